@@ -1,0 +1,228 @@
+"""One SQLite file of results, shared by all benchmarks and safe to interrupt at any time.
+
+The piece of work that is done or not done is a `Unit`: one method with one seed on one series. All
+its metrics and arrays enter the file in one transaction, so after a crash a unit is either there
+entirely or not at all, and `Store.done()` is what a resumed run may skip. The journal is SQLite's
+default (rollback), not a write-ahead log: between transactions the one file is complete, and can be
+copied without companions or read while a run goes on.
+"""
+
+import io
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+POOLED = -1
+"""Series index of the metrics that pool all series of a graph."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS results (
+    benchmark TEXT NOT NULL, category TEXT NOT NULL, graph TEXT NOT NULL, series INTEGER NOT NULL,
+    method TEXT NOT NULL, seed INTEGER NOT NULL, metric TEXT NOT NULL,
+    value REAL, status TEXT NOT NULL, seconds REAL,
+    PRIMARY KEY (benchmark, category, graph, series, method, seed, metric)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS arrays (
+    benchmark TEXT NOT NULL, category TEXT NOT NULL, graph TEXT NOT NULL, series INTEGER NOT NULL,
+    method TEXT NOT NULL, seed INTEGER NOT NULL, name TEXT NOT NULL, npy BLOB NOT NULL,
+    PRIMARY KEY (benchmark, category, graph, series, method, seed, name)
+);
+CREATE TABLE IF NOT EXISTS settings (
+    benchmark TEXT NOT NULL, method TEXT NOT NULL, category TEXT NOT NULL, settings TEXT NOT NULL,
+    PRIMARY KEY (benchmark, method, category)
+);
+"""
+
+
+class Unit(NamedTuple):
+    """What is done once and never again: one method, with one seed, on one series of one graph."""
+
+    benchmark: str
+    category: str
+    graph: str
+    series: int
+    method: str
+    seed: int
+
+
+_UNIT = ", ".join(Unit._fields)
+_WHERE_UNIT = " AND ".join(f"{name} = ?" for name in Unit._fields)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of one unit: metrics by name (NaN where undefined), and arrays worth keeping."""
+
+    unit: Unit
+    metrics: Mapping[str, float]
+    status: str
+    seconds: float
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table `results`."""
+
+    benchmark: str
+    category: str
+    graph: str
+    series: int
+    method: str
+    seed: int
+    metric: str
+    value: float
+    status: str
+    seconds: float
+
+
+_ROW = ", ".join(f.name for f in fields(Row))
+
+
+class Store:
+    """A results file, created when missing. Use as a context manager, or `close()` it.
+
+    Several processes may open one file on a local disk; writers wait for each other up to
+    `timeout` seconds (60 by default, far above the milliseconds a transaction takes).
+    """
+
+    def __init__(self, path: str | Path, *, timeout: float = 60.0):
+        self.path = Path(path)
+        self._db = sqlite3.connect(self.path, timeout=timeout, isolation_level=None)
+        try:
+            # A commit returns once the data are on disk: what a run reported survives a power cut.
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise ValueError(
+                f"{self.path} is not a results file of these benchmarks ({error}); "
+                "name another file, or one that does not exist yet."
+            ) from error
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._db.close()
+
+    def done(self, benchmark: str, *, method: str | None = None) -> set[Unit]:
+        """Units already in the file, failed ones included (their status says so)."""
+        query = f"SELECT DISTINCT {_UNIT} FROM results WHERE benchmark = ?"
+        values = [benchmark]
+        if method is not None:
+            query += " AND method = ?"
+            values.append(method)
+        return {Unit(*row) for row in self._db.execute(query, values)}
+
+    def same_graph(self, unit: Unit) -> list[Unit]:
+        """Units of all series of this unit's graph, method and seed, in order of series."""
+        query = (
+            f"SELECT DISTINCT {_UNIT} FROM results "
+            f"WHERE {_WHERE_UNIT.replace('series = ?', 'series >= ?')} ORDER BY series"
+        )
+        return [Unit(*row) for row in self._db.execute(query, unit._replace(series=POOLED))]
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Put the records into the file, all or none; a unit that was there is replaced."""
+        records = list(records)
+        for record in records:
+            if not record.metrics:
+                raise ValueError(f"a record needs at least one metric; {record.unit} has none.")
+        with self._transaction():
+            for record in records:
+                self._forget(record.unit)
+                self._db.executemany(
+                    f"INSERT INTO results ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (*record.unit, metric, _null_if_nan(value), record.status, record.seconds)
+                        for metric, value in record.metrics.items()
+                    ],
+                )
+                self._db.executemany(
+                    f"INSERT INTO arrays ({_UNIT}, name, npy) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    [(*record.unit, name, _to_npy(a)) for name, a in record.arrays.items()],
+                )
+
+    def forget(self, units: Iterable[Unit]) -> None:
+        """Remove units, so that a run does them again."""
+        with self._transaction():
+            for unit in units:
+                self._forget(unit)
+
+    def rows(self, benchmark: str) -> Iterator[Row]:
+        """All rows of one benchmark, ordered by their key; an undefined value is NaN."""
+        query = f"SELECT {_ROW} FROM results WHERE benchmark = ? ORDER BY {_UNIT}, metric"
+        for *key, value, status, seconds in self._db.execute(query, (benchmark,)):
+            yield Row(*key, math.nan if value is None else value, status, seconds)
+
+    def seconds(self, units: Iterable[Unit]) -> float:
+        """The time the units took, in total."""
+        query = f"SELECT seconds FROM results WHERE {_WHERE_UNIT} LIMIT 1"
+        found = [self._db.execute(query, unit).fetchone() for unit in units]
+        return sum(row[0] for row in found if row is not None)
+
+    def arrays(self, unit: Unit) -> dict[str, np.ndarray]:
+        """The arrays of one unit by name; empty if it has none."""
+        query = f"SELECT name, npy FROM arrays WHERE {_WHERE_UNIT}"
+        return {name: _from_npy(npy) for name, npy in self._db.execute(query, unit)}
+
+    def agree_on_settings(self, benchmark: str, method: str, category: str, settings: str) -> None:
+        """Keep the settings of a method; refuse to mix results of different ones in one file.
+
+        **Raises:** `ValueError` if the file holds results made with other settings.
+        """
+        key = (benchmark, method, category)
+        with self._transaction():
+            self._db.execute("INSERT OR IGNORE INTO settings VALUES (?, ?, ?, ?)", (*key, settings))
+            query = "SELECT settings FROM settings WHERE (benchmark, method, category) = (?, ?, ?)"
+            (kept,) = self._db.execute(query, key).fetchone()
+        if kept != settings:
+            raise ValueError(
+                f"{self.path} holds results of {method} on {category} made with {kept}; this run "
+                f"would use {settings}. Name another file with --out, or restore those settings."
+            )
+
+    def _forget(self, unit: Unit) -> None:
+        for table in ("results", "arrays"):
+            self._db.execute(f"DELETE FROM {table} WHERE {_WHERE_UNIT}", unit)
+
+    def _transaction(self) -> "_Transaction":
+        return _Transaction(self._db)
+
+
+class _Transaction:
+    """Commit on success, roll back on any error; takes the write lock at once."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, error_type, *_) -> None:
+        self._db.execute("COMMIT" if error_type is None else "ROLLBACK")
+
+
+def _null_if_nan(value) -> float | None:
+    value = float(value)
+    return None if math.isnan(value) else value
+
+
+def _to_npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _from_npy(npy: bytes) -> np.ndarray:
+    return np.load(io.BytesIO(npy), allow_pickle=False)

@@ -1,0 +1,87 @@
+"""Tables of the results."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from benchmarks import tables
+from benchmarks._store import POOLED, Row, Store
+
+from .runner import BENCHMARK
+from .scoring import SCORES
+
+LABELS = ("corrected", "published")
+
+
+def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) -> str:
+    """A Markdown table of categories and methods, and a line on statuses.
+
+    AUROC and AUPRC are means over series, then over graphs; with `joint`, the series of a graph
+    share one ranking, as in the published tables. SHD is summed over the series of a graph, then
+    averaged over graphs. A graph whose truth is complete (or empty) under a label set is left out
+    of that set's columns, whose number of graphs is given. Failed series count as empty graphs.
+    """
+    rows = list(store.rows(BENCHMARK))
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row.category, row.method].append(row)
+    if not groups:
+        raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
+    header = ["category", "method"]
+    for label in labels:
+        header += [f"graphs ({label})", "AUROC", "AUPRC", "SHD"]
+    header += ["series", "failed", "s/series"]
+    body = [
+        [category, method, *_cells(group, joint, labels)]
+        for (category, method), group in sorted(groups.items())
+    ]
+    return f"{tables.markdown(header, body, text_columns=2)}\n\n{_statuses(rows)}"
+
+
+def _cells(rows: Iterable[Row], joint: bool, labels: Sequence[str]) -> list[str]:
+    single = [row for row in rows if row.series != POOLED]
+    pooled = [row for row in rows if row.series == POOLED]
+    cells = []
+    for label in labels:
+        auroc, auprc = (
+            _per_graph(pooled if joint else single, f"{label}.{score}") for score in SCORES[:2]
+        )
+        scored = {graph for graph, value in auroc.items() if not math.isnan(value)}
+        shd = _per_graph(pooled, f"{label}.shd")
+        cells.append(str(len(scored)))
+        for values, digits in ((auroc, 3), (auprc, 3), (shd, 1)):
+            cells.append(tables.number(_mean(values[graph] for graph in scored), digits))
+    runs = [row for row in single if row.metric == "failed"]
+    n_failed = sum(row.value for row in runs)
+    return [
+        *cells,
+        str(len(runs)),
+        f"{n_failed:.0f}",
+        tables.number(_mean(row.seconds for row in runs), 2),
+    ]
+
+
+def _per_graph(rows: Iterable[Row], metric: str) -> dict[tuple[str, int], float]:
+    """Mean over series of one metric, for every graph and seed."""
+    values = defaultdict(list)
+    for row in rows:
+        if row.metric == metric:
+            values[row.graph, row.seed].append(row.value)
+    return {graph: _mean(of_series) for graph, of_series in values.items()}
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values) if values else math.nan
+
+
+def _statuses(rows: Iterable[Row]) -> str:
+    counts = defaultdict(Counter)
+    for row in rows:
+        if row.metric == "failed":
+            counts[row.method][row.status] += 1
+    parts = (
+        f"{method}: " + ", ".join(f"{status} {n}" for status, n in counter.most_common())
+        for method, counter in sorted(counts.items())
+    )
+    return "Statuses, in series: " + "; ".join(parts) + "."

@@ -1,0 +1,206 @@
+"""Run methods over graphs; resume where an earlier run stopped.
+
+The work is cut into tasks of one method on one graph (all its series, which a method may fit as one
+batch). Workers only compute; this process alone writes, one transaction per task.
+"""
+
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+
+import jax.random as jr
+import numpy as np
+
+from benchmarks._store import POOLED, Record, Store, Unit
+
+from .data import Graph, read_graph, standardise
+from .methods import METHODS, Prediction
+from .scoring import failed, individual_scores, pooled_scores
+from .settings import Settings, settings_for
+
+BENCHMARK = "causal_dynamics"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One method on the series of one graph that are still to be done."""
+
+    path: Path
+    category: str
+    method: str
+    seed: int
+    series: tuple[int, ...]
+    settings: Settings
+
+    def unit(self, series: int) -> Unit:
+        """The key of one series in the store."""
+        return Unit(BENCHMARK, self.category, self.path.stem, series, self.method, self.seed)
+
+
+def run(
+    files: Sequence[Path],
+    methods: Sequence[str],
+    store: Store,
+    *,
+    series: int | None = None,
+    seed: int = 0,
+    predictions: Path | None = None,
+    workers: int = 1,
+    retry_errors: bool = False,
+    progress: bool = True,
+) -> None:
+    """Do what the store does not hold yet.
+
+    **Arguments:**
+
+    - `files`: the graphs, see `find_files`.
+    - `methods`: names in `METHODS`.
+    - `series`: only the first so many series of every graph; all of them by default.
+    - `seed`: with the name of the graph it fixes every random number.
+    - `predictions`: folder for one `.npz` per graph with `preds` [series, source, target], `graph`
+        (the same, boolean) and the total `seconds`; a folder per method when there are several.
+    - `workers`: processes; 1 computes in this one.
+    - `retry_errors`: do series again whose status is an error.
+
+    **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
+    settings.
+    """
+    from tqdm import tqdm
+
+    unknown = sorted(set(methods) - set(METHODS))
+    if unknown:
+        raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
+    if retry_errors:
+        store.forget(_units_with_errors(store, methods))
+
+    tasks = list(_tasks(files, methods, series, seed))
+    for task in tasks:
+        text = task.settings.to_json()
+        store.agree_on_settings(BENCHMARK, task.method, task.category, text)
+    done = store.done(BENCHMARK)
+    open_tasks = [rest for task in tasks if (rest := _without(task, done)).series]
+
+    with tqdm(total=len(tasks), initial=len(tasks) - len(open_tasks), disable=not progress) as bar:
+        for task, records in _evaluated(open_tasks, workers):
+            store.write([*records, _pooled(task, records, store)])
+            bar.set_postfix_str(f"{task.method} {task.path.stem}")
+            bar.update()
+    if predictions is not None:
+        for task in tasks:
+            folder = predictions / task.method if len(methods) > 1 else predictions
+            _write_predictions(task, store, folder)
+
+
+def evaluate(task: Task) -> list[Record]:
+    """Compute one task: a record per series. An exception of the method becomes a status."""
+    graph = read_graph(task.path)
+    start = time.perf_counter()
+    try:
+        found = _predict(graph, task)
+    except Exception as error:
+        status = f"error: {type(error).__name__}: {error}"
+        found = [_nothing(graph, status) for _ in task.series]
+    seconds = (time.perf_counter() - start) / len(task.series)
+    return [
+        Record(
+            task.unit(series),
+            {**scores, "failed": float(failed(prediction))},
+            prediction.status,
+            seconds,
+            {"scores": prediction.scores, "graph": prediction.graph},
+        )
+        for series, prediction, scores in zip(
+            task.series, found, individual_scores(found, graph.labels), strict=True
+        )
+    ]
+
+
+def _predict(graph: Graph, task: Task) -> list[Prediction]:
+    standardised = standardise(graph.series)
+    series = [standardised[i] for i in task.series]
+    key = jr.fold_in(jr.key(task.seed), zlib.crc32(f"{graph.category}/{graph.name}".encode()))
+    return METHODS[task.method](series, graph.dt, task.settings, key=key)
+
+
+def _nothing(graph: Graph, status: str) -> Prediction:
+    shape = graph.labels["published"].shape
+    return Prediction(np.full(shape, np.nan), np.zeros(shape, bool), status)
+
+
+def _tasks(files, methods, n_series, seed) -> Iterator[Task]:
+    for path in files:
+        graph = read_graph(path)
+        series = tuple(range(len(graph.series)))[:n_series]
+        for method in methods:
+            settings = settings_for(graph.category)
+            yield Task(path, graph.category, method, seed, series, settings)
+
+
+def _without(task: Task, done: set[Unit]) -> Task:
+    rest = tuple(s for s in task.series if task.unit(s) not in done)
+    return Task(task.path, task.category, task.method, task.seed, rest, task.settings)
+
+
+def _evaluated(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Record]]]:
+    if workers == 1 or len(tasks) < 2:
+        for task in tasks:
+            yield task, evaluate(task)
+        return
+    # Forked children would inherit JAX's threads in an unknown state.
+    with ProcessPoolExecutor(workers, get_context("spawn"), _exit_with_parent) as pool:
+        running = {pool.submit(evaluate, task): task for task in tasks}
+        try:
+            for future in as_completed(running):
+                yield running[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _exit_with_parent() -> None:
+    """End a worker whose parent was killed; it would wait for work for ever."""
+
+    def watch():
+        connection.wait([parent_process().sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _pooled(task: Task, records: Iterable[Record], store: Store) -> Record:
+    """Joint scores over the new series and those of earlier runs."""
+    earlier = [u for u in store.same_graph(task.unit(POOLED)) if u.series != POOLED]
+    arrays = {unit: store.arrays(unit) for unit in earlier}
+    arrays |= {record.unit: record.arrays for record in records}
+    found = [Prediction(a["scores"], a["graph"], "") for _, a in sorted(arrays.items())]
+    scores = pooled_scores(found, read_graph(task.path).labels)
+    return Record(task.unit(POOLED), {**scores, "series": len(found)}, "pooled", 0.0)
+
+
+def _units_with_errors(store: Store, methods: Sequence[str]) -> set[Unit]:
+    return {
+        Unit(*(getattr(row, name) for name in Unit._fields))
+        for row in store.rows(BENCHMARK)
+        if row.method in methods and row.status.startswith("error")
+    }
+
+
+def _write_predictions(task: Task, store: Store, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = [store.arrays(task.unit(series)) for series in task.series]
+    units = {task.unit(series) for series in task.series}
+    seconds = store.seconds(units)
+    # Renaming is atomic: a reader never meets half a file.
+    part = folder / f".{task.path.stem}.part.npz"
+    np.savez(
+        part,
+        preds=np.stack([a["scores"] for a in arrays]),
+        graph=np.stack([a["graph"] for a in arrays]),
+        seconds=seconds,
+    )
+    part.replace(folder / f"{task.path.stem}.npz")

@@ -1,0 +1,40 @@
+"""Who drives whom, at which delay: sparse neural delay differential equations in JAX."""
+
+from . import gates as gates, metrics as metrics
+from ._batch import fit_many as fit_many
+from ._discover import Discovery as Discovery, discover as discover
+from ._drift import MaskedDrift as MaskedDrift
+from ._examples import (
+    Example as Example,
+    KnownLink as KnownLink,
+    example_names as example_names,
+    load_example as load_example,
+)
+from ._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit
+from ._graph import (
+    edge_scores as edge_scores,
+    summary_graph as summary_graph,
+    window_graph as window_graph,
+)
+from ._methods import L0NDDE as L0NDDE
+from ._model import NeuralDDE as NeuralDDE
+from ._schemes import (
+    choose_scheme as choose_scheme,
+    noise_autocorrelation as noise_autocorrelation,
+    noise_share as noise_share,
+)
+from ._strength import (
+    SignalStrengths as SignalStrengths,
+    StrengthConfig as StrengthConfig,
+    fit_graph as fit_graph,
+    search_graph as search_graph,
+    select_graph as select_graph,
+    signal_strengths as signal_strengths,
+)
+from ._windows import (
+    Scaling as Scaling,
+    Windows as Windows,
+    lagged_windows as lagged_windows,
+    stack_windows as stack_windows,
+    unstack_windows as unstack_windows,
+)

@@ -1,0 +1,181 @@
+"""Many systems: the one place that pads, spreads over cores and devices, and resumes."""
+
+import concurrent.futures
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ._fit import FitConfig, FitResult, fit
+from ._methods import AbstractMethod
+from ._windows import Windows, pad_windows
+
+# Lengths are padded to multiples of this power, so that a thousand different lengths need a dozen
+# compilations and no fit pays for more than a quarter of padding.
+LENGTH_STEP = 1.25
+
+
+def fit_many(
+    method: AbstractMethod,
+    windows: Sequence[Windows],
+    config: FitConfig | None = None,
+    *,
+    key: PRNGKeyArray,
+    directory: str | os.PathLike | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> list[FitResult]:
+    """Fit many systems, of any lengths, dimensions, lags and schemes.
+
+    Element i equals `fit(method, windows[i], config, key=jr.fold_in(key, i))`, whatever its
+    neighbours are: systems are padded to a few common lengths, compiled once for each, and run
+    side by side, one per worker. On CPU that beats a `vmap` batch, which waits for its slowest
+    member at every epoch. A system that diverges or has nothing to fit ends with its
+    [`Status`][ndde_jax.Status].
+
+    **Arguments:**
+
+    - `method`, `config`: as for [`fit`][ndde_jax.fit], the same for all systems.
+    - `windows`: one [`Windows`][ndde_jax.Windows] per system.
+    - `key`: system i uses `jr.fold_in(key, i)`.
+    - `directory`: where to keep finished results, one file per system, written as soon as it is
+        done. A later call with the same arguments reads them and fits only what is missing; a
+        result is recognised by its data, method, configuration and key, never by its number alone.
+    - `workers`: systems at a time; by default the number of CPU cores, or of JAX devices if larger.
+        Workers take turns on the available devices.
+    - `progress`: show a progress bar.
+
+    **Returns:** a list of [`FitResult`][ndde_jax.FitResult], in order.
+
+    **Raises:** `ValueError` if an element of `windows` is not the windows of one system.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    systems = [np.stack([np.sin(w * t), np.cos(w * t)], 1) for w in (1.0, 1.5)]
+    windows = [ndde.lagged_windows(x, dt=0.1, scheme="central4") for x in systems]
+    config = ndde.FitConfig(max_steps=200)
+    results = ndde.fit_many(ndde.L0NDDE(), windows, config, key=jax.random.key(0), progress=False)
+    print([str(result.status) for result in results])
+    ```
+    """
+    windows = list(windows)
+    config = FitConfig() if config is None else config
+    for i, w in enumerate(windows):
+        if not isinstance(w, Windows) or w.history.ndim != 3:
+            raise ValueError(
+                f"windows[{i}] must be the Windows of one system; got "
+                f"{getattr(getattr(w, 'history', w), 'shape', type(w).__name__)}. Use "
+                "unstack_windows for a stacked batch."
+            )
+
+    def one(i: int, device) -> FitResult:
+        item = pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
+        return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
+
+    def like(i: int) -> FitResult:
+        item = pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
+        return eqx.filter_eval_shape(fit, method, item, config, key=key)
+
+    store = None
+    if directory is not None:
+        names = [
+            _fingerprint((method, w, config, jr.fold_in(key, i))) for i, w in enumerate(windows)
+        ]
+        store = _Store(Path(directory), names, like)
+    return run_many(one, len(windows), store=store, workers=workers, progress=progress)
+
+
+def run_many(
+    one: Callable[[int, Any], Any],
+    n: int,
+    *,
+    store: "_Store | None" = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> list:
+    """`[one(i, device) for i in range(n)]` on several threads, in any order, skipping what `store`
+    holds. XLA releases Python's lock, so threads keep all cores busy.
+    """
+    devices = jax.local_devices()
+    workers = max(os.cpu_count() or 1, len(devices)) if workers is None else workers
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1; got {workers}.")
+    results = [None if store is None else store.load(i) for i in range(n)]
+    missing = [i for i in range(n) if results[i] is None]
+
+    def work(i):
+        device = devices[i % len(devices)]
+        with jax.default_device(device):
+            result = jax.block_until_ready(one(i, device))
+        if store is not None:
+            store.save(i, result)
+        return i, result
+
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=workers)
+    try:
+        futures = [pool.submit(work, i) for i in missing]
+        done = concurrent.futures.as_completed(futures)
+        if progress:
+            from tqdm import tqdm
+
+            done = tqdm(done, total=n, initial=n - len(missing), desc="fit", unit="system")
+        for future in done:
+            i, result = future.result()
+            results[i] = result
+    except BaseException:
+        # What is running finishes and is kept; what has not started is dropped.
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return results
+
+
+class _Store:
+    """Finished results in a directory, one file each, named after what produced them."""
+
+    def __init__(self, directory: Path, names: Sequence[str], like: Callable[[int], Any]):
+        directory.mkdir(parents=True, exist_ok=True)
+        self.paths = [directory / f"{name}.eqx" for name in names]
+        self.like = like
+
+    def load(self, i: int):
+        path = self.paths[i]
+        return eqx.tree_deserialise_leaves(path, self.like(i)) if path.exists() else None
+
+    def save(self, i: int, result) -> None:
+        # Written beside and renamed: an interrupt leaves no half file under the final name.
+        partial = self.paths[i].with_suffix(f".{os.getpid()}.partial")
+        with open(partial, "wb") as file:
+            eqx.tree_serialise_leaves(file, result)
+        partial.replace(self.paths[i])
+
+
+def _padded_length(n: int) -> int:
+    length = 64
+    while length < n:
+        length = int(np.ceil(length * LENGTH_STEP / 64)) * 64
+    return length
+
+
+def _fingerprint(tree) -> str:
+    """Digest of all numbers and static settings."""
+    digest = hashlib.sha256()
+    leaves, structure = jax.tree.flatten(tree)
+    digest.update(str(structure).encode())
+    for leaf in leaves:
+        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
+            leaf = jr.key_data(leaf)
+        leaf = np.asarray(leaf)
+        digest.update(f"{leaf.dtype}{leaf.shape}".encode())
+        digest.update(leaf.tobytes())
+    return digest.hexdigest()[:24]

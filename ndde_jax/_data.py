@@ -1,0 +1,47 @@
+"""Windows as the flat arrays that training loops want."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int
+
+from ._windows import Windows
+
+
+class FlatData(eqx.Module):
+    """Windows as flat arrays, valid rows listed first so that padding changes no draw."""
+
+    inputs: Float[Array, "window input"]
+    outputs: Float[Array, "window target"]
+    weight: Float[Array, "window"]
+    order: Int[Array, "window"]
+    n_valid: Int[Array, ""]
+    refused: Bool[Array, ""]
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, windows: Windows):
+        n = windows.history.shape[0]
+        dtype = windows.history.dtype
+        self.dim = windows.history.shape[2]
+        self.n_valid = jnp.sum(windows.valid)
+        constant = jnp.any(~(windows.scaling.scale > 0)) | jnp.any(
+            ~(windows.scaling.rate_scale > 0)
+        )
+        finite = jnp.all(jnp.isfinite(windows.history)) & jnp.all(jnp.isfinite(windows.increment))
+        varies = jnp.all(jnp.any(windows.increment != 0, axis=0))
+        self.refused = constant | ~finite | ~varies | (self.n_valid < self.dim + 1)
+        use = windows.valid & ~self.refused
+        self.inputs = jnp.where(use[:, None], windows.history.reshape(n, -1), 0)
+        self.outputs = jnp.where(use[:, None], windows.increment, 0)
+        self.weight = jnp.where(use, windows.weight, 0).astype(dtype)
+        self.order = jnp.argsort(~windows.valid, stable=True)
+
+    def minibatches(self, key, n_steps: int, size: int):
+        """`n_steps` batches with the window axis last, drawn with replacement."""
+        dtype = self.inputs.dtype
+        u = jr.uniform(key, (n_steps * size,), dtype)
+        # u < 1, but u * n may round up to n in float32.
+        draw = jnp.minimum((u * self.n_valid).astype(jnp.int32), jnp.maximum(self.n_valid - 1, 0))
+        index = self.order[draw]
+        split = lambda a: jnp.swapaxes(a[index].reshape(n_steps, size, -1), 1, 2)  # noqa: E731
+        return split(self.inputs), split(self.outputs), self.weight[index].reshape(n_steps, size)

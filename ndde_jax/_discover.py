@@ -1,0 +1,275 @@
+"""The front door: from a table of measurements to a graph, a drift and a report."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ._drift import MaskedDrift
+from ._fit import FitConfig, FitResult, Status, fit
+from ._labelled import read_labelled
+from ._methods import L0NDDE, AbstractMethod
+from ._model import NeuralDDE
+from ._report import write_report
+from ._strength import SignalStrengths, StrengthConfig, fit_graph, signal_strengths
+from ._windows import Scaling, Windows, lagged_windows
+
+
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """What [`discover`][ndde_jax.discover] found; arrays are NumPy, `[source target lag]`.
+
+    - `graph`: edges kept.
+    - `scores`: signal strength of every candidate edge, a share of the variance of its target's
+        rate of change.
+    - `lower`: lower confidence bound of the strength on held-out blocks.
+    - `names`, `lags` (samples), `dt`, `time_unit`: labels of the axes.
+    - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE] fitted on `graph`.
+    - `strengths`, `fit`, `windows`: where all of it comes from.
+    """
+
+    names: tuple[str, ...]
+    lags: tuple[int, ...]
+    dt: float
+    time_unit: str
+    coefficient: float | None
+    windows: Windows
+    fit: FitResult
+    strengths: SignalStrengths
+    model: NeuralDDE
+    graph: np.ndarray
+    scores: np.ndarray
+    lower: np.ndarray
+
+    def report(self) -> str:
+        """Text for a methods section: data, choices, edges with their strength, warnings."""
+        return write_report(self)
+
+    def to_frame(self):
+        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas."""
+        import pandas as pd
+
+        source, target, lag = np.indices(self.graph.shape).reshape(3, -1)
+        frame = pd.DataFrame(
+            {
+                "source": np.asarray(self.names)[source],
+                "target": np.asarray(self.names)[target],
+                "lag": np.asarray(self.lags)[lag],
+                "delay": np.asarray(self.lags)[lag] * self.dt,
+                "kept": self.graph.ravel(),
+                "score": self.scores.ravel(),
+                "lower": self.lower.ravel(),
+            }
+        )
+        order = np.lexsort((-frame["score"], ~frame["kept"]))
+        return frame.iloc[order].reset_index(drop=True)
+
+    def plot(self):
+        """A matplotlib Figure: strengths by lag, and the graph; needs matplotlib."""
+        from .plot import plot_discovery
+
+        return plot_discovery(self)
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write everything to a directory; [`Discovery.load`][ndde_jax.Discovery.load] reads it."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        leaves = jax.tree.leaves((self.windows, self.fit, self.strengths, self.model))
+        np.savez(
+            directory / "arrays.npz", **{f"{i:03d}": np.asarray(a) for i, a in enumerate(leaves)}
+        )
+        about = {
+            "format": 1,
+            "names": self.names,
+            "lags": self.lags,
+            "dt": self.dt,
+            "time_unit": self.time_unit,
+            "coefficient": self.coefficient,
+            "scheme": self.windows.scheme,
+            "fit_layers": len(self.fit.model.drift.layers),
+            "model_layers": len(self.model.drift.layers),
+        }
+        (directory / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike) -> "Discovery":
+        """Read what [`save`][ndde_jax.Discovery.save] wrote.
+
+        **Raises:** `ValueError` if the directory does not hold a discovery of this format.
+        """
+        directory = Path(directory)
+        try:
+            about = json.loads((directory / "about.json").read_text(encoding="utf-8"))
+            with np.load(directory / "arrays.npz") as file:
+                leaves = [jax.numpy.asarray(file[name]) for name in sorted(file.files)]
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"{directory} does not hold a saved discovery: {error.filename} is missing."
+            ) from error
+        if about.get("format") != 1:
+            raise ValueError(
+                f"{directory} has format {about.get('format')!r}; this version reads format 1."
+            )
+        structure = jax.tree.structure(_skeleton(about))
+        windows, result, strengths, model = jax.tree.unflatten(structure, leaves)
+        return _discovery(
+            tuple(about["names"]),
+            about["time_unit"],
+            about["coefficient"],
+            windows,
+            result,
+            strengths,
+            model,
+        )
+
+
+def discover(
+    x: Any,
+    *,
+    dt: float | None = None,
+    t: Any = None,
+    lags: Sequence[int] = (0,),
+    names: Sequence[str] | None = None,
+    scheme: str = "auto",
+    time_unit: str = "",
+    coefficient: float | None = None,
+    method: AbstractMethod | None = None,
+    config: FitConfig | None = None,
+    strength_config: StrengthConfig | None = None,
+    key: PRNGKeyArray,
+    progress: bool = False,
+) -> Discovery:
+    """Find which variables drive which, at which delay, and the drift.
+
+    Cuts the measurements into lagged windows, selects a graph with gates, improves it edge by edge,
+    measures by refitting what every edge is worth relative to it, keeps the edges that are worth
+    their parameters, and fits the drift on what is kept.
+
+    **Arguments:**
+
+    - `x`: `[time dim]` or `[time]`; NumPy or JAX array, pandas Series or DataFrame (column names
+        and time index are used), xarray DataArray or Dataset; or a list of arrays, several
+        trajectories of one system. NaN marks missing values.
+    - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
+    - `lags`: candidate lags in samples, ascending. The present state, 0, belongs in nearly always.
+    - `names`: of the variables; by default those of `x`, or x0, x1, …
+    - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows]. `"auto"`, the
+        default, decides by the noise; the report says what and why.
+    - `time_unit`: what `dt` counts, for labels only.
+    - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
+        default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
+    - `method`, `config`: for the selecting fit, by default [`L0NDDE`][ndde_jax.L0NDDE] and
+        [`FitConfig`][ndde_jax.FitConfig] with their defaults.
+    - `strength_config`: for the refits.
+    - `key`: all randomness.
+    - `progress`: show a progress bar over the stages.
+
+    **Returns:** [`Discovery`][ndde_jax.Discovery].
+
+    **Raises:** `ValueError` for unusable data, as [`lagged_windows`][ndde_jax.lagged_windows].
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    x = np.stack([np.sin(t), np.cos(t)], axis=1)
+    found = ndde.discover(x, dt=0.1, names=("position", "velocity"), key=jax.random.key(0))
+    print(found.report())
+    ```
+    """
+    values, own_names, own_dt, own_t, own_unit = read_labelled(x)
+    if dt is None and t is None:
+        dt, t = own_dt, own_t
+        time_unit = time_unit or own_unit
+    names = own_names if names is None else tuple(str(name) for name in names)
+    windows = lagged_windows(values, dt=dt, t=t, lags=lags, scheme=scheme, names=names)
+    names = tuple(f"x{i}" for i in range(windows.dim)) if names is None else names
+    if len(names) != windows.dim or len(set(names)) != len(names):
+        raise ValueError(
+            f"names must be {windows.dim} different names, one for each variable; got {names}."
+        )
+    if coefficient is not None and not coefficient > 0:
+        raise ValueError(f"coefficient must be positive; got {coefficient}.")
+
+    fit_key, search_key, strength_key, model_key = jr.split(key, 4)
+    with _Stages(progress) as stage:
+        stage("selecting a graph")
+        method = L0NDDE() if method is None else method
+        result = jax.block_until_ready(fit(method, windows, config, key=fit_key))
+        stage("searching for a better one")
+        graph = search_graph(windows, window_graph(result), config=strength_config, key=search_key)
+        stage("measuring edges")
+        strengths = signal_strengths(windows, graph=graph, config=strength_config, key=strength_key)
+        kept = jax.block_until_ready(strengths.kept(coefficient))
+        stage("fitting the drift")
+        model = fit_graph(windows, kept, config=strength_config, key=model_key)
+        jax.block_until_ready(model)
+    return _discovery(names, time_unit, coefficient, windows, result, strengths, model)
+
+
+def _discovery(names, time_unit, coefficient, windows, result, strengths, model) -> Discovery:
+    return Discovery(
+        names=names,
+        lags=windows.lags,
+        dt=float(windows.dt),
+        time_unit=time_unit,
+        coefficient=None if coefficient is None else float(coefficient),
+        windows=windows,
+        fit=result,
+        strengths=strengths,
+        model=model,
+        graph=np.asarray(strengths.kept(coefficient)),
+        scores=np.asarray(strengths.value),
+        lower=np.asarray(strengths.lower),
+    )
+
+
+class _Stages:
+    """A progress bar over named stages, or nothing."""
+
+    def __init__(self, show: bool, total: int = 4):
+        self.bar = None
+        if show:
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=total, bar_format="{desc} {bar} {n_fmt}/{total_fmt} {elapsed}")
+        self.started = False
+
+    def __call__(self, text: str) -> None:
+        if self.bar is not None:
+            self.bar.update(int(self.started))
+            self.bar.set_description_str(text)
+        self.started = True
+
+    def __enter__(self) -> "_Stages":
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self.bar is not None:
+            self.bar.update(int(error[0] is None))
+            self.bar.close()
+
+
+def _skeleton(about: dict):
+    """The saved objects with zeros for leaves: what their structure is."""
+    zero = np.zeros(())
+    lags = tuple(about["lags"])
+
+    def model(n_layers):
+        drift = MaskedDrift(tuple((zero, zero) for _ in range(n_layers)))
+        return NeuralDDE(drift, zero, Scaling(zero, zero, zero, zero), zero, lags)
+
+    fields = {f.name: zero for f in dataclasses.fields(Windows)}
+    scaling = Scaling(zero, zero, zero, zero)
+    windows = Windows(**fields | {"scaling": scaling, "lags": lags, "scheme": about["scheme"]})
+    result = FitResult(model(about["fit_layers"]), *(zero,) * 5, Status.converged)
+    strengths = SignalStrengths(**{f.name: zero for f in dataclasses.fields(SignalStrengths)})
+    return windows, result, strengths, model(about["model_layers"])

@@ -1,0 +1,422 @@
+"""Training: warm up, sparsify until the objective plateaus, freeze the mask, refine."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ._data import FlatData
+from ._drift import Layer, MaskedDrift, init_layers
+from ._levenberg import fit_network
+from ._loss import empirical_risk, gradient_penalty
+from ._methods import AbstractMethod
+from ._model import NeuralDDE
+from ._types import as_scalar
+from ._windows import Windows
+
+# Largest number of inputs for which "auto" means Newton. A warm start that fits many collinear
+# inputs to convergence entrenches the wrong ones: on networks of noisy delayed units with 18 inputs
+# it costs gates a tenth of their AUROC, with 3 inputs it gains two hundredths.
+NEWTON_WARMUP_INPUTS = 8
+# Refining costs n_windows · (8 n_inputs)² operations per target and step.
+NEWTON_REFINE_INPUTS = 40
+
+
+class Status(eqx.Enumeration):
+    """How a fit ended."""
+
+    converged = "converged: the penalised objective stopped improving"
+    stopped = "stopped at the step limit"
+    diverged = "diverged: the objective became infinite or not a number"
+    refused = "refused: a variable is constant or there are too few valid windows"
+
+
+def _optional(value):
+    return None if value is None else as_scalar(value)
+
+
+class FitConfig(eqx.Module):
+    """How to train; numbers are array leaves (sweep them with `vmap`), the rest is static.
+
+    The default is the library's best recipe; [`FitConfig.paper`][ndde_jax.FitConfig.paper] the
+    paper's.
+
+    **Arguments:**
+
+    - `learning_rate`, `gate_learning_rate`: Adam's, for networks and gates. By default 1e-3 for
+        networks that start from a Newton warm-up, else 5e-3. Gates get their own, much larger rate:
+        with one rate for both they hardly move before the networks have adapted to them.
+    - `gradient_penalty`, `gradient_penalty_variant`: see `gradient_penalty` in the source of
+        `_loss.py`; `None`, the default, is 0.
+    - `warmup`: `"newton"` starts the gates from networks fitted to all inputs by
+        [Levenberg–Marquardt](https://doi.org/10.1162/neco.1992.4.3.415) (`newton_steps` of them);
+        `"adam"` from `warmup_steps` penalty-free Adam steps, as the paper does; `"auto"` takes the
+        first up to 8 inputs.
+    - `max_steps`: Adam steps in the sparsifying phase at most.
+    - `patience`: the phase ends once the smoothed penalised objective has not improved for this
+        many steps. `None` always takes `max_steps`, which makes `fit` reverse-differentiable.
+    - `refine`: after the mask is frozen, the networks are trained on with `"newton"`, with `"adam"`
+        (`refine_steps`, cosine decay) or not at all (`"none"`);
+        `"auto"` takes the first up to 40 inputs.
+    - `batch_size`: windows per step, drawn with replacement.
+    - `epoch_steps`: steps between two evaluations of the stopping rule, one entry of `losses`.
+    - `width`, `depth`: of the networks.
+    """
+
+    learning_rate: Float[Array, ""] | None = eqx.field(converter=_optional, default=None)
+    gate_learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
+    gradient_penalty: Float[Array, ""] | None = eqx.field(converter=_optional, default=None)
+    gradient_penalty_variant: str = eqx.field(static=True, default="jacobian")
+    warmup: str = eqx.field(static=True, default="auto")
+    warmup_steps: int = eqx.field(static=True, default=1000)
+    max_steps: int = eqx.field(static=True, default=2000)
+    patience: int | None = eqx.field(static=True, default=1000)
+    refine: str = eqx.field(static=True, default="auto")
+    refine_steps: int = eqx.field(static=True, default=1000)
+    newton_steps: int = eqx.field(static=True, default=40)
+    batch_size: int = eqx.field(static=True, default=128)
+    epoch_steps: int = eqx.field(static=True, default=50)
+    width: int = eqx.field(static=True, default=8)
+    depth: int = eqx.field(static=True, default=2)
+
+    def __check_init__(self):
+        for name in ("max_steps", "newton_steps", "batch_size", "epoch_steps", "width", "depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        for name in ("warmup_steps", "refine_steps"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience must be None or at least 1; got {self.patience}.")
+        if self.warmup not in ("auto", "newton", "adam"):
+            raise ValueError(f"warmup must be 'auto', 'newton' or 'adam'; got {self.warmup!r}.")
+        if self.gradient_penalty_variant not in ("jacobian", "prediction"):
+            raise ValueError(
+                "gradient_penalty_variant must be 'jacobian' or 'prediction'; got "
+                f"{self.gradient_penalty_variant!r}."
+            )
+        if self.refine not in ("auto", "newton", "adam", "none"):
+            raise ValueError(
+                f"refine must be 'auto', 'newton', 'adam' or 'none'; got {self.refine!r}."
+            )
+
+    @classmethod
+    def paper(cls, **changes) -> "FitConfig":
+        """The paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, patience 200,
+        gradient penalty 100 (as a rescaling of the loss, see `gradient_penalty_variant`), 200
+        steps after the mask is frozen. `changes` override single settings.
+        """
+        settings = dict(
+            learning_rate=1e-3,
+            gate_learning_rate=1e-3,
+            gradient_penalty=100.0,
+            gradient_penalty_variant="prediction",
+            warmup="adam",
+            warmup_steps=100,
+            max_steps=10000,
+            patience=200,
+            refine="adam",
+            refine_steps=200,
+        )
+        return cls(**(settings | changes))
+
+
+class FitResult(eqx.Module):
+    """A fitted drift and how it came about. Status is data: failed fits raise nothing.
+
+    - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE].
+    - `scores`: score of every input in [0, 1], `[target lag source]`, see
+        [`edge_scores`][ndde_jax.edge_scores]; NaN if the fit failed.
+    - `path_masks`: inputs open at the end of training at each coefficient of the method's path; the
+        model's own come first.
+    - `risk`: standardised mean squared error of the final model per target; 1 is as good as
+        predicting the mean rate.
+    - `losses`: smoothed penalised objective, summed over targets, at the end of each epoch of
+        `config.epoch_steps` steps; NaN after the last.
+    - `steps`: gradient steps over all phases (Newton steps count as one).
+    - `status`: [`Status`][ndde_jax.Status].
+    """
+
+    model: NeuralDDE
+    scores: Float[Array, "target lag source"]
+    path_masks: Bool[Array, "coefficient target lag source"]
+    risk: Float[Array, "target"]
+    losses: Float[Array, "epoch"]
+    steps: Int[Array, ""]
+    status: Status
+
+
+def fit(
+    method: AbstractMethod,
+    windows: Windows,
+    config: FitConfig | None = None,
+    *,
+    key: PRNGKeyArray,
+) -> FitResult:
+    """Fit a sparse drift to lagged windows.
+
+    Pure; compiled once per combination of shapes and static settings. `jit` and `vmap` over
+    windows, keys and all numbers in `method` and `config` agree with one-by-one fits; under `grad`
+    set `FitConfig(patience=None)`.
+
+    **Arguments:**
+
+    - `method`: what selects the inputs, e.g. [`L0NDDE`][ndde_jax.L0NDDE].
+    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
+    - `config`: [`FitConfig`][ndde_jax.FitConfig]; its defaults if omitted.
+    - `key`: initial weights, minibatches and gates.
+
+    **Returns:** [`FitResult`][ndde_jax.FitResult].
+
+    **Raises:** `ValueError` if `windows` is a batch (use `vmap` or
+    [`fit_many`][ndde_jax.fit_many]).
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    result = ndde.fit(ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=500), key=jax.random.key(0))
+    print(result.status, ndde.window_graph(result)[:, :, 0])
+    ```
+    """
+    if windows.history.ndim != 3:
+        raise ValueError(
+            "fit takes the windows of one system, history [window lag dim]; got shape "
+            f"{windows.history.shape}. Use jax.vmap or fit_many for several systems."
+        )
+    return _fit(method, windows, FitConfig() if config is None else config, key)
+
+
+class _Train(eqx.Module):
+    """What the sparsifying loop carries."""
+
+    params: tuple
+    optimiser: optax.OptState
+    step: Int[Array, ""]
+    epoch: Int[Array, ""]
+    smoothed: Float[Array, ""]
+    best: Float[Array, ""]
+    best_step: Int[Array, ""]
+    losses: Float[Array, "epoch"]
+    scores: Float[Array, "network input"]
+
+
+@eqx.filter_jit
+def _fit(method, windows, config, key):
+    dtype = windows.history.dtype
+    data = FlatData(windows)
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    coefficients = method.coefficients(n_inputs).astype(dtype)
+    n_coefficients = coefficients.shape[0]
+    n_networks = n_coefficients * dim
+    init_key, train_key, refine_key = jr.split(key, 3)
+
+    warmup, refine = config.warmup, config.refine
+    if warmup == "auto":
+        warmup = "newton" if n_inputs <= NEWTON_WARMUP_INPUTS else "adam"
+    if refine == "auto":
+        refine = "newton" if n_inputs <= NEWTON_REFINE_INPUTS else "adam"
+    if config.learning_rate is None:
+        rate = jnp.asarray(1e-3 if warmup == "newton" else 5e-3, dtype)
+        config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
+
+    size = dict(width=config.width, depth=config.depth, dtype=dtype)
+    if warmup == "newton":
+        layers = init_layers(dim, n_inputs, key=init_key, **size)
+        layers = _newton(layers, data, jnp.ones((dim, n_inputs), dtype), config.newton_steps)
+        layers = jax.tree.map(
+            lambda leaf: jnp.tile(leaf, (n_coefficients,) + (1,) * (leaf.ndim - 1)), layers
+        )
+        warmup_steps, steps = 0, config.newton_steps
+    else:
+        layers = init_layers(n_networks, n_inputs, key=init_key, **size)
+        warmup_steps, steps = config.warmup_steps, 0
+
+    selector = method.init(n_networks, n_inputs, dtype)
+    coefficient = jnp.repeat(coefficients, dim)
+    train = _sparsify(method, config, data, coefficient, warmup_steps, layers, selector, train_key)
+    layers, selector = train.params
+    converged = train.step - train.best_step >= (config.patience or jnp.inf)
+
+    # Averaged over the phase as well: at prices where all gates close, the order in which they do
+    # still ranks them.
+    n_active = jnp.maximum(train.epoch - -(-warmup_steps // config.epoch_steps), 1)
+    scores = (train.scores / n_active).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
+    # The first coefficient is the model's own.
+    masks = method.mask(selector, layers)
+    layers, mask = jax.tree.map(lambda leaf: leaf[:dim], (layers, masks))
+    open_inputs = mask.astype(dtype)
+    steps = steps + train.step
+    if refine == "newton":
+        layers = _newton(layers, data, open_inputs, config.newton_steps)
+        steps = steps + config.newton_steps
+    elif refine == "adam" and config.refine_steps > 0:
+        layers = _refine(config, data, open_inputs, layers, refine_key)
+        steps = steps + config.refine_steps
+
+    risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, open_inputs[:, None])
+    mask = mask.reshape(dim, -1, dim)
+    model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
+    failed = ~(jnp.all(jnp.isfinite(risk)) & jnp.isfinite(train.smoothed))
+    status = Status.where(converged, Status.converged, Status.stopped)
+    status = Status.where(failed, Status.diverged, status)
+    status = Status.where(data.refused, Status.refused, status)
+    failed = failed | data.refused
+    return FitResult(
+        model=model,
+        scores=jnp.where(failed, jnp.nan, scores.reshape(dim, -1, dim)),
+        path_masks=masks.reshape(n_coefficients, dim, -1, dim),
+        risk=jnp.where(failed, jnp.nan, risk),
+        losses=train.losses,
+        steps=jnp.asarray(steps),
+        status=status,
+    )
+
+
+def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
+    """Levenberg–Marquardt on each target's network, one after the other: lock-step batching of
+    these matrix sizes gains nothing on CPU.
+    """
+
+    def one(args):
+        network, output, open_inputs = args
+        return fit_network(
+            network, data.inputs * open_inputs[None], output, data.weight, n_iterations=n_steps
+        ).network
+
+    return jax.lax.map(one, (layers, data.outputs.T, mask))
+
+
+def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector, key) -> _Train:
+    """Adam on networks and gates until the smoothed penalised objective stops improving."""
+    dtype = data.inputs.dtype
+    n_networks, n_inputs = coefficient.shape[0], data.inputs.shape[1]
+    repeats = n_networks // data.dim
+    per_epoch = config.epoch_steps
+    n_warmup = -(-warmup_steps // per_epoch)
+    n_epochs = n_warmup + -(-config.max_steps // per_epoch)
+    adam = optax.scale_by_adam()
+    rates = (config.learning_rate.astype(dtype), config.gate_learning_rate.astype(dtype))
+
+    def objective(params, inputs, outputs, weight, noise, active):
+        layers, selector = params
+        # Gates stay open during warm-up.
+        gates = jnp.where(active, method.gates(selector, noise), 1)
+        risk = empirical_risk(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
+        loss = risk + jnp.where(active, method.penalty(selector, layers, coefficient), 0)
+        if config.gradient_penalty is not None:
+            loss = loss + gradient_penalty(
+                layers,
+                inputs,
+                gates,
+                risk,
+                config.gradient_penalty.astype(dtype),
+                config.gradient_penalty_variant,
+                data.dim,
+            )
+        # The model's own coefficient comes first, and it alone decides when to stop.
+        return jnp.sum(loss), jnp.sum(loss[: data.dim])
+
+    def step(carry, batch):
+        params, optimiser, active = carry
+        gradient, own = jax.grad(objective, has_aux=True)(params, *batch, active)
+        update, optimiser = adam.update(gradient, optimiser)
+        layers, selector = params
+        layers = jax.tree.map(lambda p, u: p - rates[0] * u, layers, update[0])
+        selector = jax.tree.map(lambda p, u: p - rates[1] * active * u, selector, update[1])
+        return ((layers, method.project(selector)), optimiser, active), own
+
+    def epoch(state: _Train) -> _Train:
+        batch_key, noise_key = jr.split(jr.fold_in(key, state.epoch))
+        batches = data.minibatches(batch_key, per_epoch, config.batch_size)
+        noise = method.noise(noise_key, per_epoch, n_networks, n_inputs, dtype)
+        active = (state.epoch >= n_warmup).astype(dtype)
+        (params, optimiser, _), own = jax.lax.scan(
+            step, (state.params, state.optimiser, active), (*batches, noise)
+        )
+        step_count = state.step + per_epoch
+        loss = jnp.mean(own)
+        # The objective jumps when the penalty sets in, so the average starts afresh there.
+        fresh = (state.epoch == 0) | (state.epoch == n_warmup)
+        smoothed = jnp.where(fresh, loss, 0.7 * state.smoothed + 0.3 * loss)
+        # An improvement counts from a tenth of a per cent on: less is the noise of minibatches.
+        improved = (smoothed < 0.999 * state.best) | (active == 0) | fresh
+        return _Train(
+            params,
+            optimiser,
+            step_count,
+            state.epoch + 1,
+            smoothed,
+            jnp.where(improved, smoothed, state.best),
+            jnp.where(improved, step_count, state.best_step),
+            state.losses.at[state.epoch].set(smoothed),
+            state.scores + active * method.scores(params[1], params[0]),
+        )
+
+    params = (layers, selector)
+    start = _Train(
+        params,
+        adam.init(params),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), jnp.int32),
+        jnp.asarray(0, dtype),
+        jnp.asarray(jnp.inf, dtype),
+        jnp.zeros((), jnp.int32),
+        jnp.full((n_epochs,), jnp.nan, dtype),
+        jnp.zeros((n_networks, n_inputs), dtype),
+    )
+    if config.patience is None:
+        body = jax.checkpoint(lambda state, _: (epoch(state), None))
+        return jax.lax.scan(body, start, None, length=n_epochs)[0]
+
+    def unfinished(state: _Train):
+        waiting = state.step - state.best_step < config.patience
+        healthy = jnp.isfinite(state.smoothed) & ~data.refused
+        return (state.epoch < n_epochs) & waiting & healthy
+
+    return jax.lax.while_loop(unfinished, epoch, start)
+
+
+def _refine(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
+    """Adam with a cosine schedule on the networks alone, inputs fixed by the mask."""
+    per_epoch = config.epoch_steps
+    n_epochs = -(-config.refine_steps // per_epoch)
+    schedule = optax.cosine_decay_schedule(1.0, n_epochs * per_epoch, alpha=0.01)
+    adam = optax.scale_by_adam()
+    rate = config.learning_rate.astype(data.inputs.dtype)
+    gates = mask[:, None]
+
+    def objective(layers, inputs, outputs, weight):
+        risk = empirical_risk(layers, inputs, outputs, weight, gates)
+        if config.gradient_penalty is not None:
+            risk = risk + gradient_penalty(
+                layers,
+                inputs,
+                gates,
+                risk,
+                config.gradient_penalty.astype(risk.dtype),
+                config.gradient_penalty_variant,
+                data.dim,
+            )
+        return jnp.sum(risk)
+
+    def step(carry, batch):
+        layers, optimiser, count = carry
+        update, optimiser = adam.update(jax.grad(objective)(layers, *batch), optimiser)
+        factor = rate * schedule(count).astype(rate.dtype)
+        return (
+            jax.tree.map(lambda p, u: p - factor * u, layers, update),
+            optimiser,
+            count + 1,
+        ), None
+
+    def epoch(carry, key):
+        batches = data.minibatches(key, per_epoch, config.batch_size)
+        return jax.lax.scan(step, carry, batches)[0], None
+
+    start = (layers, adam.init(layers), jnp.zeros((), jnp.int32))
+    return jax.lax.scan(jax.checkpoint(epoch), start, jr.split(key, n_epochs))[0][0]

@@ -1,0 +1,116 @@
+"""Hard-concrete gates (Louizos, Welling and Kingma, ICLR 2018) as pure functions.
+
+A gate is a random number in [0, 1] that is exactly 0 or exactly 1 with positive probability and
+still has a gradient with respect to its location `log_alpha`:
+
+    s = sigmoid((logit(u) + log_alpha) / temperature),  u uniform on (0, 1)
+    z = clip(s (high - low) + low, 0, 1).
+
+All functions act elementwise on `log_alpha` and work under `jit`, `vmap` and `grad`.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ._types import as_scalar
+
+
+class HardConcrete(eqx.Module):
+    """Shape of the gate distribution; the defaults are those of Louizos et al. and of the paper.
+
+    - `temperature`: β, 0.33. Smaller is closer to a coin toss and has a rarer gradient.
+    - `low`, `high`: ends of the stretched interval, −0.1 and 1.1.
+    """
+
+    temperature: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.33)
+    low: Float[Array, ""] = eqx.field(converter=as_scalar, default=-0.1)
+    high: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.1)
+
+
+def logistic_noise(key: PRNGKeyArray, shape: tuple[int, ...], dtype=None) -> Array:
+    """Draws of logit(u) for u uniform on (0, 1): the only randomness a gate needs."""
+    # jr.logistic(0, 1) is unbounded; float32 uniforms are multiples of 2^-23, so a floor keeps the
+    # logarithm finite without a visible change of the distribution.
+    u = jr.uniform(
+        key, shape, dtype=float if dtype is None else dtype, minval=1e-6, maxval=1 - 1e-6
+    )
+    return jnp.log(u) - jnp.log1p(-u)
+
+
+def gate_from_noise(
+    noise: Float[Array, "*#shape"],
+    log_alpha: Float[Array, "*#shape"],
+    gate: HardConcrete | None = None,
+) -> Float[Array, "..."]:
+    """Value of the gate for given [`logistic_noise`][ndde_jax.gates.logistic_noise]."""
+    gate = HardConcrete() if gate is None else gate
+    s = jax.nn.sigmoid((noise + log_alpha) / gate.temperature)
+    return jnp.clip(s * (gate.high - gate.low) + gate.low, 0.0, 1.0)
+
+
+def sample_gate(
+    log_alpha: Float[Array, "*shape"],
+    *,
+    key: PRNGKeyArray,
+    gate: HardConcrete | None = None,
+) -> Float[Array, "*shape"]:
+    """One independent draw of every gate.
+
+    ```python
+    import jax, jax.numpy as jnp
+    from ndde_jax import gates
+
+    z = gates.sample_gate(jnp.array([-3.0, 0.0, 3.0]), key=jax.random.key(0))
+    ```
+    """
+    log_alpha = jnp.asarray(log_alpha)
+    noise = logistic_noise(key, log_alpha.shape, log_alpha.dtype)
+    return gate_from_noise(noise, log_alpha, gate)
+
+
+def open_probability(
+    log_alpha: Float[Array, "*shape"], gate: HardConcrete | None = None
+) -> Float[Array, "*shape"]:
+    """P(z ≠ 0) = sigmoid(log_alpha − β log(−low / high)), the differentiable stand-in of L0."""
+    gate = HardConcrete() if gate is None else gate
+    return jax.nn.sigmoid(log_alpha - gate.temperature * jnp.log(-gate.low / gate.high))
+
+
+def expected_l0(log_alpha: Float[Array, "*shape"], gate: HardConcrete | None = None) -> Array:
+    """Expected number of open gates: the sum of their open probabilities."""
+    return jnp.sum(open_probability(log_alpha, gate))
+
+
+def deterministic_gate(
+    log_alpha: Float[Array, "*shape"], gate: HardConcrete | None = None
+) -> Float[Array, "*shape"]:
+    """Test-time gate clip(sigmoid(log_alpha)(high − low) + low, 0, 1); has no temperature."""
+    gate = HardConcrete() if gate is None else gate
+    return jnp.clip(jax.nn.sigmoid(log_alpha) * (gate.high - gate.low) + gate.low, 0.0, 1.0)
+
+
+def hard_mask(
+    log_alpha: Float[Array, "*shape"],
+    rule: str = "open_probability",
+    gate: HardConcrete | None = None,
+) -> Bool[Array, "*shape"]:
+    """Which gates count as open. The three rules in use disagree between log_alpha −2.4 and 0:
+
+    - `"open_probability"` (default, the paper's): P(z ≠ 0) > 1/2, i.e. log_alpha > −0.79;
+    - `"median"`: sigmoid(log_alpha) > 1/2, i.e. log_alpha > 0;
+    - `"deterministic_gate"`: the test-time gate is positive, i.e. log_alpha > −2.40.
+
+    **Raises:** `ValueError` for an unknown rule.
+    """
+    if rule == "open_probability":
+        return open_probability(log_alpha, gate) > 0.5
+    if rule == "median":
+        return log_alpha > 0
+    if rule == "deterministic_gate":
+        return deterministic_gate(log_alpha, gate) > 0
+    raise ValueError(
+        "rule must be 'open_probability', 'median' or 'deterministic_gate'; got " + repr(rule)
+    )

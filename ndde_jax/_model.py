@@ -1,0 +1,49 @@
+"""A learned drift in physical units."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ._drift import MaskedDrift
+from ._windows import Scaling
+
+
+class NeuralDDE(eqx.Module):
+    """A learned system: drift network, mask and scaling; the only place that knows both units.
+
+    As a callable it maps a physical history to the physical drift, so it stands wherever a true
+    drift stands. Inputs that the mask closes have no influence at all.
+
+    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift] in standardised units.
+    - `mask`: which inputs reach which target, `[target lag source]`.
+    - `scaling`: means and deviations of states and rates.
+    - `dt`: sampling interval of the data, one unit of `lags`.
+    - `lags`: in samples, ascending.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(400) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    model = ndde.fit(ndde.L0NDDE(), windows, key=jax.random.key(0)).model
+    print(model(np.array([[0.0, 1.0]])))   # about (1, 0)
+    ```
+    """
+
+    drift: MaskedDrift
+    mask: Bool[Array, "target lag source"]
+    scaling: Scaling
+    dt: Float[Array, ""]
+    lags: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, history: Float[Array, "lag dim"]) -> Float[Array, "dim"]:
+        """Drift, physical units per unit of time, for one history `[lag dim]` in physical units."""
+        s = self.scaling
+        z = (history - s.center[None]) / s.scale[None]
+        return s.rate_center + s.rate_scale * self.drift(z, self.mask)
+
+    @property
+    def delays(self) -> Float[Array, "lag"]:
+        """Lags in units of time."""
+        return self.dt * jnp.asarray(self.lags, self.dt.dtype)

@@ -1,0 +1,160 @@
+"""The report of a discovery, for a methods section."""
+
+import textwrap
+from typing import Any
+
+import numpy as np
+
+# Below this many windows per candidate input a report warns.
+WINDOWS_PER_INPUT = 20
+# Above this condition number of the lagged design, inputs can hardly be told apart.
+COLLINEAR = 1e4
+
+
+def write_report(found: Any) -> str:
+    """Sections data, choices, edges, warnings; plain text, 88 columns."""
+    sections = (
+        ("Data", _data(found)),
+        ("Method", _method(found)),
+        ("Edges kept", _edges(found)),
+        ("Targets", _targets(found)),
+        ("Warnings", _warnings(found)),
+    )
+    return "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+
+
+def _data(found) -> str:
+    unit = f" {found.time_unit}" if found.time_unit else ""
+    used, dropped = int(found.windows.n_valid), int(found.windows.dropped)
+    lags = ", ".join(str(lag) for lag in found.lags)
+    missing = f"; {dropped} more touch a missing value" if dropped else ""
+    return _wrap(
+        f"{len(found.names)} variables ({', '.join(found.names)}), sampling interval "
+        f"{found.dt:.4g}{unit}. {used} windows{missing}. Candidate lags: {lags} samples. States "
+        "and rates of change are standardised per variable."
+    )
+
+
+def _method(found) -> str:
+    n_inputs = len(found.names) * len(found.lags)
+    if found.coefficient is None:
+        rule = (
+            "an edge is kept if leaving it out raises the risk by more than the Bayesian "
+            "information criterion charges for the weights it brings"
+        )
+    else:
+        rule = (
+            f"an edge is kept if leaving it out raises the risk by more than λ/F = "
+            f"{found.coefficient:g}/{n_inputs} = {found.coefficient / n_inputs:.3g} of the "
+            "variance of its target's rate"
+        )
+    status = str(found.fit.status).split("<")[-1].rstrip(">")
+    return "\n".join(
+        (
+            _wrap(found.windows.explain()),
+            _wrap(
+                "Graph selected with hard-concrete gates on the inputs of one tanh network per "
+                f"variable (L0-NDDE; the fit {status}). Strengths by refitting with every single "
+                f"edge removed or added; {rule}."
+            ),
+        )
+    )
+
+
+def _edges(found) -> str:
+    source, target, lag = np.nonzero(found.graph)
+    if source.size == 0:
+        return "none: no candidate input explains any rate of change."
+    strength = found.scores[source, target, lag]
+    order = np.argsort(-strength)
+    width = max(len(name) for name in (*found.names, "source", "target"))
+    unit = f" [{found.time_unit}]" if found.time_unit else ""
+    delay_title = f"delay{unit}"
+    head = f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {delay_title:>12} "
+    rows = [head + f"{'strength':>10} {'held-out':>10} {'lower 95%':>10}"]
+    held_out = np.asarray(found.strengths.held_out)
+    for k in order:
+        i, j, a = source[k], target[k], lag[k]
+        rows.append(
+            f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
+            f"{found.lags[a] * found.dt:>12.4g} {strength[k]:>10.4f} {held_out[i, j, a]:>10.4f} "
+            f"{found.lower[i, j, a]:>10.4f}"
+        )
+    note = _wrap(
+        "Strength: rise of the target's mean squared error when the edge is left out and "
+        "everything else refitted, as a share of the variance of its rate of change."
+    )
+    return "\n".join((*rows, note))
+
+
+def _targets(found) -> str:
+    risk = np.asarray(found.strengths.risk)
+    in_sample = np.asarray(found.strengths.risk_in_sample)
+    threshold = np.asarray(found.strengths.threshold)
+    n_inputs = len(found.names) * len(found.lags)
+    rows = []
+    for j, name in enumerate(found.names):
+        limit = threshold[j] if found.coefficient is None else found.coefficient / n_inputs
+        degree = int(found.graph[:, j].sum())
+        rows.append(
+            f"{name}: {degree} of {n_inputs} inputs; unexplained share of the rate's variance "
+            f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out; edges must be worth "
+            f"{limit:.3g}."
+        )
+    return "\n".join(_wrap(row, "  ") for row in rows)
+
+
+def _warnings(found) -> str:
+    found_warnings = list(_collect(found))
+    if not found_warnings:
+        return "none."
+    return "\n".join(_wrap("- " + text, "  ") for text in found_warnings)
+
+
+def _collect(found):
+    n_inputs = len(found.names) * len(found.lags)
+    used, dropped = int(found.windows.n_valid), int(found.windows.dropped)
+    if used < WINDOWS_PER_INPUT * n_inputs:
+        yield (
+            f"Short for this many inputs: {used} windows for {n_inputs} candidate inputs per "
+            f"target, fewer than {WINDOWS_PER_INPUT} each. Use fewer lags or longer data."
+        )
+    if dropped > used:
+        yield f"More windows are lost to missing values ({dropped}) than are left ({used})."
+    condition = _condition_number(found.windows)
+    if condition > COLLINEAR:
+        yield (
+            f"The candidate inputs are nearly collinear (condition number {condition:.1e}); "
+            "neighbouring lags can stand in for one another, so read a lag as an interval. Thin "
+            "out the lags to sharpen it."
+        )
+    risk = np.asarray(found.strengths.risk)
+    for j, name in enumerate(found.names):
+        if not risk[j] < 0.9:
+            yield (
+                f"The rate of {name} is hardly explained (held-out risk {risk[j]:.2f}); its edges "
+                "deserve little trust."
+            )
+    doubtful = found.graph & ~(found.lower > 0)
+    if doubtful.any():
+        yield (
+            f"{int(doubtful.sum())} of {int(found.graph.sum())} kept edges have a lower bound at "
+            "or below zero on held-out data."
+        )
+    status = str(found.fit.status)
+    if "diverged" in status or "refused" in status:
+        yield "The selecting fit failed; the strengths are relative to an arbitrary graph."
+    if 0 not in found.lags:
+        yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."
+
+
+def _condition_number(windows) -> float:
+    valid = np.asarray(windows.valid)
+    design = np.asarray(windows.history, float)[valid]
+    design = design.reshape(len(design), -1)
+    spread = np.linalg.svd(design / np.sqrt(len(design)), compute_uv=False)
+    return float(spread[0] / spread[-1]) if spread[-1] > 0 else float("inf")
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 88, subsequent_indent=indent)

@@ -1,0 +1,65 @@
+"""Names of axes and types, used in every signature of the library.
+
+| axis | meaning |
+|---|---|
+| `time` | samples of one trajectory, in order |
+| `series` | trajectories of one system |
+| `window` | rows of training data: one sample together with its past |
+| `lag` | candidate lags, ascending, in samples |
+| `delay` | lagged states of a simulated system, in units of time |
+| `dim` | variables of the system |
+| `source`, `target` | the same variables, as drivers and as what they drive |
+| `input` | all pairs (lag, source), flattened |
+| `hidden` | units of a hidden layer |
+| `draw` | random draws: gates, noise |
+| `epoch` | points of a training curve |
+| `path` | simulated trajectories |
+| `batch` | systems, seeds or penalties stacked in front of everything else |
+
+Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
+"""
+
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
+
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Bool",
+    "Float",
+    "Graph",
+    "History",
+    "Int",
+    "PRNGKeyArray",
+    "Real",
+    "RealScalarLike",
+    "Scores",
+    "Shaped",
+    "State",
+    "SummaryGraph",
+    "SummaryScores",
+    "TrajectoryLike",
+    "as_scalar",
+]
+
+Graph: TypeAlias = Bool[Array, "source target lag"]
+SummaryGraph: TypeAlias = Bool[Array, "source target"]
+Scores: TypeAlias = Float[Array, "source target lag"]
+SummaryScores: TypeAlias = Float[Array, "source target"]
+State: TypeAlias = Float[Array, "dim"]
+History: TypeAlias = Float[Array, "lag dim"]
+RealScalarLike: TypeAlias = Real[ArrayLike, ""]
+
+# Raw data: `[time dim]`, `[time]`, `[series time dim]`, or a list of arrays `[time dim]` whose
+# lengths differ. Anything NumPy can read; what it cannot read gets a ValueError that says why,
+# which a type checker in front would hide.
+TrajectoryLike: TypeAlias = Any
+
+
+def as_scalar(value: Any) -> Array:
+    """A number one may sweep, as an array leaf. Strongly typed: a Python float would be weak, and
+    passing an array in its place would compile again.
+    """
+    return jnp.asarray(value, dtype=jnp.result_type(float))

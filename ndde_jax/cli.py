@@ -1,0 +1,251 @@
+"""The command `ndde-jax`: from a file of measurements to a graph, a table, pictures and a model.
+
+JAX, matplotlib, pandas and xarray are imported by the commands that need them, so that `--help`
+and error messages come at once.
+"""
+
+import argparse
+import csv
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._tables import read_table, sampling
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `ndde-jax` with the arguments `argv` (default: those of the process).
+
+    Returns the exit code: 0, or 2 after a user's error, which is reported in one line on the
+    standard error stream. Argument errors and `--help` leave by SystemExit, as argparse does.
+
+    >>> main(["examples", "--quiet"])
+    enso
+    tropical_pacific
+    0
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"ndde-jax: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def parse_lags(text: str) -> tuple[int, ...]:
+    """Lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
+
+    Raises ValueError for anything else.
+
+    >>> parse_lags("0:12:3")
+    (0, 3, 6, 9, 12)
+    """
+    try:
+        if ":" in text:
+            start, stop, *step = map(int, text.split(":"))
+            (step,) = step or (1,)
+            lags = range(start, stop + 1, step) if step > 0 else ()
+        else:
+            lags = [int(part) for part in text.split(",")]
+    except ValueError:
+        lags = ()
+    if not lags or min(lags) < 0:
+        raise ValueError(
+            f"Expected lags as START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, "
+            f"all non-negative integers; got {text!r}."
+        )
+    return tuple(sorted(set(lags)))
+
+
+def _discover(arguments: argparse.Namespace) -> None:
+    if (arguments.data is None) == (arguments.example is None):
+        raise ValueError("Give either a data file or --example NAME.")
+    values, options, lags = _example(arguments) if arguments.example else _file(arguments)
+    directory = Path(arguments.out)
+    directory.mkdir(parents=True, exist_ok=True)
+
+    import jax
+
+    import ndde_jax
+
+    found = ndde_jax.discover(
+        values,
+        lags=arguments.lags or lags,
+        scheme=arguments.scheme,
+        coefficient=arguments.coefficient,
+        key=jax.random.key(arguments.seed),
+        progress=not arguments.quiet,
+        **options,
+    )
+    report = found.report()
+    (directory / "report.txt").write_text(report.rstrip() + "\n", encoding="utf-8")
+    _write_edges(found, directory / "edges.csv")
+    written = ["report.txt", "edges.csv"]
+    if not arguments.no_plot:
+        written += _draw(found, directory)
+    found.save(directory / "discovery")
+    if not arguments.quiet:
+        print(report.rstrip())
+        print()
+        for name in [*written, "discovery"]:
+            print(f"wrote {directory / name}")
+
+
+def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
+    from ._examples import load_example
+
+    example = load_example(arguments.example)
+    chosen = arguments.columns or example.names
+    if missing := [name for name in chosen if name not in example.names]:
+        raise ValueError(
+            f"The example has no column {missing[0]!r}; it has: {', '.join(example.names)}."
+        )
+    values = example.values[:, [example.names.index(name) for name in chosen]]
+    options = {
+        "dt": example.dt if arguments.dt is None else arguments.dt,
+        "time_unit": arguments.time_unit or example.time_unit,
+        "names": tuple(chosen),
+    }
+    return values, options, example.lags
+
+
+def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
+    table = read_table(
+        arguments.data,
+        columns=arguments.columns,
+        time_column=arguments.time_column,
+        key=arguments.key,
+    )
+    options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
+    if arguments.dt is None and table.dt is not None:
+        options["dt"] = table.dt
+    elif arguments.dt is None and table.stamps is not None:
+        dt, unit, times = sampling(table.stamps)
+        if unit and arguments.time_unit not in (None, unit):
+            raise ValueError(
+                f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
+                f"{arguments.time_unit}."
+            )
+        options |= {"dt": dt, "time_unit": unit or options["time_unit"]}
+        if dt is None:
+            options["t"] = times
+    elif arguments.dt is None:
+        raise ValueError(
+            "The file has no time column: give the sampling interval with --dt, or name the "
+            "column with --time-column."
+        )
+    return table.values, options, (0,)
+
+
+def _write_edges(found: Any, path: Path) -> None:
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        found.to_frame().to_csv(path, index=False)
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["source", "target", "lag", "delay", "kept", "score", "lower"])
+        for i, j, k in np.ndindex(found.scores.shape):
+            lag = found.lags[k]
+            numbers = (lag * found.dt, bool(found.graph[i, j, k]))
+            scores = (float(found.scores[i, j, k]), float(found.lower[i, j, k]))
+            writer.writerow([found.names[i], found.names[j], lag, *numbers, *scores])
+
+
+def _draw(found: Any, directory: Path) -> list[str]:
+    try:
+        from .plot import plot_lag_matrix, plot_process_graph
+    except ImportError:
+        print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
+        return []
+    shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
+    shared["time_unit"] = found.time_unit
+    matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
+    matrix.savefig(directory / "lag_matrix.png", dpi=150)
+    process = plot_process_graph(found.graph, scores=found.scores, **shared)
+    process.get_figure().savefig(directory / "process_graph.png", dpi=150)
+    return ["lag_matrix.png", "process_graph.png"]
+
+
+def _list_examples(arguments: argparse.Namespace) -> None:
+    from ._examples import example_names, load_example
+
+    for name in example_names():
+        print(name)
+        if not arguments.quiet:
+            example = load_example(name)
+            print(f"  {example.description}\n  {example.source}\n  {example.licence}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    def lags(text: str) -> tuple[int, ...]:
+        try:
+            return parse_lags(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    def names(text: str) -> list[str]:
+        return [name.strip() for name in text.split(",")]
+
+    parser = argparse.ArgumentParser(
+        prog="ndde-jax", description="Recover which variables drive which, at which delay."
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser(
+        "discover",
+        help="graph, table, pictures and model from a file of measurements",
+        description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Parquet, "
+        "NetCDF) and write report.txt, edges.csv, pictures and the model to a directory.",
+    )
+    add = command.add_argument
+    add("data", nargs="?", help="file, one row per sample; or use --example")
+    add("--example", metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")
+    add("--dt", type=float, help="sampling interval (default: from the time column)")
+    add(
+        "--lags",
+        type=lags,
+        help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6 (default: 0, or the "
+        "example's)",
+    )
+    add("--out", default="result", metavar="DIR", help="directory for the results (%(default)s)")
+    add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
+    add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
+    add("--key", metavar="NAME", help="array of an NPZ file, variable of a NetCDF file")
+    add(
+        "--scheme",
+        choices=("auto", "euler", "central", "central4"),
+        default="auto",
+        help="difference scheme for the rate of change (%(default)s: chosen from the noise)",
+    )
+    add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
+    add("--coefficient", type=float, metavar="X", help="penalty of an edge (default: automatic)")
+    add("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
+    add("--no-plot", action="store_true", help="write no pictures")
+    add("--quiet", action="store_true", help="print nothing but errors")
+    command.set_defaults(run=_discover)
+
+    command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
+    command.add_argument("--quiet", action="store_true", help="names only")
+    command.set_defaults(run=_list_examples)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return f"ndde-jax {importlib.metadata.version('ndde_jax')}"
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout
+        return "ndde-jax (not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

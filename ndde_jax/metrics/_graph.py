@@ -1,0 +1,244 @@
+"""How far a recovered graph lies from the true one.
+
+Every function takes whole arrays of edges of any shape (`[source target]`, `[source target lag]`,
+a stack over series, ...), pools all their entries and returns one number. For one number per series
+use `jax.vmap`. All of them work under `jit` and `vmap` and leave out the entries where `where` is
+False, for instance self-edges: `where=~jnp.eye(dim, dtype=bool)`.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
+
+
+def auroc(
+    scores: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, ""]:
+    """Area under the receiver operating characteristic of edge scores.
+
+    The probability that a true edge, drawn at random, scores higher than an absent one, where a
+    tie counts one half: 1 for a perfect ranking, .5 for an uninformed one. Equal to
+    `sklearn.metrics.roc_auc_score`, ties included.
+
+    **Arguments:**
+
+    - `scores`: real numbers of any shape; higher means more likely an edge.
+    - `truth`: same shape; boolean, or numbers that count as an edge from 0.5 on.
+    - `where`: entries to score, broadcast to that shape; all of them by default.
+
+    **Returns:** a scalar, NaN if the scored entries of `truth` are all edges or all non-edges
+    (nothing can be ranked then), or if a scored entry of `scores` is NaN.
+
+    **Raises:** `ValueError` if the shapes differ.
+
+    ```python
+    import jax.numpy as jnp
+    from ndde_jax import metrics
+
+    scores = jnp.array([[0.9, 0.2], [0.4, 0.7]])
+    truth = jnp.array([[True, True], [False, True]])
+    print(metrics.auroc(scores, truth))  # 0.6666667: of three true edges one ranks below 1 -> 0
+    ```
+    """
+    scores, truth, keep = _flat(scores, truth, where)
+    ranked = _Ranking(scores, truth, keep)
+    # Mann-Whitney: non-edges below each edge, ties counting half.
+    beaten = ranked.negatives_below + 0.5 * ranked.negatives_tied
+    value = _ratio(jnp.sum(jnp.where(ranked.positive, beaten, 0.0)), ranked.n_positive)
+    return _nan_unless_ranked(_ratio(value, ranked.n_negative), scores, keep, ranked)
+
+
+def auprc(
+    scores: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, ""]:
+    """Area under the precision-recall curve of edge scores (average precision).
+
+    The mean, over true edges, of the precision of the graph that keeps every entry scoring at least
+    as high. An uninformed score gets the share of true edges. Equal to
+    `sklearn.metrics.average_precision_score` (a step function, no interpolation), ties included.
+
+    **Arguments:** as for [`auroc`][ndde_jax.metrics.auroc].
+
+    **Returns:** a scalar, NaN if the scored entries of `truth` are all edges or all non-edges
+    (scikit-learn gives 1 and 0 there, which would compare nothing), or if a scored entry of
+    `scores` is NaN.
+
+    **Raises:** `ValueError` if the shapes differ.
+
+    ```python
+    import jax.numpy as jnp
+    from ndde_jax import metrics
+
+    scores = jnp.array([0.9, 0.4, 0.7, 0.2])
+    truth = jnp.array([True, False, True, True])
+    print(metrics.auprc(scores, truth))  # 0.9166667 = (1 + 1 + 3/4) / 3
+    ```
+    """
+    scores, truth, keep = _flat(scores, truth, where)
+    ranked = _Ranking(scores, truth, keep)
+    precision = _ratio(ranked.positives_from, ranked.positives_from + ranked.negatives_from)
+    value = _ratio(jnp.sum(jnp.where(ranked.positive, precision, 0.0)), ranked.n_positive)
+    return _nan_unless_ranked(value, scores, keep, ranked)
+
+
+def structural_hamming_distance(
+    graph: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+    normalize: bool = False,
+) -> Int[Array, ""] | Float[Array, ""]:
+    """Number of entries in which two directed graphs differ.
+
+    A reversed edge counts twice, as in the CausalDynamics benchmark, and self-edges count like any
+    other entry unless `where` leaves them out.
+
+    **Arguments:**
+
+    - `graph`, `truth`: same shape; boolean, or numbers that count as an edge from 0.5 on.
+    - `where`: entries to compare, broadcast to that shape; all of them by default.
+    - `normalize`: divide by the number of compared entries. Off by default: the count is what most
+        papers print.
+
+    **Returns:** an integer scalar, or a float in [0, 1] if `normalize`.
+
+    **Raises:** `ValueError` if the shapes differ.
+
+    ```python
+    import jax.numpy as jnp
+    from ndde_jax import metrics
+
+    graph = jnp.array([[True, True], [False, True]])
+    print(metrics.structural_hamming_distance(graph, graph.T))  # 2
+    ```
+    """
+    graph, truth, keep = _flat(graph, truth, where)
+    distance = jnp.sum((_edges(graph) != truth) & keep)
+    return _ratio(distance, jnp.sum(keep)) if normalize else distance
+
+
+def precision(
+    graph: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, ""]:
+    """Share of the edges of `graph` that are true; NaN if `graph` has none.
+
+    Arguments and errors as for
+    [`structural_hamming_distance`][ndde_jax.metrics.structural_hamming_distance].
+
+    ```python
+    import jax.numpy as jnp
+    from ndde_jax import metrics
+
+    truth = jnp.array([[True, True], [False, True]])
+    print(metrics.precision(jnp.ones((2, 2), bool), truth))  # 0.75
+    ```
+    """
+    graph, truth, keep = _flat(graph, truth, where)
+    found = _edges(graph) & keep
+    return _ratio(jnp.sum(found & truth), jnp.sum(found))
+
+
+def recall(
+    graph: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, ""]:
+    """Share of the true edges that `graph` contains; NaN if there are none.
+
+    Arguments and errors as for
+    [`structural_hamming_distance`][ndde_jax.metrics.structural_hamming_distance].
+
+    ```python
+    import jax.numpy as jnp
+    from ndde_jax import metrics
+
+    truth = jnp.array([[True, True], [False, True]])
+    print(metrics.recall(jnp.eye(2, dtype=bool), truth))  # 0.6666667
+    ```
+    """
+    graph, truth, keep = _flat(graph, truth, where)
+    present = truth & keep
+    return _ratio(jnp.sum(_edges(graph) & present), jnp.sum(present))
+
+
+def f1_score(
+    graph: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    where: Bool[ArrayLike, "..."] | None = None,
+) -> Float[Array, ""]:
+    """Harmonic mean of precision and recall; NaN if neither graph has an edge.
+
+    Arguments and errors as for
+    [`structural_hamming_distance`][ndde_jax.metrics.structural_hamming_distance].
+
+    ```python
+    import jax.numpy as jnp
+    from ndde_jax import metrics
+
+    truth = jnp.array([[True, True], [False, True]])
+    print(metrics.f1_score(jnp.eye(2, dtype=bool), truth))  # 0.8
+    ```
+    """
+    graph, truth, keep = _flat(graph, truth, where)
+    found, present = _edges(graph) & keep, truth & keep
+    return _ratio(2 * jnp.sum(found & present), jnp.sum(found) + jnp.sum(present))
+
+
+class _Ranking:
+    """Counts of edges and non-edges around every score, in ascending order of score."""
+
+    def __init__(self, scores, truth, keep):
+        order = jnp.argsort(scores)
+        ascending = scores[order]
+        self.positive = (truth & keep)[order]
+        negative = (~truth & keep)[order]
+        self.n_positive, self.n_negative = jnp.sum(self.positive), jnp.sum(negative)
+        # Entries with one score form one group: it starts at `first` and ends before `end`.
+        first = jnp.searchsorted(ascending, ascending, side="left")
+        end = jnp.searchsorted(ascending, ascending, side="right")
+        positives_before = jnp.pad(jnp.cumsum(self.positive), (1, 0))
+        negatives_before = jnp.pad(jnp.cumsum(negative), (1, 0))
+        self.negatives_below = negatives_before[first]
+        self.negatives_tied = negatives_before[end] - self.negatives_below
+        self.positives_from = self.n_positive - positives_before[first]
+        self.negatives_from = self.n_negative - self.negatives_below
+
+
+def _nan_unless_ranked(value, scores, keep, ranked):
+    defined = (ranked.n_positive > 0) & (ranked.n_negative > 0) & ~jnp.any(jnp.isnan(scores) & keep)
+    return jnp.where(defined, value, jnp.nan)
+
+
+def _flat(values, truth, where):
+    values, truth = jnp.asarray(values), jnp.asarray(truth)
+    if values.shape != truth.shape:
+        raise ValueError(
+            f"expected two arrays of one shape; got {values.shape} and a truth of {truth.shape}. "
+            "Reduce lags first (for instance by a maximum), or broadcast the truth over series."
+        )
+    keep = jnp.ones((), bool) if where is None else jnp.asarray(where)
+    try:
+        keep = jnp.broadcast_to(keep, values.shape)
+    except ValueError:
+        raise ValueError(
+            f"`where` must broadcast to the shape {values.shape} of the edges; got {keep.shape}."
+        ) from None
+    return jnp.ravel(values), _edges(jnp.ravel(truth)), jnp.ravel(keep)
+
+
+def _edges(values):
+    return values if values.dtype == bool else values >= 0.5
+
+
+def _ratio(part, whole):
+    return jnp.where(whole > 0, part / jnp.maximum(whole, 1), jnp.nan)

@@ -1,0 +1,401 @@
+"""The CausalDynamics benchmark on tiny made-up graphs: reading, scoring, running, resuming."""
+
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.random as jr
+import numpy as np
+import pytest
+import sklearn.metrics as skm
+
+from benchmarks._store import POOLED, Store
+from benchmarks.causal_dynamics import data, methods, runner, scoring
+from benchmarks.causal_dynamics.__main__ import main
+from benchmarks.causal_dynamics.methods import METHODS, Prediction
+from benchmarks.causal_dynamics.report import table
+from benchmarks.causal_dynamics.settings import Settings, settings_for
+
+REPOSITORY = Path(__file__).parents[2]
+CHAIN = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]])
+SETTINGS = Settings(lags=(0,), scheme="euler")
+
+
+def write_graph(folder, name, *, adjacency=CHAIN, category="simple/default", **changes):
+    rng = np.random.default_rng(len(name))
+    arrays = {
+        "x": rng.normal(size=(4, 30, len(adjacency))).astype(np.float32),
+        "adjacency": adjacency,
+        "adjacency_true": np.maximum(adjacency, np.eye(len(adjacency), k=2)),
+        "dt": 0.1,
+        "category": category,
+        **changes,
+    }
+    np.savez(folder / f"{name}.npz", **{k: v for k, v in arrays.items() if v is not None})
+
+
+@pytest.fixture
+def graphs(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_graph(folder, "simple_default_A")
+    write_graph(folder, "simple_noise_B", category="simple/noise")
+    write_graph(folder, "simple_noise_dense", category="simple/noise", adjacency=np.ones((2, 2)))
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        yield store
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Add a method for one test."""
+    return lambda name, method: monkeypatch.setitem(METHODS, name, method)
+
+
+def random_scores(series, dt, settings, *, key):
+    """Scores that tie now and then; NaN, as a failed fit gives, in series 1."""
+    shape = (len(series), *2 * series[0].shape[1:])
+    scores = np.array(jr.uniform(key, shape)).round(1)
+    scores[1:2] = np.nan
+    return [
+        Prediction(s, s >= 0.5, "diverged" if i == 1 else "converged") for i, s in enumerate(scores)
+    ]
+
+
+def value(store, metric, series, *, method=None):
+    """A metric of the first graph; `method` tells apart several in one store."""
+    (found,) = (
+        row.value
+        for row in store.rows("causal_dynamics")
+        if (row.metric, row.series, row.graph) == (metric, series, "simple_default_A")
+        and method in (None, row.method)
+    )
+    return found
+
+
+# Reading
+
+
+def test_graph_carries_the_label_sets_as_source_target(graphs):
+    graph = data.read_graph(graphs / "simple_default_A.npz")
+    assert (graph.name, graph.category, graph.dt) == ("simple_default_A", "simple/default", 0.1)
+    assert graph.series.shape == (4, 30, 3)
+    assert graph.labels["published"][0, 1]
+    assert not graph.labels["published"][1, 0]
+    assert graph.labels["transposed"][1, 0]
+    assert graph.labels["corrected"][0, 2]
+    assert not graph.labels["published"][0, 2]
+
+
+def test_corrected_labels_are_optional_but_the_series_are_not(graphs):
+    write_graph(graphs, "plain", adjacency_true=None)
+    assert set(data.read_graph(graphs / "plain.npz").labels) == {"published", "transposed"}
+    write_graph(graphs, "broken", x=None)
+    with pytest.raises(ValueError, match="lacks x"):
+        data.read_graph(graphs / "broken.npz")
+    write_graph(graphs, "misfit", adjacency=np.ones((3, 3)), x=np.zeros((4, 30, 2)))
+    with pytest.raises(ValueError, match=r"got \(4, 30, 2\)"):
+        data.read_graph(graphs / "misfit.npz")
+
+
+def test_files_are_selected_by_pattern_and_number(graphs):
+    def found(**options):
+        return [f.stem for f in data.find_files(graphs, **options)]
+
+    assert found() == ["simple_default_A", "simple_noise_B", "simple_noise_dense"]
+    assert found(only="noise") == ["simple_noise_B", "simple_noise_dense"]
+    assert found(only="simple_*_B") == ["simple_noise_B"]
+    assert found(limit=1) == ["simple_default_A"]
+    with pytest.raises(ValueError, match="matches 'coupled'"):
+        found(only="coupled")
+    with pytest.raises(ValueError, match=r"expected \.npz files"):
+        data.find_files(graphs / "nowhere")
+
+
+def test_standardising_as_the_benchmark_does():
+    x = np.random.default_rng(0).normal(3.0, 5.0, size=(4, 50, 3))
+    x[1, 7, 0] = np.nan
+    x[:, :, 2] = 0.1
+    scaled = data.standardise(x)
+    filled = np.where(np.isnan(x), 0.0, x)[..., :2]
+    expected = (filled - filled.mean((0, 1))) / (filled.std((0, 1)) + 1e-8)
+    np.testing.assert_allclose(scaled[..., :2], expected)
+    np.testing.assert_array_equal(data.varying(list(scaled)), [True, True, False])
+
+
+def test_settings_of_a_category_override_those_of_its_tier(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        'default = {lags = [0], scheme = "auto"}\n'
+        'tier.simple = {lags = [0, 1], scheme = "euler"}\n'
+        'category."simple/noise" = {lags = [0, 2]}\n'
+    )
+    assert settings_for("climate/enso", file) == Settings((0,), "auto")
+    assert settings_for("simple/default", file) == Settings((0, 1), "euler")
+    assert settings_for("simple/noise", file) == Settings((0, 2), "euler")
+    file.write_text('default = {lags = [0], scheme = "auto", lambda = 3}\n')
+    with pytest.raises(ValueError, match="unknown setting lambda"):
+        settings_for("simple/default", file)
+
+
+@pytest.mark.parametrize("category", ["simple/noise", "coupled/timelag", "climate/maooam"])
+def test_shipped_settings_are_valid(category):
+    assert settings_for(category).lags[0] == 0
+
+
+# Methods
+
+
+def test_anchors():
+    series = [np.zeros((10, 3))] * 2
+    for name, expected in [("allones", np.ones((3, 3))), ("selfedges", np.eye(3))]:
+        found = METHODS[name](series, 0.1, SETTINGS, key=jr.key(0))
+        assert len(found) == 2
+        for scores, graph, status in found:
+            np.testing.assert_array_equal(scores, expected)
+            np.testing.assert_array_equal(graph, expected)
+            assert status == "ok"
+
+
+def test_constant_variables_are_hidden_and_get_no_edges():
+    seen = []
+
+    @methods.blind_to_constants
+    def everything(series, dt, settings, *, key):
+        seen.extend(x.shape for x in series)
+        return methods.allones(series, dt, settings, key=key)
+
+    series = np.random.default_rng(0).normal(size=(2, 20, 3))
+    series[:, :, 1] = 4.0
+    first, _ = everything(list(series), 0.1, SETTINGS, key=jr.key(0))
+    assert seen == [(20, 2), (20, 2)]
+    np.testing.assert_array_equal(first.scores, [[1, 0, 1], [0, 0, 0], [1, 0, 1]])
+    np.testing.assert_array_equal(first.graph, first.scores > 0)
+    with pytest.raises(ValueError, match="every variable is constant"):
+        everything([np.zeros((20, 3))], 0.1, SETTINGS, key=jr.key(0))
+
+
+# Scoring
+
+
+def test_scores_equal_scikit_learn():
+    rng = np.random.default_rng(1)
+    found = [Prediction(s, s >= 0.5, "ok") for s in rng.random((4, 3, 3)).round(1)]
+    labels = {"published": CHAIN.astype(bool), "transposed": CHAIN.T.astype(bool)}
+    individual = scoring.individual_scores(found, labels)
+    pooled = scoring.pooled_scores(found, labels)
+    for name, truth in labels.items():
+        truths, scores = np.tile(truth.ravel(), 4), np.ravel([p.scores for p in found])
+        np.testing.assert_allclose(pooled[f"{name}.auroc"], skm.roc_auc_score(truths, scores))
+        np.testing.assert_allclose(
+            pooled[f"{name}.auprc"], skm.average_precision_score(truths, scores)
+        )
+        assert pooled[f"{name}.shd"] == np.sum((scores >= 0.5) != truths)
+        for one, prediction in zip(individual, found, strict=True):
+            expected = skm.roc_auc_score(truth.ravel(), prediction.scores.ravel())
+            np.testing.assert_allclose(one[f"{name}.auroc"], expected)
+        assert pooled[f"{name}.shd"] == sum(one[f"{name}.shd"] for one in individual)
+    assert pooled["published.auroc"] != pooled["transposed.auroc"]
+
+
+def test_failure_scores_as_an_empty_graph_and_complete_truth_not_at_all():
+    failure = Prediction(np.full((2, 2), np.nan), np.ones((2, 2), bool), "diverged")
+    labels = {"published": np.eye(2, dtype=bool), "corrected": np.ones((2, 2), bool)}
+    (scores,) = scoring.individual_scores([failure], labels)
+    assert scoring.failed(failure)
+    assert scores["published.auroc"] == 0.5
+    assert scores["published.shd"] == 2
+    assert math.isnan(scores["corrected.auroc"])
+    assert math.isnan(scores["corrected.auprc"])
+
+
+# Running
+
+
+def test_run_stores_scores_statuses_and_predictions(graphs, store, register, tmp_path):
+    register("random", random_scores)
+    files = data.find_files(graphs)
+    runner.run(files, ["random"], store, predictions=tmp_path / "preds", progress=False)
+
+    with np.load(tmp_path / "preds" / "simple_default_A.npz") as file:
+        preds, kept, seconds = file["preds"], file["graph"], file["seconds"]
+    assert preds.shape == kept.shape == (4, 3, 3)
+    assert seconds > 0
+    scored = np.nan_to_num(preds, nan=0.0)
+    truth = np.tile(CHAIN, (4, 1, 1))
+    for series in range(4):
+        expected = skm.roc_auc_score(CHAIN.ravel(), scored[series].ravel())
+        np.testing.assert_allclose(value(store, "published.auroc", series), expected)
+        assert value(store, "failed", series) == (series == 1)
+    expected = skm.roc_auc_score(truth.ravel(), scored.ravel())
+    np.testing.assert_allclose(value(store, "published.auroc", POOLED), expected)
+    assert value(store, "published.shd", POOLED) == np.sum((scored >= 0.5) != truth)
+    statuses = {r.status for r in store.rows("causal_dynamics") if r.series == 1}
+    assert statuses == {"diverged"}
+
+
+def table_cells(text):
+    """The cells of a table by (category, method), and its lines."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    cells = {tuple(line[:2]): line[2:] for line in lines if line and line[0].startswith("simple")}
+    return cells, text.splitlines()
+
+
+def test_table_shows_graphs_failures_and_statuses(graphs, store, register):
+    register("random", random_scores)
+    runner.run(data.find_files(graphs), ["random", "allones"], store, progress=False)
+    cells, lines = table_cells(table(store))
+    assert set(cells) == {
+        (category, method)
+        for category in ("simple/default", "simple/noise")
+        for method in ("random", "allones")
+    }
+    noise = cells["simple/noise", "allones"]
+    assert noise[0] == "1"  # the complete graph is left out ...
+    assert noise[1] == ".500"
+    assert noise[3] == "12.0"  # ... of the SHD too: 3 absent edges in each of 4 series
+    assert noise[8:10] == ["8", "0"]  # but its series were run
+    assert cells["simple/noise", "random"][8:10] == ["8", "2"]
+    assert lines[-1] == ("Statuses, in series: allones: ok 12; random: converged 9, diverged 3.")
+    means = [value(store, "corrected.auroc", series, method="random") for series in range(4)]
+    assert cells["simple/default", "random"][1] == f"{np.mean(means):.3f}"[1:]
+    pooled = value(store, "corrected.auroc", POOLED, method="random")
+    joint, _ = table_cells(table(store, joint=True))
+    assert joint["simple/default", "random"][1] == f"{pooled:.3f}"[1:]
+
+
+def values(store):
+    return [
+        (r.graph, r.series, r.method, r.metric, r.status, None if math.isnan(r.value) else r.value)
+        for r in store.rows("causal_dynamics")
+    ]
+
+
+def test_finished_work_is_not_repeated(graphs, store, register):
+    calls = []
+
+    def counted(series, dt, settings, *, key):
+        calls.append(len(series))
+        return methods.allones(series, dt, settings, key=key)
+
+    register("counted", counted)
+    files = data.find_files(graphs)
+    runner.run(files[:1], ["counted"], store, series=1, progress=False)
+    assert value(store, "series", POOLED) == 1
+    runner.run(files, ["counted"], store, progress=False)
+    assert calls == [1, 3, 4, 4]
+    assert value(store, "series", POOLED) == 4  # the pooled row grew with its series
+    runner.run(files, ["counted"], store, progress=False)
+    assert calls == [1, 3, 4, 4]
+
+
+def test_an_exception_becomes_a_status_and_can_be_retried(graphs, store, register):
+    def crash(series, dt, settings, *, key):
+        raise RuntimeError("out of luck")
+
+    register("shaky", crash)
+    files = data.find_files(graphs)[:1]
+    runner.run(files, ["shaky"], store, progress=False)
+    assert value(store, "failed", 0) == 1
+    statuses = {r.status for r in store.rows("causal_dynamics") if r.series == 0}
+    assert statuses == {"error: RuntimeError: out of luck"}
+
+    register("shaky", methods.allones)
+    runner.run(files, ["shaky"], store, progress=False)
+    assert value(store, "failed", 0) == 1
+    runner.run(files, ["shaky"], store, retry_errors=True, progress=False)
+    assert value(store, "failed", 0) == 0
+
+
+def test_randomness_depends_on_seed_and_graph_alone(graphs, tmp_path, register):
+    register("random", random_scores)
+    files = data.find_files(graphs)
+
+    def results(name, files, seed):
+        with Store(tmp_path / name) as store:
+            for file in files:
+                runner.run([file], ["random"], store, seed=seed, progress=False)
+            return values(store)
+
+    forward = results("forward", files, 0)
+    assert results("backward", files[::-1], 0) == forward
+    assert results("seed", files, 1) != forward
+
+
+@pytest.fixture
+def double_precision_children(monkeypatch):
+    """Child processes compute as precisely as this one (see `conftest.py`)."""
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+
+
+@pytest.mark.usefixtures("double_precision_children")
+def test_worker_processes_give_the_same_rows(graphs, tmp_path):
+    files = data.find_files(graphs)
+    found = []
+    for workers in (1, 2):
+        with Store(tmp_path / str(workers)) as store:
+            runner.run(files, ["allones", "selfedges"], store, workers=workers, progress=False)
+            found.append(values(store))
+    assert found[0] == found[1]
+
+
+# Runs the benchmark with a method that takes its time; says when each task begins.
+SLOW_RUN = """
+import sys, time
+from benchmarks.causal_dynamics import methods
+from benchmarks.causal_dynamics.__main__ import main
+def slow(series, dt, settings, *, key):
+    print("task", flush=True)
+    time.sleep(float(sys.argv[3]))
+    return methods.selfedges(series, dt, settings, key=key)
+methods.METHODS["slow"] = slow
+sys.exit(main(["run", "--data", sys.argv[1], "--method", "slow", "--out", sys.argv[2]]))
+"""
+
+
+@pytest.mark.usefixtures("double_precision_children")
+def test_killed_run_resumes_to_the_same_results(graphs, tmp_path):
+    def start(pause):
+        command = [sys.executable, "-c", SLOW_RUN, graphs, tmp_path / "killed.sqlite", pause]
+        return subprocess.Popen(
+            list(map(str, command)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=REPOSITORY,
+        )
+
+    with start(1.0) as process:
+        for _ in range(2):
+            assert process.stdout.readline() == "task\n"
+        process.send_signal(signal.SIGKILL)  # one task written, the second under way
+    with Store(tmp_path / "killed.sqlite") as store:
+        assert {u.graph for u in store.done("causal_dynamics")} == {"simple_default_A"}
+
+    with start(0.0) as process:
+        assert process.stdout.read() == "task\n" * 2
+    assert process.returncode == 0
+
+    with Store(tmp_path / "killed.sqlite") as killed, Store(tmp_path / "whole.sqlite") as whole:
+        runner.run(data.find_files(graphs), ["selfedges"], whole, progress=False)
+        expected = [(graph, series, "slow", *rest) for graph, series, _, *rest in values(whole)]
+        assert values(killed) == expected
+
+
+def test_command_line(graphs, tmp_path, capsys):
+    out = tmp_path / "out.sqlite"
+    options = ["--data", str(graphs), "--method", "selfedges", "--out", str(out)]
+    assert main(["run", *options, "--limit", "1", "--series", "2"]) == 0
+    assert main(["table", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "| simple/default | selfedges |" in printed
+    assert "selfedges: ok 2." in printed
+    assert main(["run", *options, "--only", "nothing"]) == 2
+    assert main(["table", str(tmp_path / "missing.sqlite")]) == 2
+    assert "does not exist" in capsys.readouterr().err

@@ -1,0 +1,165 @@
+"""The results store: complete records or none, whatever happens to the process."""
+
+import math
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks._store import Record, Store, Unit
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def unit(series=0, *, graph="Lorenz", method="l0ndde", seed=0):
+    return Unit("bench", "simple/noise", graph, series, method, seed)
+
+
+def record(series=0, value=0.5, **key):
+    scores = np.full((3, 3), value, np.float32)
+    return Record(unit(series, **key), {"auroc": value, "shd": 2}, "ok", 1.5, {"scores": scores})
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        yield store
+
+
+def test_rows_and_arrays_come_back_as_written(store):
+    store.write([record(0, 0.25), record(1, math.nan)])
+    first, second = (row for row in store.rows("bench") if row.metric == "auroc")
+    assert (first.series, first.value, first.status, first.seconds) == (0, 0.25, "ok", 1.5)
+    assert second.series == 1
+    assert math.isnan(second.value)
+    scores = store.arrays(unit(0))["scores"]
+    assert scores.dtype == np.float32
+    np.testing.assert_array_equal(scores, np.full((3, 3), 0.25))
+    assert store.arrays(unit(7)) == {}
+    assert store.seconds([unit(0), unit(1), unit(7)]) == 3.0
+
+
+def test_done_lists_units_of_one_benchmark(store):
+    store.write([record(0), record(1), record(0, method="strength"), record(0, seed=1)])
+    assert store.done("other") == set()
+    assert store.done("bench", method="strength") == {unit(0, method="strength")}
+    assert store.done("bench") == {
+        unit(0),
+        unit(1),
+        unit(0, method="strength"),
+        unit(0, seed=1),
+    }
+    assert store.same_graph(unit(5)) == [unit(0), unit(1)]
+
+
+def test_writing_again_replaces_and_forgetting_removes(store):
+    store.write([record(0, 0.1)])
+    store.write([Record(unit(0), {"auprc": 0.9}, "ok", 1.0)])
+    assert [(row.metric, row.value) for row in store.rows("bench")] == [("auprc", 0.9)]
+    assert store.arrays(unit(0)) == {}
+    store.forget([unit(0)])
+    assert store.done("bench") == set()
+
+
+def test_a_batch_enters_entirely_or_not_at_all(store):
+    broken = Record(unit(1), {"auroc": "not a number"}, "ok", 1.0)
+    with pytest.raises(ValueError, match="could not convert"):
+        store.write([record(0), broken])
+    assert store.done("bench") == set()
+    with pytest.raises(ValueError, match="at least one metric"):
+        store.write([record(0), Record(unit(1), {}, "ok", 1.0)])
+    assert store.done("bench") == set()
+
+
+def test_results_of_different_settings_do_not_mix(store):
+    store.agree_on_settings("bench", "l0ndde", "simple/noise", '{"lags": [0]}')
+    store.agree_on_settings("bench", "l0ndde", "simple/noise", '{"lags": [0]}')
+    store.agree_on_settings("bench", "l0ndde", "coupled/noise", '{"lags": [0, 6]}')
+    with pytest.raises(ValueError, match="made with"):
+        store.agree_on_settings("bench", "l0ndde", "simple/noise", '{"lags": [0, 6]}')
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("no database " * 100)
+    with pytest.raises(ValueError, match="not a results file"):
+        Store(path)
+
+
+def test_two_writers_share_a_file(tmp_path):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as one, Store(path) as other:
+        for series in range(10):
+            (one if series % 2 else other).write([record(series)])
+        assert one.done("bench") == other.done("bench") == {unit(s) for s in range(10)}
+
+
+# Writes units until none is left, says which before computing and after writing each of them.
+WORKER = """
+import sys
+import time
+import numpy as np
+from benchmarks._store import Record, Store, Unit
+with Store(sys.argv[1]) as store:
+    done = store.done("bench")
+    for series in range(300):
+        unit = Unit("bench", "simple", "Lorenz", series, "m", 0)
+        if unit in done:
+            continue
+        print("computing", series, flush=True)
+        time.sleep(0.002)
+        scores = np.full((100, 100), float(series))
+        store.write([Record(unit, {"a": series, "b": -series}, "ok", 0.0, {"scores": scores})])
+        print("written", series, flush=True)
+"""
+
+
+def test_resumes_after_kill_9_without_loss_or_repetition(tmp_path):
+    path = tmp_path / "results.sqlite"
+
+    def start():
+        command = [sys.executable, "-c", WORKER, str(path)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+
+    computed, written = [], set()
+
+    def follow(process, lines):
+        for _, line in zip(range(lines), process.stdout, strict=False):
+            what, series = line.split()
+            if what == "computing":
+                computed.append(int(series))
+            else:
+                written.add(int(series))
+
+    for kill_after in (41, 86, 20):  # odd and even: while computing, and right after a write
+        with start() as process:
+            follow(process, kill_after)
+            process.send_signal(signal.SIGKILL)
+            follow(process, 10**6)  # what was in the pipe already
+        assert process.returncode == -signal.SIGKILL
+        with Store(path) as store:
+            done = {u.series for u in store.done("bench")}
+        assert len(done) < 300  # it was killed before its end
+        assert written <= done  # nothing that was reported is lost
+        assert len(done - written) <= 1  # at most the report was lost, never the record
+        written |= done
+
+    with start() as process:
+        follow(process, 10**6)
+    assert process.returncode == 0
+
+    # A series computed twice was in flight, unwritten, when a kill came.
+    assert len(computed) <= 300 + 3
+    assert sorted(set(computed)) == list(range(300))
+    with Store(path) as store:
+        rows = [(row.series, row.metric, row.value) for row in store.rows("bench")]
+        assert rows == [(s, m, v) for s in range(300) for m, v in (("a", s), ("b", -s))]
+        for u in store.done("bench"):
+            np.testing.assert_array_equal(store.arrays(u)["scores"], float(u.series))
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
