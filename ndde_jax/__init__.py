@@ -20,6 +20,7 @@ from ._methods import L0NDDE as L0NDDE
 from ._model import NeuralDDE as NeuralDDE
 from ._schemes import (
     choose_scheme as choose_scheme,
+    high_frequency_roll_off as high_frequency_roll_off,
     noise_autocorrelation as noise_autocorrelation,
     noise_share as noise_share,
 )

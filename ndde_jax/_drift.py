@@ -3,7 +3,6 @@
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -137,8 +136,3 @@ def squared_input_gradient(
     gradient = jnp.swapaxes(layers[0][0], 1, 2) @ back
     gradient = gradient.reshape(n, f, s, -1) * jnp.swapaxes(gates, 1, 2)[..., None]
     return jnp.sum(gradient**2, axis=(1, 2, 3)) / (s * inputs.shape[1])
-
-
-def take_networks(layers: tuple[Layer, ...], index) -> tuple[Layer, ...]:
-    """The networks `index` selects along the stacked axis."""
-    return jax.tree.map(lambda leaf: leaf[index], layers)

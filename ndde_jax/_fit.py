@@ -147,6 +147,11 @@ class FitResult(eqx.Module):
     steps: Int[Array, ""]
     status: Status
 
+    @property
+    def outcome(self) -> str:
+        """First word of the status of a single fit: converged, stopped, diverged or refused."""
+        return Status[self.status].split()[0].rstrip(":")
+
 
 def fit(
     method: AbstractMethod,

@@ -181,11 +181,15 @@ def search_mask(
         price = edge_price(lowest, n, n_inputs, config.width)
         cost = risks + price * jnp.sum(starts, axis=1)
         first = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
-        fresh = 0.1 * jr.normal(key, (config.width, n_inputs), dtype)
+        size = dict(width=config.width, depth=config.depth, dtype=dtype)
+        random = _at(init_layers(1, n_inputs, key=key, **size), 0)
 
-        def neighbour(mask, network, decay):
+        def neighbour(mask, previous, network, decay):
+            # Without inputs a network shrinks to its bias, from where nothing can be learnt.
+            network = jax.tree.map(lambda a, b: jnp.where(jnp.any(previous), a, b), network, random)
+            decay = jnp.where(jnp.any(previous), decay, 1e-2)
             (weight, bias), *rest = network
-            weight = jnp.where(jnp.any(weight != 0, axis=0), weight, fresh)
+            weight = jnp.where(jnp.any(weight != 0, axis=0)[None], weight, random[0][0])
             index, used = select_inputs(mask.astype(dtype), max_inputs)
             found = fit_network(
                 ((weight[:, index], bias), *rest),
@@ -200,7 +204,7 @@ def search_mask(
         def flip_best(carry):
             mask, risk, network, decay, count, _ = carry
             risks, networks, decays = jax.lax.map(
-                lambda flip: neighbour(mask ^ flip, network, decay), flips
+                lambda flip: neighbour(mask ^ flip, mask, network, decay), flips
             )
             price = edge_price(risk, n, n_inputs, config.width)
             gain = risk - risks + jnp.where(mask, price, -price)

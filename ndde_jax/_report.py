@@ -48,14 +48,13 @@ def _method(found) -> str:
             f"{found.coefficient:g}/{n_inputs} = {found.coefficient / n_inputs:.3g} of the "
             "variance of its target's rate"
         )
-    status = str(found.fit.status).split("<")[-1].rstrip(">")
     return "\n".join(
         (
             _wrap(found.windows.explain()),
             _wrap(
                 "Graph selected with hard-concrete gates on the inputs of one tanh network per "
-                f"variable (L0-NDDE; the fit {status}). Strengths by refitting with every single "
-                f"edge removed or added; {rule}."
+                f"variable (L0-NDDE; the fit {found.fit.outcome}). Strengths by refitting with every "
+                f"single edge removed or added; {rule}."
             ),
         )
     )
@@ -141,8 +140,7 @@ def _collect(found):
             f"{int(doubtful.sum())} of {int(found.graph.sum())} kept edges have a lower bound at "
             "or below zero on held-out data."
         )
-    status = str(found.fit.status)
-    if "diverged" in status or "refused" in status:
+    if found.fit.outcome in ("diverged", "refused"):
         yield "The selecting fit failed; the strengths are relative to an arbitrary graph."
     if 0 not in found.lags:
         yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."

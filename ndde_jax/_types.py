@@ -59,7 +59,11 @@ TrajectoryLike: TypeAlias = Any
 
 
 def as_scalar(value: Any) -> Array:
-    """A number one may sweep, as an array leaf. Strongly typed: a Python float would be weak, and
-    passing an array in its place would compile again.
+    """A number one may sweep, as an array leaf that keeps its type.
+
+    Strongly typed: a Python float would be weak, and an array in its place would compile again.
     """
-    return jnp.asarray(value, dtype=jnp.result_type(float))
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.result_type(float)
+    return jnp.asarray(value, dtype=dtype)

@@ -17,7 +17,7 @@ from ._rows import (
     moments,
     positions,
 )
-from ._schemes import STENCILS, choose_scheme, explain_scheme, pooled_noise_share
+from ._schemes import STENCILS, choose_scheme, explain_scheme, pooled_noise_share, pooled_roll_off
 from ._trajectories import read_lags, read_trajectories
 from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike
 
@@ -53,6 +53,8 @@ class Windows(eqx.Module):
     - `dt`: mean sampling interval.
     - `noise_share`: estimated share of white noise in the variance of one-step increments, see
         [`noise_share`][ndde_jax.noise_share]. Carries no gradient.
+    - `roll_off`: whether that noise was filtered before sampling, see
+        [`high_frequency_roll_off`][ndde_jax.high_frequency_roll_off]; NaN if made inside `jit`.
     - `dropped`: rows that are not valid because a value is missing.
     - `lags`: candidate lags, in samples. Static.
     - `scheme`: `"euler"`, `"central"` or `"central4"`; never `"auto"`. Static.
@@ -66,6 +68,7 @@ class Windows(eqx.Module):
     scaling: Scaling
     dt: Float[Array, ""]
     noise_share: Float[Array, "dim"]
+    roll_off: Float[Array, "dim"]
     dropped: Int[Array, ""]
     lags: tuple[int, ...] = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
@@ -98,7 +101,12 @@ class Windows(eqx.Module):
             f"{int(self.n_valid)} windows of {self.dim} variables at lags {self.lags} samples, "
             f"{'' if regular else 'mean '}dt = {float(self.dt):.6g}; {int(self.dropped)} left out "
             "for missing values. "
-            + explain_scheme(self.scheme, np.asarray(self.noise_share), regular=regular)
+            + explain_scheme(
+                self.scheme,
+                np.asarray(self.noise_share),
+                np.asarray(self.roll_off),
+                regular=regular,
+            )
             + " Standardised per variable: states by mean "
             f"{_numbers(s.center)} and standard deviation {_numbers(s.scale)}, rates by mean "
             f"{_numbers(s.rate_center)} and standard deviation {_numbers(s.rate_scale)}."
@@ -173,13 +181,15 @@ def lagged_windows(
     data = read_trajectories(x, dt=dt, t=t, names=names)
     xp = data.xp
     share = pooled_noise_share(data)
+    roll_off = pooled_roll_off(data) if data.regular else xp.full((data.dim,), xp.nan)
     if scheme == "auto":
         if xp is jnp:
             raise ValueError(
                 "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; call "
-                "choose_scheme(noise_share(x)) outside and pass its answer."
+                "choose_scheme(noise_share(x), high_frequency_roll_off(x)) outside and pass what it "
+                "answers."
             )
-        scheme = choose_scheme(share, regular=data.regular)
+        scheme = choose_scheme(share, roll_off, regular=data.regular)
     if scheme != "euler" and not data.regular:
         raise ValueError(
             f"scheme={scheme!r} needs equally spaced samples; use scheme='euler' with irregular "
@@ -234,6 +244,7 @@ def lagged_windows(
         ),
         dt=cast(data.dt),
         noise_share=jax.lax.stop_gradient(cast(share)),
+        roll_off=jax.lax.stop_gradient(cast(roll_off)),
         dropped=jnp.asarray(xp.sum(~valid)),
         lags=lags,
         scheme=scheme,

@@ -12,9 +12,12 @@ import scipy.signal
 from hypothesis import given, settings
 
 from ndde_jax._schemes import (
+    DOMINANT_SHARE,
+    FILTERED_ROLL_OFF,
     NOISY_SHARE,
     SMOOTH_SHARE,
     choose_scheme,
+    high_frequency_roll_off,
     noise_autocorrelation,
     noise_share,
 )
@@ -184,17 +187,50 @@ def test_share_traced(regular):
 
 
 @pytest.mark.parametrize(
-    "share, scheme",
+    "share, roll_off, scheme",
     [
-        ([0.0, 0.0], "central4"),
-        ([SMOOTH_SHARE], "central"),
-        ([0.1, 0.1, 1.0], "central"),
-        ([NOISY_SHARE], "euler"),
-        ([1.0, 1.0, 0.0], "euler"),
-        ([np.nan, 0.0], "euler"),
+        ([0.0, 0.0], 1.0, "central4"),
+        ([SMOOTH_SHARE], 1.0, "central"),
+        ([0.0, 2.1 * SMOOTH_SHARE], None, "central"),
+        ([NOISY_SHARE], 1.0, "euler"),
+        ([0.3, 0.0], FILTERED_ROLL_OFF, "euler"),
+        ([0.3, 0.0], 0.9 * FILTERED_ROLL_OFF, "central4"),
+        ([DOMINANT_SHARE], 0.5, "euler"),
+        ([0.3], np.nan, "euler"),
+        ([np.nan, 0.0], 0.5, "euler"),
     ],
 )
-def test_automatic_rule(share, scheme):
+def test_automatic_rule(share, roll_off, scheme):
     share = np.array(share)
-    assert choose_scheme(share) == scheme
-    assert choose_scheme(share, regular=False) == "euler"
+    roll_off = None if roll_off is None else np.full(share.shape, roll_off)
+    assert choose_scheme(share, roll_off) == scheme
+    assert choose_scheme(share, roll_off, regular=False) == "euler"
+
+
+def test_roll_off_tells_white_from_filtered_noise():
+    """Increments of a random walk are white; of its band-limited version (FFT resampling), with
+    power (2 sin(w/2) / w)^2; of its averages, with the square of that."""
+    rng = np.random.default_rng(0)
+    fine = np.cumsum(rng.normal(size=(8 * 16384, 2)), axis=0)
+    fine -= np.linspace(0, 1, len(fine))[:, None] * (fine[-1] - fine[0])[None]  # periodic
+    white = high_frequency_roll_off(fine[::8])
+    np.testing.assert_allclose(white, 1, atol=0.1)
+    assert choose_scheme(np.array([0.3, 0.3]), white) == "euler"
+
+    low, high = (np.pi * np.linspace(a, a + 0.25, 1001) for a in (0.5, 0.75))
+    power = lambda w: np.mean((2 * np.sin(w / 2) / w) ** 2)  # noqa: E731
+    filtered = high_frequency_roll_off(scipy.signal.resample(fine, 16384))
+    np.testing.assert_allclose(filtered, power(high) / power(low), atol=0.1)
+    assert choose_scheme(np.array([0.3, 0.3]), filtered) == "central4"
+
+    averaged = high_frequency_roll_off(fine.reshape(16384, 8, 2).mean(axis=1))
+    assert float(jnp.max(averaged)) < FILTERED_ROLL_OFF
+
+
+def test_roll_off_uses_the_longest_stretch_and_needs_64_samples():
+    walk = np.cumsum(np.random.default_rng(1).normal(size=(400, 1)), axis=0)
+    broken = walk.copy()
+    broken[100] = np.nan
+    np.testing.assert_allclose(high_frequency_roll_off(broken), high_frequency_roll_off(walk[101:]))
+    assert np.isnan(high_frequency_roll_off(walk[:63])).all()
+    assert np.isnan(jax.jit(high_frequency_roll_off)(walk)).all()

@@ -1,0 +1,181 @@
+"""Every public function under jit, vmap and, where it makes sense, grad: one file proves it all."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+
+FIT = ndde.FitConfig(max_steps=60, epoch_steps=20, newton_steps=6, batch_size=32)
+STRENGTH = ndde.StrengthConfig(steps=5, fold_steps=2, restarts=1, folds=2, resamples=20, search=2)
+METHOD = ndde.L0NDDE(path=(0.1,))
+
+
+def trajectory(key, n=120):
+    phase = jr.uniform(key, (2,))
+    t = 0.1 * jnp.arange(n)
+    y = jnp.sin(t + phase[0]) + 0.4 * jnp.sin(2.1 * t + phase[1])
+    return jnp.stack([y, jnp.cos(t + phase[0]) + 0.2 * y**2], axis=1)
+
+
+@pytest.fixture(scope="module")
+def systems():
+    keys = jr.split(jr.key(0), 3)
+    return [ndde.lagged_windows(trajectory(k), dt=0.1, scheme="central") for k in keys]
+
+
+@pytest.fixture(scope="module")
+def batch(systems):
+    return ndde.stack_windows(systems)
+
+
+def check(one, batched, singles, **tolerance):
+    """`vmap(one)` over a batch agrees with one-by-one calls, and so does `jit`."""
+    together = eqx.filter_vmap(one)(*batched)
+    for i, single in enumerate(singles):
+        expected = one(*single)
+        jitted = eqx.filter_jit(one)(*single)
+        for whole, b, c in zip(*map(jax.tree.leaves, (together, expected, jitted)), strict=True):
+            np.testing.assert_allclose(whole[i], b, **tolerance)
+            np.testing.assert_allclose(c, b, **tolerance)
+
+
+LOOSE = dict(rtol=1e-4, atol=1e-6)
+
+
+def test_fit(systems, batch):
+    keys = jr.split(jr.key(1), 3)
+
+    def one(w, k):
+        result = ndde.fit(METHOD, w, FIT, key=k)
+        return result.scores, result.risk, result.model.mask, result.losses, result.steps
+
+    check(one, (batch, keys), list(zip(systems, keys, strict=True)), **LOOSE)
+
+
+def test_fit_over_coefficients_and_configurations(systems):
+    coefficients = jnp.array([0.01, 1.0, 30.0])
+    rates = jnp.array([1e-3, 2e-3, 3e-3])
+
+    def one(coefficient, rate):
+        method = ndde.L0NDDE(coefficient=coefficient, path=())
+        config = eqx.tree_at(
+            lambda c: c.learning_rate, FIT, rate, is_leaf=lambda leaf: leaf is None
+        )
+        return ndde.fit(method, systems[0], config, key=jr.key(0)).scores
+
+    check(one, (coefficients, rates), list(zip(coefficients, rates, strict=True)), **LOOSE)
+
+
+def test_fit_does_not_compile_again_for_new_numbers(systems):
+    from ndde_jax import _fit
+
+    traced = eqx.debug.assert_max_traces(_fit._fit.__wrapped__, max_traces=1)
+    run = eqx.filter_jit(traced)
+    for coefficient, seed in ((0.01, 0), (0.5, 1), (jnp.asarray(2.0), 2)):
+        method = ndde.L0NDDE(coefficient=coefficient, path=())
+        config = ndde.FitConfig(
+            learning_rate=1e-3 * (1 + seed),
+            max_steps=40,
+            epoch_steps=20,
+            newton_steps=4,
+            batch_size=16,
+        )
+        run(method, systems[seed], config, jr.key(seed))
+
+
+def test_fit_is_differentiable_with_respect_to_data_and_hyperparameters(systems):
+    """Reverse mode against central differences, for a score computed downstream of the fit."""
+    config = ndde.FitConfig(
+        max_steps=20,
+        epoch_steps=10,
+        newton_steps=4,
+        batch_size=16,
+        patience=None,
+        learning_rate=1e-3,
+        gate_learning_rate=0.01,
+        refine="adam",
+        refine_steps=10,
+        width=3,
+        depth=1,
+    )
+    w = systems[0]
+    at = w.history[::10]
+
+    def score(shift, log_coefficient, log_rate):
+        moved = eqx.tree_at(
+            lambda v: v.increment, w, w.increment + shift * jnp.sin(w.history[:, 0])
+        )
+        method = ndde.L0NDDE(coefficient=jnp.exp(log_coefficient), path=())
+        faster = eqx.tree_at(lambda c: c.learning_rate, config, jnp.exp(log_rate))
+        result = ndde.fit(method, moved, faster, key=jr.key(3))
+        drift = jax.vmap(result.model)(at)
+        return jnp.mean(drift**2) + jnp.sum(result.scores)
+
+    run = jax.jit(score)
+    point = (jnp.asarray(0.05), jnp.log(jnp.asarray(0.3)), jnp.log(jnp.asarray(1e-3)))
+    gradient = jax.jit(jax.grad(score, argnums=(0, 1, 2)))(*point)
+    for i, g in enumerate(gradient):
+        step = 1e-5
+        up = [p + step * (i == j) for j, p in enumerate(point)]
+        down = [p - step * (i == j) for j, p in enumerate(point)]
+        np.testing.assert_allclose(g, (run(*up) - run(*down)) / (2 * step), rtol=1e-3, atol=1e-7)
+        assert abs(float(g)) > 1e-6
+
+
+def test_signal_strengths_search_and_refit(systems, batch):
+    keys = jr.split(jr.key(2), 3)
+    graph = jnp.array([[True, True], [False, True]])[:, :, None]
+
+    def strengths(w, k):
+        return ndde.signal_strengths(w, graph=graph, key=k, config=STRENGTH, max_inputs=2)
+
+    singles = list(zip(systems, keys, strict=True))
+    check(strengths, (batch, keys), singles, rtol=1e-3, atol=1e-5)
+
+    def search(w, k):
+        found = ndde.search_graph(w, jnp.zeros_like(graph), key=k, config=STRENGTH)
+        return found, jax.vmap(ndde.fit_graph(w, found, key=k, config=STRENGTH))(w.history[:3])
+
+    check(search, (batch, keys), singles, rtol=1e-3, atol=1e-5)
+
+
+def test_select_graph(systems):
+    def one(k):
+        return ndde.select_graph(systems[0], result, key=k, config=STRENGTH)
+
+    result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
+    keys = jr.split(jr.key(3), 2)
+    check(one, (keys,), [(k,) for k in keys])
+
+
+def test_graphs_of_results(systems):
+    result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
+
+    def one(r):
+        return ndde.edge_scores(r), ndde.summary_graph(ndde.window_graph(r))
+
+    batched = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), result)
+    check(one, (batched,), [(result,), (result,)])
+
+
+def test_models(systems):
+    result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
+    histories = jr.normal(jr.key(4), (3, 1, 2))
+    check(result.model, (histories,), [(h,) for h in histories], rtol=1e-9)
+    jacobian = jax.jacrev(result.model)(histories[0])
+    np.testing.assert_allclose(jacobian, jax.jacfwd(result.model)(histories[0]), rtol=1e-9)
+
+
+def test_float32_stays_float32(systems):
+    w = jax.tree.map(
+        lambda a: a.astype(jnp.float32) if jnp.issubdtype(a.dtype, jnp.floating) else a, systems[0]
+    )
+    result = ndde.fit(METHOD, w, FIT, key=jr.key(0))
+    strengths = ndde.signal_strengths(w, graph="full", key=jr.key(0), config=STRENGTH)
+    for leaf in jax.tree.leaves((result, strengths)):
+        assert leaf.dtype != jnp.float64
+    assert bool(jnp.all(jnp.isfinite(result.scores))) and bool(jnp.all(jnp.isfinite(result.risk)))
