@@ -2,6 +2,13 @@
 
 from . import gates as gates, metrics as metrics
 from ._batch import fit_many as fit_many
+from ._confine import (
+    Certificate as Certificate,
+    RestoredDDE as RestoredDDE,
+    confine as confine,
+    damp as damp,
+    drift_bound as drift_bound,
+)
 from ._discover import Discovery as Discovery, discover as discover
 from ._drift import MaskedDrift as MaskedDrift
 from ._examples import (

@@ -24,7 +24,7 @@ LENGTH_STEP = 1.25
 
 def fit_many(
     method: AbstractMethod,
-    windows: Sequence[Windows],
+    windows: Sequence,
     config: FitConfig | None = None,
     *,
     key: PRNGKeyArray,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -18,7 +19,7 @@ from ._labelled import read_labelled
 from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
 from ._report import write_report
-from ._strength import SignalStrengths, StrengthConfig, fit_graph, signal_strengths
+from ._strength import SignalStrengths, StrengthConfig, fit_graph, select_graph, signal_strengths
 from ._windows import Scaling, Windows, lagged_windows
 
 
@@ -108,7 +109,7 @@ class Discovery:
         try:
             about = json.loads((directory / "about.json").read_text(encoding="utf-8"))
             with np.load(directory / "arrays.npz") as file:
-                leaves = [jax.numpy.asarray(file[name]) for name in sorted(file.files)]
+                leaves = [jnp.asarray(file[name]) for name in sorted(file.files)]
         except FileNotFoundError as error:
             raise ValueError(
                 f"{directory} does not hold a saved discovery: {error.filename} is missing."
@@ -185,8 +186,9 @@ def discover(
     print(found.report())
     ```
     """
-    values, own_names, own_dt, own_t, own_unit = read_labelled(x)
-    if dt is None and t is None:
+    own_time = dt is None and t is None
+    values, own_names, own_dt, own_t, own_unit = read_labelled(x, time=own_time)
+    if own_time:
         dt, t = own_dt, own_t
         time_unit = time_unit or own_unit
     names = own_names if names is None else tuple(str(name) for name in names)
@@ -205,7 +207,7 @@ def discover(
         method = L0NDDE() if method is None else method
         result = jax.block_until_ready(fit(method, windows, config, key=fit_key))
         stage("searching for a better one")
-        graph = search_graph(windows, window_graph(result), config=strength_config, key=search_key)
+        graph = select_graph(windows, result, config=strength_config, key=search_key)
         stage("measuring edges")
         strengths = signal_strengths(windows, graph=graph, config=strength_config, key=strength_key)
         kept = jax.block_until_ready(strengths.kept(coefficient))
@@ -259,17 +261,49 @@ class _Stages:
 
 
 def _skeleton(about: dict):
-    """The saved objects with zeros for leaves: what their structure is."""
-    zero = np.zeros(())
+    """The saved objects for one variable and one window: what their structure is."""
     lags = tuple(about["lags"])
+    n_lags = len(lags)
+    zeros = jnp.zeros
+    scaling = Scaling(zeros(1), zeros(1), zeros(1), zeros(1))
+    count, edges = zeros((), int), zeros((1, 1, n_lags))
 
     def model(n_layers):
-        drift = MaskedDrift(tuple((zero, zero) for _ in range(n_layers)))
-        return NeuralDDE(drift, zero, Scaling(zero, zero, zero, zero), zero, lags)
+        drift = MaskedDrift(tuple((zeros((1, 1, 1)), zeros((1, 1))) for _ in range(n_layers)))
+        return NeuralDDE(drift, zeros((1, n_lags, 1), bool), scaling, zeros(()), lags)
 
-    fields = {f.name: zero for f in dataclasses.fields(Windows)}
-    scaling = Scaling(zero, zero, zero, zero)
-    windows = Windows(**fields | {"scaling": scaling, "lags": lags, "scheme": about["scheme"]})
-    result = FitResult(model(about["fit_layers"]), *(zero,) * 5, Status.converged)
-    strengths = SignalStrengths(**{f.name: zero for f in dataclasses.fields(SignalStrengths)})
+    windows = Windows(
+        history=zeros((1, n_lags, 1)),
+        increment=zeros((1, 1)),
+        valid=zeros(1, bool),
+        weight=zeros(1),
+        position=zeros(1, int),
+        scaling=scaling,
+        dt=zeros(()),
+        noise_share=zeros(1),
+        roll_off=zeros(1),
+        dropped=count,
+        lags=lags,
+        scheme=about["scheme"],
+    )
+    result = FitResult(
+        model=model(about["fit_layers"]),
+        scores=zeros((1, n_lags, 1)),
+        path_masks=zeros((1, 1, n_lags, 1), bool),
+        risk=zeros(1),
+        losses=zeros(1),
+        steps=count,
+        status=Status.converged,
+    )
+    strengths = SignalStrengths(
+        value=edges,
+        held_out=edges,
+        lower=edges,
+        source_value=zeros((1, 1)),
+        source_held_out=zeros((1, 1)),
+        graph=edges.astype(bool),
+        risk=zeros(1),
+        risk_in_sample=zeros(1),
+        threshold=zeros(1),
+    )
     return windows, result, strengths, model(about["model_layers"])

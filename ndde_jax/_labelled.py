@@ -17,45 +17,52 @@ class Labelled(NamedTuple):
     time_unit: str
 
 
-def read_labelled(x: Any) -> Labelled:
+def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     """Unpack pandas and xarray objects; anything else is returned as it is.
 
-    A pandas Series or DataFrame gives its column names and, from a datetime or numeric index that
-    is not a mere row count, its time axis. An xarray DataArray or Dataset must have one dimension
-    for time and at most one for variables. Recognised by module, so neither has to be installed.
+    A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
+    numbers that is not a mere row count, its time axis. An xarray DataArray or Dataset must have
+    one dimension for time and at most one for variables. Recognised by module, so neither has to be
+    installed. Without `time` the time axis is not looked at: it may be anything.
     """
     module = type(x).__module__.partition(".")[0]
     if module == "pandas":
-        return _from_pandas(x)
+        return _from_pandas(x, time)
     if module == "xarray":
-        return _from_xarray(x)
+        return _from_xarray(x, time)
     return Labelled(x, None, None, None, "")
 
 
-def _from_pandas(x: Any) -> Labelled:
+def _from_pandas(x: Any, time: bool) -> Labelled:
     import pandas as pd
 
     frame = x.to_frame() if isinstance(x, pd.Series) else x
-    text = [str(c) for c in frame.columns if not pd.api.types.is_numeric_dtype(frame[c])]
+    # By position: two columns may have the same name, which is for the caller to refuse.
+    text = [str(c) for c, kind in frame.dtypes.items() if not _is_real(pd.api.types, kind)]
     if text:
         raise ValueError(
-            f"all columns must be numeric; got {', '.join(text)}. Drop them, or make a time column "
-            "the index with set_index."
+            f"all columns must hold real numbers; {', '.join(text)} do not. Drop them, or make a "
+            "time column the index with set_index."
         )
     names = tuple(f"x{i}" if c is None else str(c) for i, c in enumerate(frame.columns))
     index = frame.index
     stamps = None
     if isinstance(index, pd.PeriodIndex):
         index = index.to_timestamp()
-    if not isinstance(index, pd.RangeIndex):
-        if isinstance(index, pd.DatetimeIndex):
-            stamps = index.tz_localize(None).to_numpy("datetime64[ns]")
-        elif pd.api.types.is_numeric_dtype(index.dtype):
-            stamps = index.to_numpy(float)
-    return Labelled(frame.to_numpy(float, na_value=np.nan), names, *_time(stamps))
+    if isinstance(index, pd.DatetimeIndex):
+        stamps = index.tz_localize(None).to_numpy("datetime64[ns]")
+    elif isinstance(index, pd.TimedeltaIndex):
+        stamps = index.to_numpy("timedelta64[ns]")
+    elif not isinstance(index, pd.RangeIndex) and _is_real(pd.api.types, index.dtype):
+        stamps = index.to_numpy(float)
+    return Labelled(frame.to_numpy(float, na_value=np.nan), names, *_time(stamps if time else None))
 
 
-def _from_xarray(x: Any) -> Labelled:
+def _is_real(types: Any, kind: Any) -> bool:
+    return types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind)
+
+
+def _from_xarray(x: Any, time: bool) -> Labelled:
     import xarray as xr
 
     if isinstance(x, xr.Dataset):
@@ -67,8 +74,9 @@ def _from_xarray(x: Any) -> Labelled:
         )
     dated = [d for d in x.dims if d in x.coords and np.issubdtype(x[d].dtype, np.datetime64)]
     named = [d for d in x.dims if str(d).lower() in ("time", "t", "date")]
-    time = (named + dated + [d for d in x.dims if d != "variable"])[0]
-    x = x.transpose(time, ...)
+    others = [d for d in x.dims if d != "variable"] + list(x.dims)
+    along = (named + dated + others)[0]
+    x = x.transpose(along, ...)
     names = None
     if x.ndim == 2:
         other = x.dims[1]
@@ -76,12 +84,21 @@ def _from_xarray(x: Any) -> Labelled:
         names = tuple(str(v) if isinstance(v, str) else f"{other}{v}" for v in labels)
     elif x.name is not None:
         names = (str(x.name),)
-    stamps = x[time].values if time in x.coords else None
+    if x.dtype.kind not in "fiub":
+        raise ValueError(f"an xarray object must hold real numbers; got dtype {x.dtype}.")
+    stamps = x[along].values if time and along in x.coords else None
     return Labelled(np.asarray(x.values, float), names, *_time(stamps))
 
 
 def _time(stamps: np.ndarray | None) -> tuple[float | None, np.ndarray | None, str]:
-    if stamps is None:
+    if stamps is None or len(stamps) == 0:
         return None, None, ""
+    if np.issubdtype(stamps.dtype, np.timedelta64):
+        stamps = np.datetime64(0, "ns") + stamps
+    if stamps.dtype.kind not in "fiuM":
+        raise ValueError(
+            f"cannot read the time axis, which begins with {stamps[0]!r}; expected numbers or "
+            "dates. Pass dt or t instead."
+        )
     dt, unit, numbers = sampling(stamps)
     return (dt, None, unit) if dt is not None else (None, numbers, unit)

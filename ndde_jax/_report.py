@@ -53,8 +53,8 @@ def _method(found) -> str:
             _wrap(found.windows.explain()),
             _wrap(
                 "Graph selected with hard-concrete gates on the inputs of one tanh network per "
-                f"variable (L0-NDDE; the fit {found.fit.outcome}). Strengths by refitting with every "
-                f"single edge removed or added; {rule}."
+                f"variable (L0-NDDE; the fit {found.fit.outcome}). Strengths by refitting with "
+                f"every single edge removed or added; {rule}."
             ),
         )
     )

@@ -27,8 +27,8 @@ FORMULAS = {
 SMOOTH_SHARE = 1e-3
 NOISY_SHARE = 0.03
 # Noise that falls off towards the sampling frequency was filtered: the samples are smooth after
-# all, and no Markov state whose next increment a forward difference could measure. Then "central4" ranks
-# better by far, unless noise is nearly all there is.
+# all, and no Markov state whose next increment a forward difference could measure. Then "central4"
+# ranks better by far, unless noise is nearly all there is.
 FILTERED_ROLL_OFF = 0.82
 DOMINANT_SHARE = 0.6
 # Shortest stretch without missing values whose spectrum counts.

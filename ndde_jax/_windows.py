@@ -186,8 +186,8 @@ def lagged_windows(
         if xp is jnp:
             raise ValueError(
                 "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; call "
-                "choose_scheme(noise_share(x), high_frequency_roll_off(x)) outside and pass what it "
-                "answers."
+                "choose_scheme(noise_share(x), high_frequency_roll_off(x)) outside and pass what "
+                "it answers."
             )
         scheme = choose_scheme(share, roll_off, regular=data.regular)
     if scheme != "euler" and not data.regular:

@@ -1,0 +1,113 @@
+"""Hard-concrete gates against Monte Carlo and closed forms."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+
+from ndde_jax import gates
+
+BETA, LOW, HIGH = 0.33, -0.1, 1.1
+
+# log_alpha, P(z != 0), P(0 < z < 1), to three digits.
+TABLE = [
+    (3.0, 0.978, 0.077),
+    (2.0, 0.942, 0.172),
+    (0.0, 0.688, 0.376),
+    (-2.0, 0.230, 0.172),
+    (-3.0, 0.099, 0.077),
+]
+
+
+@pytest.mark.parametrize(("log_alpha", "is_open", "between"), TABLE)
+def test_probabilities(log_alpha, is_open, between):
+    """The published closed form, the inverse of the sampling map, and draws agree."""
+    z = gates.sample_gate(jnp.full(40_000, log_alpha), key=jr.key(0))
+    np.testing.assert_allclose(jnp.mean(z > 0), is_open, atol=0.008)
+    np.testing.assert_allclose(jnp.mean((z > 0) & (z < 1)), between, atol=0.008)
+    np.testing.assert_allclose(gates.open_probability(jnp.asarray(log_alpha)), is_open, atol=5e-4)
+    # z <= 0 iff logit(u) <= beta logit(-low / (high - low)) - log_alpha.
+    closed = expit(BETA * logit(-LOW / (HIGH - LOW)) - log_alpha)
+    np.testing.assert_allclose(1 - closed, is_open, atol=5e-4)
+
+
+def test_distribution_between_zero_and_one():
+    """Empirical distribution function against the closed form."""
+    log_alpha = 0.5
+    z = np.asarray(gates.sample_gate(jnp.full(40_000, log_alpha), key=jr.key(1)))
+    for x in (0.1, 0.4, 0.8):
+        expected = expit(BETA * logit((x - LOW) / (HIGH - LOW)) - log_alpha)
+        np.testing.assert_allclose(np.mean(z <= x), expected, atol=0.008)
+
+
+def test_expected_l0_is_the_expected_number_of_open_gates():
+    log_alpha = jnp.array([-2.0, 0.0, 1.0, 3.0])
+    keys = jr.split(jr.key(2), 20_000)
+    z = jax.vmap(lambda k: gates.sample_gate(log_alpha, key=k))(keys)
+    np.testing.assert_allclose(
+        gates.expected_l0(log_alpha), jnp.mean(jnp.sum(z > 0, axis=1)), atol=0.03
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "threshold"),
+    [
+        ("open_probability", BETA * np.log(-LOW / HIGH)),
+        ("median", 0.0),
+        ("deterministic_gate", np.log(-LOW / HIGH)),
+    ],
+)
+def test_thresholds_of_the_decision_rules(rule, threshold):
+    """−0.79, 0 and −2.40."""
+    mask = gates.hard_mask(jnp.array([threshold - 1e-6, threshold + 1e-6]), rule)
+    np.testing.assert_array_equal(mask, [False, True])
+
+
+def test_unknown_rule():
+    with pytest.raises(ValueError, match="rule must be"):
+        gates.hard_mask(jnp.zeros(2), "mean")
+
+
+def test_deterministic_gate_is_the_clipped_stretched_sigmoid():
+    log_alpha = np.linspace(-6, 6, 41)
+    expected = np.clip(expit(log_alpha) * (HIGH - LOW) + LOW, 0, 1)
+    np.testing.assert_allclose(gates.deterministic_gate(jnp.asarray(log_alpha)), expected)
+
+
+def test_noise_is_logistic_and_finite():
+    noise = gates.logistic_noise(jr.key(3), (100_000,))
+    assert bool(jnp.all(jnp.isfinite(noise)))
+    np.testing.assert_allclose(jnp.mean(noise), 0, atol=0.03)
+    np.testing.assert_allclose(jnp.var(noise), np.pi**2 / 3, rtol=0.02)
+    assert gates.logistic_noise(jr.key(3), (2,), jnp.float32).dtype == jnp.float32
+
+
+def test_gradient_flows_through_fractional_draws_only():
+    noise = gates.logistic_noise(jr.key(4), (1000,))
+    log_alpha = jnp.zeros(1000)
+    z, back = jax.vjp(lambda a: gates.gate_from_noise(noise, a), log_alpha)
+    gradient = back(jnp.ones(1000))[0]
+    np.testing.assert_array_equal(gradient > 0, (z > 0) & (z < 1))
+    step = 1e-6
+    slope = gates.gate_from_noise(noise, log_alpha + step) - gates.gate_from_noise(
+        noise, log_alpha - step
+    )
+    np.testing.assert_allclose(gradient, slope / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def test_transforms_and_swept_temperature():
+    log_alpha = jnp.array([-1.0, 0.0, 2.0])
+    key = jr.key(5)
+    temperatures = jnp.array([0.1, 0.33, 1.0])
+
+    def draw(temperature):
+        return gates.sample_gate(log_alpha, key=key, gate=gates.HardConcrete(temperature))
+
+    together = jax.jit(jax.vmap(draw))(temperatures)
+    for temperature, row in zip(temperatures, together, strict=True):
+        np.testing.assert_allclose(draw(temperature), row, rtol=1e-9)
+    gradient = jax.grad(lambda a: gates.expected_l0(a))(log_alpha)
+    p = gates.open_probability(log_alpha)
+    np.testing.assert_allclose(gradient, p * (1 - p), rtol=1e-9)
