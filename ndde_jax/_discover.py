@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
 from ._report import write_report
 from ._strength import SignalStrengths, StrengthConfig, fit_graph, select_graph, signal_strengths
+from ._types import RealScalarLike
 from ._windows import Scaling, Windows, lagged_windows
 
 
@@ -108,12 +110,15 @@ class Discovery:
         directory = Path(directory)
         try:
             about = json.loads((directory / "about.json").read_text(encoding="utf-8"))
-            with np.load(directory / "arrays.npz") as file:
+            # Opened here: NumPy leaves a damaged file open.
+            with open(directory / "arrays.npz", "rb") as raw, np.load(raw) as file:
                 leaves = [jnp.asarray(file[name]) for name in sorted(file.files)]
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise ValueError(
                 f"{directory} does not hold a saved discovery: {error.filename} is missing."
             ) from error
+        except (json.JSONDecodeError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{directory} holds a damaged discovery: {error}.") from error
         if about.get("format") != 1:
             raise ValueError(
                 f"{directory} has format {about.get('format')!r}; this version reads format 1."
@@ -134,13 +139,13 @@ class Discovery:
 def discover(
     x: Any,
     *,
-    dt: float | None = None,
+    dt: RealScalarLike | None = None,
     t: Any = None,
-    lags: Sequence[int] = (0,),
+    lags: Iterable = (0,),
     names: Sequence[str] | None = None,
     scheme: str = "auto",
     time_unit: str = "",
-    coefficient: float | None = None,
+    coefficient: RealScalarLike | None = None,
     method: AbstractMethod | None = None,
     config: FitConfig | None = None,
     strength_config: StrengthConfig | None = None,

@@ -44,7 +44,9 @@ def _from_pandas(x: Any, time: bool) -> Labelled:
             f"all columns must hold real numbers; {', '.join(text)} do not. Drop them, or make a "
             "time column the index with set_index."
         )
-    names = tuple(f"x{i}" if c is None else str(c) for i, c in enumerate(frame.columns))
+    # Columns without names are numbered by pandas.
+    numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)
+    names = None if numbered else tuple(str(c) for c in frame.columns)
     index = frame.index
     stamps = None
     if isinstance(index, pd.PeriodIndex):

@@ -69,15 +69,16 @@ def _edges(found) -> str:
     width = max(len(name) for name in (*found.names, "source", "target"))
     unit = f" [{found.time_unit}]" if found.time_unit else ""
     delay_title = f"delay{unit}"
-    head = f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {delay_title:>12} "
+    wide = max(12, len(delay_title))
+    head = f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {delay_title:>{wide}} "
     rows = [head + f"{'strength':>10} {'held-out':>10} {'lower 95%':>10}"]
     held_out = np.asarray(found.strengths.held_out)
     for k in order:
         i, j, a = source[k], target[k], lag[k]
         rows.append(
             f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
-            f"{found.lags[a] * found.dt:>12.4g} {strength[k]:>10.4f} {held_out[i, j, a]:>10.4f} "
-            f"{found.lower[i, j, a]:>10.4f}"
+            f"{found.lags[a] * found.dt:>{wide}.4g} {strength[k]:>10.4f} "
+            f"{held_out[i, j, a]:>10.4f} {found.lower[i, j, a]:>10.4f}"
         )
     note = _wrap(
         "Strength: rise of the target's mean squared error when the edge is left out and "
@@ -90,14 +91,17 @@ def _targets(found) -> str:
     risk = np.asarray(found.strengths.risk)
     in_sample = np.asarray(found.strengths.risk_in_sample)
     threshold = np.asarray(found.strengths.threshold)
+    measured_on = np.asarray(found.strengths.graph)
     n_inputs = len(found.names) * len(found.lags)
     rows = []
     for j, name in enumerate(found.names):
         limit = threshold[j] if found.coefficient is None else found.coefficient / n_inputs
-        degree = int(found.graph[:, j].sum())
+        degree, measured = int(found.graph[:, j].sum()), measured_on[:, j]
+        differs = (measured != found.graph[:, j]).any()
+        other = f" (of the graph measured, with {int(measured.sum())})" if differs else ""
         rows.append(
             f"{name}: {degree} of {n_inputs} inputs; unexplained share of the rate's variance "
-            f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out; edges must be worth "
+            f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out{other}; edges must be worth "
             f"{limit:.3g}."
         )
     return "\n".join(_wrap(row, "  ") for row in rows)
@@ -133,6 +137,14 @@ def _collect(found):
             yield (
                 f"The rate of {name} is hardly explained (held-out risk {risk[j]:.2f}); its edges "
                 "deserve little trust."
+            )
+    dropped_inputs = (np.asarray(found.strengths.graph) & ~found.graph).sum(axis=(0, 2))
+    for name, count in zip(found.names, dropped_inputs, strict=True):
+        if count > 1:
+            yield (
+                f"{count} inputs of {name} were dropped together although each was measured with "
+                "the others in place: if they can stand in for one another, that was too many. "
+                "Compare with signal_strengths relative to the graph kept."
             )
     doubtful = found.graph & ~(found.lower > 0)
     if doubtful.any():

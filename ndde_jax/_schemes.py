@@ -29,8 +29,8 @@ NOISY_SHARE = 0.03
 # Noise that falls off towards the sampling frequency was filtered: the samples are smooth after
 # all, and no Markov state whose next increment a forward difference could measure. Then "central4"
 # ranks better by far, unless noise is nearly all there is.
-FILTERED_ROLL_OFF = 0.82
-DOMINANT_SHARE = 0.6
+FILTERED_ROLL_OFF = 0.83
+DOMINANT_SHARE = 0.7
 # Shortest stretch without missing values whose spectrum counts.
 SHORTEST_SPECTRUM = 64
 
@@ -123,7 +123,7 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: int = ORDER) -> Float[Arr
 
 
 def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
-    """Power of the increments in the top quarter of frequencies over that in the quarter below.
+    """Median power of the increments in the top quarter of frequencies over the quarter below.
 
     White noise in the increments gives 0.9 to 1; noise that was band-limited before sampling 0.7,
     averages over the sampling interval (monthly means, say) less, observation noise more than 1.
@@ -134,7 +134,7 @@ def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
     - `x`: as for [`noise_share`][ndde_jax.noise_share], regularly sampled. Of each trajectory the
         longest stretch without missing values counts, if it has 64 samples.
 
-    **Returns:** one number per variable, with a standard deviation of about 5/√time; NaN where no
+    **Returns:** one number per variable, with a standard deviation of about 8/√time; NaN where no
     stretch is long enough.
 
     **Raises:** `ValueError` for unusable `x`.
@@ -163,8 +163,9 @@ def pooled_roll_off(data: Trajectories) -> Any:
         below.append(power[(frequency > 0.5) & (frequency <= 0.75)])
     if not top:
         return np.full(data.dim, np.nan)
-    low = np.concatenate(below).mean(axis=0)
-    return np.where(low > 0, np.concatenate(top).mean(axis=0) / np.where(low > 0, low, 1), np.nan)
+    # Medians: bursts of a few samples leave lines in the spectrum that a mean would follow.
+    low, high = (np.median(np.concatenate(band), axis=0) for band in (below, top))
+    return np.where(low > 0, high / np.where(low > 0, low, 1), np.nan)
 
 
 def choose_scheme(
@@ -198,10 +199,11 @@ def _decide(share: Any, roll_off: Any, regular: bool) -> tuple[str, str]:
     """The scheme and why."""
     if not regular:
         return "euler", "samples are not equally spaced"
-    typical = float(np.mean(np.asarray(share)))
+    share = np.asarray(share, float)
+    typical = float(np.mean(share))
     fall = np.nan
     if roll_off is not None and np.all(np.asarray(roll_off) > 0):
-        fall = float(np.exp(np.mean(np.log(np.asarray(roll_off)))))
+        fall = float(np.exp(np.mean(np.log(np.asarray(roll_off, float)))))
     if typical < SMOOTH_SHARE:
         return "central4", f"a mean noise share of {typical:.2g} is below {SMOOTH_SHARE:g}"
     if typical < DOMINANT_SHARE and fall < FILTERED_ROLL_OFF:

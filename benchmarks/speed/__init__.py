@@ -1,0 +1,1 @@
+"""Speed of training, as ratios against peers measured in the same run."""

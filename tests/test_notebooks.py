@@ -1,0 +1,36 @@
+"""Every notebook runs from top to bottom."""
+
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+
+
+def run(name):
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert not cell.outputs, "commit notebooks without outputs"
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    return [
+        output.get("text", "") + output.get("data", {}).get("text/plain", "")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_first_look_at_real_data():
+    text = "".join(run("first_look_at_real_data.ipynb"))
+    assert "SOI" in text and "Edges kept" in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_reading_a_graph_with_delays():
+    text = "".join(run("reading_a_graph_with_delays.ipynb"))
+    assert "missed: []" in text
