@@ -137,17 +137,20 @@ def test_scheme_is_chosen_by_default(found, windows_of):
     assert windows_of(smooth, dt=0.1, scheme="auto").scheme == "central4"
 
 
-def test_irregular_samples_end_to_end(found):
-    """Steps of unequal length, drift over noise unchanged: rates, not increments, are modelled."""
-    step = np.random.default_rng(1).uniform(0.8, 1.2, size=len(X) - 1) * DT
+def test_irregular_samples_end_to_end():
+    """The map as an Euler scheme with steps of unequal length."""
+    rng = np.random.default_rng(1)
+    step = rng.uniform(0.8, 1.2, size=len(X) - 1)
     x = X.copy()
     for k in range(2, len(X) - 1):
-        rate = found.model(jnp.asarray([x[k], x[k - 2]]))
-        x[k + 1] = x[k] + step[k] * np.asarray(rate) + [0, 0.1 * np.sin(37.0 * k**2)]
-    irregular = discover(x, t=np.concatenate([[0], np.cumsum(step)]))
+        drift = np.array(
+            [-0.7 * x[k, 0] + np.tanh(x[k - 2, 1]), -1.6 * x[k, 1] + 0.7 * x[k - 2, 1]]
+        )
+        x[k + 1] = x[k] + step[k] * drift + [0, 0.3 * np.sqrt(step[k]) * rng.normal()]
+    irregular = discover(x, t=DT * np.concatenate([[0], np.cumsum(step)]))
     np.testing.assert_array_equal(irregular.graph, TRUTH)
     assert "not equally spaced" in irregular.report()
-    np.testing.assert_allclose(irregular.dt, step.mean())
+    np.testing.assert_allclose(irregular.dt, DT * step.mean())
 
 
 def test_missing_values_are_left_out(found):

@@ -1,5 +1,6 @@
 """Networks per target against loops in NumPy, derivatives against JAX, training against SciPy."""
 
+import itertools
 import math
 
 import jax
@@ -24,6 +25,10 @@ DIM, N_LAGS = 3, 2
 SHAPES = [(8, 2), (5, 1), (4, 3)]  # width, depth
 
 
+# Compiled once for each shape and number of steps, which dominates the time of these tests.
+fitted = jax.jit(fit_network, static_argnames="n_iterations")
+
+
 def one_network(layers, j):
     return jax.tree.map(lambda leaf: leaf[j], layers)
 
@@ -43,8 +48,7 @@ def loop(layers, j, z):
 def test_drift_against_a_loop_over_targets(width, depth, getkey):
     drift = ndde.MaskedDrift.create(DIM, N_LAGS, width=width, depth=depth, key=getkey())
     history = np.asarray(jr.normal(getkey(), (N_LAGS, DIM)))
-    mask = np.asarray(jr.uniform(getkey(), (DIM, N_LAGS, DIM)))
-    mask[1, 0] = 0
+    mask = np.asarray(jr.uniform(getkey(), (DIM, N_LAGS, DIM)).at[1, 0].set(0))
     expected = [loop(drift.layers, j, (mask[j] * history).ravel()) for j in range(DIM)]
     np.testing.assert_allclose(drift(jnp.asarray(history), jnp.asarray(mask)), expected, rtol=1e-12)
     without = [loop(drift.layers, j, history.ravel()) for j in range(DIM)]
@@ -60,7 +64,7 @@ def test_closed_inputs_have_no_influence_and_open_ones_do(getkey):
     jacobian = jax.jit(jax.jacfwd(drift))(history, mask)
     np.testing.assert_array_equal(jacobian != 0, mask)
     assert 0 < int(jnp.sum(mask)) < mask.size
-    # Not even a missing or infinite value of finite type passes: gates multiply by exact zeros.
+    # However large: closed inputs are multiplied by exact zeros.
     moved = jnp.where(mask[0], history, 1e6)
     np.testing.assert_array_equal(drift(moved, mask)[0], drift(history, mask)[0])
 
@@ -79,9 +83,7 @@ def test_create(width, depth, getkey):
     key = getkey()
     drift = ndde.MaskedDrift.create(DIM, N_LAGS, width=width, depth=depth, key=key)
     sizes = [DIM * N_LAGS, *[width] * depth, 1]
-    assert [w.shape for w, _ in drift.layers] == [
-        (DIM, o, i) for i, o in zip(sizes[:-1], sizes[1:], strict=True)
-    ]
+    assert [w.shape for w, _ in drift.layers] == [(DIM, o, i) for i, o in itertools.pairwise(sizes)]
     assert [b.shape for _, b in drift.layers] == [(DIM, o) for o in sizes[1:]]
     for (weight, bias), fan_in in zip(drift.layers, sizes[:-1], strict=True):
         values = jnp.concatenate([weight.ravel(), bias.ravel()])
@@ -128,7 +130,7 @@ def stacked(getkey, request):
 @pytest.mark.parametrize("stacked", SHAPES, indirect=True)
 def test_apply_layers_against_loops(stacked):
     layers, inputs, gates = stacked
-    output = apply_layers(layers, inputs, gates)
+    output = jax.jit(apply_layers)(layers, inputs, gates)
     expected = [
         [[loop(layers, j, np.asarray(g * z)) for z in inputs.T] for g in gates[j]] for j in range(5)
     ]
@@ -139,15 +141,18 @@ def test_apply_layers_against_loops(stacked):
 def test_squared_input_gradient_against_forward_mode(stacked):
     layers, inputs, gates = stacked
 
-    def network(j):
+    @jax.jit
+    @jax.vmap
+    def gradients(network, gates):
         def output(z, gate):
-            return predict(one_network(layers, j), (gate * z)[None])[0]
+            return predict(network, (gate * z)[None])[0]
 
         over_windows = jax.vmap(jax.jacfwd(output), in_axes=(1, None))
-        return jax.vmap(over_windows, in_axes=(None, 0))(inputs, gates[j])
+        return jax.vmap(over_windows, in_axes=(None, 0))(inputs, gates)
 
-    expected = [np.mean(np.sum(np.asarray(network(j)) ** 2, axis=-1)) for j in range(5)]
-    np.testing.assert_allclose(squared_input_gradient(layers, inputs, gates), expected, rtol=1e-11)
+    expected = np.mean(np.sum(np.asarray(gradients(layers, gates)) ** 2, axis=-1), axis=(1, 2))
+    result = jax.jit(squared_input_gradient)(layers, inputs, gates)
+    np.testing.assert_allclose(result, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize(("width", "depth"), SHAPES)
@@ -155,22 +160,25 @@ def test_predict_and_jacobian_against_forward_mode(width, depth, getkey):
     network = one_network(init_layers(2, 6, width=width, depth=depth, key=getkey()), 1)
     inputs = jr.normal(getkey(), (9, 6))
     theta, restore = ravel_pytree(network)
-    output, jacobian = predict_and_jacobian(network, inputs)
-    np.testing.assert_allclose(output, predict(network, inputs), rtol=1e-12)
+    output, jacobian = jax.jit(predict_and_jacobian)(network, inputs)
+    np.testing.assert_allclose(output, jax.jit(predict)(network, inputs), rtol=1e-12)
     np.testing.assert_allclose(
         output, [loop(stack_network(network), 0, np.asarray(z)) for z in inputs], rtol=1e-11
     )
-    expected = jax.jacfwd(lambda theta: predict(restore(theta), inputs))(theta)
+    expected = jax.jit(jax.jacfwd(lambda theta: predict(restore(theta), inputs)))(theta)
     assert jacobian.shape == (9, theta.size)
     np.testing.assert_allclose(jacobian, expected, rtol=1e-10, atol=1e-12)
 
 
-def regression(key, n=80, noise=0.1):
+N = 60
+
+
+def regression(key, noise=0.1):
     """Two inputs, a smooth function of them with noise, and weights."""
     a, b, c = jr.split(key, 3)
-    inputs = jr.normal(a, (n, 2))
-    output = jnp.sin(inputs[:, 0]) * inputs[:, 1] + noise * jr.normal(b, (n,))
-    return inputs, output, jr.uniform(c, (n,), minval=0.5, maxval=1.5)
+    inputs = jr.normal(a, (N, 2))
+    output = jnp.sin(inputs[:, 0]) * inputs[:, 1] + noise * jr.normal(b, (N,))
+    return inputs, output, jr.uniform(c, (N,), minval=0.5, maxval=1.5)
 
 
 def small_network(key):
@@ -181,104 +189,85 @@ def risk(network, inputs, output, weight):
     return jnp.sum(weight * (predict(network, inputs) - output) ** 2) / jnp.sum(weight)
 
 
-def test_fit_is_a_minimum_of_the_penalised_error(getkey):
-    """SciPy, started from the fit with its final decay as ridge, finds nothing better."""
+def test_fit_is_a_minimum_at_the_fixed_point_of_the_evidence(getkey):
+    """SciPy finds nothing better nearby; the decay and γ solve MacKay's equations."""
     data = inputs, output, weight = regression(getkey())
-    result = jax.jit(lambda net: fit_network(net, *data, n_iterations=200))(small_network(getkey()))
+    result = fitted(small_network(getkey()), *data, n_iterations=200)
     theta, restore = ravel_pytree(result.network)
     np.testing.assert_allclose(result.risk, risk(result.network, *data), rtol=1e-10)
-    # `decay` is kept per thousand windows.
-    ridge = float(result.decay) * float(jnp.sum(weight)) / 1000
-    assert ridge > 0
+    n = float(jnp.sum(weight))
+    decay = float(result.decay) * n / 1000  # kept per thousand windows
 
     @jax.jit
     def residuals(theta):
         misfit = jnp.sqrt(weight) * (predict(restore(theta), inputs) - output)
-        return jnp.concatenate([misfit, math.sqrt(ridge) * theta])
+        return jnp.concatenate([misfit, math.sqrt(decay) * theta])
 
     best = scipy.optimize.least_squares(
-        lambda p: np.asarray(residuals(jnp.asarray(p))), np.asarray(theta), xtol=1e-12, ftol=1e-12
+        residuals, np.asarray(theta), jac=jax.jit(jax.jacfwd(residuals)), xtol=1e-12, ftol=1e-12
     )
-    ours = 0.5 * float(jnp.sum(residuals(theta) ** 2))
-    assert ours <= best.cost * (1 + 1e-6)
+    assert 0.5 * float(jnp.sum(residuals(theta) ** 2)) <= best.cost * (1 + 1e-6)
     assert float(result.risk) < 0.3 * float(jnp.var(output))
 
-
-def test_fit_reaches_the_noise_and_counts_parameters(getkey):
-    """Data of a network of the same size: risk near noise² (1 − γ/n) with 0 < γ <= parameters."""
-    truth = jax.tree.map(lambda leaf: 3 * leaf, small_network(getkey()))
-    inputs, noise = jr.normal(getkey(), (400, 2)), 0.05
-    output = predict(truth, inputs) + noise * jr.normal(getkey(), (400,))
-    fits = jax.vmap(
-        lambda key: fit_network(small_network(key), inputs, output, jnp.ones(400), n_iterations=80)
-    )(jr.split(getkey(), 4))
-    best = jax.tree.map(lambda leaf: leaf[jnp.argmin(fits.risk)], fits)
-    n_parameters = ravel_pytree(truth)[0].size
-    assert 1 < float(best.n_effective) <= n_parameters
-    np.testing.assert_allclose(best.risk, noise**2, rtol=0.15)
+    jacobian = np.asarray(jax.jacfwd(residuals)(theta))[:N]
+    curvature = np.linalg.eigvalsh(jacobian.T @ jacobian)
+    gamma = np.sum(curvature / (curvature + decay))
+    np.testing.assert_allclose(result.n_effective, gamma, rtol=0.01)
+    fixed = gamma / float(jnp.sum(theta**2)) * float(result.risk) * n / (n - gamma)
+    np.testing.assert_allclose(decay, fixed, rtol=0.02)
     np.testing.assert_allclose(
-        best.corrected_risk(jnp.asarray(400.0)), best.risk / (1 - best.n_effective / 400) ** 2
+        result.corrected_risk(jnp.asarray(n)), result.risk / (1 - gamma / n) ** 2, rtol=0.01
     )
 
 
-def test_evidence_of_a_linear_model_against_mackay(getkey):
-    """Inputs so small that tanh is linear, so only scales count: γ and the decay are a fixed point.
-
-    At the fit, decay = (γ / ‖θ‖²) · error / (n − γ) with γ = Σ λ / (λ + decay) over eigenvalues λ
-    of the curvature.
-    """
-    inputs, output, weight = regression(getkey(), n=200, noise=0.5)
-    data = inputs, output, weight
-    result = fit_network(small_network(getkey()), *data, n_iterations=300)
-    theta, restore = ravel_pytree(result.network)
-    n = float(jnp.sum(weight))
-    decay = float(result.decay) * n / 1000
-    jacobian = jax.jacfwd(lambda p: predict(restore(p), inputs))(theta)
-    eigenvalues = np.linalg.eigvalsh((jacobian * weight[:, None]).T @ jacobian)
-    gamma = np.sum(eigenvalues / (eigenvalues + decay))
-    np.testing.assert_allclose(result.n_effective, gamma, rtol=0.05)
-    fixed = gamma / float(jnp.sum(theta**2)) * float(result.risk) * n / (n - gamma)
-    np.testing.assert_allclose(decay, fixed, rtol=0.1)
+def test_fit_reaches_the_noise(getkey):
+    """On data of a network of the same size."""
+    truth = jax.tree.map(lambda leaf: 3 * leaf, small_network(getkey()))
+    inputs, noise = jr.normal(getkey(), (1000, 2)), 0.05
+    output = predict(truth, inputs) + noise * jr.normal(getkey(), (1000,))
+    starts = jax.vmap(small_network)(jr.split(getkey(), 4))
+    fits = jax.vmap(lambda start: fitted(start, inputs, output, jnp.ones(1000), n_iterations=60))
+    np.testing.assert_allclose(jnp.min(fits(starts).risk), noise**2, rtol=0.15)
 
 
 def test_fit_is_never_worse_than_its_start(getkey):
-    """The objective at the decay used, after any number of steps, from good and bad starts."""
+    """From good and bad starts; the decay is so small that the squared error decides."""
     data = regression(getkey())
+    network = small_network(getkey())
     for scale in (0.0, 1.0, 30.0):
-        start = jax.tree.map(lambda leaf, s=scale: s * leaf, small_network(getkey()))
-        for n_iterations in (1, 4):
-            result = fit_network(start, *data, n_iterations=n_iterations, decay=1e-12)
-            # So small a decay that the squared error decides.
-            assert float(result.risk) <= float(risk(start, *data)) * (1 + 1e-9)
-    again = fit_network(result.network, *data, n_iterations=0)
-    np.testing.assert_array_equal(ravel_pytree(again.network)[0], ravel_pytree(result.network)[0])
+        start = jax.tree.map(lambda leaf, s=scale: s * leaf, network)
+        result = fitted(start, *data, n_iterations=4, decay=1e-12)
+        assert float(result.risk) <= float(risk(start, *data)) * (1 + 1e-9)
+    unmoved = fitted(start, *data, n_iterations=0)
+    np.testing.assert_array_equal(ravel_pytree(unmoved.network)[0], ravel_pytree(start)[0])
+    np.testing.assert_allclose(unmoved.risk, risk(start, *data), rtol=1e-12)
 
 
 def test_rows_of_weight_zero_have_no_influence(getkey):
-    inputs, output, weight = regression(getkey(), n=40)
+    inputs, output, weight = regression(getkey())
     network = small_network(getkey())
-    expected = fit_network(network, inputs, output, weight, n_iterations=8)
-    padded = fit_network(
+    expected = fitted(network, inputs, output, weight, n_iterations=4)
+    padded = fitted(
         network,
         jnp.concatenate([inputs, 100 * jr.normal(getkey(), (10, 2))]),
         jnp.concatenate([output, jnp.full(10, -77.0)]),
         jnp.concatenate([weight, jnp.zeros(10)]),
-        n_iterations=8,
+        n_iterations=4,
     )
     for a, b in zip(jax.tree.leaves(padded), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8)
 
 
 def test_gradient_through_a_fit(getkey):
-    """Against central differences, for the data and for the start."""
-    inputs, output, weight = regression(getkey(), n=40)
+    """With respect to the data and the start, against central differences."""
+    inputs, output, weight = regression(getkey())
     network = small_network(getkey())
 
     @jax.jit
     def fitted_risk(shift, scale):
         start = jax.tree.map(lambda leaf: scale * leaf, network)
         moved = output + shift * inputs[:, 0]
-        return fit_network(start, inputs, moved, weight, n_iterations=3).risk
+        return fit_network(start, inputs, moved, weight, n_iterations=4).risk
 
     gradient = jax.grad(fitted_risk, argnums=(0, 1))(0.1, 1.0)
     h = 1e-5
@@ -286,28 +275,27 @@ def test_gradient_through_a_fit(getkey):
         (fitted_risk(0.1 + h, 1.0) - fitted_risk(0.1 - h, 1.0)) / (2 * h),
         (fitted_risk(0.1, 1.0 + h) - fitted_risk(0.1, 1.0 - h)) / (2 * h),
     )
-    assert abs(float(gradient[0])) > 1e-4
-    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-8)
+    assert min(abs(float(g)) for g in gradient) > 1e-4
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4)
 
 
 def test_fits_under_vmap_equal_single_fits(getkey):
-    data = regression(getkey(), n=40)
-    keys = jr.split(getkey(), 3)
-    one = jax.jit(lambda key: fit_network(small_network(key), *data, n_iterations=5))
-    together = jax.jit(jax.vmap(one))(keys)
-    for i, key in enumerate(keys):
-        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(one(key)), strict=True):
+    data = regression(getkey())
+    starts = [small_network(getkey()) for _ in range(3)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    together = jax.jit(jax.vmap(lambda start: fitted(start, *data, n_iterations=4)))(stacked)
+    for i, start in enumerate(starts):
+        single = fitted(start, *data, n_iterations=4)
+        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(single), strict=True):
             np.testing.assert_allclose(a[i], b, rtol=1e-7)
 
 
 def test_fit_in_single_precision(getkey):
-    data = regression(getkey())
-    network = small_network(getkey())
-    single = jax.tree.map(lambda a: a.astype(jnp.float32), (network, *data))
-    result = fit_network(*single, n_iterations=15)
+    double = (small_network(getkey()), *regression(getkey()))
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), double)
+    result, expected = (fitted(*data, n_iterations=4) for data in (single, double))
     assert {leaf.dtype for leaf in jax.tree.leaves(result)} == {jnp.dtype("float32")}
-    expected = fit_network(network, *data, n_iterations=15)
-    np.testing.assert_allclose(result.risk, expected.risk, rtol=0.02)
+    np.testing.assert_allclose(result.risk, expected.risk, rtol=1e-3)
 
 
 def test_select_inputs():
@@ -322,21 +310,17 @@ def test_select_inputs():
     np.testing.assert_array_equal(select_inputs(jnp.zeros(4), 2)[1], [0, 0])
 
 
-def test_fit_on_selected_columns_equals_a_masked_fit(getkey):
-    """What `select_inputs` is for: unused slots, zeroed, leave the fit that of the open columns."""
-    inputs = jr.normal(getkey(), (60, 5))
+def test_fit_on_selected_columns_equals_one_on_the_open_columns(getkey):
+    """What `select_inputs` is for: slots that are not in use change nothing."""
+    inputs = jr.normal(getkey(), (N, 5))
     output = inputs[:, 1] * inputs[:, 3]
-    network = one_network(init_layers(1, 2, width=4, depth=2, key=getkey()), 0)
-    expected = fit_network(network, inputs[:, [1, 3]], output, jnp.ones(60), n_iterations=10)
+    network = small_network(getkey())
+    expected = fitted(network, inputs[:, [1, 3]], output, jnp.ones(N), n_iterations=4)
     index, used = select_inputs(jnp.array([0.0, 1.0, 0.0, 1.0, 0.0]), 3)
     (weight, bias), *rest = network
-    wider = ((jnp.concatenate([weight, jnp.zeros((4, 1))], axis=1), bias), *rest)
-    result = fit_network(
-        wider, inputs[:, index] * used[None], output, jnp.ones(60), n_iterations=10
-    )
-    np.testing.assert_allclose(
-        predict(result.network, inputs[:, index] * used[None]),
-        predict(expected.network, inputs[:, [1, 3]]),
-        rtol=1e-5,
-        atol=1e-6,
-    )
+    wider = ((jnp.concatenate([weight, jnp.zeros((3, 1))], axis=1), bias), *rest)
+    result = fitted(wider, inputs[:, index] * used[None], output, jnp.ones(N), n_iterations=4)
+    (weight, _), *_ = result.network
+    np.testing.assert_array_equal(weight[:, 2], 0)
+    np.testing.assert_allclose(weight[:, :2], expected.network[0][0], rtol=1e-7)
+    np.testing.assert_allclose(result.risk, expected.risk, rtol=1e-7)
