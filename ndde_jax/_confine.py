@@ -8,6 +8,7 @@ force, everywhere or outside a box, after which the learned SDDE has a unique in
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ._model import NeuralDDE
@@ -112,12 +113,12 @@ def confine(
     - `rate`: K, per unit of time, `[dim]` or a number; by default twice the bound on |N_j| over the
         half-width, so that half a half-width outside the box the force outweighs anything the
         network can do. An explicit solver needs rate · dt below 2, better below 1.
-    - `windows`: the training data, for the default box.
+    - `windows`: the data that the default box covers, usually those of the training.
 
     **Returns:** [`RestoredDDE`][ndde_jax.RestoredDDE]; its `certificate()` bounds where it lives.
 
-    **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, and unless radius and rate are
-    positive.
+    **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for values that are not finite,
+    and unless radius and rate are positive.
 
     Paper: "Post-training exterior confinement".
 
@@ -136,7 +137,13 @@ def confine(
     scaling = model.scaling
     center = _vector(scaling.center if center is None else center, dim, "center")
     if radius is None and windows is not None:
-        states = windows.history * scaling.scale[None, None] + scaling.center[None, None]
+        if windows.dim != dim:
+            raise ValueError(
+                f"windows must hold the {dim} variables of the model; got {windows.dim}."
+            )
+        # By their own scaling, which is not the model's where the model saw other data.
+        own = windows.scaling
+        states = windows.history * own.scale[None, None] + own.center[None, None]
         distance = jnp.abs(states - center[None, None]) * windows.valid[:, None, None]
         radius = 1.1 * jnp.max(distance, axis=(0, 1))
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
@@ -169,9 +176,13 @@ def _check_present(model: NeuralDDE) -> int:
 
 
 def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
     array = jnp.asarray(value, dtype=jnp.result_type(float, value))
     if array.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
-    if positive and not isinstance(array, jax.core.Tracer) and not bool(jnp.all(array > 0)):
-        raise ValueError(f"{name} must be positive; got {array}.")
+    if not isinstance(array, jax.core.Tracer):
+        if not bool(jnp.all(jnp.isfinite(array))):
+            raise ValueError(f"{name} must be finite; got {array}.")
+        if positive and not bool(jnp.all(array > 0)):
+            raise ValueError(f"{name} must be positive; got {array}.")
     return jnp.broadcast_to(array, (dim,))

@@ -113,6 +113,45 @@ def test_default_box_covers_the_data():
     np.testing.assert_array_equal(drift, jax.vmap(model)(jnp.asarray(used)[:, None]))
 
 
+def test_default_box_covers_other_data_than_the_model_saw(model):
+    """The windows' own units count, whatever the model was scaled by."""
+    x = 100 + 10 * np.cumsum(np.random.default_rng(1).normal(size=(60, 2)), axis=0)
+    windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
+    confined = ndde.confine(model, windows=windows)
+    distance = np.abs(x[:-1] - np.asarray(model.scaling.center)).max(axis=0)
+    np.testing.assert_allclose(confined.radius, 1.1 * distance, rtol=1e-9)
+    three = ndde.lagged_windows(np.concatenate([x, x[:, :1] ** 2], axis=1), dt=1.0, lags=LAGS)
+    with pytest.raises(ValueError, match="2 variables of the model; got 3"):
+        ndde.confine(model, windows=three)
+
+
+def test_damping_is_linear_everywhere(model):
+    """G = N − K(x − c) with per-variable rates, about a center of one's own."""
+    rate, center = np.array([0.5, 2.0]), np.array([3.0, -1.0])
+    damped = ndde.damp(model, rate=rate, center=center)
+    histories = far_histories(50, 20.0, jr.key(8))
+    expected = jax.vmap(model)(histories) - rate[None] * (histories[:, 0] - center[None])
+    np.testing.assert_allclose(jax.vmap(damped)(histories), expected, rtol=1e-9)
+    certificate = damped.certificate()
+    np.testing.assert_allclose(certificate.bound, np.linalg.norm(ndde.drift_bound(model)))
+    np.testing.assert_allclose(certificate.pull, 0.5)
+
+
+def test_single_precision_and_plain_lists(model):
+    single = jax.tree.map(
+        lambda a: a.astype(jnp.float32) if jnp.issubdtype(a.dtype, jnp.floating) else a, model
+    )
+    radius = jnp.array([1.0, 4.0], jnp.float32)
+    for confined in (ndde.confine(single), ndde.confine(single, radius=radius)):
+        history = jnp.ones((2, DIM), jnp.float32)
+        leaves = jax.tree.leaves((confined, confined(history), confined.certificate()))
+        assert {leaf.dtype for leaf in leaves} == {jnp.dtype("float32"), jnp.dtype(bool)}
+    listed = ndde.confine(model, radius=[1, 4], rate=(2.0, 3.0), center=[0.5, 0])
+    np.testing.assert_array_equal(listed.radius, [1, 4])
+    np.testing.assert_array_equal(listed.rate, [2, 3])
+    np.testing.assert_array_equal(listed.center, [0.5, 0])
+
+
 def test_transforms(model):
     confined = ndde.confine(model, radius=1.0, rate=2.0)
     histories = far_histories(3, 5.0, jr.key(7))
@@ -134,6 +173,10 @@ def test_unusable_arguments(model):
         ndde.damp(model, rate=0.0)
     with pytest.raises(ValueError, match=r"center must be a number or have shape \(2,\)"):
         ndde.confine(model, center=jnp.zeros(3))
+    with pytest.raises(ValueError, match="center must be finite"):
+        ndde.confine(model, center=np.nan)
+    with pytest.raises(ValueError, match="radius must be finite"):
+        ndde.confine(model, radius=np.inf)
     without = ndde.NeuralDDE(model.drift, model.mask, model.scaling, model.dt, (1, 3))
     with pytest.raises(ValueError, match="lag 0"):
         ndde.confine(without)

@@ -97,6 +97,40 @@ def test_gradient_flows_through_fractional_draws_only():
     np.testing.assert_allclose(gradient, slope / (2 * step), rtol=1e-4, atol=1e-4)
 
 
+def test_values_and_gradients_stay_finite_at_extremes():
+    """A gate that has died or locked in, and temperatures at which the sigmoid saturates."""
+    log_alpha = jnp.array([-1e4, -50.0, 0.0, 50.0, 1e4])
+    noise = gates.logistic_noise(jr.key(6), (200, 1), jnp.float32).astype(float)
+    with_default = [gates.open_probability, gates.deterministic_gate]
+    draws = [
+        lambda a, t=t: gates.gate_from_noise(noise, a[None], gates.HardConcrete(t))
+        for t in (1e-3, 0.33)
+    ]
+    for function in (*with_default, *draws):
+        value, gradient = jax.value_and_grad(lambda a, f=function: jnp.sum(f(a)))(log_alpha)
+        assert bool(jnp.isfinite(value)) and bool(jnp.all(jnp.isfinite(gradient)))
+        assert bool(jnp.all(gradient >= 0))
+    np.testing.assert_array_equal(gates.deterministic_gate(log_alpha)[jnp.array([0, 4])], [0, 1])
+
+
+def test_swept_stretch():
+    """Wider stretch, more exact zeros: P(z = 0) from the closed form for each."""
+    low, high = jnp.array([-0.01, -0.1, -1.0]), jnp.array([1.01, 1.1, 2.0])
+
+    @jax.jit
+    @jax.vmap
+    def shares(low, high):
+        gate = gates.HardConcrete(low=low, high=high)
+        z = gates.sample_gate(jnp.zeros(40_000), key=jr.key(7), gate=gate)
+        return jnp.mean(z > 0), jnp.mean(z == 1), gates.open_probability(jnp.zeros(()), gate)
+
+    is_open, is_one, probability = shares(low, high)
+    width = high - low
+    np.testing.assert_allclose(probability, 1 - expit(BETA * logit(-low / width)), rtol=1e-9)
+    np.testing.assert_allclose(is_open, probability, atol=0.008)
+    np.testing.assert_allclose(is_one, 1 - expit(BETA * logit((1 - low) / width)), atol=0.008)
+
+
 def test_transforms_and_swept_temperature():
     log_alpha = jnp.array([-1.0, 0.0, 2.0])
     key = jr.key(5)
