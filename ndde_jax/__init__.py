@@ -25,12 +25,13 @@ from ._graph import (
 )
 from ._methods import L0NDDE as L0NDDE
 from ._model import NeuralDDE as NeuralDDE
-from ._schemes import (
-    choose_scheme as choose_scheme,
+from ._noise import (
+    end_ringing as end_ringing,
     high_frequency_roll_off as high_frequency_roll_off,
     noise_autocorrelation as noise_autocorrelation,
     noise_share as noise_share,
 )
+from ._schemes import choose_scheme as choose_scheme
 from ._strength import (
     SignalStrengths as SignalStrengths,
     StrengthConfig as StrengthConfig,

@@ -287,6 +287,7 @@ def _skeleton(about: dict):
         dt=zeros(()),
         noise_share=zeros(1),
         roll_off=zeros(1),
+        ringing=zeros(1),
         dropped=count,
         lags=lags,
         scheme=about["scheme"],

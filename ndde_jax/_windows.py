@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ._rows import (
     check_constant,
     check_count,
@@ -17,7 +18,7 @@ from ._rows import (
     moments,
     positions,
 )
-from ._schemes import STENCILS, choose_scheme, explain_scheme, pooled_noise_share, pooled_roll_off
+from ._schemes import STENCILS, choose_scheme, explain_scheme
 from ._trajectories import read_lags, read_trajectories
 from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike
 
@@ -55,6 +56,8 @@ class Windows(eqx.Module):
         [`noise_share`][ndde_jax.noise_share]. Carries no gradient.
     - `roll_off`: whether that noise was filtered before sampling, see
         [`high_frequency_roll_off`][ndde_jax.high_frequency_roll_off]; NaN if made inside `jit`.
+    - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.end_ringing]; NaN if made
+        inside `jit`.
     - `dropped`: rows that are not valid because a value is missing.
     - `lags`: candidate lags, in samples. Static.
     - `scheme`: `"euler"`, `"central"` or `"central4"`; never `"auto"`. Static.
@@ -69,6 +72,7 @@ class Windows(eqx.Module):
     dt: Float[Array, ""]
     noise_share: Float[Array, "dim"]
     roll_off: Float[Array, "dim"]
+    ringing: Float[Array, "dim"]
     dropped: Int[Array, ""]
     lags: tuple[int, ...] = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
@@ -105,6 +109,7 @@ class Windows(eqx.Module):
                 self.scheme,
                 np.asarray(self.noise_share),
                 np.asarray(self.roll_off),
+                np.asarray(self.ringing),
                 regular=regular,
             )
             + " Standardised per variable: states by mean "
@@ -181,15 +186,17 @@ def lagged_windows(
     data = read_trajectories(x, dt=dt, t=t, names=names)
     xp = data.xp
     share = pooled_noise_share(data)
-    roll_off = pooled_roll_off(data) if data.regular else xp.full((data.dim,), xp.nan)
+    unknown = xp.full((data.dim,), xp.nan)
+    roll_off = pooled_roll_off(data) if data.regular else unknown
+    ringing = pooled_ringing(data) if data.regular else unknown
     if scheme == "auto":
         if xp is jnp:
             raise ValueError(
                 "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; call "
-                "choose_scheme(noise_share(x), high_frequency_roll_off(x)) outside and pass what "
-                "it answers."
+                "choose_scheme(noise_share(x), high_frequency_roll_off(x), end_ringing(x)) outside "
+                "and pass what it answers."
             )
-        scheme = choose_scheme(share, roll_off, regular=data.regular)
+        scheme = choose_scheme(share, roll_off, ringing, regular=data.regular)
     if scheme != "euler" and not data.regular:
         raise ValueError(
             f"scheme={scheme!r} needs equally spaced samples; use scheme='euler' with irregular "
@@ -245,6 +252,7 @@ def lagged_windows(
         dt=cast(data.dt),
         noise_share=jax.lax.stop_gradient(cast(share)),
         roll_off=jax.lax.stop_gradient(cast(roll_off)),
+        ringing=jax.lax.stop_gradient(cast(ringing)),
         dropped=jnp.asarray(xp.sum(~valid)),
         lags=lags,
         scheme=scheme,

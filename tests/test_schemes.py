@@ -11,15 +11,19 @@ import scipy.linalg
 import scipy.signal
 from hypothesis import given, settings
 
+from ndde_jax._noise import (
+    end_ringing,
+    high_frequency_roll_off,
+    noise_autocorrelation,
+    noise_share,
+)
 from ndde_jax._schemes import (
     DOMINANT_SHARE,
     FILTERED_ROLL_OFF,
     NOISY_SHARE,
+    RINGING,
     SMOOTH_SHARE,
     choose_scheme,
-    high_frequency_roll_off,
-    noise_autocorrelation,
-    noise_share,
 )
 from ndde_jax._windows import lagged_windows
 
@@ -234,3 +238,33 @@ def test_roll_off_uses_the_longest_stretch_and_needs_64_samples():
     np.testing.assert_allclose(high_frequency_roll_off(broken), high_frequency_roll_off(walk[101:]))
     assert np.isnan(high_frequency_roll_off(walk[:63])).all()
     assert np.isnan(jax.jit(high_frequency_roll_off)(walk)).all()
+
+
+def test_ringing_marks_series_resampled_as_if_periodic():
+    """A random walk resampled by Fourier transform rings if it ends far from where it began."""
+    rng = np.random.default_rng(2)
+    fine = np.cumsum(rng.normal(size=(8000, 2)), axis=0)
+    fine -= np.linspace(0, 1, len(fine))[:, None] * (fine[-1] - fine[0])[None]
+    fine[:, 1] += np.linspace(0, 500, len(fine))
+    resampled = scipy.signal.resample(fine, 1000)
+    ringing = np.asarray(end_ringing(resampled))
+    assert ringing[0] < 1 and ringing[1] > 10
+    assert choose_scheme(np.full(2, 0.9), None, ringing) == "central4"
+    assert choose_scheme(np.full(2, 0.9), None, ringing, regular=False) == "euler"
+    # The same noise sampled point by point does not ring, nor does one whose burst is at one end.
+    assert np.all(np.asarray(end_ringing(fine[::8])) < RINGING)
+    burst = fine[::8].copy()
+    burst[:4] += 100 * rng.normal(size=(4, 2))
+    assert np.all(np.asarray(end_ringing(burst)) < RINGING)
+    # Of several trajectories one is enough; too short, torn or traced ones do not count.
+    np.testing.assert_allclose(end_ringing([fine[::8], resampled])[1], ringing[1])
+    assert np.isnan(end_ringing(resampled[:63])).all()
+    torn = np.where(np.arange(1000)[:, None] < 3, np.nan, resampled)
+    assert np.isnan(end_ringing(torn)).all()
+    assert np.isnan(jax.jit(end_ringing)(resampled)).all()
+
+
+def test_ringing_is_rare_in_white_noise():
+    walks = np.cumsum(np.random.default_rng(3).normal(size=(500, 200)), axis=0)
+    ringing = np.asarray(end_ringing(walks))
+    assert np.mean(ringing > RINGING) == 0 and np.mean(ringing > 1) < 0.02
