@@ -31,6 +31,9 @@ DOMINANT_SHARE = 0.7
 # An oscillation at the sampling frequency, strongest at both ends, comes from resampling by Fourier
 # transform. Central differences do not see that frequency, forward ones see nothing better.
 RINGING = 1.5
+# Samples that "auto" then leaves out at either end, at most a twentieth of a series each. What
+# rings further inside, central differences do not see.
+RINGING_ENDS = 20
 
 
 def choose_scheme(
@@ -63,6 +66,11 @@ def choose_scheme(
     return _decide(share, roll_off, ringing, regular)[0]
 
 
+def rings(ringing: Any) -> bool:
+    """Whether any variable rings at both ends."""
+    return ringing is not None and bool(np.any(np.asarray(ringing) > RINGING))
+
+
 def _decide(share: Any, roll_off: Any, ringing: Any, regular: bool) -> tuple[str, str]:
     """The scheme and why."""
     if not regular:
@@ -75,10 +83,11 @@ def _decide(share: Any, roll_off: Any, ringing: Any, regular: bool) -> tuple[str
     if typical < SMOOTH_SHARE:
         return "central4", f"a mean noise share of {typical:.2g} is below {SMOOTH_SHARE:g}"
     loudest = 0.0 if ringing is None else float(np.max(np.nan_to_num(np.asarray(ringing, float))))
-    if loudest > RINGING:
+    if rings(ringing):
         return "central4", (
             f"both ends ring at the sampling frequency ({loudest:.1f} times as loud as 97 % of the "
-            "series), as data resampled by Fourier transform do"
+            "series), as data resampled by Fourier transform do; scheme 'auto' also leaves out up "
+            f"to {RINGING_ENDS} samples there"
         )
     if typical < DOMINANT_SHARE and fall < FILTERED_ROLL_OFF:
         return "central4", (

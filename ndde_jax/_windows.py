@@ -18,7 +18,7 @@ from ._rows import (
     moments,
     positions,
 )
-from ._schemes import STENCILS, choose_scheme, explain_scheme
+from ._schemes import RINGING_ENDS, STENCILS, choose_scheme, explain_scheme, rings
 from ._trajectories import read_lags, read_trajectories
 from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike
 
@@ -155,7 +155,8 @@ def lagged_windows(
         drives the system they estimate the current velocity (the mean of forward and backward
         drift), not the drift.
         `"auto"`: chosen by [`choose_scheme`][ndde_jax.choose_scheme] from the estimated noise;
-        `explain()` of the result says what and why.
+        `explain()` of the result says what and why. If a trajectory rings at both ends, up to 20
+        samples there count as missing.
     - `names`: names of the variables, for error messages.
 
     **Returns:** [`Windows`][ndde_jax.Windows], with one row per sample that has a past of the
@@ -197,6 +198,8 @@ def lagged_windows(
                 "and pass what it answers."
             )
         scheme = choose_scheme(share, roll_off, ringing, regular=data.regular)
+        if data.regular and rings(ringing):
+            data = data._replace(present=[without_ends(p) for p in data.present])
     if scheme != "euler" and not data.regular:
         raise ValueError(
             f"scheme={scheme!r} needs equally spaced samples; use scheme='euler' with irregular "
@@ -257,6 +260,13 @@ def lagged_windows(
         lags=lags,
         scheme=scheme,
     )
+
+
+def without_ends(present: np.ndarray) -> np.ndarray:
+    """Marks the ends of a ringing trajectory as missing."""
+    n = min(RINGING_ENDS, len(present) // 20)
+    inner = np.arange(len(present))
+    return present & (inner >= n) & (inner < len(present) - n)
 
 
 def stack_windows(windows: Sequence[Windows]) -> Windows:

@@ -264,6 +264,20 @@ def test_ringing_marks_series_resampled_as_if_periodic():
     assert np.isnan(jax.jit(end_ringing)(resampled)).all()
 
 
+def test_automatic_windows_leave_out_ringing_ends():
+    rng = np.random.default_rng(4)
+    fine = np.cumsum(rng.normal(size=(4000, 2)), axis=0) + np.linspace(0, 900, 4000)[:, None]
+    x = scipy.signal.resample(fine, 500)
+    automatic = lagged_windows(x, dt=1.0, scheme="auto")
+    chosen = lagged_windows(x, dt=1.0, scheme="central4")
+    assert automatic.scheme == "central4"
+    valid = np.asarray(automatic.position)[np.asarray(automatic.valid)]
+    # The stencil reaches two samples further than the row itself.
+    assert valid.min() - np.asarray(chosen.position)[np.asarray(chosen.valid)].min() == 20
+    assert int(automatic.dropped) == int(chosen.dropped) + 40
+    assert "leaves out up to 20 samples" in automatic.explain()
+
+
 def test_ringing_is_rare_in_white_noise():
     walks = np.cumsum(np.random.default_rng(3).normal(size=(500, 200)), axis=0)
     ringing = np.asarray(end_ringing(walks))
