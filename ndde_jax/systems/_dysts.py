@@ -1,0 +1,235 @@
+"""The ordinary differential equations of the dysts collection (W. Gilpin) as systems.
+
+dysts writes every right-hand side in NumPy. Here each is rebuilt with `np` bound to `jax.numpy`,
+so that it can be traced and differentiated; dysts' own modules stay as they are. Graphs come from
+automatic differentiation along the attractor and not from published Jacobians. dysts is imported on
+first use.
+"""
+
+import functools
+import importlib
+import json
+import types
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ._system import System, _as_leaf, _suggest, make
+
+# Delay systems of dysts, which are written out in this package.
+COUNTERPARTS = {
+    "IkedaDelay": "ikeda_delay",
+    "MackeyGlass": "mackey_glass",
+    "PiecewiseCircuit": "piecewise_circuit",
+    "ScrollDelay": "scroll_delay",
+    "SprottDelay": "sprott_delay",
+    "VossDelay": "voss_delay",
+}
+
+_POINTS = 200
+# A derivative below this share of the largest one in its row, both in units of the variables'
+# spread, is rounding: graphs are computed in double precision.
+_NEGLIGIBLE = 1e-11
+
+
+@functools.cache
+def _modules() -> tuple[types.ModuleType, types.ModuleType]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # dysts complains that Numba is missing
+        return importlib.import_module("dysts.base"), importlib.import_module("dysts.flows")
+
+
+@functools.cache
+def _records() -> dict[str, dict[str, Any]]:
+    """dysts' table of parameters, initial conditions and time scales, ODEs only.
+
+    Read from its file: making one of dysts' classes seeds NumPy's global generator.
+    """
+    base, flows = _modules()
+    with open(base.DATAPATH_CONTINUOUS, encoding="utf-8") as file:
+        table = json.load(file)
+    classes = {name: getattr(flows, name, None) for name in table}
+    return {
+        name: table[name]
+        for name, cls in classes.items()
+        if isinstance(cls, type) and issubclass(cls, base.DynSys)
+    }
+
+
+def ode_names() -> tuple[str, ...]:
+    """All ordinary differential equations of dysts, whether JAX can trace them or not."""
+    return tuple(sorted(_records()))
+
+
+def original_rhs(name: str, parameters: Mapping[str, Any]) -> Callable:
+    """dysts' own right-hand side in NumPy, `rhs(x, t)` for `x` `[dim]`."""
+    _, flows = _modules()
+    cls = getattr(flows, name)
+    return _prepared(cls.__new__(cls), parameters).rhs
+
+
+@functools.cache
+def _field(name: str) -> Callable:
+    """The right-hand side on JAX arrays; one function per system, since it is static in a jit."""
+    cls = _on_jax(name)
+
+    def field(t, x, lagged, **parameters):
+        # dysts relies on NumPy's broadcasting, whatever the process allows elsewhere.
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            rates = _prepared(cls(), parameters).rhs(x, t)
+        return jnp.stack([jnp.asarray(rate, x.dtype) for rate in rates])
+
+    field.__name__ = field.__qualname__ = name
+    return field
+
+
+def _on_jax(name: str) -> type:
+    """A copy of dysts' class `name` whose methods call `jax.numpy` where dysts' call NumPy."""
+    base, flows = _modules()
+    members = {}
+    for cls in reversed(getattr(flows, name).__mro__):
+        if issubclass(cls, base.DynSys):
+            for key, member in vars(cls).items():
+                if isinstance(member, staticmethod):
+                    members[key] = staticmethod(_rebound(member.__func__))
+                elif isinstance(member, types.FunctionType) and key != "__init__":
+                    members[key] = _rebound(member)
+    return type(name, (), members)
+
+
+def _rebound(function: Callable) -> Callable:
+    while isinstance(function, staticmethod):  # some are wrapped twice
+        function = function.__func__
+    function = getattr(function, "py_func", function)  # what Numba wraps, if it is there
+    namespace = {**function.__globals__, "np": jnp}
+    return types.FunctionType(
+        function.__code__,
+        namespace,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+
+
+def _prepared(instance: Any, parameters: Mapping[str, Any]) -> Any:
+    """What dysts' constructor does, without seeding NumPy's global generator."""
+    vars(instance).update(parameters)
+    # The base class passes them by position, sorted by name.
+    instance.param_list = [parameters[key] for key in sorted(parameters)]
+    return instance
+
+
+@functools.cache
+def _failures() -> dict[str, str]:
+    """Names that JAX cannot trace, with the reason it gave."""
+    found = {}
+    for name, record in _records().items():
+        x = jnp.asarray(_initial(record), float)
+        parameters = {key: _as_leaf(value) for key, value in record["parameters"].items()}
+        field = functools.partial(_field(name), lagged=jnp.zeros((0, x.size)))
+        try:
+            shape = jax.eval_shape(lambda t, x, p, f=field: f(t, x, **p), 0.0, x, parameters).shape
+        except Exception as error:
+            # Whatever is raised is the answer: dysts' code may fail under tracing in any way.
+            found[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        else:
+            if shape != x.shape:
+                found[name] = f"ValueError: the rates have shape {shape}, the state {x.shape}"
+    return found
+
+
+def traceable() -> tuple[str, ...]:
+    """Names of the systems that JAX can trace."""
+    return tuple(name for name in ode_names() if name not in _failures())
+
+
+def not_traceable() -> dict[str, str]:
+    """Systems of dysts that JAX cannot trace, and why not."""
+    return dict(_failures())
+
+
+def _initial(record: Mapping) -> Float[np.ndarray, "dim"]:
+    start = np.asarray(record["initial_conditions"], float)
+    return start if start.ndim == 1 else start[0]
+
+
+def make_dysts(name: str, **options) -> System:
+    """The system `name` of dysts, with parameters replaced by `options`.
+
+    The state at t ≤ 0 is dysts' initial condition, `dt` its step (to the nearest that divides the
+    sampling step), `sampling_step` a hundredth of its period, `transient` five periods.
+    """
+    record = _records()[name]
+    if name in _failures():
+        raise ValueError(f"JAX cannot trace {name} of dysts: {_failures()[name]}.")
+    parameters = dict(record["parameters"])
+    for key, value in options.items():
+        if key not in parameters:
+            raise ValueError(f"{name} has no option {key!r}; {_suggest(key, parameters)}")
+        if np.shape(value) != np.shape(parameters[key]):
+            expected = np.shape(parameters[key])
+            raise ValueError(f"{key} must have shape {expected}; got {np.shape(value)}.")
+        parameters[key] = value
+    frozen = json.dumps({key: np.asarray(value).tolist() for key, value in parameters.items()})
+    start = _initial(record)
+    return make(
+        _field(name),
+        parameters=parameters,
+        graph=_graph(name, frozen)[..., None],
+        variables=[f"x{i + 1}" for i in range(start.size)],
+        history=start,
+        dt=record["dt"],
+        sampling_step=record["period"] / 100,
+        transient=5 * record["period"],
+        name=name,
+        source=f"dysts 0.95: {record['citation']}",
+        description=record["description"] or "",
+    )
+
+
+@functools.cache
+def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
+    """What drives what: derivatives that differ from zero somewhere on the attractor."""
+    record = _records()[name]
+    parameters = {key: np.asarray(value, float) for key, value in json.loads(frozen).items()}
+    times, states = _attractor(name, _initial(record), record["period"], parameters)
+    with jax.enable_x64(True):
+        field = functools.partial(_field(name), **parameters)
+
+        def jacobian(t, x):
+            return jax.jacfwd(lambda x: field(t, x, jnp.zeros((0, x.size))))(x)
+
+        # Not compiled as a whole: single operations are compiled once for all systems.
+        matrices = jax.vmap(jacobian)(jnp.asarray(times), jnp.asarray(states))
+    spread = np.std(states, axis=0)
+    spread = np.where(spread > 0, spread, 1)
+    strength = np.max(np.abs(np.asarray(matrices)), axis=0) * spread  # [target source]
+    return (strength > _NEGLIGIBLE * strength.max(axis=1, keepdims=True)).T
+
+
+def _attractor(
+    name: str, start: Float[np.ndarray, "dim"], period: float, parameters: Mapping
+) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "time dim"]]:
+    """States on a trajectory of ten periods, by SciPy, and their times."""
+    from scipy.integrate import solve_ivp
+
+    rhs = original_rhs(name, parameters)
+    times = np.linspace(0, 10 * period, _POINTS)
+    with np.errstate(all="ignore"):
+        solution = solve_ivp(
+            lambda t, x: np.asarray(rhs(x, t), float),
+            (0, times[-1]),
+            start,
+            method="DOP853",
+            t_eval=times,
+            rtol=1e-7,
+            atol=1e-9,
+        )
+    if not solution.success:
+        raise ValueError(f"the trajectory of {name} cannot be integrated: {solution.message}")
+    return times, solution.y.T

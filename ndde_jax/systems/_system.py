@@ -1,0 +1,276 @@
+"""A system as a value: drift, lags, noise, history and the true graph."""
+
+import dataclasses
+import difflib
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .._types import Graph, RealScalarLike
+
+
+class Drift(eqx.Module):
+    """A vector field together with the numbers in it.
+
+    - `field`: the pure function `field(t, x, lagged, **parameters)`.
+    - `parameters`: its parameters by name. They are array leaves, so `jax.vmap` and `jax.grad` over
+        a `Drift` run over them.
+
+    ```python
+    import jax
+    import ndde_jax as ndde
+
+    system = ndde.systems.get("mackey_glass")
+    x, lagged = system.history, system.history[None]
+    print(system.drift(0.0, x, lagged))
+    print(jax.grad(lambda beta: system.drift(0.0, x, lagged, {"beta": beta})[0])(0.2))
+    ```
+    """
+
+    field: Callable = eqx.field(static=True)
+    parameters: dict[str, Array]
+
+    def __call__(
+        self,
+        t: RealScalarLike,
+        x: Float[Array, "dim"],
+        lagged: Float[Array, "delay dim"],
+        args: Mapping | None = None,
+    ) -> Float[Array, "dim"]:
+        """Rate of change at time `t`, per unit of time.
+
+        **Arguments:**
+
+        - `x`: present state.
+        - `lagged`: row i is the state at `t - lags[i]`.
+        - `args`: parameters by name that take the place of those stored; all of them or some.
+        """
+        return self.field(t, x, lagged, **{**self.parameters, **(args or {})})
+
+
+class System(eqx.Module):
+    """A delayed stochastic system, dX = G(t, X(t), X(t−τ₁), …) dt + Σ dW, with its true graph.
+
+    - `drift`: G, a [`Drift`][ndde_jax.systems.Drift], called as `drift(t, x, lagged, args=None)`.
+    - `lags`: τ₁ < τ₂ < …, in units of time; empty for an ordinary differential equation.
+    - `sigma`: diagonal of Σ, in units of the state per square root of time; a number, or one per
+        variable. Over a dominant period the default adds about a twentieth of the variable's
+        standard deviation (between 1 and 15 per cent), unless the description says that noise
+        drives the system. It is 0 for ordinary differential equations and for variables whose
+        equation is a definition, such as x' = v.
+    - `history`: the state on t ≤ 0, constant `[dim]` or a function of time that returns `[dim]`.
+    - `graph`: what drives what, `[source target lag]` with lag axis (0, *lags); see below.
+    - `dt`: step that resolves the dynamics with Euler's method; divides the lags.
+    - `sampling_step`: interval between observations, a multiple of `dt`. It divides the lags
+        wherever their ratios are simple, so that they are whole numbers of samples.
+    - `transient`: time after which the history is forgotten.
+    - `name`, `variables`, `source`, `description`: in words; the description holds the equation and
+        the units.
+
+    `graph` has an edge wherever the equations hold a term, the linear decay of a variable into
+    itself included. It is a statement about the default parameters: one set to zero may remove
+    an edge, and the graph does not follow. Arrays are leaves, all the rest is static.
+    """
+
+    drift: Drift
+    lags: Float[Array, "delay"]
+    sigma: Float[Array, ""] | Float[Array, "dim"]
+    history: Float[Array, "dim"] | Callable
+    graph: Graph
+    variables: tuple[str, ...] = eqx.field(static=True)
+    dt: float = eqx.field(static=True)
+    sampling_step: float = eqx.field(static=True)
+    transient: float = eqx.field(static=True)
+    name: str = eqx.field(static=True, default="")
+    source: str = eqx.field(static=True, default="")
+    description: str = eqx.field(static=True, default="")
+
+    @property
+    def dim(self) -> int:
+        """Number of variables."""
+        return len(self.variables)
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """Parameters of the drift by name."""
+        return self.drift.parameters
+
+    def jacobian(
+        self,
+        t: RealScalarLike,
+        x: Float[Array, "dim"],
+        lagged: Float[Array, "delay dim"] | None = None,
+    ) -> Float[Array, "lag target source"]:
+        """Derivatives of the drift at one point: a matrix ∂G_target / ∂x_source(t − lag) for each
+        lag of (0, *lags). `lagged` may be left out where there are no lags.
+        """
+        if lagged is None:
+            lagged = jnp.zeros((0, *x.shape), x.dtype)
+        present, past = jax.jacfwd(self.drift, argnums=(1, 2))(t, x, lagged)
+        return jnp.concatenate([present[None], jnp.moveaxis(past, 1, 0)])
+
+    def with_parameters(self, **parameters) -> "System":
+        """The same system with other parameters, by name, in the shapes of the present ones.
+
+        Lags are no parameters: see `with_lags`. Graph, steps and history stay as they are.
+
+        **Raises:** `ValueError` for an unknown name or another shape.
+        """
+        old = self.drift.parameters
+        for key, value in parameters.items():
+            if key not in old:
+                raise ValueError(
+                    f"{self.name} has no parameter {key!r}; {_suggest(key, old)}"
+                    + (" Lags are set by with_lags." if key.startswith("tau") else "")
+                )
+            if np.shape(value) != old[key].shape:
+                raise ValueError(
+                    f"{key} must have shape {old[key].shape}; got {np.shape(value)}. "
+                    "For many values at once use jax.vmap."
+                )
+        new = {key: _as_leaf(value) for key, value in parameters.items()}
+        return dataclasses.replace(self, drift=Drift(self.drift.field, {**old, **new}))
+
+    def with_lags(self, lags) -> "System":
+        """The same system with other lags, as many as before, ascending and positive.
+
+        `dt` and `sampling_step` stay as they are and may no longer divide the lags.
+
+        **Raises:** `ValueError` otherwise.
+        """
+        lags = _as_leaf(lags)
+        if lags.shape != self.lags.shape:
+            raise ValueError(f"lags must have shape {self.lags.shape}; got {lags.shape}.")
+        if not isinstance(lags, jax.core.Tracer):
+            check_lags([float(lag) for lag in lags])
+        return dataclasses.replace(self, lags=lags)
+
+    def with_sigma(self, sigma) -> "System":
+        """The same system with another noise amplitude, a number or one per variable.
+
+        **Raises:** `ValueError` for other shapes.
+        """
+        sigma = _as_leaf(sigma)
+        if sigma.shape not in ((), (self.dim,)):
+            raise ValueError(f"sigma must be a number or ({self.dim},); got {sigma.shape}.")
+        return dataclasses.replace(self, sigma=sigma)
+
+    def with_history(self, history) -> "System":
+        """The same system with another past: a constant `[dim]`, or a function of time.
+
+        **Raises:** `ValueError` for a constant of another shape.
+        """
+        if not callable(history):
+            history = _as_leaf(history)
+            if history.shape != (self.dim,):
+                raise ValueError(f"history must have shape ({self.dim},); got {history.shape}.")
+        return dataclasses.replace(self, history=history)
+
+
+def make(
+    field: Callable,
+    *,
+    parameters: Mapping[str, object],
+    history: Sequence[float] | np.ndarray,
+    dt: float,
+    sampling_step: float,
+    transient: float,
+    drivers: Mapping[str, str] | None = None,
+    graph: Bool[np.ndarray, "source target lag"] | None = None,
+    variables: Iterable[str] | None = None,
+    lags: Sequence[RealScalarLike] = (),
+    sigma: float | Sequence[float] = 0.0,
+    name: str = "",
+    source: str = "",
+    description: str = "",
+) -> System:
+    """A system from plain numbers; `get` fills in name, source and description of registered ones.
+
+    The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
+    on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `dt` and
+    `sampling_step` are lowered to the next steps that divide the lags.
+    """
+    lags = [float(lag) for lag in lags]
+    check_lags(lags)
+    if drivers is not None:
+        variables = tuple(drivers)
+        graph = _graph_of(drivers, len(lags))
+    dt, sampling_step = _steps(lags, dt, sampling_step)
+    return System(
+        drift=Drift(field, {key: _as_leaf(value) for key, value in parameters.items()}),
+        lags=_as_leaf(lags),
+        sigma=_as_leaf(sigma),
+        history=_as_leaf(history),
+        graph=jnp.asarray(graph, bool),
+        variables=tuple(variables),
+        dt=dt,
+        sampling_step=sampling_step,
+        transient=transient,
+        name=name,
+        source=source,
+        description=description,
+    )
+
+
+def check_lags(lags: Sequence[float]) -> None:
+    """Raise `ValueError` unless lags are positive, finite and ascending."""
+    if not all(math.isfinite(lag) and lag > 0 for lag in lags):
+        raise ValueError(f"lags must be positive and finite; got {list(lags)}.")
+    if any(late <= early for early, late in itertools.pairwise(lags)):
+        raise ValueError(f"lags must be ascending and distinct; got {list(lags)}.")
+
+
+def _graph_of(drivers: Mapping[str, str], n_lags: int) -> np.ndarray:
+    index = {name: i for i, name in enumerate(drivers)}
+    graph = np.zeros((len(index), len(index), 1 + n_lags), bool)
+    for target, names in drivers.items():
+        for term in names.split():
+            source, _, lag = term.partition("@")
+            graph[index[source], index[target], int(lag or 0)] = True
+    return graph
+
+
+def _steps(lags: Sequence[float], dt: float, sampling_step: float) -> tuple[float, float]:
+    """The step next below `dt` that divides the lags, and the multiple of it nearest to
+    `sampling_step` that divides them too.
+    """
+    if not lags:
+        ratio = max(1, round(sampling_step / dt))
+        return sampling_step / ratio, sampling_step
+    # Decimal fractions of the lags as they are written: 1.0 and 1.7 have the unit 0.1.
+    parts = [Fraction(repr(lag)) for lag in lags]
+    unit = Fraction(
+        math.gcd(*(part.numerator for part in parts)),
+        math.lcm(*(part.denominator for part in parts)),
+    )
+    if unit * 10 < dt:  # no common unit worth the steps, so only the smallest lag is divided
+        unit = parts[0]
+    n = math.ceil(unit / Fraction(repr(dt)))
+    step = float(unit / n)
+    divisors = [m for m in range(1, n + 1) if n % m == 0]
+    ratio = min(divisors, key=lambda m: abs(math.log(m * step / sampling_step)))
+    return step, float(ratio * unit / n)
+
+
+def _as_leaf(value) -> Array:
+    """An array of the default floating type; arrays that already are floating keep theirs."""
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    floating = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
+    return jnp.asarray(value, value.dtype if floating else jnp.result_type(float))
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    """What else could have been meant."""
+    known = list(known)
+    folded = {entry.lower(): entry for entry in known}
+    near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3)]
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return f"known are {', '.join(known)}." if known else "there are none."
