@@ -1,6 +1,6 @@
 """Who drives whom, at which delay: sparse neural delay differential equations in JAX."""
 
-from . import gates as gates, metrics as metrics
+from . import gates as gates, metrics as metrics, systems as systems
 from ._batch import fit_many as fit_many
 from ._confine import (
     Certificate as Certificate,
@@ -23,6 +23,11 @@ from ._graph import (
     summary_graph as summary_graph,
     window_graph as window_graph,
 )
+from ._lyapunov import (
+    LyapunovSpectrum as LyapunovSpectrum,
+    kaplan_yorke_dimension as kaplan_yorke_dimension,
+    lyapunov_spectrum as lyapunov_spectrum,
+)
 from ._methods import L0NDDE as L0NDDE
 from ._model import NeuralDDE as NeuralDDE
 from ._noise import (
@@ -32,6 +37,15 @@ from ._noise import (
     noise_share as noise_share,
 )
 from ._schemes import choose_scheme as choose_scheme
+from ._simulate import (
+    DelaySolver as DelaySolver,
+    DelayTerm as DelayTerm,
+    GridBrownianPath as GridBrownianPath,
+    Path as Path,
+    PathStatus as PathStatus,
+    rollout as rollout,
+    solve_sdde as solve_sdde,
+)
 from ._strength import (
     SignalStrengths as SignalStrengths,
     StrengthConfig as StrengthConfig,

@@ -1,0 +1,4 @@
+from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
+from ._noise import GridBrownianPath as GridBrownianPath
+from ._rollout import rollout as rollout
+from ._solve import Path as Path, PathStatus as PathStatus, solve_sdde as solve_sdde

@@ -1,0 +1,97 @@
+"""The method of steps: any explicit solver, over blocks no longer than the shortest delay.
+
+Within a block all lagged values are known before it begins. They are read in one go from the
+records of past steps (see `Tableau`) and enter the inner loop as its inputs, which is what keeps
+gradients cheap; each block is recomputed in the backward pass instead of stored.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._problem import Problem
+from ._tableau import Tableau
+
+# Without delays blocks serve memory alone.
+FREE_BLOCK = 256
+
+
+def block_length(problem: Problem, longest: int = 1024) -> int:
+    """Steps in a block; bounded, so that short runs with long delays waste nothing."""
+    if not problem.delays.number:
+        return FREE_BLOCK
+    return min(problem.delays.shortest, longest)
+
+
+def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
+    """The state at the start, and the records of the steps before it, `[step row *state]`."""
+    y = problem.history(problem.t0)
+    n = problem.delays.longest + 1 if problem.delays.number else 0
+    if n == 0:
+        return y, jnp.zeros((0, tableau.n_rows, *y.shape), y.dtype)
+    record = lambda k: tableau.record(problem.history, problem.time(k), problem.dt)  # noqa: E731
+    return y, jax.vmap(record)(jnp.arange(-n, 0))
+
+
+def read_past(
+    problem: Problem, tableau: Tableau, records: Float[Array, "step row *state"], n_steps: int
+) -> Float[Array, "time stage delay *state"]:
+    """Lagged values at every stage of the next `n_steps` steps."""
+    n, _, *state = records.shape
+    whole, fraction = problem.delays.split()
+    n_stages = len(tableau.c)
+    if not problem.delays.number:
+        return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
+    stages = []
+    for c in tableau.c:
+        delays = []
+        for i in range(problem.delays.number):
+            at = c - fraction[i]
+            # A reading before the start of the step that is `whole` back falls into the one before.
+            earlier = (at < 0).astype(whole.dtype)
+            back = whole[i] + earlier
+            rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
+            weights = tableau.weights(at + earlier).astype(records.dtype)
+            delays.append(jnp.tensordot(rows, weights, axes=[[1], [0]]))
+        stages.append(jnp.stack(delays, axis=1))
+    return jnp.stack(stages, axis=1)
+
+
+def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
+    """`n_steps` steps, no more than the shortest delay, from step `first` on."""
+    y, records = carry
+    past = read_past(problem, tableau, records, n_steps)
+
+    def step(y, xs):
+        k, lagged, draw = xs
+        k = first + k
+        noise = problem.noise(problem.time(k), y, lagged[0], draw)
+
+        def rate(stage, at):
+            t = problem.time(k, tableau.c[stage])
+            return problem.dt * problem.drift(t, at, lagged[stage], problem.args)
+
+        record = tableau.step(rate, y, noise)
+        still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
+        record = jnp.where(k < limit, record, still)
+        return record[1], record
+
+    y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
+    kept = jnp.concatenate([records, new])[n_steps:] if problem.delays.number else records
+    return (y, kept), new[:, 1]
+
+
+def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
+    """`n_steps` steps, a multiple of the block length, from step `first` on."""
+    length = block_length(problem)
+    n_blocks = n_steps // length
+
+    @jax.checkpoint
+    def one(carry, xs):
+        k, draws = xs
+        return block(problem, tableau, carry, first + k * length, draws, length, limit)
+
+    if draws is not None:
+        draws = draws.reshape(n_blocks, length, *draws.shape[1:])
+    carry, states = jax.lax.scan(one, carry, (jnp.arange(n_blocks), draws))
+    return carry, states.reshape(n_steps, *states.shape[2:])

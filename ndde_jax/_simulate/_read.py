@@ -1,0 +1,160 @@
+"""What a simulation is given, checked before anything is compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._confine import RestoredDDE
+from .._model import NeuralDDE
+from ._delays import Delays, concrete, read_delays
+from ._problem import ConstantHistory, FunctionHistory, GridHistory, LearnedDrift, Problem
+
+
+def check_counts(n_steps: Any, save_every: Any) -> None:
+    """Positive whole numbers."""
+    for name, value in (("n_steps", n_steps), ("save_every", save_every)):
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
+    if save_every > n_steps:
+        raise ValueError(f"save_every = {save_every} exceeds n_steps = {n_steps}: nothing is kept.")
+
+
+def read_problem(drift, lags, dt, history, sigma, args, t0, lag_bounds, order):
+    """The problem, with everything checked that can be known without running the drift."""
+    dtype = _dtype(history)
+    t0 = jnp.asarray(t0, dtype)
+    if isinstance(drift, (NeuralDDE, RestoredDDE)):
+        if lags is not None:
+            raise ValueError("a learned model brings its own lags; leave lags out.")
+        dt, delays = _model_grid(drift, dt, dtype)
+        spacing, needed = drift.dt, max(drift.lags) + 1
+        drift = LearnedDrift(drift)
+    else:
+        dt = read_step(dt, lags)
+        delays = read_delays(lags, dt, lag_bounds, order, dtype)
+        spacing, needed = dt, delays.longest + 1
+    dt = jnp.asarray(dt, dtype)
+    past = read_history(history, spacing, needed, t0, dtype)
+    sigma = read_sigma(sigma, past.shape[-1], order, dtype)
+    return Problem(drift, sigma, args, delays, past, dt, t0)
+
+
+def read_step(dt: Any, lags: Any) -> Any:
+    """A positive number, known now unless there are no lags."""
+    if dt is None:
+        raise ValueError("dt is missing: the length of a step, in units of time.")
+    known = concrete(dt)
+    if known is None:
+        if lags is not None:
+            raise ValueError("dt is traced, so the size of buffers is unknown; make it a number.")
+        return dt
+    if known.ndim != 0 or not (np.isfinite(known) and known > 0):
+        raise ValueError(f"dt must be a positive number; got {dt!r}.")
+    return float(known)
+
+
+def _dtype(history: Any):
+    """Precision of the simulation: that of its history."""
+    default = jnp.result_type(float)
+    if callable(history):
+        history = jax.eval_shape(history, jax.ShapeDtypeStruct((), default))
+    found = getattr(history, "dtype", default)
+    return found if jnp.issubdtype(found, jnp.floating) else default
+
+
+def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
+    """Step and delays of a learned model; its lags are whole numbers of steps by construction."""
+    substeps = 1
+    if dt is not None:
+        ratio = concrete(model.dt / jnp.asarray(dt, model.dt.dtype))
+        if ratio is None:
+            raise ValueError("dt of a learned model cannot be traced; leave it out.")
+        substeps = max(round(float(ratio)), 1)
+        if not abs(ratio / substeps - 1) < 1e-4:
+            raise ValueError(
+                f"dt must be the model's own, {float(model.dt):g}, or an integer fraction of it; "
+                f"got {float(dt):g}."
+            )
+    steps = [substeps * lag for lag in model.lags if lag > 0]
+    steps_array = jnp.asarray(steps, dtype)
+    return model.dt / substeps, Delays(
+        steps_array, min(steps, default=1), max(steps, default=0), True
+    )
+
+
+def read_history(history: Any, spacing, needed: int, t0, dtype) -> Callable:
+    """A function of time from a function, a constant state `[dim]` or samples `[time *state]`."""
+    if callable(history):
+        state = jax.eval_shape(history, jax.ShapeDtypeStruct((), dtype))
+        if not getattr(state, "shape", ()):
+            raise ValueError(
+                f"history(t) must return the state, an array [dim] or [batch dim]; got {state}."
+            )
+        return FunctionHistory(history, state.shape, dtype)
+    values = jnp.asarray(history, dtype)
+    if values.ndim == 0:
+        raise ValueError("history must be a state [dim], samples [time dim] or a function of time.")
+    known = concrete(history)
+    if known is not None and not np.isfinite(known).all():
+        raise ValueError("history holds values that are not finite; fill or cut them first.")
+    if values.ndim == 1:
+        return ConstantHistory(values)
+    if values.shape[0] < needed:
+        raise ValueError(
+            f"history has {values.shape[0]} samples, which ends short of the longest lag; "
+            f"it needs {needed}, the last one at the start."
+        )
+    # One step further back than any delay reads lies the start of a record that is interpolated.
+    if needed > 1:
+        values = jnp.concatenate([2 * values[:1] - values[1:2], values])
+    return GridHistory(values, jnp.asarray(spacing, dtype), jnp.asarray(t0, dtype))
+
+
+def read_sigma(sigma: Any, dim: int, order: int, dtype) -> Any:
+    """Checks the diffusion; None if there is none."""
+    if callable(sigma):
+        if order > 1:
+            raise ValueError(
+                "a diffusion that depends on the state is Itô and needs solver=diffrax.Euler(); "
+                "higher-order solvers take a constant sigma."
+            )
+        return sigma
+    known = None if isinstance(sigma, jax.core.Tracer) else np.asarray(sigma)
+    shape = np.shape(sigma)
+    if shape not in ((), (dim,)) and not (len(shape) == 2 and shape[0] == dim):
+        raise ValueError(
+            f"sigma must be a number, a diagonal [{dim}], a matrix [{dim} noise] or a function; "
+            f"got shape {shape}."
+        )
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError("sigma holds values that are not finite.")
+    # Zero without a derivative to take spares the draws.
+    return None if known is not None and not known.any() else jnp.asarray(sigma, dtype)
+
+
+def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:
+    """A key, increments, or None if there is no noise."""
+    state = problem.history.shape
+    if problem.sigma is None:
+        return None
+    if increments is not None:
+        noise = jnp.asarray(increments, problem.dt.dtype)
+        if noise.ndim == 0 or noise.shape[0] != n_steps:
+            raise ValueError(
+                f"increments must be [time *noise], one for each of {n_steps} steps; got shape "
+                f"{noise.shape}."
+            )
+        return noise
+    if key is None:
+        raise ValueError("sigma is not zero: pass key= for the noise, or increments=.")
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise ValueError("key must come from jax.random.key (or jax.random.wrap_key_data).")
+    if key.ndim >= len(state) or key.shape != state[: key.ndim]:
+        raise ValueError(
+            f"key must be one key or one per member of a batch, shape {state[:-1]}; got shape "
+            f"{key.shape}. Under vmap each member takes one."
+        )
+    return key

@@ -1,0 +1,150 @@
+"""`DelayTerm` and `DelaySolver` inside `diffrax.diffeqsolve`."""
+
+import math
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+
+
+def drift(t, x, lagged, args):
+    return -0.5 * x + jnp.sin(2 * lagged[0]) - 0.3 * lagged[1]
+
+
+def cosine(t):
+    return jnp.cos(t)[None]
+
+
+LAGS = jnp.array([0.5, 1.2])
+
+
+@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Heun(), diffrax.Tsit5()])
+def test_constant_steps_equal_solve_sdde(solver):
+    """Two independent ways through the same equation; with noise where Diffrax allows it."""
+    n, dt = 60, 0.1
+    terms, sigma = ndde.DelayTerm(drift, LAGS, cosine), 0.0
+    if not isinstance(solver, diffrax.Tsit5):
+        sigma = 0.2
+        noise = ndde.GridBrownianPath(jr.key(0), n_steps=n, dt=dt, shape=(1,))
+        terms = diffrax.MultiTerm(
+            terms, diffrax.ControlTerm(lambda t, y, args: sigma * jnp.eye(1), noise)
+        )
+    found = diffrax.diffeqsolve(
+        terms,
+        ndde.DelaySolver(solver, capacity=20),
+        0.0,
+        n * dt,
+        None,
+        jnp.ones(1),
+        saveat=diffrax.SaveAt(t0=True, steps=True),
+        stepsize_controller=diffrax.StepTo(ts=dt * np.arange(n + 1)),
+        max_steps=n,
+    )
+    path = ndde.solve_sdde(
+        drift,
+        lags=LAGS,
+        dt=dt,
+        n_steps=n,
+        history=cosine,
+        sigma=sigma,
+        key=jr.key(0),
+        solver=solver,
+    )
+    # The history is read exactly here, and by a fit of the dense output there.
+    tolerance = 1e-12 if isinstance(solver, diffrax.Euler) else 1e-4 * dt
+    np.testing.assert_allclose(found.ys[: n + 1], path.ys, atol=tolerance)
+
+
+def adaptive(capacity=400, dtmax=None, **kwargs):
+    return diffrax.diffeqsolve(
+        ndde.DelayTerm(lambda t, x, lagged, args: -lagged[0], math.pi / 2, cosine),
+        ndde.DelaySolver(diffrax.Tsit5(), capacity=capacity),
+        0.0,
+        12.0,
+        0.1,
+        jnp.ones(1),
+        stepsize_controller=diffrax.PIDController(rtol=1e-7, atol=1e-9, dtmax=dtmax),
+        **kwargs,
+    )
+
+
+@pytest.mark.parametrize("dtmax", [None, 1.0])
+def test_adaptive_steps(dtmax):
+    """x' = −x(t − π/2) is solved by cos t; longer steps than the delay are rejected."""
+    found = adaptive(dtmax=dtmax, saveat=diffrax.SaveAt(ts=jnp.linspace(0, 12, 25)))
+    np.testing.assert_allclose(found.ys[:, 0], jnp.cos(found.ts), atol=1e-6)
+    assert int(found.stats["num_accepted_steps"]) < 200
+
+
+def test_events_end_the_solution():
+    found = adaptive(
+        event=diffrax.Event(lambda t, y, args, **kwargs: y[0] + 0.5, diffrax.optimistix_newton())
+        if hasattr(diffrax, "optimistix_newton")
+        else diffrax.Event(lambda t, y, args, **kwargs: y[0] < -0.5)
+    )
+    assert found.result == diffrax.RESULTS.event_occurred
+    assert 2 * math.pi / 3 < float(found.ts[-1]) < 2 * math.pi / 3 + 0.6
+
+
+def test_wrong_rather_than_silent():
+    """Steps beyond the shortest delay, and a memory that is too short, give NaN."""
+
+    def constant(dt, capacity):
+        return diffrax.diffeqsolve(
+            ndde.DelayTerm(lambda t, x, lagged, args: -lagged[0], 1.0, lambda t: jnp.ones(1)),
+            ndde.DelaySolver(diffrax.Euler(), capacity=capacity),
+            0.0,
+            6.0,
+            dt,
+            jnp.ones(1),
+        ).ys
+
+    assert jnp.all(jnp.isfinite(constant(0.25, 8)))
+    assert jnp.all(jnp.isnan(constant(0.25, 2)))
+    assert jnp.all(jnp.isnan(constant(1.5, 8)))
+    with pytest.raises(ValueError, match="needs a DelayTerm"):
+        diffrax.diffeqsolve(
+            diffrax.ODETerm(lambda t, y, args: -y),
+            ndde.DelaySolver(diffrax.Euler()),
+            0.0,
+            1.0,
+            0.1,
+            jnp.ones(1),
+        )
+
+
+def test_gradient():
+    def end(theta):
+        return diffrax.diffeqsolve(
+            ndde.DelayTerm(lambda t, x, lagged, args: -args * lagged[0], 1.0, cosine),
+            ndde.DelaySolver(diffrax.Heun(), capacity=12),
+            0.0,
+            3.0,
+            0.1,
+            jnp.ones(1),
+            args=theta,
+            max_steps=64,
+        ).ys[-1, 0]
+
+    step = 1e-5
+    difference = (end(0.8 + step) - end(0.8 - step)) / (2 * step)
+    np.testing.assert_allclose(jax.grad(end)(0.8), difference, rtol=1e-7)
+
+
+def test_progress_meter(capfd):
+    adaptive(progress_meter=diffrax.TqdmProgressMeter())
+    assert "100" in capfd.readouterr().err
+
+
+def test_grid_path_refuses_other_steps():
+    noise = ndde.GridBrownianPath(jr.key(0), n_steps=10, dt=0.1, shape=(2,), t0=1.0)
+    np.testing.assert_array_equal(noise.evaluate(1.3, 1.4), noise.values[3])
+    for start, end in ((1.35, 1.45), (1.3, 1.5), (2.0, 2.1), (0.9, 1.0)):
+        assert jnp.all(jnp.isnan(noise.evaluate(start, end)))
+    with pytest.raises(ValueError, match="increments only"):
+        noise.evaluate(1.3)

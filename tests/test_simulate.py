@@ -1,0 +1,509 @@
+"""The SDDE simulator against closed forms, SciPy, plain Diffrax and hand-written loops."""
+
+import math
+from contextlib import nullcontext
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.linalg
+
+import ndde_jax as ndde
+from ndde_jax import PathStatus, solve_sdde
+
+
+def langevin(t, x, lagged, args):
+    return -x + 0.5 * lagged[0]
+
+
+def quarter_turn(t, x, lagged, args):
+    """x' = −x(t − π/2), solved by cos t."""
+    return -lagged[0]
+
+
+def cosine(t):
+    return jnp.cos(t)[None]
+
+
+ORDERS = [(diffrax.Euler(), 1), (diffrax.Heun(), 2), (diffrax.Bosh3(), 3), (diffrax.Tsit5(), 5)]
+names = [type(solver).__name__ for solver, _ in ORDERS]
+
+
+@pytest.mark.parametrize("solver, order", ORDERS, ids=names)
+@pytest.mark.parametrize("on_grid", [True, False])
+def test_order_of_convergence(solver, order, on_grid):
+    """A smooth solution: every solver reads its lags at its own order, on the grid and off it."""
+    tau, errors = math.pi / 2, []
+    for n in (8, 16):
+        dt = tau / (n if on_grid else n + 0.37)
+        n_steps = round(2 * math.pi / dt)
+        warns = order > 2 and not on_grid
+        with pytest.warns(UserWarning, match="does not divide") if warns else nullcontext():
+            path = solve_sdde(
+                quarter_turn, lags=tau, dt=dt, n_steps=n_steps, history=cosine, solver=solver
+            )
+        errors.append(float(jnp.max(jnp.abs(path.ys[:, 0] - jnp.cos(path.ts)))))
+    rate = math.log2(errors[0] / errors[1])
+    assert order - 0.35 < rate < order + 1.2, (rate, errors)
+
+
+def polynomial(t):
+    """Exact solution of x' = −x(t − 1) with history 1."""
+    return sum((-1) ** k * (t - k + 1) ** k / math.factorial(k) for k in range(math.floor(t) + 2))
+
+
+@pytest.mark.parametrize("dt", [0.5, 0.1])
+def test_piecewise_polynomial_is_exact(dt):
+    """A solution of degree 5 on each interval is within the reach of Tsit5 up to t = 4."""
+    path = solve_sdde(
+        lambda t, x, lagged, args: -lagged[0],
+        lags=1.0,
+        dt=dt,
+        n_steps=round(4 / dt),
+        history=jnp.ones(1),
+        solver=diffrax.Tsit5(),
+    )
+    exact = [polynomial(float(t) + 1e-12) for t in path.ts]
+    np.testing.assert_allclose(path.ys[:, 0], exact, atol=1e-10)
+
+
+def scipy_mackey_glass(tau, end, history=1.2):
+    """SciPy's DOP853, restarted at every multiple of the delay."""
+    pieces = [lambda t: np.full(np.shape(t), history)]
+    value, times = history, []
+    for k in range(math.ceil(end / tau)):
+        past = pieces[-1]
+
+        def rate(t, x, past=past):
+            late = past(t - tau)
+            return 0.2 * late / (1 + late**10) - 0.1 * x
+
+        span = (k * tau, (k + 1) * tau)
+        found = scipy.integrate.solve_ivp(
+            rate, span, [value], method="DOP853", rtol=1e-11, atol=1e-13, dense_output=True
+        )
+        pieces.append(lambda t, dense=found.sol: dense(t)[0])
+        value = found.y[0, -1]
+        times.append(span[1])
+    return np.array(times), np.array([pieces[k + 1](t) for k, t in enumerate(times)])
+
+
+def test_mackey_glass_against_scipy():
+    system = ndde.systems.get("mackey_glass")
+    path = solve_sdde(
+        system.drift,
+        lags=system.lags,
+        dt=0.25,
+        n_steps=170 * 4,
+        history=jnp.array([1.2]),
+        solver=diffrax.Tsit5(),
+        save_every=68,
+    )
+    times, values = scipy_mackey_glass(17.0, 170.0)
+    np.testing.assert_allclose(path.ts[1:], times)
+    np.testing.assert_allclose(path.ys[1:, 0], values, atol=2e-9)
+
+
+@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Heun(), diffrax.Tsit5()])
+def test_without_delays_equals_diffrax(solver):
+    """On the same increments, to rounding. Diffrax knows no SDE order for Tsit5, so without."""
+    n, dt = 300, 0.02
+    drift = lambda t, x, args: jnp.stack([x[1] + jnp.sin(t), -args * x[0] ** 3])  # noqa: E731
+    noise = ndde.GridBrownianPath(jr.key(3), n_steps=n, dt=dt, shape=(2,))
+    sigma = jnp.array([0.3, 0.1])
+    terms = diffrax.ODETerm(drift)
+    if not isinstance(solver, diffrax.Tsit5):
+        diffusion = diffrax.ControlTerm(lambda t, y, args: jnp.diag(sigma), noise)
+        terms = diffrax.MultiTerm(terms, diffusion)
+    start = jnp.array([1.0, 0.0])
+    expected = diffrax.diffeqsolve(
+        terms,
+        solver,
+        0.0,
+        n * dt,
+        None,
+        start,
+        args=2.0,
+        saveat=diffrax.SaveAt(t0=True, steps=True),
+        stepsize_controller=diffrax.StepTo(ts=dt * np.arange(n + 1)),
+        max_steps=n,
+    ).ys[: n + 1]
+    path = solve_sdde(
+        lambda t, x, lagged, args: drift(t, x, args),
+        dt=dt,
+        n_steps=n,
+        history=start,
+        sigma=0.0 if isinstance(solver, diffrax.Tsit5) else sigma,
+        key=jr.key(3),
+        args=2.0,
+        solver=solver,
+    )
+    np.testing.assert_allclose(path.ys, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_stationary_variance_of_a_linear_equation():
+    """Against the exact law of the Euler–Maruyama recursion, from its companion matrix."""
+    a, b, tau, dt, sigma = -2.0, -1.0, 0.5, 0.05, 0.7
+    lag = round(tau / dt)
+    companion = np.eye(lag + 1, k=-1)
+    companion[0, 0], companion[0, lag] = 1 + a * dt, b * dt
+    noise = np.zeros_like(companion)
+    noise[0, 0] = sigma**2 * dt
+    covariance = scipy.linalg.solve_discrete_lyapunov(companion, noise)
+    path = solve_sdde(
+        lambda t, x, lagged, args: a * x + b * lagged[0],
+        lags=tau,
+        dt=dt,
+        n_steps=400,
+        history=lambda t: jnp.zeros((4000, 1)),
+        sigma=sigma,
+        key=jr.key(0),
+        save_every=lag,
+    )
+    last, before = np.asarray(path.ys[-1, :, 0]), np.asarray(path.ys[-2, :, 0])
+    for sample, expected in (
+        (last**2, covariance[0, 0]),
+        (last * before, covariance[0, lag]),
+    ):
+        error = sample.std() / math.sqrt(len(sample))
+        assert abs(sample.mean() - expected) < 4 * error
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.77])
+def test_strong_order_with_additive_noise(tau):
+    """Order 1, on the grid and off it, against a fine path on the same Brownian motion."""
+    fine, n = 1 / 512, 1024
+    noise = math.sqrt(fine) * jr.normal(jr.key(1), (n, 400, 1))
+    drift = lambda t, x, lagged, args: jnp.sin(2 * lagged[0]) - x**3  # noqa: E731
+
+    def end(factor):
+        increments = noise.reshape(n // factor, factor, 400, 1).sum(axis=1)
+        return solve_sdde(
+            drift,
+            lags=tau,
+            dt=fine * factor,
+            n_steps=n // factor,
+            history=lambda t: 0.3 * jnp.ones((400, 1)),
+            sigma=0.8,
+            increments=increments,
+        ).ys[-1]
+
+    exact = end(1)
+    coarse, finer = (float(jnp.mean(jnp.abs(end(f) - exact))) for f in (32, 16))
+    assert 0.8 < math.log2(coarse / finer) < 1.35
+
+
+def test_multiplicative_noise_is_ito():
+    """Geometric Brownian motion: mean and second moment of the recursion in closed form."""
+    mu, vol, dt, n = 0.5, 0.4, 0.05, 20
+    path = solve_sdde(
+        lambda t, x, lagged, args: mu * x,
+        dt=dt,
+        n_steps=n,
+        history=lambda t: jnp.ones((40_000, 1)),
+        sigma=lambda t, x, lagged, args: vol * x,
+        key=jr.key(2),
+    )
+    last = np.asarray(path.ys[-1, :, 0])
+    for sample, expected in (
+        (last, (1 + mu * dt) ** n),
+        (last**2, ((1 + mu * dt) ** 2 + vol**2 * dt) ** n),
+    ):
+        assert abs(sample.mean() - expected) < 4 * sample.std() / math.sqrt(len(sample))
+
+
+@pytest.mark.parametrize("form", ["matrix", "function"])
+def test_full_sigma_correlates_the_noise(form):
+    matrix = jnp.array([[1.0, 0.0, 0.5], [0.3, 2.0, 0.0]])
+    sigma = matrix if form == "matrix" else lambda t, x, lagged, args: matrix
+    noise = jr.normal(jr.key(4), (50, 3))
+    path = solve_sdde(
+        lambda t, x, lagged, args: 0 * x,
+        dt=0.1,
+        n_steps=50,
+        history=jnp.zeros(2),
+        sigma=sigma,
+        increments=noise,
+    )
+    np.testing.assert_allclose(path.ys[1:], jnp.cumsum(noise @ matrix.T, axis=0), atol=1e-12)
+
+
+def loop(drift, lags, dt, n, history, sigma, increments):
+    """Euler–Maruyama as one would write it first, lags on the grid, `history` [time dim]."""
+    states, first = [np.asarray(row) for row in history], len(history) - 1
+    for k in range(n):
+        x = states[first + k]
+        lagged = np.stack([states[first + k - round(lag / dt)] for lag in lags])
+        rate = np.asarray(drift(k * dt, x, lagged, None))
+        states.append(x + dt * rate + sigma * np.asarray(increments[k]))
+    return np.stack(states[first:])
+
+
+def two_lags(t, x, lagged, args):
+    return np.array([[0.0, 1.0], [-1.0, -0.2]]) @ x - 0.4 * lagged[0] + 0.1 * lagged[1] * t
+
+
+@pytest.mark.parametrize("lags", [(0.3, 0.7), (0.1, 2.0)])
+@pytest.mark.parametrize("solver", ["ring", "blocks"])
+def test_against_a_plain_loop(lags, solver):
+    """Both drivers, array history, several lags, lengths that are no multiple of anything."""
+    n, dt = 1237, 0.1
+    rng = np.random.default_rng(0)
+    history, noise = rng.normal(size=(21, 2)), rng.normal(size=(n, 2))
+    # The derivative runs the blocks, so its primal tells what they compute.
+
+    def solve(scale):
+        return solve_sdde(
+            lambda t, x, lagged, args: jnp.asarray(two_lags(t, x, lagged, args)),
+            lags=lags,
+            dt=dt,
+            n_steps=n,
+            history=scale * jnp.asarray(history),
+            sigma=0.01,
+            increments=noise,
+        ).ys
+
+    one = jnp.ones(())
+    ys = solve(one) if solver == "ring" else jax.jvp(solve, (one,), (one,))[0]
+    expected = loop(two_lags, lags, dt, n, history, 0.01, noise)
+    np.testing.assert_allclose(ys, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_noise_belongs_to_its_key():
+    """Batches equal single runs bit for bit, and a longer run begins like a shorter one."""
+    keys = jr.split(jr.key(5), 3)
+
+    def single(key, n=1300):
+        return solve_sdde(
+            langevin, lags=1.0, dt=0.01, n_steps=n, history=jnp.zeros(2), sigma=0.1, key=key
+        ).ys
+
+    singles = jnp.stack([single(key) for key in keys])
+    np.testing.assert_array_equal(jax.vmap(single)(keys), singles)
+    np.testing.assert_array_equal(single(keys[0], 150), singles[0, :151])
+    inside = solve_sdde(
+        langevin,
+        lags=1.0,
+        dt=0.01,
+        n_steps=1300,
+        history=lambda t: jnp.zeros((3, 2)),
+        sigma=0.1,
+        key=keys,
+    ).ys
+    np.testing.assert_allclose(jnp.swapaxes(inside, 0, 1), singles, rtol=1e-12, atol=1e-14)
+    draws = ndde.GridBrownianPath(keys[0], n_steps=1300, dt=0.01, shape=(2,)).values
+    assert abs(float(jnp.std(draws)) - 0.1) < 0.004
+    assert len(np.unique(np.asarray(draws))) == draws.size
+
+
+@pytest.mark.parametrize("save_every", [1, 7, 1024, 1500])
+def test_saved_states_are_those_of_the_full_path(save_every):
+    common = dict(lags=(0.3, 0.55), dt=0.01, history=jnp.ones(1), sigma=0.1, key=jr.key(6))
+    drift = lambda t, x, lagged, args: -lagged[0] + 0.2 * lagged[1] * x  # noqa: E731
+    full = solve_sdde(drift, n_steps=3001, **common)
+    part = solve_sdde(drift, n_steps=3001, save_every=save_every, **common)
+    np.testing.assert_array_equal(part.ys, full.ys[::save_every])
+    np.testing.assert_allclose(part.ts, full.ts[::save_every])
+
+
+SOLVERS = [diffrax.Euler(), diffrax.Bosh3()]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=["Euler", "Bosh3"])
+def test_gradients_against_central_differences(solver):
+    """Drift parameters, history, noise and delays; one lag on the grid, one off it."""
+    noise = 0.1 * jr.normal(jr.key(7), (90, 1))
+
+    def loss(values, bounds=None):
+        theta, start, sigma, lags = values
+        path = solve_sdde(
+            lambda t, x, lagged, args: -theta * x + jnp.sin(lagged[0]) - 0.3 * lagged[1],
+            lags=lags,
+            dt=0.1,
+            n_steps=90,
+            history=lambda t: start * jnp.cos(t)[None],
+            sigma=sigma,
+            increments=noise,
+            solver=solver,
+            lag_bounds=(0.4, 1.9) if bounds is None else bounds,
+        )
+        return jnp.mean(path.ys**2)
+
+    values = (jnp.array(0.7), jnp.array(1.3), jnp.array(0.4), jnp.array([0.53, 1.687]))
+    value = jax.jit(loss)
+    gradient = jax.jit(jax.grad(loss))(values)
+    leaves, structure = jax.tree.flatten(values)
+    step = 1e-5
+    for i, leaf in enumerate(leaves):
+        for index in np.ndindex(leaf.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = list(leaves)
+                moved[i] = leaf.at[index].add(sign * step)
+                ends.append(float(value(jax.tree.unflatten(structure, moved))))
+            found = float(jax.tree.leaves(gradient)[i][index])
+            assert abs(found - (ends[0] - ends[1]) / (2 * step)) < 1e-6 * max(1, abs(found))
+    # Forward mode agrees, and outside jit the sizes are read off the values themselves.
+    forward = jax.jacfwd(loss)(values)
+    for a, b in zip(jax.tree.leaves(forward), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_delays_as_a_batch():
+    lags = jnp.array([[0.3], [0.45], [0.9]])
+
+    def solve(lag, bounds):
+        return solve_sdde(
+            langevin,
+            lags=lag,
+            dt=0.05,
+            n_steps=100,
+            history=cosine,
+            solver=diffrax.Heun(),
+            lag_bounds=bounds,
+        ).ys
+
+    together = jax.vmap(lambda lag: solve(lag, (0.3, 0.9)))(lags)
+    for i in range(3):
+        np.testing.assert_allclose(together[i], solve(lags[i], None), rtol=1e-12, atol=1e-13)
+    with pytest.raises(ValueError, match="pass lag_bounds"):
+        jax.vmap(lambda lag: solve(lag, None))(lags)
+
+
+def test_divergence_is_a_status_of_its_own_path():
+    def solve(start):
+        return solve_sdde(
+            lambda t, x, lagged, args: x**3 + 0 * lagged[0],
+            lags=0.1,
+            dt=0.1,
+            n_steps=60,
+            history=start[None],
+        )
+
+    paths = eqx.filter_vmap(solve)(jnp.array([0.1, 3.0, 0.2]))
+    finite = jnp.all(jnp.isfinite(paths.ys), axis=(1, 2))
+    np.testing.assert_array_equal(finite, [True, False, True])
+    assert solve(jnp.array(0.1)).status == PathStatus.successful
+    assert solve(jnp.array(3.0)).status == PathStatus.diverged
+    np.testing.assert_allclose(paths.ys[2], solve(jnp.array(0.2)).ys)
+
+
+def test_one_compilation_per_shape():
+    traces = 0
+
+    def drift(t, x, lagged, args):
+        nonlocal traces
+        traces += 1
+        return -args * lagged[0]
+
+    def solve(args, start, key):
+        history = jnp.full(1, start)
+        return solve_sdde(
+            drift, lags=0.5, dt=0.1, n_steps=20, history=history, sigma=0.1, key=key, args=args
+        )
+
+    solve(jnp.array(1.0), 0.1, jr.key(0))
+    once = traces
+    solve(jnp.array(2.0), 0.3, jr.key(1))
+    assert traces == once > 0
+
+
+def test_single_precision():
+    """Time is counted in whole steps, so that long runs keep their grid."""
+    n, dt = 200_000, np.float32(0.01)
+    path = solve_sdde(
+        lambda t, x, lagged, args: jnp.cos(t)[None] + 0 * lagged[0],
+        lags=np.float32(0.3),
+        dt=dt,
+        n_steps=n,
+        history=jnp.zeros(1, jnp.float32),
+        save_every=1000,
+    )
+    assert path.ys.dtype == path.ts.dtype == jnp.float32
+    np.testing.assert_allclose(path.ts, 0.01 * 1000 * np.arange(201), rtol=1e-6)
+    # Euler's error plus that of cos near t = 2000 in single precision.
+    np.testing.assert_allclose(path.ys[:, 0], np.sin(path.ts), atol=0.03)
+
+
+def test_progress_and_interrupt(monkeypatch):
+    common = dict(lags=1.0, dt=0.01, history=jnp.ones(1), sigma=0.1, key=jr.key(8), save_every=7)
+    quiet = solve_sdde(langevin, n_steps=5000, **common)
+    shown = solve_sdde(langevin, n_steps=5000, progress=True, **common)
+    np.testing.assert_array_equal(quiet.ys, shown.ys)
+
+    import tqdm.auto
+
+    class Impatient(tqdm.auto.tqdm):
+        def update(self, n=1):
+            super().update(n)
+            if self.n > 2000:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Impatient)
+    stopped = solve_sdde(langevin, n_steps=5000, progress=True, **common)
+    assert stopped.status == PathStatus.interrupted
+    n = len(stopped.ys)
+    assert 2000 / 7 < n < 4000 / 7
+    np.testing.assert_array_equal(stopped.ys, quiet.ys[:n])
+
+
+GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(lags=0.05), "below the step"),
+        (dict(lags=-1.0), "positive and finite"),
+        (dict(lags=np.nan), "positive and finite"),
+        (dict(lags=[[1.0]]), "one number per delay"),
+        (dict(dt=None), "dt is missing"),
+        (dict(dt=-0.1), "positive number"),
+        (dict(n_steps=0), "n_steps must be"),
+        (dict(n_steps=2.5), "n_steps must be"),
+        (dict(save_every=11), "nothing is kept"),
+        (dict(history=jnp.zeros((5, 2))), "needs 11"),
+        (dict(history=jnp.array([0.0, jnp.nan])), "not finite"),
+        (dict(history=1.0), "state"),
+        (dict(history=lambda t: t), "must return the state"),
+        (dict(sigma=0.1), "pass key="),
+        (dict(sigma=jnp.ones(3)), "sigma must be"),
+        (dict(sigma=jnp.ones((3, 2))), "sigma must be"),
+        (dict(sigma=np.inf), "not finite"),
+        (dict(sigma=lambda *a: jnp.ones((5, 5)), key=jr.key(0)), "must return a number"),
+        (dict(sigma=lambda *a: 1.0, solver=diffrax.Heun()), "Itô"),
+        (dict(sigma=0.1, increments=jnp.zeros((10, 3))), "increments must"),
+        (dict(sigma=0.1, increments=jnp.zeros((9, 2))), "increments must"),
+        (dict(sigma=0.1, key=jr.split(jr.key(0), 3)), "one key or one per member"),
+        (dict(sigma=0.1, key=jnp.zeros(2, jnp.uint32)), "jax.random.key"),
+        (dict(drift=lambda t, x, lagged, args: x[0]), "shape of the state"),
+        (dict(solver=diffrax.ImplicitEuler()), "explicit Runge-Kutta"),
+        (dict(lag_bounds=(2.0, 1.0)), "shortest <= longest"),
+    ],
+)
+def test_refusals(change, message):
+    given = {**GOOD, **change}
+    with pytest.raises(ValueError, match=message):
+        solve_sdde(given.pop("drift", langevin), **given)
+
+
+@pytest.mark.slow
+def test_ten_million_steps():
+    """Constant memory: one chunk of noise at a time."""
+    path = solve_sdde(
+        langevin,
+        lags=1.0,
+        dt=0.01,
+        n_steps=10_000_000,
+        history=jnp.zeros(1),
+        sigma=0.1,
+        key=jr.key(0),
+        save_every=10_000,
+        progress=True,
+    )
+    assert path.ys.shape == (1001, 1) and path.status == PathStatus.successful
