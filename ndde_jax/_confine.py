@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from ._model import NeuralDDE
 from ._windows import Windows
@@ -67,9 +67,9 @@ class RestoredDDE(eqx.Module):
         """Lags in units of time."""
         return self.model.delays
 
-    def __call__(self, history: Float[Array, "lag dim"]) -> Float[Array, "dim"]:
+    def __call__(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
         """Physical drift for one physical history, whose first row is the present state."""
-        u = history[0] - self.center
+        u = jnp.asarray(history)[0] - self.center
         outside = u - jnp.clip(u, -self.radius, self.radius)
         # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
         return self.model(history) - self.rate * outside

@@ -1,10 +1,11 @@
 """Training: warm up, sparsify until the objective plateaus, freeze the mask, refine."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ._data import FlatData
@@ -200,7 +201,7 @@ class _Train(eqx.Module):
     """What the sparsifying loop carries."""
 
     params: tuple
-    optimiser: optax.OptState
+    optimiser: Any
     step: Int[Array, ""]
     epoch: Int[Array, ""]
     smoothed: Float[Array, ""]
@@ -304,6 +305,8 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
     per_epoch = config.epoch_steps
     n_warmup = -(-warmup_steps // per_epoch)
     n_epochs = n_warmup + -(-config.max_steps // per_epoch)
+    import optax  # a tenth of a second that most imports of the library need not spend
+
     adam = optax.scale_by_adam()
     rates = (config.learning_rate.astype(dtype), config.gate_learning_rate.astype(dtype))
 
@@ -390,6 +393,8 @@ def _refine(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
     """Adam with a cosine schedule on the networks alone, inputs fixed by the mask."""
     per_epoch = config.epoch_steps
     n_epochs = -(-config.refine_steps // per_epoch)
+    import optax
+
     schedule = optax.cosine_decay_schedule(1.0, n_epochs * per_epoch, alpha=0.01)
     adam = optax.scale_by_adam()
     rate = config.learning_rate.astype(data.inputs.dtype)

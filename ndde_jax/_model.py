@@ -2,7 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._drift import MaskedDrift
 from ._windows import Scaling
@@ -27,7 +27,7 @@ class NeuralDDE(eqx.Module):
     t = np.arange(400) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
     model = ndde.fit(ndde.L0NDDE(), windows, key=jax.random.key(0)).model
-    print(model(np.array([[0.0, 1.0]])))   # about (1, 0)
+    print(model(np.array([[0.0, 1.0]])))  # about [1, 0]
     ```
     """
 
@@ -37,10 +37,10 @@ class NeuralDDE(eqx.Module):
     dt: Float[Array, ""]
     lags: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, history: Float[Array, "lag dim"]) -> Float[Array, "dim"]:
+    def __call__(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
         """Drift, physical units per unit of time, for one history `[lag dim]` in physical units."""
         s = self.scaling
-        z = (history - s.center[None]) / s.scale[None]
+        z = (jnp.asarray(history) - s.center[None]) / s.scale[None]
         return s.rate_center + s.rate_scale * self.drift(z, self.mask)
 
     @property

@@ -179,3 +179,98 @@ def test_float32_stays_float32(systems):
     for leaf in jax.tree.leaves((result, strengths)):
         assert leaf.dtype != jnp.float64
     assert bool(jnp.all(jnp.isfinite(result.scores))) and bool(jnp.all(jnp.isfinite(result.risk)))
+
+
+def oscillator(t, x, lagged, args):
+    return jnp.tanh(2 * lagged[0]) * args - x + 0.3 * lagged[1][::-1]
+
+
+def test_solve_sdde():
+    """Over starts, keys, parameters, noise and delays at once; gradients are in test_simulate."""
+
+    def one(start, key, gain, sigma, lags):
+        path = ndde.solve_sdde(
+            oscillator,
+            lags=lags,
+            lag_bounds=(0.2, 1.0),
+            dt=0.1,
+            n_steps=40,
+            history=start,
+            sigma=sigma,
+            key=key,
+            args=gain,
+            save_every=4,
+        )
+        return path.ts, path.ys
+
+    batched = (
+        jnp.array([[0.1, 0.2], [1.0, -1.0]]),
+        jr.split(jr.key(0), 2),
+        jnp.array([-1.0, 1.5]),
+        jnp.array([0.1, 0.3]),
+        jnp.array([[0.2, 1.0], [0.33, 0.8]]),
+    )
+    check(one, batched, list(zip(*batched, strict=True)), rtol=1e-10, atol=1e-12)
+
+
+def test_rollout_of_learned_models(systems, batch):
+    models = jax.vmap(lambda w, k: ndde.fit(METHOD, w, FIT, key=k).model)(
+        batch, jr.split(jr.key(1), 3)
+    )
+    singles = [jax.tree.map(lambda leaf, i=i: leaf[i], models) for i in range(3)]
+    start = jnp.array([0.3, 0.9])
+
+    def one(model):
+        confined = ndde.confine(model, radius=3.0, rate=1.0)
+        return (
+            ndde.rollout(model, history=start, n_steps=20).ys,
+            ndde.solve_sdde(confined, history=start, n_steps=20).ys,
+        )
+
+    check(one, (models,), [(m,) for m in singles], rtol=1e-9, atol=1e-10)
+    # The discrete rollout is the map itself.
+    x, model = start, singles[0]
+    for _ in range(20):
+        x = x + model.dt * model(x[None])
+    np.testing.assert_allclose(one(model)[0][-1], x, rtol=1e-9)
+
+
+def test_lyapunov_spectrum():
+    def one(gain):
+        spectrum = ndde.lyapunov_spectrum(
+            oscillator,
+            lags=(0.4, 1.0),
+            dt=0.1,
+            n_steps=200,
+            history=jnp.array([0.1, 0.4]),
+            args=gain,
+            k=2,
+        )
+        return spectrum.exponents, ndde.kaplan_yorke_dimension(spectrum)
+
+    gains = jnp.array([-2.0, 0.4])
+    check(one, (gains,), [(g,) for g in gains], rtol=1e-7, atol=1e-9)
+
+
+def test_named_systems():
+    """A system is a value: its drift maps and differentiates over its parameters."""
+    system = ndde.systems.get("mackey_glass")
+    drift = lambda beta: system.drift(  # noqa: E731
+        0.0, system.history, system.history[None], {"beta": beta}
+    )
+    betas = jnp.array([0.1, 0.2, 0.3])
+    check(drift, (betas,), [(b,) for b in betas])
+    slope = (drift(0.2 + 1e-6) - drift(0.2 - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jax.jacfwd(drift)(0.2), slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["noise_share", "high_frequency_roll_off", "end_ringing"])
+def test_noise_statistics(name):
+    """`jit` and `vmap` agree; those that need to see the data answer NaN instead."""
+    x = np.cumsum(np.random.default_rng(0).normal(size=(3, 100, 2)), axis=1)
+    statistic = getattr(ndde, name)
+    traced = jax.vmap(statistic)(x)
+    if name == "noise_share":
+        np.testing.assert_allclose(traced, np.stack([statistic(one) for one in x]), rtol=1e-9)
+    else:
+        assert np.isnan(traced).all() and np.isfinite(statistic(x[0])).all()

@@ -36,9 +36,9 @@ def rollout(
     import jax, numpy as np
     import ndde_jax as ndde
 
-    t = np.arange(400) * 0.1
+    t = np.arange(800) * 0.02
     x = np.stack([np.sin(t), np.cos(t)], 1)
-    windows = ndde.lagged_windows(x, dt=0.1)
+    windows = ndde.lagged_windows(x, dt=0.02)
     model = ndde.fit(ndde.L0NDDE(), windows, key=jax.random.key(0)).model
     print(ndde.rollout(model, history=x[:1], n_steps=10).ys[-1], x[10])
     ```
