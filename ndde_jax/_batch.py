@@ -3,6 +3,7 @@
 import concurrent.futures
 import hashlib
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from jaxtyping import PRNGKeyArray
 
 from ._fit import FitConfig, FitResult, fit
 from ._methods import AbstractMethod
+from ._version import version
 from ._windows import Windows, pad_windows
 
 # Lengths are padded to multiples of this power, so that a thousand different lengths need a dozen
@@ -150,7 +152,14 @@ class _Store:
 
     def load(self, i: int):
         path = self.paths[i]
-        return eqx.tree_deserialise_leaves(path, self.like(i)) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            return eqx.tree_deserialise_leaves(path, self.like(i))
+        except Exception as error:
+            # Computed again rather than lost: one damaged file must not stop a thousand fits.
+            warnings.warn(f"{path} cannot be read ({error}); it is computed again.", stacklevel=4)
+            return None
 
     def save(self, i: int, result) -> None:
         # Written beside and renamed: an interrupt leaves no half file under the final name.
@@ -169,7 +178,7 @@ def _padded_length(n: int) -> int:
 
 def _fingerprint(tree) -> str:
     """Digest of all numbers and static settings."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(version().encode())
     leaves, structure = jax.tree.flatten(tree)
     digest.update(str(structure).encode())
     for leaf in leaves:

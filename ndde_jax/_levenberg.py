@@ -28,7 +28,8 @@ class NetworkFit(eqx.Module):
 
     - `network`: weights and biases.
     - `risk`: weighted mean squared error on the training windows.
-    - `n_effective`: effective number of parameters (MacKay's γ).
+    - `n_effective`: effective number of parameters (MacKay's γ), taken with the damping of the
+        last accepted step and so too low, by a third where training has not settled.
     - `decay`: weight decay relative to the sum of squared errors, for warm starts.
     """
 

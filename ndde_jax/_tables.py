@@ -181,7 +181,7 @@ def _read_netcdf(path: Path, key: str | None) -> tuple[Columns, None]:
         with xarray.open_dataset(path) as file:
             data = file.load()
     except ImportError as error:  # xarray is there, what reads the format is not
-        raise ImportError(f"{error} Try: pip install 'ndde_jax[data]' h5py.") from error
+        raise ImportError(f"{error} Try: pip install 'ndde_jax[data]'.") from error
     if key is None:
         matrices = [str(name) for name, array in data.items() if array.ndim == 2]
         series = {str(name): array for name, array in data.items() if array.ndim == 1}

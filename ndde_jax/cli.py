@@ -6,7 +6,6 @@ and error messages come at once.
 
 import argparse
 import csv
-import importlib.metadata
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ._tables import read_table, sampling
+from ._version import version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser(
@@ -238,13 +238,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--quiet", action="store_true", help="names only")
     command.set_defaults(run=_list_examples)
     return parser
-
-
-def _version() -> str:
-    try:
-        return f"ndde-jax {importlib.metadata.version('ndde_jax')}"
-    except importlib.metadata.PackageNotFoundError:  # run from a checkout
-        return "ndde-jax (not installed)"
 
 
 if __name__ == "__main__":

@@ -254,6 +254,16 @@ def test_partial_files_are_ignored(results, tmp_path, fitted):
     assert len(fitted) == 1
 
 
+def test_a_damaged_file_is_computed_again(results, tmp_path, fitted):
+    run(SYSTEMS[:2], tmp_path)
+    damaged = sorted(tmp_path.iterdir())[0]
+    damaged.write_bytes(damaged.read_bytes()[:50])
+    fitted.clear()
+    with pytest.warns(UserWarning, match="cannot be read"):
+        assert_equal(run(SYSTEMS[:2], tmp_path), results[:2])
+    assert len(fitted) == 1
+
+
 def test_an_interrupted_write_leaves_no_half_result(results, tmp_path, monkeypatch):
     def interrupted(file, result):
         file.write(b"half")

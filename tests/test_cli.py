@@ -176,7 +176,7 @@ def test_version(capsys):
     try:
         expected = importlib.metadata.version("ndde_jax")
     except importlib.metadata.PackageNotFoundError:
-        expected = "not installed"
+        expected = "unknown"
     assert expected in capsys.readouterr().out
 
 
