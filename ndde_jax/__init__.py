@@ -28,7 +28,14 @@ from ._lyapunov import (
     kaplan_yorke_dimension as kaplan_yorke_dimension,
     lyapunov_spectrum as lyapunov_spectrum,
 )
-from ._methods import L0NDDE as L0NDDE
+from ._methods import (
+    AGL as AGL,
+    CNODE as CNODE,
+    L0NDDE as L0NDDE,
+    NODE as NODE,
+    AbstractMethod as AbstractMethod,
+    PathReg as PathReg,
+)
 from ._model import NeuralDDE as NeuralDDE
 from ._noise import (
     end_ringing as end_ringing,

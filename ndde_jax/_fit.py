@@ -13,6 +13,7 @@ from ._drift import Layer, MaskedDrift, init_layers
 from ._levenberg import fit_network
 from ._loss import empirical_risk, gradient_penalty
 from ._methods import AbstractMethod
+from ._methods._base import group_shrink
 from ._model import NeuralDDE
 from ._types import as_scalar
 from ._windows import Windows
@@ -23,6 +24,8 @@ from ._windows import Windows
 NEWTON_WARMUP_INPUTS = 8
 # Refining costs n_windows · (8 n_inputs)² operations per target and step.
 NEWTON_REFINE_INPUTS = 40
+# Adam's decay rates of the mean and of the mean square of gradients.
+ADAM_MEMORY = (0.9, 0.999)
 
 
 class Status(eqx.Enumeration):
@@ -242,7 +245,7 @@ def _fit(method, windows, config, key):
         layers = init_layers(n_networks, n_inputs, key=init_key, **size)
         warmup_steps, steps = config.warmup_steps, 0
 
-    selector = method.init(n_networks, n_inputs, dtype)
+    selector = method.init(layers)
     coefficient = jnp.repeat(coefficients, dim)
     train = _sparsify(method, config, data, coefficient, warmup_steps, layers, selector, train_key)
     layers, selector = train.params
@@ -254,6 +257,7 @@ def _fit(method, windows, config, key):
     scores = (train.scores / n_active).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
     # The first coefficient is the model's own.
     masks = method.mask(selector, layers)
+    layers = method.freeze(selector, layers)
     layers, mask = jax.tree.map(lambda leaf: leaf[:dim], (layers, masks))
     open_inputs = mask.astype(dtype)
     steps = steps + train.step
@@ -307,13 +311,14 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
     n_epochs = n_warmup + -(-config.max_steps // per_epoch)
     import optax  # a tenth of a second that most imports of the library need not spend
 
-    adam = optax.scale_by_adam()
+    adam = optax.scale_by_adam(*ADAM_MEMORY)
     rates = (config.learning_rate.astype(dtype), config.gate_learning_rate.astype(dtype))
 
     def objective(params, inputs, outputs, weight, noise, active):
         layers, selector = params
         # Gates stay open during warm-up.
         gates = jnp.where(active, method.gates(selector, noise), 1)
+        layers = _where(active, method.gated_layers(selector, layers, noise), layers)
         risk = empirical_risk(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
         loss = risk + jnp.where(active, method.penalty(selector, layers, coefficient), 0)
         if config.gradient_penalty is not None:
@@ -334,17 +339,23 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
         gradient, own = jax.grad(objective, has_aux=True)(params, *batch, active)
         update, optimiser = adam.update(gradient, optimiser)
         layers, selector = params
-        layers = jax.tree.map(lambda p, u: p - rates[0] * u, layers, update[0])
+        moved = jax.tree.map(lambda p, u: p - rates[0] * u, layers, update[0])
+        shrinkage = method.proximal_shrinkage(selector, coefficient)
+        if shrinkage is not None:
+            moved = _proximal_step(layers, moved, optimiser, rates[0], active * shrinkage)
+        layers = moved
         selector = jax.tree.map(lambda p, u: p - rates[1] * active * u, selector, update[1])
         return ((layers, method.project(selector)), optimiser, active), own
 
     def epoch(state: _Train) -> _Train:
         batch_key, noise_key = jr.split(jr.fold_in(key, state.epoch))
         batches = data.minibatches(batch_key, per_epoch, config.batch_size)
-        noise = method.noise(noise_key, per_epoch, n_networks, n_inputs, dtype)
+        noise = method.noise(noise_key, per_epoch, layers)
         active = (state.epoch >= n_warmup).astype(dtype)
+        started = method.begin(state.params[1], state.params[0], layers)[::-1]
+        params = _where(state.epoch == n_warmup, started, state.params)
         (params, optimiser, _), own = jax.lax.scan(
-            step, (state.params, state.optimiser, active), (*batches, noise)
+            step, (params, state.optimiser, active), (*batches, noise)
         )
         step_count = state.step + per_epoch
         loss = jnp.mean(own)
@@ -389,6 +400,22 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
     return jax.lax.while_loop(unfinished, epoch, start)
 
 
+def _where(condition, true, false):
+    return jax.tree.map(lambda t, f: jnp.where(condition, t, f), true, false)
+
+
+def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ...]:
+    """The first layer's step with one step size per column, and the shrinkage of columns in the
+    same metric: with Adam's elementwise step sizes the two would not balance at a minimum.
+    """
+    count = optimiser.count.astype(rate.dtype)
+    mean = optimiser.mu[0][0][0] / (1 - ADAM_MEMORY[0] ** count)
+    square = optimiser.nu[0][0][0] / (1 - ADAM_MEMORY[1] ** count)
+    step = rate / (jnp.sqrt(jnp.mean(square, axis=1)) + 1e-8)
+    weight = layers[0][0] - step[:, None] * mean
+    return group_shrink(((weight, moved[0][1]), *moved[1:]), step * shrinkage)
+
+
 def _refine(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
     """Adam with a cosine schedule on the networks alone, inputs fixed by the mask."""
     per_epoch = config.epoch_steps
@@ -396,7 +423,7 @@ def _refine(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
     import optax
 
     schedule = optax.cosine_decay_schedule(1.0, n_epochs * per_epoch, alpha=0.01)
-    adam = optax.scale_by_adam()
+    adam = optax.scale_by_adam(*ADAM_MEMORY)
     rate = config.learning_rate.astype(data.inputs.dtype)
     gates = mask[:, None]
 

@@ -4,7 +4,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._drift import Layer
 from .._gates import (
     HardConcrete,
     gate_from_noise,
@@ -13,7 +12,7 @@ from .._gates import (
     open_probability,
 )
 from .._types import as_scalar
-from ._base import AbstractMethod, as_path
+from ._base import AbstractMethod, Layers, as_path
 
 
 class L0NDDE(AbstractMethod):
@@ -66,27 +65,23 @@ class L0NDDE(AbstractMethod):
         """The paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts: 0.05)."""
         return cls(coefficient=coefficient, path=())
 
-    def coefficients(self, n_inputs: int) -> Float[Array, "coefficient"]:
-        """λ, then the path."""
-        path = self.path * n_inputs
-        return jnp.concatenate([self.coefficient.astype(path.dtype)[None], path])
-
-    def init(self, n_networks: int, n_inputs: int, dtype) -> Array:
+    def init(self, layers: Layers) -> Array:
         """`log_alpha` of every gate."""
-        return jnp.full((n_networks, n_inputs), self.log_alpha, dtype)
+        weight = layers[0][0]
+        return jnp.full((weight.shape[0], weight.shape[2]), self.log_alpha, weight.dtype)
 
-    def noise(
-        self, key: PRNGKeyArray, n_steps: int, n_networks: int, n_inputs: int, dtype
-    ) -> Array:
+    def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
         """Logistic noise `[step network draw input]`."""
-        return logistic_noise(key, (n_steps, n_networks, self.n_draws, n_inputs), dtype)
+        weight = layers[0][0]
+        shape = (n_steps, weight.shape[0], self.n_draws, weight.shape[2])
+        return logistic_noise(key, shape, weight.dtype)
 
     def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
         """Hard-concrete draws."""
         return gate_from_noise(noise, selector[:, None, :], _cast(self.gate, selector.dtype))
 
     def penalty(
-        self, selector: Array, layers: tuple[Layer, ...], coefficient: Float[Array, "network"]
+        self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
         """(λ / F) × expected number of open gates."""
         probability = open_probability(selector, _cast(self.gate, selector.dtype))
@@ -97,11 +92,11 @@ class L0NDDE(AbstractMethod):
         bound = self.max_log_alpha.astype(selector.dtype)
         return jnp.clip(selector, -bound, bound)
 
-    def scores(self, selector: Array, layers: tuple[Layer, ...]) -> Float[Array, "network input"]:
+    def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
         """Open probabilities."""
         return open_probability(selector, _cast(self.gate, selector.dtype))
 
-    def mask(self, selector: Array, layers: tuple[Layer, ...]) -> Bool[Array, "network input"]:
+    def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
         """Gates open by `rule`."""
         return hard_mask(selector, self.rule, _cast(self.gate, selector.dtype))
 

@@ -1,0 +1,243 @@
+"""One suite for all methods: a new one adds a line to `METHODS`."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import ndde_jax as ndde
+from ndde_jax._drift import init_layers
+from ndde_jax._methods._base import column_norms, group_shrink, path_weights
+
+# Name, method, whether its graph is exact on the easy system, whether a huge price empties it.
+METHODS = [
+    ("L0NDDE", ndde.L0NDDE(path=()), True, True),
+    ("L0NDDE path", ndde.L0NDDE(), True, True),
+    ("CNODE gates", ndde.CNODE(coefficient=0.3), False, True),
+    ("CNODE paths", ndde.CNODE(variant="paths"), False, True),
+    ("AGL", ndde.AGL(coefficient=0.3), True, True),
+    ("AGL reset", ndde.AGL(coefficient=0.3, reset=True), False, True),
+    ("PathReg", ndde.PathReg(), True, True),
+    ("PathReg gates", ndde.PathReg(variant="gates", coefficient=0.5), True, False),
+    ("NODE", ndde.NODE(), False, False),
+]
+NAMES = [row[0] for row in METHODS]
+CONFIG = ndde.FitConfig(
+    max_steps=1500,
+    patience=1500,
+    newton_steps=15,
+    learning_rate=5e-3,
+    refine="newton",
+)
+# What each target depends on, [target, source].
+TRUTH = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 1]], bool)
+ORDER = np.array([2, 0, 1])
+
+
+def windows(order=(0, 1, 2)):
+    """Independent states and exact rates, so that nothing but the method is on trial."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 3))
+    rates = np.stack([np.tanh(2 * z[:, 1]), z[:, 0] * z[:, 2], z[:, 2] - 0.5 * z[:, 1] ** 2], 1)
+    rates = (rates - rates.mean(0)) / rates.std(0)
+    z, rates = z[:, list(order)], rates[:, list(order)]
+    template = ndde.lagged_windows(rng.normal(size=(401, 3)).cumsum(0), dt=1.0)
+    like = lambda a: jnp.asarray(a, jnp.float32)  # noqa: E731
+    template = jax.tree.map(
+        lambda a: a.astype(jnp.float32) if jnp.issubdtype(a.dtype, jnp.floating) else a, template
+    )
+    return eqx.tree_at(
+        lambda w: (w.history, w.increment), template, (like(z)[:, None], like(rates))
+    )
+
+
+@pytest.fixture(scope="module", params=METHODS, ids=NAMES)
+def fitted(request):
+    """Default, no and a huge coefficient on the same data, and the default on variables in another
+    order, all in one batch.
+    """
+    _, method, *_ = request.param
+    data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[windows()] * 3, windows(ORDER))
+
+    def one(coefficient, w):
+        changed = method
+        if not isinstance(method, ndde.NODE):
+            changed = eqx.tree_at(lambda m: m.coefficient, method, coefficient)
+        return ndde.fit(changed, w, CONFIG, key=jr.key(1))
+
+    prices = jnp.array([1.0, 0.0, 1e4, 1.0]) * method.coefficient
+    return *request.param, eqx.filter_vmap(one)(prices, data)
+
+
+def test_shapes_and_types(fitted):
+    *_, result = fitted
+    assert result.scores.shape == (4, 3, 1, 3) and result.scores.dtype == jnp.float32
+    assert result.model.mask.shape == (4, 3, 1, 3) and result.model.mask.dtype == bool
+    assert result.risk.dtype == jnp.float32
+    assert bool(jnp.all((result.scores >= 0) & (result.scores <= 1)))
+    assert bool(jnp.all(jnp.isfinite(result.risk)))
+
+
+def test_recovers_a_sparse_graph(fitted):
+    name, _, exact, _, result = fitted
+    scores = np.asarray(result.scores[0, :, 0])
+    if name != "NODE":
+        assert roc_auc_score(TRUTH.ravel(), scores.ravel()) > 0.95
+    if exact:
+        np.testing.assert_array_equal(result.model.mask[0, :, 0], TRUTH)
+        assert float(jnp.max(result.risk[0])) < 0.03
+
+
+def test_no_penalty_is_as_good_as_node(fitted):
+    """R² above 0.99: no method is handicapped by anything but its penalty."""
+    name, *_, result = fitted
+    # Gates of L0NDDE and PathReg stay random without a penalty, and close some inputs by chance.
+    if not name.startswith("PathReg"):
+        assert float(jnp.max(result.risk[1])) < 0.01
+        np.testing.assert_array_equal(
+            np.asarray(result.model.mask[1, :, 0]) | ~TRUTH, np.ones((3, 3), bool)
+        )
+
+
+def test_a_huge_penalty_closes_everything(fitted):
+    *_, empties, result = fitted
+    if empties:
+        assert not bool(jnp.any(result.model.mask[2]))
+        np.testing.assert_allclose(result.risk[2], 1, atol=0.02)
+
+
+def test_order_of_variables_does_not_matter(fitted):
+    _, _, exact, _, result = fitted
+    if exact:
+        moved = np.asarray(result.model.mask[3, :, 0])
+        np.testing.assert_array_equal(moved, TRUTH[np.ix_(ORDER, ORDER)])
+
+
+def test_one_compilation_for_all_coefficients():
+    from ndde_jax import _fit
+
+    config = ndde.FitConfig(max_steps=20, epoch_steps=10, newton_steps=2, batch_size=16)
+    w = windows()
+    for kind in (ndde.AGL, ndde.CNODE, ndde.PathReg):
+        run = eqx.filter_jit(eqx.debug.assert_max_traces(_fit._fit.__wrapped__, max_traces=1))
+        for coefficient in (0.0, 0.1, jnp.asarray(3.0)):
+            run(kind(coefficient=coefficient), w, config, jr.key(0))
+
+
+def test_group_shrinkage_solves_its_problem():
+    """The proximal step minimises ‖W − V‖²/2 + t ‖W‖ column by column: random search finds
+    nothing better, and columns below the threshold are exactly zero.
+    """
+    layers = init_layers(2, 4, width=5, depth=2, key=jr.key(0))
+    threshold = jnp.array([[0.1, 10.0, 0.3, 0.0], [0.2, 0.0, 5.0, 0.4]])
+    shrunk = group_shrink(layers, threshold)[0][0]
+    assert bool(jnp.all(shrunk[0, :, 1] == 0)) and bool(jnp.all(shrunk[1, :, 2] == 0))
+
+    def cost(weight):
+        distance = jnp.sum((weight - layers[0][0]) ** 2, axis=1) / 2
+        return distance + threshold * jnp.sqrt(jnp.sum(weight**2, axis=1))
+
+    best = cost(shrunk)
+    for i in range(200):
+        move = 10 ** -(1 + i % 4) * jr.normal(jr.key(i), shrunk.shape)
+        assert bool(jnp.all(cost(shrunk + move) >= best - 1e-12))
+    np.testing.assert_array_equal(shrunk[0, :, 3], layers[0][0][0, :, 3])
+
+
+def test_path_weights_by_enumeration():
+    layers = init_layers(2, 3, width=4, depth=2, key=jr.key(3))
+    first, second, last = (np.abs(np.asarray(weight)) for weight, _ in layers)
+    for network in range(2):
+        for i in range(3):
+            total = sum(
+                last[network, 0, b] * second[network, b, a] * first[network, a, i]
+                for a in range(4)
+                for b in range(4)
+            )
+            np.testing.assert_allclose(path_weights(layers)[network, i], total, rtol=1e-6)
+    norms = np.linalg.norm(np.asarray(layers[0][0]), axis=1)
+    np.testing.assert_allclose(column_norms(layers), norms, rtol=1e-6)
+
+
+def test_penalties_in_closed_form():
+    """An input that is fully used pays λ/F in every method."""
+    layers = init_layers(1, 4, width=5, depth=2, key=jr.key(4))
+    price = jnp.array([2.0])
+    cnode = ndde.CNODE(logit=0.0)
+    np.testing.assert_allclose(cnode.penalty(cnode.init(layers), layers, price), 2 * 0.5)
+    agl = ndde.AGL()
+    weights, _ = agl.begin(agl.init(layers), layers, layers)
+    np.testing.assert_allclose(agl.penalty(weights, layers, price), 2.0, rtol=1e-6)
+    np.testing.assert_allclose(
+        agl.proximal_shrinkage(weights, price) * column_norms(layers), 0.5, rtol=1e-6
+    )
+    pathreg = ndde.PathReg(variant="gates")
+    open_wide = jax.tree.map(lambda a: jnp.full_like(a, 50.0), pathreg.init(layers))
+    np.testing.assert_allclose(pathreg.penalty(open_wide, layers, price), 2.0, rtol=1e-6)
+    reference = ndde.PathReg().penalty(open_wide, layers, price)
+    expected = 2 * (jnp.mean(path_weights(layers)) + 0.1)
+    np.testing.assert_allclose(reference, expected[None], rtol=1e-6)
+    # Closing one hidden layer closes all paths: the penalty cannot tell which gates should close.
+    closed = (open_wide[0], jnp.full_like(open_wide[1], -50.0), open_wide[2])
+    np.testing.assert_allclose(pathreg.penalty(closed, layers, price), 0.0, atol=1e-6)
+
+
+def test_hidden_gates_equal_gated_activations():
+    """PathReg's gates in the weights against a network with gates on its units."""
+    layers = init_layers(1, 3, width=4, depth=2, key=jr.key(5))
+    method = ndde.PathReg()
+    selector = tuple(
+        jr.normal(key, log_alpha.shape)
+        for key, log_alpha in zip(jr.split(jr.key(6), 3), method.init(layers), strict=True)
+    )
+    noise = method.noise(jr.key(7), 1, layers)[0]
+    gated = method.gated_layers(selector, layers, noise)
+    z = np.asarray(jr.normal(jr.key(8), (3,)))
+    gate = lambda u, alpha: np.clip(  # noqa: E731
+        1.2 / (1 + np.exp(-(u + alpha) / 0.33)) - 0.1, 0, 1
+    )
+    alphas = [np.asarray(a)[0] for a in selector]
+    draws = np.split(np.asarray(noise)[0, 0], [3, 7])
+    hidden = z * gate(draws[0], alphas[0])
+    for level in (0, 1):
+        weight, bias = (np.asarray(a)[0] for a in layers[level])
+        hidden = np.tanh(weight @ hidden + bias) * gate(draws[level + 1], alphas[level + 1])
+    weight, bias = (np.asarray(a)[0] for a in layers[2])
+    expected = weight @ hidden + bias
+
+    inputs = method.gates(selector, noise)
+    drift = ndde.MaskedDrift(gated)
+    found = drift(jnp.asarray(z)[None], inputs)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: ndde.CNODE(variant="l2"), "variant must be one of"),
+        (lambda: ndde.CNODE(variant="paths", logit=1.0), "has no gates"),
+        (lambda: ndde.PathReg(variant="weights"), "variant must be one of"),
+        (lambda: ndde.AGL(path=0.3), "sequence of numbers"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("kind", [ndde.AGL, ndde.CNODE, ndde.PathReg, ndde.NODE])
+def test_options_that_a_method_does_not_use_are_refused(kind):
+    with pytest.raises(TypeError):
+        kind(temperature=0.5)
+
+
+def test_paper_presets():
+    assert float(ndde.L0NDDE.paper().coefficient) == pytest.approx(0.025)
+    assert float(ndde.AGL.paper().coefficient) == 5
+    assert float(ndde.CNODE.paper().coefficient) == 50
+    assert float(ndde.CNODE.paper().threshold) == pytest.approx(1e-8)
+    assert ndde.PathReg.paper().variant == "gates"
+    assert ndde.NODE.paper() == ndde.NODE()
