@@ -11,6 +11,12 @@ from ._confine import (
 )
 from ._discover import Discovery as Discovery, discover as discover
 from ._drift import MaskedDrift as MaskedDrift
+from ._exact import (
+    ExactGraph as ExactGraph,
+    OneFlip as OneFlip,
+    exact_graph as exact_graph,
+    one_flip_certificate as one_flip_certificate,
+)
 from ._examples import (
     Example as Example,
     KnownLink as KnownLink,
@@ -43,6 +49,7 @@ from ._noise import (
     noise_autocorrelation as noise_autocorrelation,
     noise_share as noise_share,
 )
+from ._path import CoefficientPath as CoefficientPath, path as path
 from ._schemes import choose_scheme as choose_scheme
 from ._simulate import (
     DelaySolver as DelaySolver,
