@@ -140,10 +140,9 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
 def _flow_growth(problem, tableau, k, block):
     """Without delays: a full Jacobian of the flow map."""
     y, records = _blocks.start(problem, tableau)
-    limit = jnp.iinfo(jnp.int32).max
 
     def flow(y, first):
-        (y, _), _ = _blocks.block(problem, tableau, (y, records), first, None, block, limit)
+        (y, _), _ = _blocks.block(problem, tableau, (y, records), first, None, block, None)
         return y
 
     def advance(state, first):
@@ -162,10 +161,9 @@ def _segment_growth(problem, tableau, k, block):
     the segment redundantly; only the values at the ends of steps enter the norm.
     """
     carry = _blocks.start(problem, tableau)
-    limit = jnp.iinfo(jnp.int32).max
 
     def segment(carry, first):
-        return _blocks.block(problem, tableau, carry, first, None, block, limit)[0]
+        return _blocks.block(problem, tableau, carry, first, None, block, None)[0]
 
     def advance(state, first):
         carry, tangents = state

@@ -140,11 +140,11 @@ def test_paths_of_many_systems(windows):
     """Under vmap, as one by one."""
     quick = ndde.FitConfig(max_steps=40, epoch_steps=20, newton_steps=3, batch_size=16)
     refit = ndde.StrengthConfig(restarts=1, steps=3, fold_steps=2, folds=2)
-    one = lambda key: (
-        ndde.path(  # noqa: E731
-            ndde.AGL(), windows, (0.1, 1.0), key=key, config=quick, refit=refit
-        ).held_out
-    )
+
+    def one(key):
+        found = ndde.path(ndde.AGL(), windows, (0.1, 1.0), key=key, config=quick, refit=refit)
+        return found.held_out
+
     keys = jr.split(jr.key(0), 2)
     np.testing.assert_allclose(
         jax.vmap(one)(keys), jnp.stack([one(key) for key in keys]), rtol=1e-4

@@ -169,10 +169,13 @@ SLOW = (
     "_batch.fit_many",
     "_confine.confine",
     "_discover.discover",
+    "_exact.exact_graph",
+    "_exact.one_flip_certificate",
     "_fit.fit",
     "_lyapunov.lyapunov_spectrum",
     "_model.NeuralDDE",
     "_simulate._rollout.rollout",
+    "_path.path",
     "_strength.signal_strengths",
 )
 

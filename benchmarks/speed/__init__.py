@@ -1,1 +1,1 @@
-"""Speed of training, as ratios against peers measured in the same run."""
+"""Speed of training and simulating, as ratios against peers measured in the same run."""

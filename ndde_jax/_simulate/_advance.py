@@ -34,10 +34,16 @@ class Plan(eqx.Module):
 
     @classmethod
     def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
-        """Chunks hold whole blocks, and no more steps than there are."""
+        """Chunks hold whole blocks, no more steps than there are and, if possible, a whole part of
+        them, which spares each step the question whether it is still needed.
+        """
         euler = isinstance(tableau.solver, diffrax.Euler)
         block = _blocks.block_length(problem)
         chunk = block * -(-min(CHUNK, n_steps) // block)
+        for shorter in range(chunk, chunk // 4, -block):
+            if n_steps % shorter == 0:
+                chunk = shorter
+                break
         short = problem.delays.number > 0 and block < SHORT_BLOCK
         return cls(tableau, int(n_steps), int(save_every), chunk, euler, euler and short)
 
@@ -45,6 +51,11 @@ class Plan(eqx.Module):
     def n_chunks(self) -> int:
         """How many chunks cover all steps."""
         return -(-self.n_steps // self.chunk)
+
+    @property
+    def limit(self) -> int | None:
+        """The step at which to stand still, if chunks do not end with the last step."""
+        return None if self.n_chunks * self.chunk == self.n_steps else self.n_steps
 
     @property
     def rows(self) -> int:
@@ -60,12 +71,11 @@ def simulate(problem: Problem, noise, plan: Plan):
 
 @eqx.filter_jit
 def finish(problem: Problem, ys, plan: Plan):
-    """The same from states that have been computed."""
+    """The same from states that have been computed, the initial one first."""
     return _finish(problem, ys, plan)
 
 
 def _finish(problem, ys, plan):
-    ys = jnp.concatenate([problem.history(problem.t0)[None], ys])
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
     return ts, ys, jnp.all(jnp.isfinite(ys))
 
@@ -91,7 +101,10 @@ def _convert(problem: Problem) -> Problem:
 
 @eqx.filter_custom_jvp
 def _whole(problem: Problem, noise, *, plan: Plan):
-    return _all_chunks(problem, noise, plan, plan.ring)
+    if not plan.ring:
+        return _all_chunks(problem, noise, plan, ring=False)
+    n_rows = plan.n_steps // plan.save_every
+    return _filled(problem, noise, _ring.start(problem), 0, plan.n_chunks, n_rows, plan)[1]
 
 
 @_whole.def_jvp
@@ -103,23 +116,68 @@ def _whole_jvp(primals, tangents, *, plan: Plan):
 
 def _all_chunks(problem, noise, plan: Plan, ring: bool):
     carry = _start(problem, plan, ring)
-    return _pick(_chunks(problem, noise, carry, 0, plan.n_chunks, plan, ring)[1], plan)
+    saved = _chunks(problem, noise, carry, 0, plan.n_chunks, plan, ring)[1]
+    return jnp.concatenate([problem.history(problem.t0)[None], _pick(saved, plan)])
 
 
 def _start(problem, plan, ring):
     return _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
 
 
+def _is_given(noise) -> bool:
+    return noise is not None and not jnp.issubdtype(noise.dtype, jax.dtypes.prng_key)
+
+
+def _check_given(noise, shape, plan):
+    if noise.shape[1:] != shape:
+        raise ValueError(f"increments must have shape {(plan.n_steps, *shape)}; got {noise.shape}.")
+
+
+def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan: Plan):
+    """Some chunks with the ring, without derivatives: the carry after them, and their states.
+
+    Row 0 is the state before them; `n_rows` rows of saved states follow.
+    """
+    shape = problem.check()
+    given = _is_given(noise)
+    if given:
+        _check_given(noise, shape, plan)
+    # Nothing after the last saved step is needed, and rows beyond the end are written to the last.
+    limit = plan.n_steps // plan.save_every * plan.save_every
+    start = first_chunk * plan.chunk // plan.save_every
+
+    def one(carry, index):
+        carry, out = carry
+        first = index * plan.chunk
+        if noise is None:
+            draw = lambda k: None  # noqa: E731
+        elif given:
+            draw = lambda k: _ring.get(noise, first + k)  # noqa: E731
+        else:
+            drawn = increments(noise, first, plan.chunk, shape, problem.dt, problem.dt.dtype)
+            draw = lambda k: _ring.get(drawn, k)  # noqa: E731
+
+        def row(k):
+            # That of the next saved step, whose state is the last to be written there. `//` would
+            # add operations for negative numbers.
+            k = first + k
+            return 1 + jax.lax.div(k, jnp.asarray(plan.save_every, k.dtype)) - start
+
+        return _ring.fill(problem, carry, out, row, first, draw, plan.chunk, limit), None
+
+    y = carry[0]
+    out = _ring.put(jnp.zeros((1 + n_rows, *y.shape), y.dtype), y, 0)
+    (carry, out), _ = jax.lax.scan(one, (carry, out), first_chunk + jnp.arange(n_chunks))
+    return carry, out
+
+
 def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring: bool):
     """Some chunks; of each the states that are to be saved, `[chunk row *state]`."""
     dtype = problem.dt.dtype
     shape = problem.check()
-    given = noise is not None and not jnp.issubdtype(noise.dtype, jax.dtypes.prng_key)
+    given = _is_given(noise)
     if given:
-        if noise.shape[1:] != shape:
-            raise ValueError(
-                f"increments must have shape {(plan.n_steps, *shape)}; got {noise.shape}."
-            )
+        _check_given(noise, shape, plan)
         missing = plan.n_chunks * plan.chunk - plan.n_steps
         padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
 
@@ -133,10 +191,10 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         else:
             draws = increments(noise, first, plan.chunk, shape, problem.dt, dtype)
         if ring:
-            carry, states = _ring.run(problem, carry, first, draws, plan.chunk, plan.n_steps)
+            carry, states = _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
         else:
             carry, states = _blocks.run(
-                problem, plan.tableau, carry, first, draws, plan.chunk, plan.n_steps
+                problem, plan.tableau, carry, first, draws, plan.chunk, plan.limit
             )
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.
@@ -167,7 +225,13 @@ def _begin(problem, plan):
 
 @eqx.filter_jit
 def _part(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan):
-    return _chunks(problem, noise, carry, first_chunk, n_chunks, plan, plan.ring)
+    """A part of a run: of blocks what `_pick` takes, of the ring what `_filled` returns, where the
+    last row may still wait for its step.
+    """
+    if not plan.ring:
+        return _chunks(problem, noise, carry, first_chunk, n_chunks, plan, ring=False)
+    n_rows = (n_chunks * plan.chunk - 1) // plan.save_every + 2
+    return _filled(problem, noise, carry, first_chunk, n_chunks, n_rows, plan)
 
 
 def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
@@ -181,11 +245,21 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
             while done < plan.n_chunks:
                 n = min(size, plan.n_chunks - done)
                 carry, states = _part(problem, noise, carry, jnp.asarray(done), n, plan)
+                if plan.ring:
+                    states = states[1 : 1 + _n_saved(done + n, plan) - _n_saved(done, plan)]
                 saved.append(jax.block_until_ready(states))
                 done += n
                 bar.update(min(done * plan.chunk, plan.n_steps) - bar.n)
         except KeyboardInterrupt:
             pass
+    start = problem.history(problem.t0)[None]
     if not saved:
-        return jnp.zeros((0, *problem.history.shape), problem.dt.dtype), False
-    return _pick(jnp.concatenate(saved), plan, done), done == plan.n_chunks
+        return start, False
+    saved = jnp.concatenate(saved)
+    saved = saved if plan.ring else _pick(saved, plan, done)
+    return jnp.concatenate([start, saved]), done == plan.n_chunks
+
+
+def _n_saved(n_chunks: int, plan: Plan) -> int:
+    """How many states have been saved after so many chunks."""
+    return min(n_chunks * plan.chunk, plan.n_steps) // plan.save_every

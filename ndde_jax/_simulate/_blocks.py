@@ -2,7 +2,7 @@
 
 Within a block all lagged values are known before it begins. They are read in one go from the
 records of past steps (see `Tableau`) and enter the inner loop as its inputs, which is what keeps
-gradients cheap; each block is recomputed in the backward pass instead of stored.
+gradients cheap.
 """
 
 import jax
@@ -58,7 +58,11 @@ def read_past(
 
 
 def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
-    """`n_steps` steps, no more than the shortest delay, from step `first` on."""
+    """`n_steps` steps, no more than the shortest delay, from step `first` on.
+
+    The state stands still from step `limit` on, if there is one: steps beyond the end might
+    overflow, and 0 · NaN would spoil gradients.
+    """
     y, records = carry
     past = read_past(problem, tableau, records, n_steps)
 
@@ -72,8 +76,9 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
             return problem.dt * problem.drift(t, at, lagged[stage], problem.args)
 
         record = tableau.step(rate, y, noise)
-        still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
-        record = jnp.where(k < limit, record, still)
+        if limit is not None:
+            still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
+            record = jnp.where(k < limit, record, still)
         return record[1], record
 
     y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
@@ -86,7 +91,6 @@ def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, l
     length = block_length(problem)
     n_blocks = n_steps // length
 
-    @jax.checkpoint
     def one(carry, xs):
         k, draws = xs
         return block(problem, tableau, carry, first + k * length, draws, length, limit)

@@ -24,7 +24,53 @@ def _size(problem: Problem) -> int:
 
 
 def run(problem: Problem, carry, first, draws, n_steps: int, limit):
-    """`n_steps` steps from step `first` on; the state stands still from step `limit` on.
+    """`n_steps` steps from step `first` on, with all their states; it can be differentiated.
+
+    The state stands still from step `limit` on.
+    """
+    advance = _step(problem, first, limit)
+
+    def body(state, xs):
+        state = advance(state, *xs)
+        return state, state[0]
+
+    y, ring = carry
+    state = (y, ring, first % _size(problem))
+    (y, ring, _), states = jax.lax.scan(body, state, (jnp.arange(n_steps), draws))
+    return (y, ring), states
+
+
+def fill(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):
+    """The same without derivatives, each state written to row `row(k)` of `out`.
+
+    `draw(k)` is the increment of step k. Neither the increments nor the states of a chunk exist as
+    an array of their own: for a batch, moving these through memory takes longer than the steps.
+    """
+    advance = _step(problem, first, limit)
+
+    def body(carry, k):
+        state, out = carry
+        state = advance(state, k, draw(k))
+        return (state, put(out, state[0], row(k))), None
+
+    y, ring = carry
+    state = (y, ring, first % _size(problem))
+    ((y, ring, _), out), _ = jax.lax.scan(body, (state, out), jnp.arange(n_steps))
+    return (y, ring), out
+
+
+def get(rows: Array, index) -> Array:
+    """The row of an index that is not negative; the last one beyond the end."""
+    return jax.lax.dynamic_index_in_dim(rows, index, keepdims=False, allow_negative_indices=False)
+
+
+def put(rows: Array, row: Array, index) -> Array:
+    """`rows` with one row replaced; the last one if the index is beyond the end."""
+    return jax.lax.dynamic_update_index_in_dim(rows, row, index, 0, allow_negative_indices=False)
+
+
+def _step(problem: Problem, first, limit):
+    """One step of (state, ring, slot of the state), given its number after `first` and its draw.
 
     The new state is written to the slot that the next step does not read first, after the reads of
     this one: a write that depends on the reads lets XLA update the ring in place, which makes the
@@ -38,28 +84,25 @@ def run(problem: Problem, carry, first, draws, n_steps: int, limit):
         return jnp.where(position < 0, position + n, position)
 
     def read(ring, at, i):
-        late = jax.lax.dynamic_index_in_dim(ring, slot(at - whole[i]), keepdims=False)
+        late = get(ring, slot(at - whole[i]))
         if problem.delays.on_grid:
             return late
-        later = jax.lax.dynamic_index_in_dim(ring, slot(at - whole[i] - 1), keepdims=False)
+        later = get(ring, slot(at - whole[i] - 1))
         return late + fraction[i] * (later - late)
 
-    def step(carry, xs):
-        y, ring, at = carry
-        k, draw = xs
+    def step(state, k, draw):
+        y, ring, at = state
         lagged = [read(ring, at, i) for i in delays]
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
         t = problem.time(first + k)
         new = y + problem.dt * problem.drift(t, y, lagged, problem.args)
         noise = problem.noise(t, y, lagged, draw)
         new = new if noise is None else new + noise
-        new = jnp.where(first + k < limit, new, y)
+        if limit is not None:
+            new = jnp.where(first + k < limit, new, y)
         at = jnp.where(at + 1 == n, 0, at + 1)
         if problem.delays.number:
-            ring = jax.lax.dynamic_update_index_in_dim(ring, new, at, axis=0)
-        return (new, ring, at), new
+            ring = put(ring, new, at)
+        return new, ring, at
 
-    y, ring = carry
-    start = (y, ring, first % n)
-    (y, ring, _), states = jax.lax.scan(step, start, (jnp.arange(n_steps), draws))
-    return (y, ring), states
+    return step

@@ -1,32 +1,86 @@
-"""The speed benchmark counts what it says it counts; seconds are never asserted."""
+"""The speed benchmark counts and solves what it says it does; seconds are never asserted."""
+
+import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from benchmarks.speed import __main__ as speed
+from benchmarks.speed import __main__ as speed, _timing, fits, peers, simulator
 from ndde_jax._drift import init_layers
 from ndde_jax._loss import empirical_risk
+
+TINY = simulator.Sizes(
+    steps=300,
+    batch_steps=200,
+    batch=3,
+    duration=34,
+    linear_steps=200,
+    mackey_glass_steps=200,
+    lyapunov_duration=400,
+    repeats=1,
+)
 
 
 @pytest.mark.parametrize(("n_targets", "n_inputs"), [(3, 3), (10, 20)])
 def test_operations_of_a_step_against_the_compiler(n_targets, n_inputs):
     """XLA's own count of the gradient exceeds the matrix products by the elementwise rest only."""
     layers = init_layers(n_targets, n_inputs, width=8, depth=2, key=jax.random.key(0))
-    shapes = ((n_inputs, speed.BATCH), (n_targets, speed.BATCH), (speed.BATCH,))
+    shapes = ((n_inputs, fits.BATCH), (n_targets, fits.BATCH), (fits.BATCH,))
     data = [jnp.ones(shape) for shape in shapes]
-    gates = jnp.ones((n_targets, speed.DRAWS, n_inputs))
+    gates = jnp.ones((n_targets, fits.DRAWS, n_inputs))
 
     def loss(layers, inputs, outputs, weight):
         return jnp.sum(empirical_risk(layers, inputs, outputs, weight, gates))
 
     cost = jax.jit(jax.grad(loss)).lower(layers, *data).compile().cost_analysis()
-    ours = speed.step_flops(n_targets, n_inputs)
+    ours = fits.step_flops(n_targets, n_inputs)
     assert ours <= cost["flops"] <= 1.6 * ours
 
 
 def test_times_are_measured():
-    compiling, per_step = speed.step_time(speed.windows(2, 2, key=jax.random.key(0), n=100), 50, 1)
+    compiling, per_step = fits.step_time(fits.windows(2, 2, key=jax.random.key(0), n=100), 50, 1)
     assert compiling > 0 and per_step != 0
-    assert speed.matmul_peak(64) > 0
-    assert speed.torch_time("/no/such/python", 2, 2, 1) is None
+    assert _timing.matmul_peak(64) > 0
+    assert fits.torch_time("/no/such/python", 2, 2, 1) is None
+
+
+def test_the_hand_written_loops_solve_the_same_equation():
+    noise = np.random.default_rng(0).normal(size=(500, 4))
+    with jax.enable_x64(True):
+        ours = np.stack(
+            [simulator.linear_path(n_steps=500, increments=w[:, None])[1:, 0] for w in noise.T], 1
+        )
+    loop = np.stack([peers.euler_path(w) for w in noise.T], 1)
+    np.testing.assert_allclose(loop, ours, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(peers.euler_batch(noise, 100), loop[99::100])
+    np.random.seed(0)  # noqa: NPY002
+    drawn = peers.euler_path_drawn(200_000)
+    # Küchler and Mensch (1992) for dX = (-X + X(t-1)/2) dt + 0.1 dW.
+    rate = math.sqrt(0.75)
+    variance = 0.01 * (0.5 * math.sinh(rate) - rate) / (2 * rate * (0.5 * math.cosh(rate) - 1))
+    assert drawn[1000:].var() == pytest.approx(variance, rel=0.25)
+
+
+def test_every_row_of_the_simulator_is_there_without_the_peers():
+    with jax.enable_x64(False):
+        rows = simulator.rows(TINY, "/no/such/python")
+        assert jnp.zeros(()).dtype == jnp.float32
+    assert {len(row) for row in rows} == {len(simulator.HEADER)}
+    ours = [float(row[1]) for row in rows]
+    assert len(rows) == 9 and all(value > 0 for value in ours)
+    assert ours[5] < 1e-8  # the error of Tsit5
+    peer = [row[2] for row in rows]
+    assert peer.count("not installed") == 7
+    assert all(float(row[2]) > 0 for row in rows[6:8])
+
+
+def test_one_part_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(simulator, "report", lambda **options: f"table {options}")
+    assert speed.main(["--only", "simulator", "--quick", "--peer-python", "python3"]) == 0
+    assert capsys.readouterr().out == "table {'quick': True, 'peer_python': 'python3'}\n"
+
+
+def test_a_peer_that_breaks_is_not_called_missing(capsys):
+    assert simulator.ask_peer("/bin/false", "euler") == "failed"
