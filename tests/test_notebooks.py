@@ -34,3 +34,10 @@ def test_first_look_at_real_data():
 def test_reading_a_graph_with_delays():
     text = "".join(run("reading_a_graph_with_delays.ipynb"))
     assert "missed: []" in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_from_a_noisy_delayed_oscillator_to_its_spectrum():
+    text = "".join(run("from_a_noisy_delayed_oscillator_to_its_spectrum.ipynb"))
+    assert "recovered: True" in text and "gradients agree: True" in text
