@@ -9,11 +9,11 @@ import pytest
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 
-def run(name):
+def run(name, *, with_outputs=False):
     notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            assert not cell.outputs, "commit notebooks without outputs"
+            assert with_outputs or not cell.outputs, "commit notebooks without outputs"
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     return [
         output.get("text", "") + output.get("data", {}).get("text/plain", "")
@@ -39,5 +39,6 @@ def test_reading_a_graph_with_delays():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_from_a_noisy_delayed_oscillator_to_its_spectrum():
-    text = "".join(run("from_a_noisy_delayed_oscillator_to_its_spectrum.ipynb"))
-    assert "recovered: True" in text and "gradients agree: True" in text
+    # Its prose quotes figures, so it is kept with the outputs they come from.
+    text = "".join(run("from_a_noisy_delayed_oscillator_to_its_spectrum.ipynb", with_outputs=True))
+    assert "missed: []" in text and "false:  []" in text
