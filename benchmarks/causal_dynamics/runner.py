@@ -1,22 +1,17 @@
-"""Run methods over graphs; resume where an earlier run stopped.
+"""Run methods over graphs: a task is one method on one graph, with all its series at once."""
 
-The work is cut into tasks of one method on one graph (all its series, which a method may fit as one
-batch). Workers only compute; this process alone writes, one transaction per task.
-"""
-
-import os
-import threading
+import dataclasses
+import functools
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
 import jax.random as jr
 import numpy as np
 
+from benchmarks._runner import run_tasks
 from benchmarks._store import POOLED, Record, Store, Unit
 
 from .data import Graph, read_graph, standardise
@@ -41,6 +36,21 @@ class Task:
     def unit(self, series: int) -> Unit:
         """The key of one series in the store."""
         return Unit(BENCHMARK, self.category, self.path.stem, series, self.method, self.seed)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """One per series."""
+        return tuple(self.unit(series) for series in self.series)
+
+    @property
+    def settings_text(self) -> str:
+        """What the method is told about the category."""
+        return self.settings.to_json()
+
+    def without(self, done: set[Unit]) -> "Task":
+        """The series that are not done yet."""
+        rest = tuple(series for series in self.series if self.unit(series) not in done)
+        return dataclasses.replace(self, series=rest)
 
 
 def run(
@@ -71,26 +81,19 @@ def run(
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.
     """
-    from tqdm import tqdm
-
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    if retry_errors:
-        store.forget(_units_with_errors(store, methods))
-
     tasks = list(_tasks(files, methods, series, seed))
-    for task in tasks:
-        text = task.settings.to_json()
-        store.agree_on_settings(BENCHMARK, task.method, task.category, text)
-    done = store.done(BENCHMARK)
-    open_tasks = [rest for task in tasks if (rest := _without(task, done)).series]
-
-    with tqdm(total=len(tasks), initial=len(tasks) - len(open_tasks), disable=not progress) as bar:
-        for task, records in _evaluated(open_tasks, workers):
-            store.write([*records, _pooled(task, records, store)])
-            bar.set_postfix_str(f"{task.method} {task.path.stem}")
-            bar.update()
+    run_tasks(
+        tasks,
+        evaluate,
+        store,
+        summarise=functools.partial(_pooled, store),
+        workers=workers,
+        retry_errors=retry_errors,
+        progress=progress,
+    )
     if predictions is not None:
         for task in tasks:
             folder = predictions / task.method if len(methods) > 1 else predictions
@@ -142,52 +145,14 @@ def _tasks(files, methods, n_series, seed) -> Iterator[Task]:
             yield Task(path, graph.category, method, seed, series, settings)
 
 
-def _without(task: Task, done: set[Unit]) -> Task:
-    rest = tuple(s for s in task.series if task.unit(s) not in done)
-    return Task(task.path, task.category, task.method, task.seed, rest, task.settings)
-
-
-def _evaluated(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Record]]]:
-    if workers == 1 or len(tasks) < 2:
-        for task in tasks:
-            yield task, evaluate(task)
-        return
-    # Forked children would inherit JAX's threads in an unknown state.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _exit_with_parent) as pool:
-        running = {pool.submit(evaluate, task): task for task in tasks}
-        try:
-            for future in as_completed(running):
-                yield running[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _exit_with_parent() -> None:
-    """End a worker whose parent was killed; it would wait for work for ever."""
-
-    def watch():
-        connection.wait([parent_process().sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _pooled(task: Task, records: Iterable[Record], store: Store) -> Record:
+def _pooled(store: Store, task: Task, records: Iterable[Record]) -> list[Record]:
     """Joint scores over the new series and those of earlier runs."""
     earlier = [u for u in store.same_graph(task.unit(POOLED)) if u.series != POOLED]
     arrays = {unit: store.arrays(unit) for unit in earlier}
     arrays |= {record.unit: record.arrays for record in records}
     found = [Prediction(a["scores"], a["graph"], "") for _, a in sorted(arrays.items())]
     scores = pooled_scores(found, read_graph(task.path).labels)
-    return Record(task.unit(POOLED), {**scores, "series": len(found)}, "pooled", 0.0)
-
-
-def _units_with_errors(store: Store, methods: Sequence[str]) -> set[Unit]:
-    return {
-        Unit(*(getattr(row, name) for name in Unit._fields))
-        for row in store.rows(BENCHMARK)
-        if row.method in methods and row.status.startswith("error")
-    }
+    return [Record(task.unit(POOLED), {**scores, "series": len(found)}, "pooled", 0.0)]
 
 
 def _write_predictions(task: Task, store: Store, folder: Path) -> None:
