@@ -50,6 +50,7 @@ from ._noise import (
     noise_share as noise_share,
 )
 from ._path import CoefficientPath as CoefficientPath, path as path
+from ._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
 from ._schemes import choose_scheme as choose_scheme
 from ._simulate import (
     DelaySolver as DelaySolver,

@@ -17,6 +17,8 @@ class FlatData(eqx.Module):
     order: Int[Array, "window"]
     n_valid: Int[Array, ""]
     refused: Bool[Array, ""]
+    allowed: Bool[Array, "target input"]
+    required: Bool[Array, "target input"]
     dim: int = eqx.field(static=True)
 
     def __init__(self, windows: Windows):
@@ -35,6 +37,14 @@ class FlatData(eqx.Module):
         self.outputs = jnp.where(use[:, None], windows.increment, 0)
         self.weight = jnp.where(use, windows.weight, 0).astype(dtype)
         self.order = jnp.argsort(~windows.valid, stable=True)
+        # [source target lag] -> [target input], inputs (lag, source).
+        flat = lambda graph: jnp.transpose(graph, (1, 2, 0)).reshape(self.dim, -1)  # noqa: E731
+        self.allowed, self.required = flat(windows.prior.allowed), flat(windows.prior.required)
+
+    def apply_prior(self, mask: Bool[Array, "target *more input"]) -> Bool[Array, "..."]:
+        """The masks with inputs that are not allowed closed and required ones open."""
+        shape = (self.dim,) + (1,) * (mask.ndim - 2) + mask.shape[-1:]
+        return (mask & self.allowed.reshape(shape)) | self.required.reshape(shape)
 
     def minibatches(self, key, n_steps: int, size: int):
         """`n_steps` batches with the window axis last, drawn with replacement."""

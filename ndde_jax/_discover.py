@@ -19,10 +19,14 @@ from ._fit import FitConfig, FitResult, Status, fit
 from ._labelled import read_labelled
 from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
+from ._prior import PriorKnowledge
 from ._report import write_report
 from ._strength import SignalStrengths, StrengthConfig, fit_graph, select_graph, signal_strengths
 from ._types import RealScalarLike
 from ._windows import Scaling, Windows, lagged_windows
+
+# Of saved discoveries.
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Discovery:
             directory / "arrays.npz", **{f"{i:03d}": np.asarray(a) for i, a in enumerate(leaves)}
         )
         about = {
-            "format": 1,
+            "format": FORMAT,
             "names": self.names,
             "lags": self.lags,
             "dt": self.dt,
@@ -119,9 +123,10 @@ class Discovery:
             ) from error
         except (json.JSONDecodeError, zipfile.BadZipFile) as error:
             raise ValueError(f"{directory} holds a damaged discovery: {error}.") from error
-        if about.get("format") != 1:
+        if about.get("format") != FORMAT:
             raise ValueError(
-                f"{directory} has format {about.get('format')!r}; this version reads format 1."
+                f"{directory} has format {about.get('format')!r}; this version reads format "
+                f"{FORMAT}."
             )
         structure = jax.tree.structure(_skeleton(about))
         windows, result, strengths, model = jax.tree.unflatten(structure, leaves)
@@ -144,6 +149,7 @@ def discover(
     lags: Iterable = (0,),
     names: Sequence[str] | None = None,
     scheme: str = "auto",
+    prior: PriorKnowledge | None = None,
     time_unit: str = "",
     coefficient: RealScalarLike | None = None,
     method: AbstractMethod | None = None,
@@ -168,6 +174,8 @@ def discover(
     - `names`: of the variables; by default those of `x`, or x0, x1, …
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows]. `"auto"`, the
         default, decides by the noise; the report says what and why.
+    - `prior`: edges that cannot exist or must, from
+        [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `time_unit`: what `dt` counts, for labels only.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
@@ -197,7 +205,7 @@ def discover(
         dt, t = own_dt, own_t
         time_unit = time_unit or own_unit
     names = own_names if names is None else tuple(str(name) for name in names)
-    windows = lagged_windows(values, dt=dt, t=t, lags=lags, scheme=scheme, names=names)
+    windows = lagged_windows(values, dt=dt, t=t, lags=lags, scheme=scheme, names=names, prior=prior)
     names = tuple(f"x{i}" for i in range(windows.dim)) if names is None else names
     if len(names) != windows.dim or len(set(names)) != len(names):
         raise ValueError(
@@ -272,6 +280,7 @@ def _skeleton(about: dict):
     zeros = jnp.zeros
     scaling = Scaling(zeros(1), zeros(1), zeros(1), zeros(1))
     count, edges = zeros((), int), zeros((1, 1, n_lags))
+    prior = PriorKnowledge.nothing(1, n_lags)
 
     def model(n_layers):
         drift = MaskedDrift(tuple((zeros((1, 1, 1)), zeros((1, 1))) for _ in range(n_layers)))
@@ -289,6 +298,7 @@ def _skeleton(about: dict):
         roll_off=zeros(1),
         ringing=zeros(1),
         dropped=count,
+        prior=prior,
         lags=lags,
         scheme=about["scheme"],
     )
@@ -311,5 +321,6 @@ def _skeleton(about: dict):
         risk=zeros(1),
         risk_in_sample=zeros(1),
         threshold=zeros(1),
+        prior=prior,
     )
     return windows, result, strengths, model(about["model_layers"])

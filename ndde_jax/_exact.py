@@ -24,7 +24,8 @@ class ExactGraph(eqx.Module):
     """The best of all graphs, target by target.
 
     - `graph`: minimiser of risk + price × number of inputs, `[source target lag]`.
-    - `margin`: by how much the cost of the second best subset of inputs exceeds it, `[target]`.
+    - `margin`: by how much the cost of the second best subset of inputs exceeds it, `[target]`;
+        infinite where the prior leaves one subset only.
     - `price`: of one input, `[target]`.
     - `subsets`: all subsets of inputs in the order of `risk`, `[subset lag source]`.
     - `risk`: risk of every subset, corrected for the parameters used, `[target subset]`.
@@ -107,6 +108,9 @@ def _enumerate(windows: Windows, coefficient, config: StrengthConfig, key) -> Ex
     else:
         price = jnp.full((dim,), (coefficient / n_inputs).astype(risk.dtype))
     cost = risk + price[:, None] * jnp.sum(subsets, axis=1)[None]
+    candidate = jnp.broadcast_to(subsets, (dim, *subsets.shape))
+    obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
+    cost = jnp.where(obeys, cost, jnp.inf)
     best = jnp.argmin(cost, axis=1)
     ordered = jnp.sort(cost, axis=1)
     mask = subsets[best].reshape(dim, -1, dim)
@@ -124,7 +128,7 @@ class OneFlip(eqx.Module):
 
     - `optimal`: per target.
     - `margin`: by how much flipping an edge would raise the objective, `[source target lag]`; a
-        negative one says that flipping it pays.
+        negative one says that flipping it pays. Infinite for edges that the prior decides.
     - `price`: what an edge costs, `[target]`.
     """
 
@@ -163,4 +167,5 @@ def one_flip_certificate(strengths: SignalStrengths, coefficient: float | None =
         price = jnp.full((value.shape[1],), share)
     gain = value - price[None, :, None]
     margin = jnp.where(strengths.graph, gain, -gain)
+    margin = jnp.where(strengths.prior.undecided, margin, jnp.inf)
     return OneFlip(jnp.all(margin >= 0, axis=(0, 2)), margin, price)

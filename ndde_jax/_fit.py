@@ -13,7 +13,7 @@ from ._drift import Layer, MaskedDrift, init_layers
 from ._levenberg import fit_network
 from ._loss import empirical_risk, gradient_penalty
 from ._methods import AbstractMethod
-from ._methods._base import group_shrink
+from ._methods._base import group_shrink, scale_inputs
 from ._model import NeuralDDE
 from ._types import as_scalar
 from ._windows import Windows
@@ -236,7 +236,7 @@ def _fit(method, windows, config, key):
     size = dict(width=config.width, depth=config.depth, dtype=dtype)
     if warmup == "newton":
         layers = init_layers(dim, n_inputs, key=init_key, **size)
-        layers = _newton(layers, data, jnp.ones((dim, n_inputs), dtype), config.newton_steps)
+        layers = _newton(layers, data, data.allowed.astype(dtype), config.newton_steps)
         layers = jax.tree.map(
             lambda leaf: jnp.tile(leaf, (n_coefficients,) + (1,) * (leaf.ndim - 1)), layers
         )
@@ -245,9 +245,14 @@ def _fit(method, windows, config, key):
         layers = init_layers(n_networks, n_inputs, key=init_key, **size)
         warmup_steps, steps = config.warmup_steps, 0
 
+    known = _Known(data, n_coefficients)
+    # Columns that see nothing stay at zero, so that no penalty on weights counts them.
+    layers = scale_inputs(layers, known.allowed.astype(dtype))
     selector = method.init(layers)
     coefficient = jnp.repeat(coefficients, dim)
-    train = _sparsify(method, config, data, coefficient, warmup_steps, layers, selector, train_key)
+    train = _sparsify(
+        method, config, data, known, coefficient, warmup_steps, layers, selector, train_key
+    )
     layers, selector = train.params
     converged = train.step - train.best_step >= (config.patience or jnp.inf)
 
@@ -256,8 +261,10 @@ def _fit(method, windows, config, key):
     n_active = jnp.maximum(train.epoch - -(-warmup_steps // config.epoch_steps), 1)
     scores = (train.scores / n_active).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
     # The first coefficient is the model's own.
-    masks = method.mask(selector, layers)
-    layers = method.freeze(selector, layers)
+    masks = known.decide(method.mask(selector, layers), True)
+    frozen = method.freeze(selector, layers)
+    first = jnp.where(known.required[:, None], layers[0][0], frozen[0][0])
+    layers = ((first, frozen[0][1]), *frozen[1:])
     layers, mask = jax.tree.map(lambda leaf: leaf[:dim], (layers, masks))
     open_inputs = mask.astype(dtype)
     steps = steps + train.step
@@ -301,7 +308,31 @@ def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
     return jax.lax.map(one, (layers, data.outputs.T, mask))
 
 
-def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector, key) -> _Train:
+class _Known(eqx.Module):
+    """The prior of every network, `[network input]`."""
+
+    allowed: Bool[Array, "network input"]
+    required: Bool[Array, "network input"]
+
+    def __init__(self, data: FlatData, repeats: int):
+        self.allowed = jnp.tile(data.allowed, (repeats, 1))
+        self.required = jnp.tile(data.required, (repeats, 1))
+
+    def decide(self, values, certain):
+        """`values` per input, or per draw and input, where the data decide; `certain` where an
+        input is required, and nothing where it is not allowed.
+        """
+        shape = (values.shape[0],) + (1,) * (values.ndim - 2) + values.shape[-1:]
+        allowed, required = self.allowed.reshape(shape), self.required.reshape(shape)
+        nothing = jnp.zeros_like(values)
+        return jnp.where(
+            required, jnp.asarray(certain, values.dtype), jnp.where(allowed, values, nothing)
+        )
+
+
+def _sparsify(
+    method, config, data, known, coefficient, warmup_steps, layers, selector, key
+) -> _Train:
     """Adam on networks and gates until the smoothed penalised objective stops improving."""
     dtype = data.inputs.dtype
     n_networks, n_inputs = coefficient.shape[0], data.inputs.shape[1]
@@ -317,10 +348,11 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
     def objective(params, inputs, outputs, weight, noise, active):
         layers, selector = params
         # Gates stay open during warm-up.
-        gates = jnp.where(active, method.gates(selector, noise), 1)
+        gates = known.decide(jnp.where(active, method.gates(selector, noise), 1), 1)
         layers = _where(active, method.gated_layers(selector, layers, noise), layers)
         risk = empirical_risk(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
-        loss = risk + jnp.where(active, method.penalty(selector, layers, coefficient), 0)
+        paying = scale_inputs(layers, 1 - known.required.astype(dtype))
+        loss = risk + jnp.where(active, method.penalty(selector, paying, coefficient), 0)
         if config.gradient_penalty is not None:
             loss = loss + gradient_penalty(
                 layers,
@@ -342,7 +374,8 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
         moved = jax.tree.map(lambda p, u: p - rates[0] * u, layers, update[0])
         shrinkage = method.proximal_shrinkage(selector, coefficient)
         if shrinkage is not None:
-            moved = _proximal_step(layers, moved, optimiser, rates[0], active * shrinkage)
+            shrinkage = jnp.where(known.required, 0, active * shrinkage)
+            moved = _proximal_step(layers, moved, optimiser, rates[0], shrinkage)
         layers = moved
         selector = jax.tree.map(lambda p, u: p - rates[1] * active * u, selector, update[1])
         return ((layers, method.project(selector)), optimiser, active), own
@@ -373,7 +406,7 @@ def _sparsify(method, config, data, coefficient, warmup_steps, layers, selector,
             jnp.where(improved, smoothed, state.best),
             jnp.where(improved, step_count, state.best_step),
             state.losses.at[state.epoch].set(smoothed),
-            state.scores + active * method.scores(params[1], params[0]),
+            state.scores + active * known.decide(method.scores(params[1], params[0]), 1),
         )
 
     params = (layers, selector)

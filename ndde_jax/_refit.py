@@ -167,9 +167,11 @@ def search_mask(
     n_inputs = starts.shape[2]
     flips = jnp.eye(n_inputs, dtype=bool)
     dtype = data.inputs.dtype
+    starts = data.apply_prior(starts)
+    undecided = data.allowed & ~data.required
 
     def target(args):
-        starts, output, key = args
+        starts, undecided, output, key = args
 
         def from_scratch(mask):
             _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
@@ -209,7 +211,8 @@ def search_mask(
             price = edge_price(risk, n, n_inputs, config.width)
             gain = risk - risks + jnp.where(mask, price, -price)
             full = jnp.sum(mask) >= max_inputs
-            gain = jnp.where(jnp.isfinite(gain) & (mask | ~full), gain, -jnp.inf)
+            possible = jnp.isfinite(gain) & (mask | ~full) & undecided
+            gain = jnp.where(possible, gain, -jnp.inf)
             best = jnp.argmax(gain)
             better = gain[best] > 0
             flipped = (mask ^ flips[best], risks[best], *_at((networks, decays), best))
@@ -224,7 +227,8 @@ def search_mask(
         start = jax.tree.map(jnp.asarray, start)
         return jax.lax.while_loop(unfinished, flip_best, start)[0]
 
-    return jax.lax.map(target, (starts, data.outputs.T, jr.split(key, starts.shape[0])))
+    keys = jr.split(key, starts.shape[0])
+    return jax.lax.map(target, (starts, undecided, data.outputs.T, keys))
 
 
 def _at(tree, index):

@@ -14,6 +14,7 @@ from ._fit import FitConfig, FitResult, fit
 from ._graph import from_graph_axes, to_graph_axes
 from ._methods import L0NDDE
 from ._model import NeuralDDE
+from ._prior import PriorKnowledge
 from ._refit import StrengthConfig, compare_alternatives, edge_price, fit_layers, search_mask
 from ._types import Graph, Scores
 from ._windows import Windows
@@ -41,6 +42,8 @@ class SignalStrengths(eqx.Module):
     - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate.
     - `risk_in_sample`: the same in-sample, corrected.
     - `threshold`: what an edge must be worth per target under the default rule of `kept`.
+    - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
+        others, which tests the prior, but never kept.
     """
 
     value: Scores
@@ -52,6 +55,7 @@ class SignalStrengths(eqx.Module):
     risk: Float[Array, "target"]
     risk_in_sample: Float[Array, "target"]
     threshold: Float[Array, "target"]
+    prior: PriorKnowledge
 
     def kept(self, coefficient=None) -> Graph:
         """Edges worth keeping, `[source target lag]`.
@@ -68,10 +72,15 @@ class SignalStrengths(eqx.Module):
             for the `width` weights that an input brings, less what the correction of the risks has
             charged already, plus the resolution of difference quotients. It becomes stricter with
             noise and with more candidates, laxer with more data.
+
+        Edges of the prior are kept or not whatever they are worth.
         """
         if coefficient is None:
-            return (self.value > self.threshold[None, :, None]) & (self.held_out > 0)
-        return self.value > jnp.asarray(coefficient) / (self.value.shape[0] * self.value.shape[2])
+            good = (self.value > self.threshold[None, :, None]) & (self.held_out > 0)
+        else:
+            price = jnp.asarray(coefficient) / (self.value.shape[0] * self.value.shape[2])
+            good = self.value > price
+        return self.prior.apply(good)
 
 
 def signal_strengths(
@@ -97,7 +106,7 @@ def signal_strengths(
 
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `key`: random starts, bootstrap, and the fit that selects the graph.
-    - `graph`: `[source target lag]`; `"full"` for all candidate edges (good for few inputs); by
+    - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
         default that of [`select_graph`][ndde_jax.select_graph].
     - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig].
     - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
@@ -144,6 +153,7 @@ def signal_strengths(
         risk=result.base_held_out,
         risk_in_sample=result.base_in_sample,
         threshold=edge_price(result.base_in_sample, n, base.shape[1], config.width),
+        prior=windows.prior,
     )
 
 
@@ -244,7 +254,7 @@ def _checked_graph(windows: Windows, graph) -> tuple[Graph, Array]:
     if isinstance(graph, str):
         if graph != "full":
             raise ValueError(f"graph must be 'full' or [source target lag]; got {graph!r}.")
-        graph = jnp.ones(shape, bool)
+        graph = windows.prior.allowed
     graph = jnp.asarray(graph).astype(bool)
     if graph.shape != shape:
         raise ValueError(f"graph must be [source target lag] = {shape}; got {graph.shape}.")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
+from ._prior import PriorKnowledge, read_prior
 from ._rows import (
     check_constant,
     check_count,
@@ -59,6 +60,8 @@ class Windows(eqx.Module):
     - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.end_ringing]; NaN if made
         inside `jit`.
     - `dropped`: rows that are not valid because a value is missing.
+    - `prior`: edges that are allowed and edges that are required, see
+        [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `lags`: candidate lags, in samples. Static.
     - `scheme`: `"euler"`, `"central"` or `"central4"`; never `"auto"`. Static.
     """
@@ -74,6 +77,7 @@ class Windows(eqx.Module):
     roll_off: Float[Array, "dim"]
     ringing: Float[Array, "dim"]
     dropped: Int[Array, ""]
+    prior: PriorKnowledge
     lags: tuple[int, ...] = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
 
@@ -126,6 +130,7 @@ def lagged_windows(
     lags: Iterable = (0,),
     scheme: str = "euler",
     names: Sequence[str] | None = None,
+    prior: PriorKnowledge | None = None,
 ) -> Windows:
     """Cut trajectories into pairs (lagged states, rate of change), standardised.
 
@@ -158,6 +163,8 @@ def lagged_windows(
         `explain()` of the result says what and why. If a trajectory rings at both ends, up to 20
         samples there count as missing.
     - `names`: names of the variables, for error messages.
+    - `prior`: edges that cannot exist or must, from
+        [`prior_knowledge`][ndde_jax.prior_knowledge]; whatever fits these windows obeys it.
 
     **Returns:** [`Windows`][ndde_jax.Windows], with one row per sample that has a past of the
     largest lag and the neighbours its difference needs, whether valid or not: shapes depend on
@@ -168,7 +175,8 @@ def lagged_windows(
     **Raises:** `ValueError` for arrays of the wrong shape or type, infinite values, constant
     variables, fewer valid rows than variables plus one (not even a linear drift is determined),
     lags that are not ascending whole numbers or exceed a trajectory, unusable `dt` or `t`, an
-    unknown scheme, a central scheme on an irregular grid, and `"auto"` inside `jit`.
+    unknown scheme, a central scheme on an irregular grid, a prior of another shape, and `"auto"`
+    inside `jit`.
 
     ```python
     import numpy as np
@@ -186,6 +194,7 @@ def lagged_windows(
         raise ValueError(f"scheme must be one of {(*STENCILS, 'auto')}; got {scheme!r}.")
     data = read_trajectories(x, dt=dt, t=t, names=names)
     xp = data.xp
+    prior = read_prior(prior, data.dim, len(lags))
     share = pooled_noise_share(data)
     unknown = xp.full((data.dim,), xp.nan)
     roll_off = pooled_roll_off(data) if data.regular else unknown
@@ -257,6 +266,7 @@ def lagged_windows(
         roll_off=jax.lax.stop_gradient(cast(roll_off)),
         ringing=jax.lax.stop_gradient(cast(ringing)),
         dropped=jnp.asarray(xp.sum(~valid)),
+        prior=prior,
         lags=lags,
         scheme=scheme,
     )

@@ -41,6 +41,7 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         risk=jnp.linspace(0.25, 0.125, dim),
         risk_in_sample=jnp.linspace(0.2, 0.1, dim),
         threshold=jnp.full(dim, 0.004),
+        prior=windows.prior,
     )
     drift = ndde.MaskedDrift.create(dim, n_lags, width=2, depth=1, key=jax.random.key(0))
     mask = from_graph_axes(graph)
