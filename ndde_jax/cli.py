@@ -62,6 +62,25 @@ def parse_lags(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(lags)))
 
 
+def parse_edge(text: str) -> tuple:
+    """An edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
+
+    Raises ValueError for anything else.
+
+    >>> parse_edge("wind > sea@3")
+    ('wind', 'sea', 3)
+    """
+    source, arrow, rest = text.partition(">")
+    target, at, lag = rest.rpartition("@") if "@" in rest else (rest, "", "")
+    source, target, lag = source.strip(), target.strip(), lag.strip()
+    if not (arrow and source and target) or (at and not lag.isdecimal()):
+        raise ValueError(
+            f"Expected an edge as SOURCE>TARGET or SOURCE>TARGET@LAG; got {text!r} (quote it: "
+            "shells read > as a redirection)."
+        )
+    return (source, target, int(lag)) if at else (source, target)
+
+
 def _discover(arguments: argparse.Namespace) -> None:
     if (arguments.data is None) == (arguments.example is None):
         raise ValueError("Give either a data file or --example NAME.")
@@ -73,10 +92,20 @@ def _discover(arguments: argparse.Namespace) -> None:
 
     import ndde_jax
 
+    lags = arguments.lags or lags
+    prior = ndde_jax.prior_knowledge(
+        options["names"],
+        lags=lags,
+        forbidden=arguments.forbid,
+        required=arguments.require,
+        exogenous=arguments.exogenous,
+        self_edges=not arguments.no_self_edges,
+    )
     found = ndde_jax.discover(
         values,
-        lags=arguments.lags or lags,
+        lags=lags,
         scheme=arguments.scheme,
+        prior=prior,
         coefficient=arguments.coefficient,
         key=jax.random.key(arguments.seed),
         progress=not arguments.quiet,
@@ -192,6 +221,12 @@ def _parser() -> argparse.ArgumentParser:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
+    def edge(text: str) -> tuple:
+        try:
+            return parse_edge(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
     def names(text: str) -> list[str]:
         return [name.strip() for name in text.split(",")]
 
@@ -229,6 +264,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
     add("--coefficient", type=float, metavar="X", help="penalty of an edge (default: automatic)")
+    add(
+        "--forbid",
+        type=edge,
+        action="append",
+        default=[],
+        metavar="A>B",
+        help="A does not drive B, at any lag; A>B@3: not at lag 3. May be repeated",
+    )
+    add(
+        "--require",
+        type=edge,
+        action="append",
+        default=[],
+        metavar="A>B@LAG",
+        help="A drives B at this lag. May be repeated",
+    )
+    add(
+        "--exogenous",
+        type=names,
+        default=[],
+        metavar="A,B",
+        help="variables that drive but are not driven",
+    )
+    add("--no-self-edges", action="store_true", help="no variable drives itself")
     add("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")

@@ -99,12 +99,40 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     )
     ((values, options),) = calls
     np.testing.assert_array_equal(values, np.array(EXPECTED)[:, ::-1])
-    key = options.pop("key")
+    key, prior = options.pop("key"), options.pop("prior")
+    assert bool(prior.allowed.all()) and not bool(prior.required.any())
     assert jax.numpy.array_equal(jax.random.key_data(key), jax.random.key_data(jax.random.key(7)))
     assert options == {
         "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
         "coefficient": 0.02, "progress": False,
     }  # fmt: skip
+
+
+def test_what_is_known_reaches_discover(table, tmp_path, calls):
+    assert (
+        _run(
+            *("discover", table, "--lags", "0,3", "--out", tmp_path, "--no-plot", "--quiet"),
+            *("--forbid", "a > a@3", "--require", "b>b@0", "--exogenous", "b"),
+        )
+        == 0
+    )
+    ((_, options),) = calls
+    allowed = np.ones((2, 2, 2), bool)
+    allowed[0, 0, 1] = allowed[0, 1] = False
+    np.testing.assert_array_equal(options["prior"].allowed, allowed)
+    assert np.argwhere(options["prior"].required).tolist() == [[1, 1, 0]]
+    calls.clear()
+    _run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--no-self-edges")
+    ((_, options),) = calls
+    np.testing.assert_array_equal(options["prior"].allowed[..., 0], ~np.eye(2, dtype=bool))
+
+
+@pytest.mark.parametrize("text", ["a", "a>", ">b", "a>b@", "a>b@x", "a>b@-1"])
+def test_bad_edges_leave_with_code_2(text, table, tmp_path, capsys):
+    with pytest.raises(SystemExit) as error:
+        _run("discover", table, "--forbid", text, "--out", tmp_path)
+    assert error.value.code == 2
+    assert "SOURCE>TARGET" in capsys.readouterr().err
 
 
 def test_defaults_come_from_the_file(table, tmp_path, calls):
