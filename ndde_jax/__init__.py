@@ -2,6 +2,7 @@
 
 from . import gates as gates, metrics as metrics, systems as systems
 from ._batch import fit_many as fit_many
+from ._conditioning import noise_covariance as noise_covariance
 from ._confine import (
     Certificate as Certificate,
     RestoredDDE as RestoredDDE,
@@ -29,6 +30,11 @@ from ._graph import (
     summary_graph as summary_graph,
     window_graph as window_graph,
 )
+from ._identifiability import (
+    Finding as Finding,
+    IdentifiabilityReport as IdentifiabilityReport,
+    identifiability_report as identifiability_report,
+)
 from ._lyapunov import (
     LyapunovSpectrum as LyapunovSpectrum,
     kaplan_yorke_dimension as kaplan_yorke_dimension,
@@ -51,6 +57,7 @@ from ._noise import (
 )
 from ._path import CoefficientPath as CoefficientPath, path as path
 from ._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
+from ._rivals import RivalEdges as RivalEdges, rival_edges as rival_edges
 from ._schemes import choose_scheme as choose_scheme
 from ._simulate import (
     DelaySolver as DelaySolver,
@@ -61,6 +68,7 @@ from ._simulate import (
     rollout as rollout,
     solve_sdde as solve_sdde,
 )
+from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
 from ._strength import (
     SignalStrengths as SignalStrengths,
     StrengthConfig as StrengthConfig,
@@ -69,6 +77,13 @@ from ._strength import (
     select_graph as select_graph,
     signal_strengths as signal_strengths,
 )
+from ._theory import (
+    finite_sample_bound as finite_sample_bound,
+    occupation_bound as occupation_bound,
+    penalty_window as penalty_window,
+    recovery_margin as recovery_margin,
+)
+from ._thin import thin_windows as thin_windows
 from ._windows import (
     Scaling as Scaling,
     Windows as Windows,

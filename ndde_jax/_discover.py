@@ -16,6 +16,7 @@ from jaxtyping import PRNGKeyArray
 
 from ._drift import MaskedDrift
 from ._fit import FitConfig, FitResult, Status, fit
+from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._labelled import read_labelled
 from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
@@ -55,9 +56,28 @@ class Discovery:
     scores: np.ndarray
     lower: np.ndarray
 
-    def report(self) -> str:
-        """Text for a methods section: data, choices, edges with their strength, warnings."""
-        return write_report(self)
+    def report(self, identifiability: IdentifiabilityReport | None = None) -> str:
+        """Text for a methods section: data, choices, edges with their strength, warnings, and
+        whether the data support them; give what `identifiability` found to include it.
+        """
+        return write_report(self, identifiability)
+
+    def identifiability(self, *, key: PRNGKeyArray, **options) -> IdentifiabilityReport:
+        """Refit on halves of the data, with edges replaced and with other differences, to see
+        whether the data support the graph. Takes several times as long as the discovery.
+
+        `options` are those of [`identifiability_report`][ndde_jax.identifiability_report]; give
+        the `method`, `config` and `strength_config` of the discovery if it had any.
+        """
+        return identifiability_report(
+            self.windows,
+            key=key,
+            strengths=self.strengths,
+            model=self.model,
+            coefficient=self.coefficient,
+            names=self.names,
+            **options,
+        )
 
     def to_frame(self):
         """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas."""

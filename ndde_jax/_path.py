@@ -108,7 +108,7 @@ def path(
     ):
         raise ValueError(f"coefficients must be positive and ascending; got {coefficients}.")
     config = FitConfig() if config is None else config
-    config = _without_refinement(config)
+    config = without_refinement(config)
     n_inputs = windows.dim * windows.n_lags
     swept = eqx.tree_at(
         lambda m: (m.coefficient, m.path), method, (values[0], values[1:] / n_inputs)
@@ -119,7 +119,7 @@ def path(
     return _judge(windows, result, values, refit, key)
 
 
-def _without_refinement(config: FitConfig) -> FitConfig:
+def without_refinement(config: FitConfig) -> FitConfig:
     fields = {name: getattr(config, name) for name in config.__dataclass_fields__}
     return FitConfig(**{**fields, "refine": "none"})
 

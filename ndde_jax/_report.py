@@ -5,20 +5,23 @@ from typing import Any
 
 import numpy as np
 
-# Below this many windows per candidate input a report warns.
-WINDOWS_PER_INPUT = 20
-# Above this condition number of the lagged design, inputs can hardly be told apart.
-COLLINEAR = 1e4
+from ._conditioning import condition_number
+from ._identifiability import IdentifiabilityReport, identifiability_report
+from ._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT
 
 
-def write_report(found: Any) -> str:
-    """Sections data, choices, edges, warnings; plain text, 88 columns."""
+def write_report(found: Any, identifiability: IdentifiabilityReport | None = None) -> str:
+    """Sections data, choices, edges, warnings, identifiability; plain text, 88 columns.
+
+    Without the report of `Discovery.identifiability`, that section holds what needs no refits.
+    """
     sections = (
         ("Data", _data(found)),
         ("Method", _method(found)),
         ("Edges kept", _edges(found)),
         ("Targets", _targets(found)),
         ("Warnings", _warnings(found)),
+        ("Identifiability", _identifiability(found, identifiability)),
     )
     return "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
 
@@ -114,6 +117,20 @@ def _warnings(found) -> str:
     return "\n".join(_wrap("- " + text, "  ") for text in found_warnings)
 
 
+def _identifiability(found, report) -> str:
+    if report is not None:
+        return str(report)
+    report = identifiability_report(
+        found.windows,
+        strengths=found.strengths,
+        model=found.model,
+        coefficient=found.coefficient,
+        names=found.names,
+    )
+    hint = _wrap("Refits on parts of the data say more: found.identifiability(key=...).")
+    return f"{report}\n\n{hint}"
+
+
 def _collect(found):
     n_inputs = len(found.names) * len(found.lags)
     used, dropped = int(found.windows.n_valid), int(found.windows.dropped)
@@ -124,7 +141,7 @@ def _collect(found):
         )
     if dropped > used:
         yield f"More windows are lost to missing values ({dropped}) than are left ({used})."
-    condition = _condition_number(found.windows)
+    condition = condition_number(found.windows)
     if condition > COLLINEAR:
         yield (
             f"The candidate inputs are nearly collinear (condition number {condition:.1e}); "
@@ -152,18 +169,30 @@ def _collect(found):
             f"{int(doubtful.sum())} of {int(found.graph.sum())} kept edges have a lower bound at "
             "or below zero on held-out data."
         )
+    yield from _against_the_prior(found)
     if found.fit.outcome in ("diverged", "refused"):
         yield "The selecting fit failed; the strengths are relative to an arbitrary graph."
     if 0 not in found.lags:
         yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."
 
 
-def _condition_number(windows) -> float:
-    valid = np.asarray(windows.valid)
-    design = np.asarray(windows.history, float)[valid]
-    design = design.reshape(len(design), -1)
-    spread = np.linalg.svd(design / np.sqrt(len(design)), compute_uv=False)
-    return float(spread[0] / spread[-1]) if spread[-1] > 0 else float("inf")
+def _against_the_prior(found):
+    """Edges of the prior that the data speak against."""
+    prior = found.windows.prior
+    lower = np.asarray(found.strengths.lower)
+    worth = (np.asarray(found.scores) > np.asarray(found.strengths.threshold)[None, :, None]) & (
+        lower > 0
+    )
+    for i, j, a in np.argwhere(worth & ~np.asarray(prior.allowed)):
+        yield (
+            f"{found.names[i]} -> {found.names[j]} at lag {found.lags[a]} is forbidden, but would "
+            f"lower the risk by {found.scores[i, j, a]:.3g}."
+        )
+    for i, j, a in np.argwhere(~worth & np.asarray(prior.required)):
+        yield (
+            f"{found.names[i]} -> {found.names[j]} at lag {found.lags[a]} is required, but the "
+            "data would do without it."
+        )
 
 
 def _wrap(text: str, indent: str = "") -> str:

@@ -111,13 +111,19 @@ def _discover(arguments: argparse.Namespace) -> None:
         progress=not arguments.quiet,
         **options,
     )
-    report = found.report()
-    (directory / "report.txt").write_text(report.rstrip() + "\n", encoding="utf-8")
+    # Written before the long check, which may be interrupted.
     _write_edges(found, directory / "edges.csv")
+    found.save(directory / "discovery")
+    checked = None
+    if arguments.check:
+        checked = found.identifiability(
+            key=jax.random.key(arguments.seed), progress=not arguments.quiet
+        )
+    report = found.report(checked)
+    (directory / "report.txt").write_text(report.rstrip() + "\n", encoding="utf-8")
     written = ["report.txt", "edges.csv"]
     if not arguments.no_plot:
         written += _draw(found, directory)
-    found.save(directory / "discovery")
     if not arguments.quiet:
         print(report.rstrip())
         print()
@@ -288,6 +294,12 @@ def _parser() -> argparse.ArgumentParser:
         help="variables that drive but are not driven",
     )
     add("--no-self-edges", action="store_true", help="no variable drives itself")
+    add(
+        "--check",
+        action="store_true",
+        help="refit on halves of the data, with edges replaced and other differences, to report "
+        "whether the data support the graph (minutes)",
+    )
     add("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")

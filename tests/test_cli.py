@@ -26,8 +26,11 @@ class FakeDiscovery:
         self.scores = self.graph * 0.5
         self.lower = self.graph * 0.25
 
-    def report(self):
-        return f"report on {', '.join(self.names)}"
+    def report(self, checked=None):
+        return f"report on {', '.join(self.names)}" + (f", {checked}" if checked else "")
+
+    def identifiability(self, *, key, progress):
+        return f"checked with {jax.random.key_data(key)[-1]}"
 
     def to_frame(self):
         import pandas
@@ -133,6 +136,11 @@ def test_bad_edges_leave_with_code_2(text, table, tmp_path, capsys):
         _run("discover", table, "--forbid", text, "--out", tmp_path)
     assert error.value.code == 2
     assert "SOURCE>TARGET" in capsys.readouterr().err
+
+
+def test_check_extends_the_report(table, tmp_path, calls):
+    _run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--check", "--seed", 3)
+    assert (tmp_path / "report.txt").read_text() == "report on a, b, checked with 3\n"
 
 
 def test_defaults_come_from_the_file(table, tmp_path, calls):

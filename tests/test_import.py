@@ -167,15 +167,19 @@ PROGRAMS = {
 # Whole fits; of what else is public, examples take less than two seconds.
 SLOW = (
     "_batch.fit_many",
+    "_conditioning.noise_covariance",
     "_confine.confine",
     "_discover.discover",
     "_exact.exact_graph",
     "_exact.one_flip_certificate",
     "_fit.fit",
+    "_identifiability.identifiability_report",
     "_lyapunov.lyapunov_spectrum",
     "_model.NeuralDDE",
     "_simulate._rollout.rollout",
     "_path.path",
+    "_rivals.rival_edges",
+    "_stability.edge_stability",
     "_strength.signal_strengths",
 )
 

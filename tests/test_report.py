@@ -12,7 +12,7 @@ import ndde_jax as ndde
 from ndde_jax._discover import _discovery
 from ndde_jax._fit import FitResult
 from ndde_jax._graph import from_graph_axes
-from ndde_jax._report import COLLINEAR, WINDOWS_PER_INPUT
+from ndde_jax._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT
 
 NAMES = ("wind", "sea level")
 LAGS = (0, 3)
@@ -216,6 +216,38 @@ def test_failed_fit(found, status):
 def test_present_state_left_out():
     found = found_on(noise(), edges={(0, 1, 0): 0.4}, lags=(1, 3))
     assert "Lag 0 is not a candidate" in warnings(found)
+
+
+def test_the_prior_is_tested(found):
+    prior = ndde.prior_knowledge(
+        2, lags=LAGS, forbidden=[(0, 1, 3), (1, 0)], required=[(0, 0, 3), (0, 0, 0)]
+    )
+    windows = eqx.tree_at(lambda w: w.prior, found.windows, prior)
+    text = warnings(dataclasses.replace(found, windows=windows))
+    assert "wind -> sea level at lag 3 is forbidden, but would lower the risk by 0.46" in text
+    assert "wind -> wind at lag 3 is required, but the data would do without it" in text
+    assert text.count("forbidden") == 1 and text.count("required") == 1
+
+
+# ---- identifiability ----
+
+
+def test_identifiability_without_refits(found):
+    text = section(found.report(), "Identifiability")
+    assert "no refits on parts of the data yet" in text
+    assert "smallest signal strength: 0.11" in found.report().replace("\n  ", " ")
+    assert "found.identifiability(key=...)" in found.report()
+
+
+def test_a_full_report_takes_its_place(found):
+    full = dataclasses.replace(
+        ndde.identifiability_report(
+            found.windows, strengths=found.strengths, model=found.model, names=found.names
+        ),
+        problems=("The record is a copy of itself.",),
+    )
+    text = section(found.report(full), "Identifiability")
+    assert text.startswith("These data do not support the graph. - The record is a copy")
 
 
 # ---- tables and pictures ----

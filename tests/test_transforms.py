@@ -143,6 +143,31 @@ def test_signal_strengths_search_and_refit(systems, batch):
     check(search, (batch, keys), singles, rtol=1e-3, atol=1e-5)
 
 
+def test_rivals(systems, batch):
+    keys = jr.split(jr.key(2), 3)
+    graph = jnp.array([[True, False], [False, True]])[:, :, None]
+
+    def rivals(w, k):
+        found = ndde.rival_edges(w, graph, key=k, config=STRENGTH, max_inputs=2)
+        return found.cost, found.rival, found.lag_cost
+
+    singles = list(zip(systems, keys, strict=True))
+    check(rivals, (batch, keys), singles, rtol=1e-3, atol=1e-5)
+
+
+def test_constants_of_the_theorems():
+    prices, strengths = jnp.linspace(0.01, 0.2, 5), jnp.linspace(0.3, 0.6, 5)
+
+    def one(price, strength):
+        window = ndde.penalty_window(strength, 2)
+        return window, ndde.recovery_margin(price, strength, 2, window * 100)
+
+    check(one, (prices, strengths), list(zip(prices, strengths, strict=True)), rtol=1e-6)
+    bound = lambda rate: ndde.occupation_bound(50.0, prefactor=1.0, rate=rate)  # noqa: E731
+    check(bound, (prices,), [(price,) for price in prices], rtol=1e-6)
+    assert float(jax.grad(bound)(0.5)) < 0
+
+
 def test_select_graph(systems):
     def one(k):
         return ndde.select_graph(systems[0], result, key=k, config=STRENGTH)

@@ -10,6 +10,7 @@ from .data import find_files
 from .methods import METHODS
 from .report import table
 from .runner import run
+from .tuning import tune
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--predictions", type=Path, metavar="DIR", help="write scores per graph")
     running.add_argument("--retry-errors", action="store_true", help="redo series with errors")
 
+    tuning = actions.add_parser(
+        "tune", help="the coefficient that ranks one graph best, the paper's way"
+    )
+    tuning.set_defaults(action=_tune)
+    tuning.add_argument("--data", type=Path, required=True, metavar="DIR", help="graphs as .npz")
+    tuning.add_argument("--method", action="append", required=True, help="may be repeated")
+    tuning.add_argument("--graph", default="simple_default_Lorenz84", metavar="NAME")
+    tuning.add_argument("--series", type=_positive, metavar="K", help="first K series only")
+    tuning.add_argument("--seed", type=int, default=0)
+
     showing = actions.add_parser("table", help="print results as Markdown")
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
@@ -63,6 +74,13 @@ def _run(options) -> int:
             workers=options.workers,
             retry_errors=options.retry_errors,
         )
+    return 0
+
+
+def _tune(options) -> int:
+    file = options.data / f"{options.graph}.npz"
+    for method in options.method:
+        print(tune(method, file, series=options.series, seed=options.seed), flush=True)
     return 0
 
 

@@ -70,6 +70,70 @@ def blind_to_constants(method: Method) -> Method:
     return wrapped
 
 
+def penalised(name: str, config: Callable | None = None) -> Method:
+    """A method of the library with one coefficient, which `settings.toml` holds: the one that ranks
+    the edges of Lorenz84 best against its published labels, as the paper chooses it.
+    """
+
+    @blind_to_constants
+    def adapter(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
+        import ndde_jax as ndde
+
+        windows = [_windows(x, dt, settings) for x in series]
+        method = single_coefficient(name, settings.coefficients.get(name))
+        fit_config = ndde.FitConfig() if config is None else config(ndde)
+        fits = ndde.fit_many(method, windows, fit_config, key=key, progress=False)
+        return [
+            _prediction(ndde.edge_scores(fit), ndde.window_graph(fit), fit.outcome) for fit in fits
+        ]
+
+    return adapter
+
+
+def single_coefficient(name: str, coefficient: float | None):
+    """The method with this coefficient (its default if None) and no path."""
+    import ndde_jax as ndde
+
+    kinds = {
+        "l0ndde_single": ndde.L0NDDE,
+        "l0ndde_paper": ndde.L0NDDE.paper,
+        "agl": ndde.AGL,
+        "cnode": ndde.CNODE,
+        "pathreg": ndde.PathReg,
+        "node": ndde.NODE,
+    }
+    given = {} if coefficient is None else {"coefficient": coefficient}
+    if name == "l0ndde_single":
+        given["path"] = ()
+    return kinds[name](**given)
+
+
+def truth_free(name: str) -> Method:
+    """The same, with the coefficient that `CoefficientPath.select` takes from a grid: the largest
+    whose refitted graph predicts held-out blocks as well as the best, up to one standard error.
+    """
+
+    @blind_to_constants
+    def adapter(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
+        import ndde_jax as ndde
+
+        def one(x, key):
+            found = ndde.path(
+                single_coefficient(name, None),
+                _windows(x, dt, settings),
+                settings.grid,
+                key=key,
+                refit=ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8),
+            )
+            status = ndde.Status[found.status].split()[0].rstrip(":")
+            return _prediction(found.scores, found.graph(), status)
+
+        keys = jr.split(key, len(series))
+        return [one(x, key) for x, key in zip(series, keys, strict=True)]
+
+    return adapter
+
+
 @blind_to_constants
 def l0ndde(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
     """Gates of the L0-penalised drift: open probabilities as scores, open gates as graph."""
@@ -103,6 +167,9 @@ METHODS: dict[str, Method] = {
     "allones": allones,
     "selfedges": selfedges,
     "l0ndde": l0ndde,
+    "l0ndde_paper": penalised("l0ndde_paper", lambda ndde: ndde.FitConfig.paper()),
+    **{name: penalised(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg", "node")},
+    **{f"{name}_free": truth_free(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg")},
     "strength": strength,
 }
 

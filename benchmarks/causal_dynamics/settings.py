@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 SETTINGS_FILE = Path(__file__).with_name("settings.toml")
@@ -15,6 +15,8 @@ class Settings:
     lags: tuple[int, ...]
     scheme: str
     coefficient: float | None = None
+    coefficients: dict[str, float] = field(default_factory=dict)
+    grid: tuple[float, ...] = ()
 
     def to_json(self) -> str:
         """One line of text that is equal if and only if the settings are."""
@@ -37,4 +39,5 @@ def settings_for(category: str, file: str | Path = SETTINGS_FILE) -> Settings:
     unknown = sorted(set(merged) - set(known))
     if unknown:
         raise ValueError(f"{file}: unknown setting {', '.join(unknown)}; known: {known}.")
-    return Settings(**{**merged, "lags": tuple(merged["lags"])})
+    tuples = {name: tuple(merged[name]) for name in ("lags", "grid") if name in merged}
+    return Settings(**{**merged, **tuples})

@@ -1,0 +1,439 @@
+"""The checks behind an identifiability report: each adds findings, problems and reservations."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._conditioning import condition_number, noise_covariance, radial_drift
+from ._confine import RestoredDDE, confine
+from ._rivals import rival_edges
+from ._schemes import SMOOTH_SHARE
+from ._simulate import solve_sdde
+from ._stability import edge_stability
+from ._strength import select_graph
+from ._theory import penalty_window, recovery_margin
+from ._thin import is_regular, thin_windows
+from ._windows import Windows
+
+# Below this many windows per candidate input a graph is not supported.
+WINDOWS_PER_INPUT = 20
+# Above this condition number of the lagged design, inputs can hardly be told apart.
+COLLINEAR = 1e4
+# Held-out risk from which on a rate counts as unexplained.
+UNEXPLAINED = 0.9
+# Share of half-length refits that must find an edge again.
+STABLE = 0.5
+MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    - `kind`: `"measured"` on the data, `"estimated"` through a fitted model, or `"assumed"`.
+    - `name`, `value`: what, and how much (a number or a few words).
+    - `theorem`: the statement of the paper it speaks to.
+    - `text`: what it means.
+    """
+
+    kind: str
+    name: str
+    value: float | str
+    theorem: str
+    text: str
+
+
+class Notes:
+    """What has been found so far."""
+
+    def __init__(self, names, lags, graph):
+        self.names, self.lags, self.graph = names, lags, graph
+        self.findings, self.problems, self.reservations = [], [], []
+
+    def add(self, kind, name, value, theorem, text):
+        self.findings.append(Finding(kind, name, value, theorem, text))
+
+    def edges(self, which) -> str:
+        """The edges of a graph in words, at most four of them."""
+        found = [
+            f"{self.names[i]}@{self.lags[a]} -> {self.names[j]}" for i, j, a in np.argwhere(which)
+        ]
+        more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+        return ", ".join(found[:4]) + more
+
+
+def prices(windows, strengths, coefficient) -> np.ndarray:
+    if coefficient is None:
+        return np.asarray(strengths.threshold)
+    return np.full(windows.dim, float(coefficient) / (windows.dim * windows.n_lags))
+
+
+def about_data(notes, windows):
+    n_inputs = windows.dim * windows.n_lags
+    used = int(windows.n_valid)
+    notes.add(
+        MEASURED,
+        "windows per input",
+        used / n_inputs,
+        "finite-sample recovery",
+        f"{used} windows for {n_inputs} candidate inputs of each target.",
+    )
+    if used < WINDOWS_PER_INPUT * n_inputs:
+        notes.problems.append(
+            f"Too short: {used} windows for {n_inputs} candidate inputs per target, fewer than "
+            f"{WINDOWS_PER_INPUT} each. Use fewer lags or longer data."
+        )
+    condition = condition_number(windows)
+    notes.add(
+        MEASURED,
+        "condition number",
+        condition,
+        "full support of the occupation measure",
+        "of the lagged design; large where inputs are nearly linear functions of one another.",
+    )
+    if condition > COLLINEAR:
+        notes.reservations.append(
+            f"The candidate inputs are nearly collinear (condition number {condition:.1e}); "
+            "neighbouring lags can stand in for one another, so read a lag as an interval."
+        )
+
+
+def about_signal(notes, strengths, price):
+    graph = notes.graph
+    value, lower = np.asarray(strengths.value), np.asarray(strengths.lower)
+    risk = np.asarray(strengths.risk)
+    degree = graph.sum(axis=(0, 2))
+    theorem = "identifiability with the penalised objective"
+    hopeless = ~(risk < UNEXPLAINED)
+    notes.add(
+        MEASURED,
+        "largest held-out risk",
+        float(np.max(risk)),
+        "the model class contains the truth",
+        "the share of a rate's variance that the graph does not explain on data left out; noise "
+        "and a missing driver look alike here.",
+    )
+    if not graph.any():
+        notes.problems.append("No edge is worth its parameters: no candidate input is informative.")
+        return
+    if hopeless.all():
+        notes.problems.append("No rate is explained on data left out (all risks above 0.9).")
+    elif hopeless.any():
+        which = ", ".join(name for name, bad in zip(notes.names, hopeless, strict=True) if bad)
+        notes.reservations.append(f"The rate of {which} is hardly explained; its edges are weak.")
+    doubtful = graph & ~(lower > 0)
+    if doubtful.sum() > graph.sum() / 2:
+        notes.problems.append(
+            f"{doubtful.sum()} of {graph.sum()} edges have a lower confidence bound at or below "
+            "zero on data left out."
+        )
+    elif doubtful.any():
+        notes.reservations.append(
+            f"Lower confidence bound at or below zero on data left out: {notes.edges(doubtful)}."
+        )
+    weakest = np.unravel_index(np.argmin(np.where(graph, value, np.inf)), graph.shape)
+    s_min, d_max = float(value[weakest]), int(degree.max())
+    notes.add(
+        ESTIMATED,
+        "smallest signal strength",
+        s_min,
+        theorem,
+        f"ŝ²_min, of {notes.edges(_only(graph.shape, weakest))}; lower confidence bound "
+        f"{lower[weakest]:.4g}. True only if the graph is: a missed weak edge would be smaller.",
+    )
+    notes.add(ESTIMATED, "largest in-degree", float(d_max), theorem, "d_max.")
+    window = float(penalty_window(max(s_min, 0.0), d_max))
+    used = float(price.max())
+    where = f"the price of an edge used here, {used:.3g}, is {used / window:.0%} of it"
+    notes.add(
+        ESTIMATED,
+        "penalty window",
+        window,
+        theorem,
+        f"upper end of the prices per unit of time that recover this graph, (0, ŝ²_min / d_max); "
+        f"{where if window > 0 else 'empty'}.",
+    )
+    margin = float(recovery_margin(used, s_min, d_max))
+    notes.add(
+        ESTIMATED,
+        "margin",
+        margin,
+        theorem,
+        "γ per unit of time, by which every other graph costs more; it must exceed the sampling "
+        "error of the risks.",
+    )
+    if margin <= 0:
+        notes.reservations.append(
+            f"The price of an edge, {used:.3g}, lies outside the window (0, {window:.3g}) in which "
+            "the paper proves recovery. The window is sufficient, not necessary."
+        )
+
+
+def about_noise(notes, windows, model):
+    theorem = "the noise explores (invertible Σ)"
+    if not is_regular(windows) or 0 not in windows.lags:
+        notes.add(
+            ASSUMED,
+            "noise covariance",
+            "not measured",
+            theorem,
+            "that needs equally spaced samples and lag 0.",
+        )
+        return
+    scale = np.asarray(windows.scaling.scale, float)
+    covariance = np.asarray(noise_covariance(windows, model), float) / np.outer(scale, scale)
+    eigenvalues = np.linalg.eigvalsh(covariance)
+    smallest, largest = max(float(eigenvalues[0]), 0.0), float(eigenvalues[-1])
+    condition = largest / smallest if smallest > 0 else np.inf
+    notes.add(
+        ESTIMATED,
+        "noise condition number",
+        condition,
+        theorem,
+        "of ΣΣᵀ in standardised states.",
+    )
+    duration = int(windows.n_valid) * float(windows.dt)
+    reach = float(np.sqrt(duration * smallest))
+    notes.add(
+        ESTIMATED,
+        "reach of the noise",
+        reach,
+        theorem,
+        "how far noise alone would diffuse over the record in its weakest direction, in standard "
+        "deviations of the data; an upper bound where differences are inexact.",
+    )
+    share = float(np.mean(np.asarray(windows.noise_share)))
+    notes.add(
+        MEASURED,
+        "noise share",
+        share,
+        theorem,
+        "of the variance of one-step increments.",
+    )
+    if reach < 1 or share < SMOOTH_SHARE:
+        notes.reservations.append(
+            "The noise is too small to explore: the theorems need it to reach every state, so the "
+            "graph rests on the richness of the orbit alone. Inputs that are functions of one "
+            "another along it cannot be told apart, whatever the length."
+        )
+
+
+def about_damping(notes, windows, model, *, simulate):
+    theorem = "ergodicity (delay-adapted dissipativity)"
+    if 0 not in windows.lags:
+        notes.add(ASSUMED, "dissipativity", "not measured", theorem, "that needs lag 0.")
+        return
+    pull, error = radial_drift(windows)
+    notes.add(
+        MEASURED,
+        "radial drift",
+        pull,
+        theorem,
+        f"mean of ⟨u, dX/dt⟩ / ‖u‖² over the outermost tenth of the states, ± {error:.2g} per unit "
+        "of time; negative where the system pulls back.",
+    )
+    if pull > 2 * error:
+        notes.reservations.append(
+            "Far out, the data still move outwards on average: the record may not be stationary."
+        )
+    if isinstance(model, RestoredDDE):
+        return
+    confined = confine(model, windows=windows)
+    certificate = confined.certificate()
+    notes.add(
+        ESTIMATED,
+        "absorbing radius",
+        float(certificate.absorbing_radius),
+        theorem,
+        "of the learned drift confined to the box of the data, from its weights, in units of the "
+        f"data (box: {_numbers(confined.radius)}).",
+    )
+    if not simulate:
+        return
+    # No more than the data lasted, and not more steps than a picture would show.
+    n_steps = min(int(windows.n_valid), 5000)
+    outside = float(_share_outside(confined, windows, n_steps))
+    notes.add(
+        ESTIMATED,
+        "share outside the box",
+        outside,
+        theorem,
+        f"of {n_steps} steps of the confined model without noise, from a state of the data.",
+    )
+    if not outside < 0.5:
+        notes.reservations.append(
+            f"The learned drift leaves the region of the data ({outside:.0%} of a rollout)."
+        )
+
+
+def _share_outside(confined: RestoredDDE, windows: Windows, n_steps: int):
+    row = int(np.argmax(np.asarray(windows.valid)))
+    scaling = windows.scaling
+    state = windows.history[row, windows.lags.index(0)] * scaling.scale + scaling.center
+    # Forward differences describe a map, central ones a rate, which needs shorter steps.
+    parts = 1 if windows.scheme == "euler" else 4
+    path = solve_sdde(
+        confined, history=state, n_steps=parts * n_steps, dt=confined.dt / parts, save_every=parts
+    )
+    distance = jnp.abs(path.ys - confined.center[None])
+    return jnp.mean(~jnp.all(distance <= confined.radius[None], axis=1))
+
+
+def refits(notes, windows, price, settings, seeds, keys, progress) -> dict[str, Any]:
+    """The part that takes time: halves, replacements, other differences."""
+    graph, config = notes.graph, settings["strength_config"]
+    extra = {}
+    recovery = "finite-sample recovery"
+    used = int(windows.n_valid)
+    if used // 2 >= windows.dim + 1:
+        extra["stability"] = stability = edge_stability(
+            windows, key=keys[0], seeds=seeds, progress=progress, **settings
+        )
+        found = np.asarray(stability.selected)
+        unstable = graph & (found < STABLE)
+        n_edges = max(int(graph.sum()), 1)
+        notes.add(
+            MEASURED,
+            "stable edges",
+            float((graph & ~unstable).sum() / n_edges),
+            recovery,
+            f"share of the edges that at least {STABLE:.0%} of {len(stability.graphs)} refits on "
+            "halves of the data select again.",
+        )
+        missed = ~graph & (found > STABLE)
+        if unstable.sum() > graph.sum() / 2:
+            notes.problems.append(
+                f"{unstable.sum()} of {graph.sum()} edges are not found again on halves of the "
+                "data."
+            )
+        elif unstable.any():
+            notes.reservations.append(
+                f"Not found again on most halves of the data: {notes.edges(unstable)}."
+            )
+        if missed.any():
+            notes.reservations.append(
+                f"Found on most halves of the data but not on all of them: {notes.edges(missed)}."
+            )
+    if graph.any():
+        extra["rivals"] = rivals = rival_edges(windows, graph, key=keys[1], config=config)
+        about_rivals(notes, rivals, price)
+    if is_regular(windows):
+        extra |= _other_differences(notes, windows, config, keys[2])
+    return extra
+
+
+def about_rivals(notes, rivals, price):
+    cost = np.asarray(rivals.cost)
+    limit = price[None, :, None]
+    ambiguous = notes.graph & (cost < limit)
+    n_edges = int(notes.graph.sum())
+    notes.add(
+        MEASURED,
+        "replaceable edges",
+        float(ambiguous.sum() / n_edges),
+        "faithfulness",
+        "share of the edges that an input of another variable replaces at less than the price of "
+        "an edge.",
+    )
+    if ambiguous.any():
+        i, j, a = np.argwhere(ambiguous)[0]
+        source, lag = np.asarray(rivals.rival)[i, j, a]
+        notes.problems.append(
+            f"{ambiguous.sum()} of {n_edges} edges could as well come from another variable, for "
+            f"example {notes.edges(_only(cost.shape, (i, j, a)))} from {notes.names[source]}@"
+            f"{notes.lags[lag]} (cost {cost[i, j, a]:.2g}, price {price[j]:.2g}): these inputs are "
+            "functions of one another in the data. Drop one, or say which with prior_knowledge."
+        )
+    lag_cost = np.asarray(rivals.lag_cost)
+    blurred = [
+        (i, j, a, np.flatnonzero(lag_cost[i, j, a] < price[j]))
+        for i, j, a in np.argwhere(notes.graph)
+    ]
+    blurred = [entry for entry in blurred if len(entry[3])]
+    if blurred:
+        texts = [
+            f"{notes.edges(_only(cost.shape, (i, j, a)))} (or lag "
+            f"{', '.join(str(notes.lags[b]) for b in others)})"
+            for i, j, a, others in blurred[:4]
+        ]
+        more = f" and {len(blurred) - 4} more" if len(blurred) > 4 else ""
+        notes.reservations.append(
+            f"Another lag of the same source would do as well: {'; '.join(texts)}{more}."
+        )
+
+
+def _other_differences(notes, windows, config, key) -> dict[str, np.ndarray]:
+    graph, found = notes.graph, {}
+    other = "central" if windows.scheme != "central" else "euler"
+    changes = {
+        "thinned": ("edges that change with the step", 2, None, "over two steps"),
+        "other_scheme": ("edges that change with the scheme", 1, other, f"by {other!r}"),
+    }
+    for name, (title, factor, scheme, words) in changes.items():
+        try:
+            changed = thin_windows(windows, factor, scheme=scheme)
+        except ValueError:
+            continue
+        selected = np.asarray(select_graph(changed, key=key, config=config))
+        found[name] = selected
+        new, gone = selected & ~graph, graph & ~selected
+        notes.add(
+            MEASURED,
+            title,
+            float(new.sum() + gone.sum()),
+            "the grid is fine enough (ω_G of the finite-sample bound)",
+            f"with differences {words}: new {notes.edges(new) or 'none'}; gone "
+            f"{notes.edges(gone) or 'none'}.",
+        )
+        if new.any() or gone.any():
+            extra = f"; new, so likely artefacts of it: {notes.edges(new)}" if new.any() else ""
+            lost = f"; gone: {notes.edges(gone)}" if gone.any() else ""
+            notes.reservations.append(f"The graph changes with differences {words}{extra}{lost}.")
+    return found
+
+
+def assumptions(notes, windows):
+    add = notes.add
+    lags = ", ".join(str(lag) for lag in windows.lags)
+    add(
+        ASSUMED,
+        "no hidden driver",
+        "untestable",
+        "data-generating process",
+        "every variable that drives another is observed.",
+    )
+    add(
+        ASSUMED,
+        "known lags",
+        lags,
+        "data-generating process",
+        "the true delays are among the candidates; a neighbour is found in place of one that is "
+        "not.",
+    )
+    add(
+        ASSUMED,
+        "additive noise",
+        "untested",
+        "data-generating process",
+        "Σ is constant, and measurement error is small.",
+    )
+    add(
+        ASSUMED,
+        "no weaker edge",
+        "untestable",
+        "identifiability with the penalised objective",
+        "edges below the price of one are taken as absent.",
+    )
+
+
+def _only(shape, edge) -> np.ndarray:
+    which = np.zeros(shape, bool)
+    which[tuple(edge)] = True
+    return which
+
+
+def _numbers(values: jax.Array) -> str:
+    return ", ".join(f"{v:.3g}" for v in np.asarray(values).tolist())

@@ -1,0 +1,128 @@
+"""Parts of windows and coarser versions of them, to see what a result depends on."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._rows import moments
+from ._schemes import STENCILS
+from ._windows import Windows
+
+
+def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None) -> Windows:
+    """Windows of the same data with differences over a step that is `factor` times longer.
+
+    Keeps every `factor`-th row, with the same history: candidate lags, and what a unit of them
+    means, stay. What changes with the step is an artefact of it. With `factor` 1 and another
+    `scheme`, all rows stay and only the way they are differenced changes.
+
+    **Arguments:**
+
+    - `windows`: of one system, regularly sampled; outside `jit`, because which rows remain depends
+        on missing values.
+    - `factor`: 1 or more.
+    - `scheme`: of the new differences; by default that of the windows.
+
+    **Returns:** [`Windows`][ndde_jax.Windows] with valid rows only, standardised anew. Its
+    `noise_share` is still that of the samples.
+
+    **Raises:** `ValueError` for a batch, irregular sampling, an unknown scheme, or too few rows.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    x = np.sin(0.1 * np.arange(500))
+    windows = ndde.lagged_windows(x, dt=0.1, lags=(0, 5))
+    print(windows.n_valid, ndde.thin_windows(windows, 2).n_valid)  # 494 247
+    ```
+    """
+    scheme = windows.scheme if scheme is None else scheme
+    if windows.history.ndim != 3:
+        raise ValueError("thin_windows takes the windows of one system.")
+    if scheme not in STENCILS:
+        raise ValueError(f"scheme must be one of {tuple(STENCILS)}; got {scheme!r}.")
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1; got {factor}.")
+    if not is_regular(windows):
+        raise ValueError("thin_windows needs equally spaced samples.")
+    samples, first = standardised_samples(windows)
+    position = np.asarray(windows.position) - first
+    stencil = {offset * factor: c / factor for offset, c in STENCILS[scheme].items()}
+    inside = (position + min(stencil) >= 0) & (position + max(stencil) < len(samples))
+    used = np.flatnonzero(np.asarray(windows.valid) & inside & (position % factor == 0))
+    difference = sum(c * samples[position[used] + offset] for offset, c in stencil.items())
+    known = np.isfinite(difference).all(axis=1) if len(used) else np.zeros(0, bool)
+    used, difference = used[known], difference[known]
+    if len(used) < windows.dim + 1:
+        raise ValueError(
+            f"only {len(used)} rows remain at every {factor}th sample, fewer than dim + 1 = "
+            f"{windows.dim + 1}. Use a smaller factor."
+        )
+    return _with_rates(_rows(windows, used), difference / float(windows.dt), scheme)
+
+
+def half_blocks(windows: Windows) -> list[Windows]:
+    """First, middle and last half of the valid rows, all of the same length.
+
+    Scaling stays that of the whole, so that risks compare.
+    """
+    used = np.flatnonzero(np.asarray(windows.valid))
+    half = len(used) // 2
+    starts = (0, (len(used) - half) // 2, len(used) - half)
+    return [_rows(windows, used[start : start + half]) for start in starts]
+
+
+def is_regular(windows: Windows) -> bool:
+    """Whether all steps are equally long."""
+    weight = np.asarray(windows.weight)[np.asarray(windows.valid)]
+    return bool(np.all(weight == 1))
+
+
+def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
+    """The samples in standardised units, NaN where no valid row knows them, and the position of the
+    first; trajectories follow one another with NaN in between.
+    """
+    valid = np.asarray(windows.valid)
+    position = np.asarray(windows.position)[valid]
+    history = np.asarray(windows.history, np.float64)[valid]
+    first = int(position.min()) - max(windows.lags)
+    samples = np.full((int(position.max()) - first + 2, windows.dim), np.nan)
+    if windows.scheme == "euler":
+        # The sample that the difference reaches for; overwritten where it is known as a state.
+        scaling = windows.scaling
+        ratio, offset = scaling.rate_scale / scaling.scale, scaling.rate_center / scaling.scale
+        rate = np.asarray(windows.increment, np.float64)[valid] * np.asarray(ratio)[None]
+        if 0 in windows.lags:
+            step = (rate + np.asarray(offset)[None]) * float(windows.dt)
+            samples[position + 1 - first] = history[:, windows.lags.index(0)] + step
+    for k, lag in enumerate(windows.lags):
+        samples[position - lag - first] = history[:, k]
+    return samples, first
+
+
+def _rows(windows: Windows, index: np.ndarray) -> Windows:
+    def take(a):
+        return jnp.asarray(np.asarray(a)[index])
+
+    leaves = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
+    return eqx.tree_at(leaves, windows, jax.tree.map(take, leaves(windows)))
+
+
+def _with_rates(windows: Windows, rate: np.ndarray, scheme: str) -> Windows:
+    """Windows with other rates, in standardised states per unit of time."""
+    center, scale = moments(rate, np.ones(len(rate)), np)
+    scale = np.where(scale > 0, scale, 1)
+    dtype = windows.increment.dtype
+    state_scale = np.asarray(windows.scaling.scale, np.float64)
+    changed = eqx.tree_at(
+        lambda w: (w.increment, w.scaling.rate_center, w.scaling.rate_scale),
+        windows,
+        tuple(
+            jnp.asarray(a, dtype)
+            for a in ((rate - center) / scale, center * state_scale, scale * state_scale)
+        ),
+    )
+    fields = {name: getattr(changed, name) for name in changed.__dataclass_fields__}
+    return Windows(**{**fields, "scheme": scheme})
