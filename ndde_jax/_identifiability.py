@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._fit import FitConfig
+from ._fit import FitConfig, fit
 from ._identifiability_checks import (
     ASSUMED,
     ESTIMATED,
@@ -23,12 +23,12 @@ from ._identifiability_checks import (
     prices,
     refits,
 )
-from ._methods import AbstractMethod
+from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
 from ._refit import StrengthConfig
 from ._rivals import RivalEdges
 from ._stability import EdgeStability
-from ._strength import SignalStrengths, fit_graph, signal_strengths
+from ._strength import SignalStrengths, fit_graph, select_graph, signal_strengths
 from ._types import RealScalarLike
 from ._windows import Windows
 
@@ -185,7 +185,12 @@ def identifiability_report(
     refit = key is not None
     keys = jr.split(jr.key(0) if key is None else key, 6)
     if strengths is None:
-        strengths = signal_strengths(windows, key=keys[0], config=strength_config)
+        fit_key, search_key, strength_key = jr.split(keys[0], 3)
+        result = fit(L0NDDE() if method is None else method, windows, config, key=fit_key)
+        selected = select_graph(windows, result, key=search_key, config=strength_config)
+        strengths = signal_strengths(
+            windows, graph=selected, key=strength_key, config=strength_config
+        )
     graph = np.asarray(strengths.kept(coefficient))
     if model is None:
         model = fit_graph(windows, graph, key=keys[1], config=strength_config)

@@ -5,17 +5,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 
 from ._conditioning import condition_number, noise_covariance, radial_drift
 from ._confine import RestoredDDE, confine
+from ._fit import FitConfig, fit
+from ._methods import L0NDDE
+from ._path import without_refinement
 from ._rivals import rival_edges
 from ._schemes import SMOOTH_SHARE
 from ._simulate import solve_sdde
 from ._stability import edge_stability
 from ._strength import select_graph
 from ._theory import penalty_window, recovery_margin
-from ._thin import is_regular, thin_windows
+from ._thin import first_rows, is_regular, thin_windows
 from ._windows import Windows
 
 # Below this many windows per candidate input a graph is not supported.
@@ -321,7 +325,7 @@ def refits(notes, windows, price, settings, seeds, keys, progress) -> dict[str, 
         extra["rivals"] = rivals = rival_edges(windows, graph, key=keys[1], config=config)
         about_rivals(notes, rivals, price)
     if is_regular(windows):
-        extra |= _other_differences(notes, windows, config, keys[2])
+        extra |= _other_differences(notes, windows, settings, keys[2])
     return extra
 
 
@@ -365,8 +369,12 @@ def about_rivals(notes, rivals, price):
         )
 
 
-def _other_differences(notes, windows, config, key) -> dict[str, np.ndarray]:
+def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
     graph, found = notes.graph, {}
+    half = int(windows.n_valid) // 2
+    fit_key, search_key = jr.split(key)
+    method, config = settings["method"], settings["config"]
+    config = FitConfig() if config is None else config
     other = "central" if windows.scheme != "central" else "euler"
     changes = {
         "thinned": ("edges that change with the step", 2, None, "over two steps"),
@@ -377,7 +385,18 @@ def _other_differences(notes, windows, config, key) -> dict[str, np.ndarray]:
             changed = thin_windows(windows, factor, scheme=scheme)
         except ValueError:
             continue
-        selected = np.asarray(select_graph(changed, key=key, config=config))
+        # Of the length of the halves, and of the whole: shapes that are compiled already.
+        length = half if factor == 2 else windows.valid.shape[0]
+        changed = first_rows(changed, length)
+        result = fit(
+            L0NDDE() if method is None else method,
+            changed,
+            without_refinement(config) if factor == 2 else config,
+            key=fit_key,
+        )
+        selected = np.asarray(
+            select_graph(changed, result, key=search_key, config=settings["strength_config"])
+        )
         found[name] = selected
         new, gone = selected & ~graph, graph & ~selected
         notes.add(

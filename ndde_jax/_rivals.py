@@ -7,6 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ._data import FlatData
+from ._drift import init_layers
 from ._graph import to_graph_axes
 from ._levenberg import fit_network, select_inputs
 from ._refit import StrengthConfig, _best_of_starts, _spread
@@ -46,8 +47,9 @@ def rival_edges(
     A signal strength says what is lost when an edge is left out and nothing takes its place. Where
     candidates are functions of one another (neighbouring lags, a limit cycle, two sensors of one
     thing), another input could have done as well; then the graph is one of several that the data
-    support equally. Each refit starts from the network of the graph, with the replaced column
-    scaled by the correlation of the two inputs.
+    support equally. Each refit takes the better of two starts, half of `config.steps` each: the
+    network of the graph, with the replaced column scaled by the correlation of the two inputs, and
+    random weights.
 
     **Arguments:** as for [`signal_strengths`][ndde_jax.signal_strengths]; `graph` is needed.
 
@@ -103,6 +105,9 @@ def _replacements(
     n_inputs = base.shape[1]
     dtype = data.inputs.dtype
     unit = jnp.eye(n_inputs, dtype=bool)
+    n_steps = max(config.steps // 2, 1)
+    size = dict(width=config.width, depth=config.depth, dtype=dtype)
+    random = jax.tree.map(lambda a: a[0], init_layers(1, max_inputs, key=key, **size))
     scaled = data.inputs * jnp.sqrt(data.weight / n)[:, None]
     correlation = scaled.T @ scaled
     power = jnp.maximum(jnp.diagonal(correlation), jnp.finfo(dtype).tiny)
@@ -119,15 +124,15 @@ def _replacements(
             column = weight[:, edge] * correlation[edge, rival] / power[rival]
             start = weight.at[:, edge].set(0).at[:, rival].set(column)
             index, used = select_inputs(changed.astype(dtype), max_inputs)
-            found = fit_network(
-                ((start[:, index], bias), *rest),
-                data.inputs[:, index] * used[None],
-                output,
-                data.weight,
-                n_iterations=config.fold_steps,
-                decay=fitted.decay,
-            )
-            return found.corrected_risk(n) - risk
+            inputs = data.inputs[:, index] * used[None]
+
+            def refitted(network, decay):
+                return fit_network(
+                    network, inputs, output, data.weight, n_iterations=n_steps, decay=decay
+                ).corrected_risk(n)
+
+            warm = refitted(((start[:, index], bias), *rest), fitted.decay)
+            return jnp.fmin(warm, refitted(random, 1e-2)) - risk
 
         def pair(index):
             edge, rival = index // n_inputs, index % n_inputs

@@ -7,7 +7,7 @@ import numpy as np
 
 from ._rows import moments
 from ._schemes import STENCILS
-from ._windows import Windows
+from ._windows import Windows, pad_windows
 
 
 def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None) -> Windows:
@@ -72,6 +72,12 @@ def half_blocks(windows: Windows) -> list[Windows]:
     half = len(used) // 2
     starts = (0, (len(used) - half) // 2, len(used) - half)
     return [_rows(windows, used[start : start + half]) for start in starts]
+
+
+def first_rows(windows: Windows, n: int) -> Windows:
+    """At most the first `n` rows, with rows of padding if there are fewer."""
+    kept = _rows(windows, np.arange(min(n, windows.valid.shape[0])))
+    return pad_windows(kept, n)
 
 
 def is_regular(windows: Windows) -> bool:

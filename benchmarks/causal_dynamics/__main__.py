@@ -8,6 +8,7 @@ from benchmarks._store import Store
 
 from .data import find_files
 from .methods import METHODS
+from .paper_table import paper_table
 from .report import table
 from .runner import run
 from .tuning import tune
@@ -58,6 +59,16 @@ def _parser() -> argparse.ArgumentParser:
     showing.add_argument(
         "--joint", action="store_true", help="rank the series of a graph together, as published"
     )
+    showing.add_argument(
+        "--labels",
+        default="published",
+        choices=("published", "transposed", "corrected"),
+        help="of the paper-shaped table; published rows are shown with the first (%(default)s)",
+    )
+    showing.add_argument(
+        "--reference", metavar="METHOD", help="mark methods that differ from it (Welch's test)"
+    )
+    showing.add_argument("--latex", action="store_true", help="the paper-shaped table in LaTeX")
     return parser
 
 
@@ -88,7 +99,13 @@ def _table(options) -> int:
     if not options.results.exists():
         raise ValueError(f"{options.results} does not exist; `run --out` makes it.")
     with Store(options.results) as store:
-        print(table(store, joint=options.joint))
+        if not options.latex:
+            print(table(store, joint=options.joint), end="\n\n")
+        print(
+            paper_table(
+                store, labels=options.labels, reference=options.reference, latex=options.latex
+            )
+        )
     return 0
 
 

@@ -102,7 +102,7 @@ def single_coefficient(name: str, coefficient: float | None):
         "pathreg": ndde.PathReg,
         "node": ndde.NODE,
     }
-    given = {} if coefficient is None else {"coefficient": coefficient}
+    given = {} if coefficient is None or name == "node" else {"coefficient": coefficient}
     if name == "l0ndde_single":
         given["path"] = ()
     return kinds[name](**given)

@@ -399,3 +399,49 @@ def test_command_line(graphs, tmp_path, capsys):
     assert main(["run", *options, "--only", "nothing"]) == 2
     assert main(["table", str(tmp_path / "missing.sqlite")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_tuning_takes_the_best_coefficient_of_the_grid(graphs, register, monkeypatch, capsys):
+    """A method that is right at one coefficient only, and gets every other setting as shipped."""
+
+    def picky(series, dt, settings, *, key):
+        right = settings.coefficients["picky"] == 0.25
+        scores = CHAIN if right else 1.0 - CHAIN
+        return [Prediction(scores.astype(float), scores > 0.5, "ok") for _ in series]
+
+    register("picky", picky)
+    options = ["tune", "--data", str(graphs), "--method", "picky", "--series", "2"]
+    assert main([*options, "--graph", "simple_default_A"]) == 0
+    printed = capsys.readouterr().out
+    assert "picky = 0.25\n" in printed
+    rows = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith("| ")][2:]
+    assert [float(row[0]) for row in rows] == sorted(settings_for("simple/default").grid)
+    best = [row for row in rows if float(row[0]) == 0.25]
+    assert float(best[0][1]) == 1 and float(best[0][3]) == pytest.approx(5 / 9, abs=1e-3)
+    assert main([*options, "--graph", "missing"]) == 2
+    assert main(["tune", "--data", str(graphs), "--method", "none"]) == 2
+
+
+def test_single_coefficients_reach_the_methods():
+    for name in ("l0ndde_single", "l0ndde_paper", "agl", "cnode", "pathreg"):
+        method = methods.single_coefficient(name, 0.125)
+        assert float(method.coefficient) == 0.125 and method.path.shape == (0,)
+    assert methods.single_coefficient("node", None).coefficients(3).shape == (1,)
+    assert METHODS.keys() >= {"agl_free", "cnode_free", "pathreg_free", "l0ndde_single_free"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["agl", "agl_free", "cnode", "pathreg", "node", "l0ndde_paper"])
+def test_baselines_on_a_driven_variable(name):
+    """Two variables, the first drives the second; whoever ranks that edge last found nothing."""
+    rng = np.random.default_rng(0)
+    x = np.zeros((500, 2))
+    for k in range(499):
+        x[k + 1] = 0.8 * x[k] + 0.3 * rng.normal(size=2)
+        x[k + 1, 1] += 0.8 * np.tanh(2 * x[k, 0])
+    settings = Settings(lags=(0,), scheme="euler", grid=(0.03, 0.3, 1.0), coefficients={name: 0.1})
+    (found,) = METHODS[name]([x], 1.0, settings, key=jr.key(0))
+    assert found.status in ("converged", "stopped")
+    assert found.scores.shape == (2, 2) and np.isfinite(found.scores).all()
+    assert found.scores[0, 1] > found.scores[1, 0]
+    assert found.graph[0, 1]
