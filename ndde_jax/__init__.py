@@ -57,7 +57,11 @@ from ._noise import (
 )
 from ._path import CoefficientPath as CoefficientPath, path as path
 from ._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
-from ._rivals import RivalEdges as RivalEdges, rival_edges as rival_edges
+from ._rivals import (
+    RivalEdges as RivalEdges,
+    joint_strengths as joint_strengths,
+    rival_edges as rival_edges,
+)
 from ._schemes import choose_scheme as choose_scheme
 from ._simulate import (
     DelaySolver as DelaySolver,

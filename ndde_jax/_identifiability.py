@@ -41,7 +41,9 @@ class IdentifiabilityReport:
     - `reservations`: what to keep in mind if they do.
     - `findings`: every quantity, labelled.
     - `graph`, `strengths`: what was examined.
-    - `stability`, `rivals`, `thinned`, `other_scheme`: results of the refits, None where not made.
+    - `stability`, `rivals`, `joint`, `thinned`, `other_scheme`: results of the refits, None where
+        not made; see [`edge_stability`][ndde_jax.edge_stability],
+        [`rival_edges`][ndde_jax.rival_edges] and [`joint_strengths`][ndde_jax.joint_strengths].
         The last two are graphs selected on differences over two steps, and of another scheme.
     """
 
@@ -54,6 +56,7 @@ class IdentifiabilityReport:
     reservations: tuple[str, ...]
     stability: EdgeStability | None = None
     rivals: RivalEdges | None = None
+    joint: np.ndarray | None = None
     thinned: np.ndarray | None = None
     other_scheme: np.ndarray | None = None
 

@@ -13,7 +13,7 @@ from ._confine import RestoredDDE, confine
 from ._fit import FitConfig, fit
 from ._methods import L0NDDE
 from ._path import without_refinement
-from ._rivals import rival_edges
+from ._rivals import joint_strengths, rival_edges
 from ._schemes import SMOOTH_SHARE
 from ._simulate import solve_sdde
 from ._stability import edge_stability
@@ -30,6 +30,8 @@ COLLINEAR = 1e4
 UNEXPLAINED = 0.9
 # Share of half-length refits that must find an edge again.
 STABLE = 0.5
+# Candidate inputs up to which networks of all of them are fitted.
+MOST_INPUTS = 40
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 
 
@@ -324,6 +326,7 @@ def refits(notes, windows, price, settings, seeds, keys, progress) -> dict[str, 
     if graph.any():
         extra["rivals"] = rivals = rival_edges(windows, graph, key=keys[1], config=config)
         about_rivals(notes, rivals, price)
+        extra["joint"] = _about_redundancy(notes, windows, price, config, keys[3])
     if is_regular(windows):
         extra |= _other_differences(notes, windows, settings, keys[2])
     return extra
@@ -367,6 +370,41 @@ def about_rivals(notes, rivals, price):
         notes.reservations.append(
             f"Another lag of the same source would do as well: {'; '.join(texts)}{more}."
         )
+
+
+def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
+    n_inputs = windows.dim * windows.n_lags
+    theorem = "full support of the occupation measure"
+    if n_inputs > MOST_INPUTS:
+        notes.add(
+            ASSUMED,
+            "smallest joint strength",
+            "not measured",
+            theorem,
+            f"that is for at most {MOST_INPUTS} candidate inputs.",
+        )
+        return None
+    joint = np.asarray(joint_strengths(windows, notes.graph, key=key, config=config))
+    notes.add(
+        MEASURED,
+        "smallest joint strength",
+        float(np.nanmin(joint)),
+        theorem,
+        "what the other variables together, at all lags, cannot replace of a source: the signal "
+        "strength of the paper, with the lags of a source taken together.",
+    )
+    lost = joint < price[None]
+    if lost.any():
+        pairs = ", ".join(
+            f"{notes.names[i]} -> {notes.names[j]} ({joint[i, j]:.2g})"
+            for i, j in np.argwhere(lost)[:4]
+        )
+        notes.problems.append(
+            f"{lost.sum()} of {np.isfinite(joint).sum()} drivers add less than the price of an "
+            f"edge to what all other variables say together: {pairs}. Along these data they are "
+            "functions of the others, and the graph is the sparsest of several that fit."
+        )
+    return joint
 
 
 def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:

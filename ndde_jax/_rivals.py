@@ -148,3 +148,64 @@ def _replacements(
 
     keys = jr.split(key, base.shape[0])
     return jax.lax.map(target, (base, data.allowed, data.required, data.outputs.T, keys))
+
+
+def joint_strengths(
+    windows: Windows, graph, *, key: PRNGKeyArray, config: StrengthConfig | None = None
+) -> Float[Array, "source target"]:
+    """What all other variables together cannot replace of each source of a graph.
+
+    The rise of the target's corrected risk when the source is left out at all lags and *every other
+    candidate input* takes its place: the paper's signal strength, whose projection is onto
+    functions of all other coordinates, with the lags of a source taken together. Strengths relative
+    to a sparse graph are larger. Near zero, the source is a function of the others along the
+    data, and the graph is a choice among equals. NaN where the graph has no edge.
+
+    **Arguments:** as for [`rival_edges`][ndde_jax.rival_edges]. Networks see all candidate inputs,
+    so this is for some forty of them.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(400) * 0.1
+    x = np.stack([np.sin(t), np.cos(t), 2 * np.sin(t)], 1)  # the third repeats the first
+    windows = ndde.lagged_windows(x, dt=0.1, scheme="central4")
+    graph = np.zeros((3, 3, 1), bool)
+    graph[0, 1] = True
+    print(ndde.joint_strengths(windows, graph, key=jax.random.key(0))[0, 1])
+    ```
+    """
+    config = StrengthConfig() if config is None else config
+    graph, _ = _checked_graph(windows, graph)
+    return _without_sources(windows, jnp.any(graph, axis=2), config, key)
+
+
+@eqx.filter_jit
+def _without_sources(windows: Windows, pairs, config: StrengthConfig, key):
+    data = FlatData(windows)
+    n = jnp.maximum(jnp.sum(data.weight), 1)
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    source = jnp.tile(jnp.eye(dim, dtype=bool), (1, n_inputs // dim))
+
+    def target(args):
+        allowed, driven, output, key = args
+
+        def risk(mask):
+            _, fitted = _best_of_starts(data, mask, output, config, n_inputs, key=key)
+            return fitted.corrected_risk(n)
+
+        full = risk(allowed)
+
+        def rise(args):
+            drives, inputs = args
+            return jax.lax.cond(
+                drives & ~data.refused,
+                lambda: risk(allowed & ~inputs) - full,
+                lambda: jnp.asarray(jnp.nan, full.dtype),
+            )
+
+        return jax.lax.map(rise, (driven, source))
+
+    keys = jr.split(key, dim)
+    return jax.lax.map(target, (data.allowed, pairs.T, data.outputs.T, keys)).T

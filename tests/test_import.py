@@ -178,6 +178,7 @@ SLOW = (
     "_model.NeuralDDE",
     "_simulate._rollout.rollout",
     "_path.path",
+    "_rivals.joint_strengths",
     "_rivals.rival_edges",
     "_stability.edge_stability",
     "_strength.signal_strengths",
