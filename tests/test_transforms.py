@@ -274,3 +274,31 @@ def test_noise_statistics(name):
         np.testing.assert_allclose(traced, np.stack([statistic(one) for one in x]), rtol=1e-9)
     else:
         assert np.isnan(traced).all() and np.isfinite(statistic(x[0])).all()
+
+
+def waves(shift):
+    t = 0.1 * jnp.arange(120)
+    return jnp.stack([jnp.sin(t + shift), jnp.cos(1.7 * t)], axis=1)
+
+
+def test_forecast_and_attractor_metrics():
+    """`jit` and `vmap` over forecasts; slopes of those that have one against differences."""
+    truth = waves(0.0)
+    smooth = {
+        "nrmse": lambda p: ndde.metrics.nrmse(p, truth, dt=0.1),
+        "lsd": lambda p: ndde.metrics.log_spectral_distance(p, truth),
+        "divergence": lambda p: ndde.metrics.state_space_divergence(p, truth, n_samples=50),
+        "flee": lambda p: ndde.metrics.lyapunov_exponent_error(p[3], truth[5]),
+        "dimension": lambda p: ndde.metrics.dimension_error(p[3], truth[5]),
+    }
+
+    def one(p):
+        steps = ndde.metrics.valid_prediction_time(p, truth, dt=0.1, lyapunov=0.5, threshold=0.2)
+        return steps, ndde.metrics.bounded(p, limit=0.9), *(f(p) for f in smooth.values())
+
+    forecasts = jnp.stack([waves(s) for s in (0.0, 0.1, 0.8)])
+    check(one, (forecasts,), [(p,) for p in forecasts], rtol=1e-9, atol=1e-12)
+    for name, metric in smooth.items():
+        slope = jax.grad(lambda s, m=metric: m(waves(s)))(0.3)
+        expected = (metric(waves(0.3 + 1e-6)) - metric(waves(0.3 - 1e-6))) / 2e-6
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, err_msg=name)
