@@ -12,6 +12,8 @@ the drift whose one-step forecasts are right, and everything that fits, selects 
 works on corrected ones.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,7 +34,7 @@ from ._windows import Windows
 STEPS_PER_ROUND = 8
 
 
-def correct_flow(windows: Windows, model: NeuralDDE | RestoredDDE) -> Windows:
+def correct_flow(windows: Windows, model: NeuralDDE | RestoredDDE | Callable) -> Windows:
     """Windows whose forward differences are corrected to rates of change, as a model sees them.
 
     From each rate of change the model's own difference between flow and drift is subtracted,
@@ -43,7 +45,8 @@ def correct_flow(windows: Windows, model: NeuralDDE | RestoredDDE) -> Windows:
 
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows] with `scheme="euler"`, not
         corrected before: corrections replace one another, they do not add up.
-    - `model`: with the lags of the windows; from [`fit_flow`][ndde_jax.fit_flow], say.
+    - `model`: from [`fit_flow`][ndde_jax.fit_flow], say, with the lags of the windows. Any function
+        from a physical history `[lag dim]` to a physical drift will do, if it has `lags`.
 
     **Returns:** `Windows` that differ in `increment` only. Lagged states are interpolated linearly
     during a step; in the last row before a gap they stand still.

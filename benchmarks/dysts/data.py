@@ -53,8 +53,8 @@ def read_problem(path: str | Path) -> Problem:
 
     `graph` is stored [target, source] and turned round here. Keys: `train`, `train_mean`,
     `train_std`, `dt`, `lyap_unit` (or `lyap_meta`), `graph`, `test_ic`, and for every test k
-    `testk` and `testk_long`, of which the latter holds every `stride`-th sample; optionally `lyap_tests`
-    and `regime`.
+    `testk` and `testk_long`, of which the latter holds every `stride`-th sample; optionally
+    `lyap_tests` and `regime`.
 
     **Raises:** `ValueError` if keys are missing or shapes do not fit together.
     """

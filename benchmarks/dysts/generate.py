@@ -173,7 +173,7 @@ def _run(drift, starts, increments, *, dt, save_every) -> np.ndarray:
         n_steps=len(increments),
         sigma=jnp.ones(starts.shape[1]),
         increments=increments,
-        solver=diffrax.Bosh3(),
+        solver=diffrax.Tsit5(),
         save_every=save_every,
     )
     return np.asarray(path.ys)

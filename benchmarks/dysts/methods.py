@@ -60,7 +60,7 @@ def mean(problems: Sequence[Problem], *, keys) -> list[Learned]:
 
 def floor(problems: Sequence[Problem], *, keys) -> list[Learned]:
     """The true system from a slightly wrong start: what no method can be expected to beat."""
-    return [Learned(true_system(p), "bosh3", p.graph, "ok", shift=WRONG_START) for p in problems]
+    return [Learned(true_system(p), "flow", p.graph, "ok", shift=WRONG_START) for p in problems]
 
 
 def oracle(problems: Sequence[Problem], *, keys) -> list[Learned]:
@@ -69,7 +69,7 @@ def oracle(problems: Sequence[Problem], *, keys) -> list[Learned]:
     Least squares of one-step forecasts, as all methods that know the flow, from the published
     parameters. Directions that the data do not determine stay where they are.
     """
-    return [Learned(_refitted(p), "bosh3", p.graph, "ok") for p in problems]
+    return [Learned(_refitted(p), "flow", p.graph, "ok") for p in problems]
 
 
 def true_system(problem: Problem) -> TrueSystem:
@@ -141,7 +141,7 @@ def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learne
             for w, k in zip(windows, keys, strict=True)
         ]
         found = [(f.model, np.asarray(ndde.window_graph(f))[..., 0], f.outcome) for f in fits]
-    solver = "bosh3" if recipe.flow else "euler"
+    solver = "flow" if recipe.flow else "euler"
     return [
         Learned(_confined(recipe, model, w, p), solver, graph, status)
         for (model, graph, status), w, p in zip(found, windows, problems, strict=True)

@@ -80,8 +80,8 @@ def _rows(values: Values, keep: set[str] | None) -> tuple[list[list[str]], int]:
     }
     contenders = [m for m in kept if m not in ANCHORS]
     # Only systems that all contenders have done: ranks and medians are of the same ones.
-    done = [set(kept[m]["vlpt"]) for m in contenders]
-    systems = sorted(set.intersection(*done)) if done else []
+    done = [set(kept[m]["vlpt"]) for m in contenders or kept]
+    systems = sorted(set.intersection(*done))
     ranks = {metric: _ranks(kept, contenders, metric, systems) for metric in METRICS}
     body = []
     for method in [*_sorted(contenders, ranks), *(a for a in ANCHORS if a in kept)]:
@@ -109,7 +109,8 @@ def median(values: Mapping[str, float], systems: Sequence[str]) -> float:
 def _ranks(kept: Values, contenders, metric: str, systems) -> np.ndarray:
     """[method system], 1 the best, ties share their mean."""
     best_first = -1 if METRICS[metric][2] else 1
-    grid = np.array([[kept[m][metric].get(s, math.nan) for s in systems] for m in contenders])
+    values = [kept[m][metric].get(s, math.nan) for m in contenders for s in systems]
+    grid = np.reshape(values, (len(contenders), len(systems)))
     grid = np.where(np.isnan(grid), np.inf, best_first * grid)
     below = (grid[None] < grid[:, None]).sum(axis=1)
     tied = (grid[None] == grid[:, None]).sum(axis=1)
