@@ -113,8 +113,8 @@ def _made(folder: Path, options) -> list[Path]:
 def _table(options) -> int:
     with _existing(options.results) as store:
         print(table(store, only=options.only))
-        if any(row.method not in (*FIVE, *ANCHORS) for row in store.rows("dysts")):
-            print(ablation(store, known=recipes(), only=options.only))
+        if shares := ablation(store, known=recipes(), only=options.only):
+            print(f"\n{shares}")
     return 0
 
 

@@ -259,10 +259,20 @@ def test_command_line(files, tmp_path, capsys):
         assert store.done("dysts") == {Unit("dysts", "data", "Lorenz", 0, "mean", 0)}
 
 
-def test_figures_are_drawn(files, tmp_path, store):
+def wobbling(problems, *, keys):
+    """The true system from a wrong start, with a graph that is wrong in one of two systems."""
+    found = methods.floor(problems, keys=keys)
+    return [one._replace(graph=one.graph | (i == 0), shift=0.1) for i, one in enumerate(found)]
+
+
+def test_figures_are_drawn(files, tmp_path, store, monkeypatch):
     from benchmarks.dysts import figures
 
-    runner.run(files, ["floor", "mean"], store, progress=False)
+    runner.run(files, ["mean"], store, progress=False)
+    written = figures.draw_all(store, files[0].parent, tmp_path / "anchors")
+    assert [p.name for p in written] == ["trajectories.png", "spectra.png"]
+    monkeypatch.setitem(METHODS, "wobbling", wobbling)
+    runner.run(files, ["wobbling"], store, progress=False)
     written = figures.draw_all(store, files[0].parent, tmp_path / "figures")
     assert [p.name for p in written] == ["trajectories.png", "spectra.png", "associations.png"]
     assert all(p.stat().st_size > 5000 for p in written)
