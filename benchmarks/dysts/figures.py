@@ -62,7 +62,7 @@ def trajectories(problems: Sequence[Problem], methods: Sequence[str], starts):
     """True (black) and predicted (red) orbits from the first start, one row per system."""
     from matplotlib.figure import Figure
 
-    blocks = 1 if len(problems) <= 8 else 3
+    blocks = 1 if len(problems) <= 4 else 3
     rows = -(-len(problems) // blocks)
     figure = Figure(figsize=(1.7 * blocks * len(methods), 1.75 * rows), layout="constrained")
     axes = figure.subplots(rows, blocks * len(methods), squeeze=False)
@@ -127,7 +127,7 @@ def spectra(problems: Sequence[Problem], methods: Sequence[str], starts):
         axis.set_xscale("log")
         axis.set_title(problem.name, fontsize=7, pad=2)
         axis.tick_params(labelsize=5, pad=1)
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
     figure.supxlabel("frequency, per unit of time", fontsize=8)
     figure.supylabel("power, dB", fontsize=8)
     return figure
