@@ -141,16 +141,19 @@ def permutation_p(differences: np.ndarray) -> float:
 
 
 def ablation(store: Store, *, known: Mapping, only: str | None = None) -> str:
-    """How far from `node` (0) to `oracle` (1) every method comes, chaotic systems, by medians."""
+    """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic
+    systems that all three have done; their number is in the last column.
+    """
     values = read(list(store.rows(BENCHMARK)), only=only)
     if not {"node", "oracle"} <= set(values):
         return ""
-    systems = sorted(s for s, flag in values["node"]["chaotic"].items() if flag == 1)
+    chaotic = {s for s, flag in values["node"].get("chaotic", {}).items() if flag == 1}
+    anchored = chaotic & set(values["oracle"]["vlpt"])
     compared = ("vlpt", "flee", "dky", "lsd", "dstsp")
     body = []
     for method in values:
         if method in known:
-            cells = []
+            cells, systems = [], sorted(anchored & set(values[method]["vlpt"]))
             for metric in compared:
                 node, best, own = (
                     median(values[m].get(metric, {}), systems) for m in ("node", "oracle", method)
@@ -158,9 +161,9 @@ def ablation(store: Store, *, known: Mapping, only: str | None = None) -> str:
                 share = (own - node) / (best - node) if best != node else math.nan
                 cells.append(tables.number(share, 2))
             shd = median(values[method]["shd"], systems)
-            body.append([method, *cells, tables.number(shd, 3)])
+            body.append([method, *cells, tables.number(shd, 3), str(len(systems))])
     header = ["share of the way from node to oracle", *(METRICS[m][0] for m in compared)]
-    return tables.markdown([*header, "SHD/D²"], body) + "\n"
+    return tables.markdown([*header, "SHD/D²", "systems"], body) + "\n"
 
 
 def _seconds(rows) -> dict[str, float]:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks._store import Store, Unit
+from benchmarks._store import Record, Store, Unit
 from benchmarks.dysts import forecast, generate, methods, report, runner, scoring
 from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
@@ -245,6 +245,30 @@ def test_permutation_test_against_the_exact_distribution():
     """Of eight pairs all in favour, 2 of 2⁸ sign patterns are as extreme."""
     np.testing.assert_allclose(report.permutation_p(np.ones(8)), 2 / 256, atol=0.004)
     assert report.permutation_p(np.array([1.0, -1.0, 1.0, -1.0])) == 1
+
+
+def test_shares_of_the_way_compare_the_same_systems(store):
+    """A system that one method has not done must not move the medians of the others."""
+    values = {
+        "node": {"Lorenz": 1.0, "Chen": 100.0},
+        "oracle": {"Lorenz": 5.0, "Chen": 200.0},
+        "l0ndde": {"Lorenz": 4.0},
+    }
+    metrics = dict.fromkeys(scoring.METRICS, 0.0)
+    store.write(
+        Record(
+            Unit("dysts", "data", system, 0, method, 0),
+            {**metrics, "vlpt": value, "chaotic": 1.0},
+            "ok",
+            0.0,
+        )
+        for method, systems in values.items()
+        for system, value in systems.items()
+    )
+    text = report.ablation(store, known=recipes())
+    (line,) = [line for line in text.splitlines() if "l0ndde" in line]
+    assert line.split("|")[2].strip() == ".75"
+    assert line.split("|")[-2].strip() == "1"
 
 
 def test_command_line(files, tmp_path, capsys):
