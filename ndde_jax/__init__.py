@@ -25,6 +25,7 @@ from ._examples import (
     load_example as load_example,
 )
 from ._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit
+from ._flow import correct_flow as correct_flow, fit_flow as fit_flow
 from ._graph import (
     edge_scores as edge_scores,
     summary_graph as summary_graph,

@@ -176,7 +176,7 @@ def search_mask(
         def from_scratch(mask):
             _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
             risk = jnp.where(jnp.sum(mask) > max_inputs, jnp.inf, chosen.corrected_risk(n))
-            return risk, _spread(chosen.network, mask, max_inputs), chosen.decay
+            return risk, spread_network(chosen.network, mask, max_inputs), chosen.decay
 
         risks, networks, decays = jax.lax.map(from_scratch, starts)
         lowest = jnp.min(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
@@ -201,7 +201,11 @@ def search_mask(
                 n_iterations=config.fold_steps,
                 decay=decay,
             )
-            return found.corrected_risk(n), _spread(found.network, mask, max_inputs), found.decay
+            return (
+                found.corrected_risk(n),
+                spread_network(found.network, mask, max_inputs),
+                found.decay,
+            )
 
         def flip_best(carry):
             mask, risk, network, decay, count, _ = carry
@@ -235,7 +239,7 @@ def _at(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def _spread(network, mask, max_inputs: int):
+def spread_network(network, mask, max_inputs: int):
     """A network on the open inputs as one on all inputs, with zero weights for the others."""
     (weight, bias), *rest = network
     index, used = select_inputs(mask.astype(weight.dtype), max_inputs)
@@ -271,7 +275,7 @@ def fit_layers(
     def target(args):
         mask, output, key = args
         _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
-        return _spread(chosen.network, mask, max_inputs), chosen.corrected_risk(n)
+        return spread_network(chosen.network, mask, max_inputs), chosen.corrected_risk(n)
 
     keys = jr.split(key, mask.shape[0])
     layers, risk = jax.lax.map(target, (mask, data.outputs.T, keys))

@@ -135,8 +135,8 @@ def signal_strengths(
     fit_key, key = jr.split(key)
     if graph is None and windows.history.ndim == 3:
         graph = select_graph(windows, key=fit_key, config=config)
-    graph, base = _checked_graph(windows, graph)
-    max_inputs = _slots(base, max_inputs)
+    graph, base = checked_graph(windows, graph)
+    max_inputs = input_slots(base, max_inputs)
     result = compare_alternatives(windows, base, config, max_inputs, key=key)
 
     def edges(a):
@@ -189,7 +189,7 @@ def search_graph(
     config = StrengthConfig() if config is None else config
     graphs = jnp.asarray(graphs)
     graphs = graphs[None] if graphs.ndim == 3 else graphs
-    starts = jnp.stack([_checked_graph(windows, graph)[1] for graph in graphs], axis=1)
+    starts = jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)
     max_inputs = min(MAX_INPUTS if max_inputs is None else max_inputs, starts.shape[2])
     mask = search_mask(windows, starts, config, max_inputs, key=key)
     return to_graph_axes(mask.reshape(windows.dim, windows.n_lags, windows.dim))
@@ -238,13 +238,14 @@ def fit_graph(
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
     """
     config = StrengthConfig() if config is None else config
-    graph, base = _checked_graph(windows, graph)
-    layers, _ = fit_layers(windows, base, config, _slots(base, max_inputs), key=key)
+    graph, base = checked_graph(windows, graph)
+    layers, _ = fit_layers(windows, base, config, input_slots(base, max_inputs), key=key)
     mask = from_graph_axes(graph)
     return NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
 
 
-def _checked_graph(windows: Windows, graph) -> tuple[Graph, Array]:
+def checked_graph(windows: Windows, graph) -> tuple[Graph, Array]:
+    """A graph as `[source target lag]` and as a mask `[target input]`, or a `ValueError`."""
     if windows.history.ndim != 3:
         raise ValueError(
             "expected the windows of one system, history [window lag dim]; got shape "
@@ -261,7 +262,8 @@ def _checked_graph(windows: Windows, graph) -> tuple[Graph, Array]:
     return graph, from_graph_axes(graph).reshape(windows.dim, -1)
 
 
-def _slots(base, max_inputs: int | None) -> int:
+def input_slots(base, max_inputs: int | None) -> int:
+    """Inputs that a network must have room for."""
     n_inputs = base.shape[1]
     if isinstance(base, jax.core.Tracer):
         return n_inputs if max_inputs is None else min(max_inputs, n_inputs)

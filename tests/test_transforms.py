@@ -299,3 +299,56 @@ def test_noise_statistics(name):
         np.testing.assert_allclose(traced, np.stack([statistic(one) for one in x]), rtol=1e-9)
     else:
         assert np.isnan(traced).all() and np.isfinite(statistic(x[0])).all()
+
+
+def waves(shift):
+    t = 0.1 * jnp.arange(120)
+    return jnp.stack([jnp.sin(t + shift), jnp.cos(1.7 * t)], axis=1)
+
+
+def test_forecast_and_attractor_metrics():
+    """`jit` and `vmap` over forecasts; slopes of those that have one against differences."""
+    truth = waves(0.0)
+    smooth = {
+        "nrmse": lambda p: ndde.metrics.nrmse(p, truth, dt=0.1),
+        "lsd": lambda p: ndde.metrics.log_spectral_distance(p, truth),
+        "divergence": lambda p: ndde.metrics.state_space_divergence(p, truth, n_samples=50),
+        "flee": lambda p: ndde.metrics.lyapunov_exponent_error(p[3], truth[5]),
+        "dimension": lambda p: ndde.metrics.dimension_error(p[3], truth[5]),
+    }
+
+    def one(p):
+        steps = ndde.metrics.valid_prediction_time(p, truth, dt=0.1, lyapunov=0.5, threshold=0.2)
+        return steps, ndde.metrics.bounded(p, limit=0.9), *(f(p) for f in smooth.values())
+
+    forecasts = jnp.stack([waves(s) for s in (0.0, 0.1, 0.8)])
+    check(one, (forecasts,), [(p,) for p in forecasts], rtol=1e-9, atol=1e-12)
+    for name, metric in smooth.items():
+        slope = jax.grad(lambda s, m=metric: m(waves(s)))(0.3)
+        expected = (metric(waves(0.3 + 1e-6)) - metric(waves(0.3 - 1e-6))) / 2e-6
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, err_msg=name)
+
+
+def test_flow():
+    """Correction and fit over systems and keys; the slope of a correction against differences."""
+    graph = jnp.array([[True, True], [False, True]])[:, :, None]
+    euler = [ndde.lagged_windows(trajectory(k), dt=0.1) for k in jr.split(jr.key(0), 2)]
+    config = ndde.StrengthConfig(steps=4, width=3, depth=1)
+
+    def one(w, k):
+        model = ndde.fit_flow(w, graph, key=k, members=2, rounds=1, config=config, max_inputs=2)
+        return ndde.correct_flow(w, model).increment, jax.vmap(model)(w.history[:3])
+
+    keys = jr.split(jr.key(1), 2)
+    singles = list(zip(euler, keys, strict=True))
+    check(one, (ndde.stack_windows(euler), keys), singles, rtol=1e-4, atol=1e-6)
+
+    model = ndde.fit_flow(euler[0], key=keys[0], members=1, rounds=0, config=config)
+
+    def score(stretch):
+        scaling = eqx.tree_at(lambda s: s.rate_scale, model.scaling, stretch * jnp.ones(2))
+        faster = eqx.tree_at(lambda m: m.scaling, model, scaling)
+        return jnp.mean(ndde.correct_flow(euler[0], faster).increment ** 2)
+
+    slope = (score(1.0 + 1e-5) - score(1.0 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(jax.grad(score)(1.0), slope, rtol=1e-5)

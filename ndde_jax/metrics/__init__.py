@@ -1,5 +1,16 @@
-"""Scores of recovered graphs against the truth."""
+"""Scores of recovered graphs, forecasts and attractors against the truth."""
 
+from ._attractor import (
+    dimension_error as dimension_error,
+    log_spectral_distance as log_spectral_distance,
+    lyapunov_exponent_error as lyapunov_exponent_error,
+    state_space_divergence as state_space_divergence,
+)
+from ._forecast import (
+    bounded as bounded,
+    nrmse as nrmse,
+    valid_prediction_time as valid_prediction_time,
+)
 from ._graph import (
     auprc as auprc,
     auroc as auroc,

@@ -1,0 +1,145 @@
+"""Command line: `python -m benchmarks.dysts generate|run|table|figures`."""
+
+import argparse
+import fnmatch
+import sys
+from pathlib import Path
+
+from benchmarks._store import Store
+from benchmarks.causal_dynamics.data import find_files
+
+from .methods import METHODS
+from .report import ablation, table
+from .runner import run
+from .settings import recipes, system_names
+
+FIVE = ("l0ndde", "node", "cnode", "agl", "pathreg")
+ANCHORS = ("oracle", "floor", "mean")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments, do the work, return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.action(options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dysts")
+    actions = parser.add_subparsers(required=True, metavar="generate|run|table|figures")
+
+    making = actions.add_parser("generate", help="simulate the data alone")
+    making.set_defaults(action=_generate)
+    making.add_argument("--out", type=Path, required=True, metavar="DIR")
+    _select(making)
+
+    running = actions.add_parser("run", help="fit and score; resumes what an earlier run left")
+    running.set_defaults(action=_run)
+    running.add_argument("--data", type=Path, metavar="DIR", help="systems as .npz; default: made")
+    running.add_argument(
+        "--method",
+        action="append",
+        choices=METHODS,
+        help=f"may be repeated; by default {', '.join((*FIVE, *ANCHORS))}",
+    )
+    running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
+    running.add_argument("--predictions", type=Path, metavar="DIR", help="write forecasts")
+    running.add_argument("--retry-errors", action="store_true", help="redo systems with errors")
+    _select(running)
+
+    showing = actions.add_parser("table", help="print results as Markdown")
+    showing.set_defaults(action=_table)
+    showing.add_argument("results", type=Path)
+    showing.add_argument("--only", metavar="PATTERN", help="systems whose name matches")
+
+    drawing = actions.add_parser("figures", help="trajectories, associations, power spectra")
+    drawing.set_defaults(action=_figures)
+    drawing.add_argument("results", type=Path)
+    drawing.add_argument("--data", type=Path, metavar="DIR", help="as given to run")
+    drawing.add_argument("--out", type=Path, required=True, metavar="DIR")
+    return parser
+
+
+def _select(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="at most N systems")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=_positive, default=1, metavar="N", help="processes")
+
+
+def _generate(options) -> int:
+    _made(options.out, options)
+    return 0
+
+
+def _run(options) -> int:
+    if options.data is None:
+        files = _made(made_folder(options.out), options)
+    else:
+        files = find_files(options.data, only=options.only, limit=options.limit)
+    with Store(options.out) as store:
+        run(
+            files,
+            list(dict.fromkeys(options.method or (*FIVE, *ANCHORS))),
+            store,
+            seed=options.seed,
+            predictions=options.predictions,
+            workers=options.workers,
+            retry_errors=options.retry_errors,
+        )
+    return 0
+
+
+def made_folder(results: Path) -> Path:
+    """Where the data of a run without `--data` lie."""
+    return results.with_name(f"{results.stem}_data")
+
+
+def _made(folder: Path, options) -> list[Path]:
+    """Simulated systems, those that are missing in the folder."""
+    from .generate import generate_all
+
+    known = system_names()
+    kept = [n for n in known if options.only is None or fnmatch.fnmatch(n, f"*{options.only}*")]
+    kept = kept[: options.limit]
+    if not kept:
+        raise ValueError(f"none of the {len(known)} systems matches {options.only!r}.")
+    return generate_all(kept, folder, seed=options.seed, workers=options.workers)
+
+
+def _table(options) -> int:
+    with _existing(options.results) as store:
+        print(table(store, only=options.only))
+        if shares := ablation(store, known=recipes(), only=options.only):
+            print(f"\n{shares}")
+    return 0
+
+
+def _figures(options) -> int:
+    from .figures import draw_all
+
+    folder = options.data or made_folder(options.results)
+    with _existing(options.results) as store:
+        for path in draw_all(store, folder, options.out):
+            print(path)
+    return 0
+
+
+def _existing(results: Path) -> Store:
+    if not results.exists():
+        raise ValueError(f"{results} does not exist; `run --out` makes it.")
+    return Store(results)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The benchmark's own data: every trajectory by the library's simulator, from one seed.
+
+One run per system steps the noisy training trajectory and the noise-free tests as one batch, whose
+members differ in their start and in whether noise drives them.
+"""
+
+import functools
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+import ndde_jax as ndde
+
+from .settings import Protocol, protocol, regime
+
+# Samples of each test that are kept at full resolution, in lengths of the training trajectory.
+FULL_RESOLUTION = 1.2
+STRIDE = 5
+# Noise that drives a system off its attractor is halved, so many times at most.
+HALVINGS = 4
+
+
+class _Batched(eqx.Module):
+    """A drift for states `[batch dim]`."""
+
+    drift: eqx.Module
+
+    def __call__(self, t, x, lagged, args):
+        none = jnp.zeros((0, x.shape[1]), x.dtype)
+        return jax.vmap(lambda state: self.drift(t, state, none))(x)
+
+
+def generate(name: str, path: Path, *, seed: int = 0, settings: Protocol | None = None) -> None:
+    """Simulate one system and write its `.npz` file, which `read_problem` reads.
+
+    Deterministic: the seed and the name fix every number. Double precision throughout. A noise that
+    lets the training trajectory escape is halved until it does not, and `noise_scale` in the file
+    says so.
+
+    **Raises:** `ValueError` if the system escapes whatever the noise.
+    """
+    settings = protocol() if settings is None else settings
+    with jax.enable_x64(True):
+        arrays = _simulate(name, seed, settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Renaming is atomic: an interrupted run leaves no half file behind.
+    part = path.with_name(f".{path.stem}.part.npz")
+    np.savez(part, **arrays)
+    part.replace(path)
+
+
+def generate_all(
+    names: Sequence[str], folder: Path, *, seed: int = 0, workers: int = 1
+) -> list[Path]:
+    """Files of the systems, simulated where the folder does not hold them yet.
+
+    **Raises:** `ValueError` if the folder holds one made with another seed.
+    """
+    paths = [Path(folder) / f"{name}.npz" for name in names]
+    missing = []
+    for name, path in zip(names, paths, strict=True):
+        if not path.exists():
+            missing.append((name, path))
+            continue
+        with np.load(path) as file:
+            found = int(file["seed"]) if "seed" in file else None
+        if found != seed:
+            raise ValueError(f"{path} was made with seed {found}, not {seed}; use another folder.")
+    if workers == 1 or len(missing) < 2:
+        for name, path in missing:
+            generate(name, path, seed=seed)
+    else:
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            done = [pool.submit(generate, name, path, seed=seed) for name, path in missing]
+            for future in done:
+                future.result()
+    return paths
+
+
+def _simulate(name: str, seed: int, settings: Protocol) -> dict:
+    system = ndde.systems.get(name)
+    unit = lyapunov_unit(name)
+    dt = system.sampling_step
+    n_train = settings.train_lyapunov_times / unit / dt
+    n_train = int(np.clip(round(n_train), settings.min_samples, settings.max_samples))
+    n_test = settings.test_over_train * n_train
+    members = 1 + settings.n_tests
+    start_key, pick_key, noise_key = jr.split(
+        jr.fold_in(jr.key(seed), zlib.crc32(name.encode())), 3
+    )
+    run = functools.partial(
+        _run, _Batched(system.drift), dt=dt / settings.substeps, save_every=settings.substeps
+    )
+    quiet = np.zeros((n_train * settings.substeps, members, system.dim))
+
+    nudge = 1 + 1e-3 * jr.normal(start_key, (members, system.dim))
+    clean = run(jnp.asarray(system.history, float)[None] * nudge, jnp.asarray(quiet))
+    if not np.isfinite(clean).all():
+        raise ValueError(f"{name} escapes from its published initial condition.")
+    orbit = clean[len(clean) // 4 :].reshape(-1, system.dim)
+    spread = orbit.std(axis=0)
+    starts = orbit[np.asarray(jr.choice(pick_key, len(orbit), (members,), replace=False))]
+
+    n_steps = n_test * settings.substeps
+    draws = jr.normal(noise_key, (n_train * settings.substeps, system.dim))
+    for halving in range(HALVINGS + 1):
+        scale = 0.5**halving
+        sigma = settings.noise * scale * spread
+        kicks = np.sqrt(dt / settings.substeps) * sigma * np.asarray(draws)
+        increments = np.zeros((n_steps, members, system.dim))
+        increments[: len(kicks), 0] = kicks
+        paths = run(jnp.asarray(starts), jnp.asarray(increments))
+        train = paths[:n_train, 0]
+        centred = np.abs(train - orbit.mean(axis=0)) / spread
+        if np.isfinite(paths).all() and centred.max() < 20:
+            break
+    else:
+        raise ValueError(f"{name} escapes even with {scale:g} of the noise.")
+
+    mean, std = train.mean(axis=0), train.std(axis=0)
+    kept = int(FULL_RESOLUTION * n_train)
+    tests = (paths[:n_test, 1:] - mean) / std
+    arrays = {
+        "train": ((train - mean) / std).astype(np.float32),
+        "train_mean": mean,
+        "train_std": std,
+        "dt": dt,
+        "lyap_unit": unit,
+        "n_train": n_train,
+        "n_test": n_test,
+        "stride": STRIDE,
+        "sigma": sigma,
+        "noise_scale": scale,
+        "test_ic": tests[0],
+        "graph": np.asarray(system.graph[..., 0]).T.astype(int),
+        "regime": regime(name),
+        "seed": seed,
+        "lyap_tests": _spectra(system, paths[0, 1:], dt, n_test),
+    }
+    for k in range(settings.n_tests):
+        arrays[f"test{k}"] = tests[:kept, k].astype(np.float32)
+        arrays[f"test{k}_long"] = tests[::STRIDE, k].astype(np.float32)
+    return arrays
+
+
+def _spectra(system, starts, dt, n_steps) -> np.ndarray:
+    """Lyapunov spectrum along each test, `[test dim]`; the unit of the state does not matter."""
+
+    def one(start):
+        spectrum = ndde.lyapunov_spectrum(
+            system.drift, history=start, dt=dt, n_steps=n_steps, transient_steps=0
+        )
+        return spectrum.exponents
+
+    return np.asarray(jax.vmap(one)(jnp.asarray(starts)))
+
+
+def _run(drift, starts, increments, *, dt, save_every) -> np.ndarray:
+    """Paths `[time member dim]`."""
+    path = ndde.solve_sdde(
+        drift,
+        history=lambda t: starts,
+        dt=dt,
+        n_steps=len(increments),
+        sigma=jnp.ones(starts.shape[1]),
+        increments=increments,
+        solver=diffrax.Tsit5(),
+        save_every=save_every,
+    )
+    return np.asarray(path.ys)
+
+
+@functools.cache
+def lyapunov_unit(name: str) -> float:
+    """The published largest exponent, which defines the length of a Lyapunov time."""
+    from ndde_jax.systems._dysts import _records
+
+    return float(_records()[name]["maximum_lyapunov_estimated"])

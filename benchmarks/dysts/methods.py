@@ -1,0 +1,235 @@
+"""Methods as small adapters of one signature: problems in, systems to simulate out.
+
+An adapter gets all problems that are to be done, so that it may fit them as one batch, and one key
+per problem; it returns one `Learned` per problem. To add a method, write its adapter and one line
+in `METHODS`, or a recipe in `settings.toml`.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Bool
+
+import ndde_jax as ndde
+from ndde_jax._refit import RESOLUTION
+from ndde_jax._windows import pad_windows
+
+from .data import Problem
+from .forecast import TrueSystem, rate_of_change
+from .settings import Recipe, recipes
+
+# Distance of the floor's starts from the true ones, standardised.
+WRONG_START = 1e-3
+# Gauss–Newton steps of the oracle; from the published parameters it takes three.
+ORACLE_STEPS = 10
+# Windows are padded to this times a power of two: 10000, the most there are, needs no padding.
+SHORTEST = 1250
+# Refits that tell which edges pay: one start each, two blocks held out.
+SELECTION = ndde.StrengthConfig(restarts=1, steps=40, folds=2, fold_steps=8)
+
+
+class Learned(NamedTuple):
+    """What a method says about one system.
+
+    - `model`: something to simulate; None forecasts the mean of the training data, for ever.
+    - `solver`: name in `forecast.SOLVERS`.
+    - `graph`: None where there is nothing to compare.
+    - `status`: `ok`, or what happened.
+    - `shift`: added to the initial states.
+    """
+
+    model: Any
+    solver: str
+    graph: Bool[np.ndarray, "source target"] | None
+    status: str
+    shift: float = 0.0
+
+
+Method = Callable[..., list[Learned]]
+
+
+def mean(problems: Sequence[Problem], *, keys) -> list[Learned]:
+    """Ceiling: the mean of the training data, whatever the start."""
+    return [Learned(None, "euler", None, "ok") for _ in problems]
+
+
+def floor(problems: Sequence[Problem], *, keys) -> list[Learned]:
+    """The true system from a slightly wrong start: what no method can be expected to beat."""
+    return [Learned(true_system(p), "flow", p.graph, "ok", shift=WRONG_START) for p in problems]
+
+
+def oracle(problems: Sequence[Problem], *, keys) -> list[Learned]:
+    """The true equations with parameters refitted to the training data: what the noise permits.
+
+    Least squares of one-step forecasts, as all methods that know the flow, from the published
+    parameters. Directions that the data do not determine stay where they are.
+    """
+    return [Learned(_refitted(p), "flow", p.graph, "ok") for p in problems]
+
+
+def true_system(problem: Problem) -> TrueSystem:
+    """The equations of the system behind a problem, in its standardised coordinates."""
+    system = ndde.systems.get(problem.name)
+    return TrueSystem(system.drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
+
+
+def _refitted(problem: Problem) -> TrueSystem:
+    from jax.flatten_util import ravel_pytree
+
+    # Double precision: parameters of a system may differ by many orders of magnitude.
+    with jax.enable_x64(True):
+        system = ndde.systems.get(problem.name)
+        x = jnp.asarray(problem.train, float)
+        start, restore = ravel_pytree(system.parameters)
+        model = TrueSystem(system.drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
+
+        def residual(parameters):
+            moved = TrueSystem(
+                type(system.drift)(system.drift.field, restore(parameters)), model.mean, model.std
+            )
+            return (_runge_kutta(moved, x[:-1], problem.dt) - x[1:]).ravel()
+
+        @jax.jit
+        def step(parameters):
+            jacobian = jax.jacfwd(residual)(parameters)
+            size = jnp.linalg.norm(jacobian, axis=0)
+            size = jnp.where(size > 0, size, 1)
+            move = jnp.linalg.lstsq(jacobian / size[None], -residual(parameters), rcond=1e-6)[0]
+            return parameters + move / size
+
+        parameters = start
+        for _ in range(ORACLE_STEPS):
+            parameters = step(parameters)
+        if not np.isfinite(parameters).all():
+            raise ValueError(f"the parameters of {problem.name} cannot be refitted.")
+        found = {key: np.asarray(value) for key, value in restore(parameters).items()}
+    drift = type(system.drift)(
+        system.drift.field, {key: jnp.asarray(v, float) for key, v in found.items()}
+    )
+    return TrueSystem(drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
+
+
+def _runge_kutta(model, x, h):
+    """One classical step of every row."""
+
+    def step(x):
+        k1 = rate_of_change(model, x)
+        k2 = rate_of_change(model, x + h / 2 * k1)
+        k3 = rate_of_change(model, x + h / 2 * k2)
+        return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + rate_of_change(model, x + h * k3))
+
+    return jax.vmap(step)(x)
+
+
+def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learned]:
+    """Fit a recipe to every problem."""
+    windows = [_padded(ndde.lagged_windows(p.train, dt=p.dt)) for p in problems]
+    method, config = penalty(recipe), fit_config(recipe)
+    if recipe.flow:
+        found = [
+            _with_flow(recipe, method, config, w, k) for w, k in zip(windows, keys, strict=True)
+        ]
+    else:
+        # One key per problem, not per position, so that a resumed run draws the same numbers.
+        fits = [
+            ndde.fit_many(method, [w], config, key=k, workers=1, progress=False)[0]
+            for w, k in zip(windows, keys, strict=True)
+        ]
+        found = [(f.model, np.asarray(ndde.window_graph(f))[..., 0], f.outcome) for f in fits]
+    solver = "flow" if recipe.flow else "euler"
+    return [
+        Learned(_confined(recipe, model, w, p), solver, graph, status)
+        for (model, graph, status), w, p in zip(found, windows, problems, strict=True)
+    ]
+
+
+def _worth_keeping(strengths):
+    """The library's rule, less its allowance for the bias of differences: that is corrected here.
+
+    And an edge stays whose removal seems to *lower* the risk by more than an edge costs: nested
+    models cannot do that, so the larger fit has failed and says nothing about the edge.
+    """
+    price = (strengths.threshold - RESOLUTION)[None, :, None]
+    worth = (strengths.value > price) & (strengths.held_out > 0)
+    return worth | (strengths.graph & (strengths.value < -price))
+
+
+def _padded(windows):
+    """At one of a few lengths, since every length compiles anew; padding weighs nothing."""
+    length, n = SHORTEST, windows.valid.shape[0]
+    while length < n:
+        length *= 2
+    return pad_windows(windows, length)
+
+
+def _with_flow(recipe: Recipe, method, config, windows, key):
+    """Pilot on all inputs, selection on windows corrected by it, refit on what was selected."""
+    pilot_key, gate_key, strength_key, refit_key = jr.split(key, 4)
+    graph, status = "full", "ok"
+    if recipe.penalty != "node":
+        pilot = ndde.fit_flow(windows, key=pilot_key, members=1, rounds=recipe.rounds)
+        corrected = ndde.correct_flow(windows, pilot)
+        result = ndde.fit(method, corrected, config, key=gate_key)
+        graph, status = ndde.window_graph(result), result.outcome
+        if recipe.select == "strength":
+            strengths = ndde.signal_strengths(
+                corrected, graph=graph, key=strength_key, config=SELECTION
+            )
+            graph = _worth_keeping(strengths)
+    model = ndde.fit_flow(
+        windows, graph, key=refit_key, members=recipe.members, rounds=recipe.rounds
+    )
+    kept = np.ones((windows.dim, windows.dim), bool) if recipe.penalty == "node" else graph[..., 0]
+    return model, np.asarray(kept), status
+
+
+def _confined(recipe: Recipe, model, windows, problem: Problem):
+    if not recipe.confine or problem.regime == "unbounded":
+        return model
+    box = ndde.confine(model, windows=windows)
+    # Steeper than 1/dt the force would overshoot within a step and be no restoring force at all.
+    return ndde.confine(model, windows=windows, rate=jnp.minimum(box.rate, 1 / windows.dt))
+
+
+def penalty(recipe: Recipe):
+    """The library's method of a recipe."""
+    given = {} if recipe.coefficient is None else {"coefficient": recipe.coefficient}
+    kinds = {
+        "l0ndde": ndde.L0NDDE,
+        "node": ndde.NODE,
+        "cnode": ndde.CNODE,
+        "agl": ndde.AGL,
+        "pathreg": ndde.PathReg,
+    }
+    kind = kinds[recipe.penalty]
+    if kind is ndde.L0NDDE:
+        # Prices along a path rank edges; what the model keeps is decided by its coefficient alone.
+        given["path"] = ()
+    if recipe.fit == "paper":
+        given.pop("path", None)
+    return kind.paper(**given) if recipe.fit == "paper" else kind(**given)
+
+
+def fit_config(recipe: Recipe) -> ndde.FitConfig:
+    """The library's configuration of a recipe."""
+    if recipe.fit == "paper":
+        changes = {
+            name: value
+            for name in ("gradient_penalty", "warmup_steps", "refine_steps")
+            if (value := getattr(recipe, name)) is not None
+        }
+        return ndde.FitConfig.paper(**changes)
+    return ndde.FitConfig(refine="none") if recipe.flow else ndde.FitConfig()
+
+
+METHODS: dict[str, Method] = {
+    "mean": mean,
+    "floor": floor,
+    "oracle": oracle,
+    **{name: functools.partial(learned, recipe) for name, recipe in recipes().items()},
+}

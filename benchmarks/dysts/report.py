@@ -1,0 +1,186 @@
+"""Tables of the results."""
+
+import fnmatch
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from benchmarks import tables
+from benchmarks._store import Row, Store
+
+from .scoring import METRICS
+
+BENCHMARK = "dysts"
+REFERENCE = "l0ndde"
+ANCHORS = ("oracle", "floor", "mean")
+# Sign flips of the paired permutation test.
+FLIPS = 9999
+LEVEL = 0.05
+
+# [method][metric][system], means over seeds.
+Values = dict[str, dict[str, dict[str, float]]]
+
+
+def read(rows: Sequence[Row], *, only: str | None = None) -> Values:
+    """Values by method, metric and system."""
+    found: dict = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for row in rows:
+        if only is None or fnmatch.fnmatch(row.graph, f"*{only}*"):
+            found[row.method][row.metric][row.graph].append(row.value)
+    return {
+        method: {
+            metric: {system: float(np.mean(values)) for system, values in systems.items()}
+            for metric, systems in metrics.items()
+        }
+        for method, metrics in found.items()
+    }
+
+
+def table(store: Store, *, only: str | None = None) -> str:
+    """Medians and average ranks of all methods, over all systems and over the chaotic ones.
+
+    Ranks compare the methods that are not anchors, 1 the best, ties sharing their mean; a value
+    that is missing ranks last. A star marks a rank that differs from that of `l0ndde` in a paired
+    permutation test at the 5 % level.
+    """
+    rows = list(store.rows(BENCHMARK))
+    values = read(rows, only=only)
+    if not values:
+        raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
+    chaotic = {
+        system
+        for metrics in values.values()
+        for system, flag in metrics.get("chaotic", {}).items()
+        if flag == 1
+    }
+    parts = []
+    for title, keep in (("All", None), ("Chaotic", chaotic)):
+        body, n = _rows(values, keep)
+        header = ["method"]
+        for label, _, _ in METRICS.values():
+            header += [label, "rank"]
+        header += ["mean rank", "escaped", "systems", "s/system"]
+        seconds = _seconds(rows)
+        for line in body:
+            line.append(tables.number(seconds[line[0]], 1))
+        parts.append(f"{title} systems ({n}): medians and average ranks.\n")
+        parts.append(tables.markdown(header, body) + "\n")
+    return "\n".join([*parts, _statuses(rows)])
+
+
+def _rows(values: Values, keep: set[str] | None) -> tuple[list[list[str]], int]:
+    kept = {
+        method: {
+            metric: {s: v for s, v in systems.items() if keep is None or s in keep}
+            for metric, systems in metrics.items()
+        }
+        for method, metrics in values.items()
+    }
+    contenders = [m for m in kept if m not in ANCHORS]
+    # Only systems that all contenders have done: ranks and medians are of the same ones.
+    done = [set(kept[m]["vlpt"]) for m in contenders or kept]
+    systems = sorted(set.intersection(*done))
+    ranks = {metric: _ranks(kept, contenders, metric, systems) for metric in METRICS}
+    body = []
+    for method in [*_sorted(contenders, ranks), *(a for a in ANCHORS if a in kept)]:
+        own = kept[method]
+        cells = [method]
+        for metric, (_, digits, _) in METRICS.items():
+            cells.append(tables.number(median(own[metric], systems), digits))
+            cells.append(_rank_cell(ranks[metric], contenders, method))
+        anchor = method in ANCHORS or not systems
+        means = [] if anchor else [r[contenders.index(method)].mean() for r in ranks.values()]
+        cells.append("" if anchor else tables.number(float(np.mean(means)), 2))
+        escaped = [own.get("escaped", {}).get(s, math.nan) for s in systems]
+        cells.append(str(int(np.nansum(np.asarray(escaped) > 0))))
+        cells.append(str(len(set(own["vlpt"]) & set(systems))))
+        body.append(cells)
+    return body, len(systems)
+
+
+def median(values: Mapping[str, float], systems: Sequence[str]) -> float:
+    """Median over the systems that have a value."""
+    found = [values[s] for s in systems if s in values and not math.isnan(values[s])]
+    return float(np.median(found)) if found else math.nan
+
+
+def _ranks(kept: Values, contenders, metric: str, systems) -> np.ndarray:
+    """[method system], 1 the best, ties share their mean."""
+    best_first = -1 if METRICS[metric][2] else 1
+    values = [kept[m][metric].get(s, math.nan) for m in contenders for s in systems]
+    grid = np.reshape(values, (len(contenders), len(systems)))
+    grid = np.where(np.isnan(grid), np.inf, best_first * grid)
+    below = (grid[None] < grid[:, None]).sum(axis=1)
+    tied = (grid[None] == grid[:, None]).sum(axis=1)
+    return below + (tied + 1) / 2
+
+
+def _sorted(contenders, ranks) -> list[str]:
+    mean = np.mean([r.mean(axis=1) for r in ranks.values()], axis=0)
+    return [contenders[i] for i in np.argsort(mean, kind="stable")]
+
+
+def _rank_cell(ranks: np.ndarray, contenders, method: str) -> str:
+    if method in ANCHORS or ranks.shape[1] == 0:
+        return ""
+    own = ranks[contenders.index(method)]
+    star = ""
+    if REFERENCE in contenders and method != REFERENCE:
+        reference = ranks[contenders.index(REFERENCE)]
+        star = "*" if permutation_p(own - reference) < LEVEL else ""
+    return f"{own.mean():.2f}{star}"
+
+
+def permutation_p(differences: np.ndarray) -> float:
+    """Two-sided p-value of a mean difference of zero, by flipping the signs of pairs."""
+    signs = np.random.default_rng(0).choice([-1, 1], size=(FLIPS, len(differences)))
+    null = np.abs(signs @ differences)
+    return float((1 + np.sum(null >= abs(differences.sum()) - 1e-12)) / (1 + FLIPS))
+
+
+def ablation(store: Store, *, known: Mapping, only: str | None = None) -> str:
+    """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic
+    systems that all three have done; their number is in the last column.
+    """
+    values = read(list(store.rows(BENCHMARK)), only=only)
+    if not {"node", "oracle"} <= set(values):
+        return ""
+    chaotic = {s for s, flag in values["node"].get("chaotic", {}).items() if flag == 1}
+    anchored = chaotic & set(values["oracle"]["vlpt"])
+    compared = ("vlpt", "flee", "dky", "lsd", "dstsp")
+    body = []
+    for method in values:
+        if method in known:
+            cells, systems = [], sorted(anchored & set(values[method]["vlpt"]))
+            for metric in compared:
+                node, best, own = (
+                    median(values[m].get(metric, {}), systems) for m in ("node", "oracle", method)
+                )
+                share = (own - node) / (best - node) if best != node else math.nan
+                cells.append(tables.number(share, 2))
+            shd = median(values[method]["shd"], systems)
+            body.append([method, *cells, tables.number(shd, 3), str(len(systems))])
+    header = ["share of the way from node to oracle", *(METRICS[m][0] for m in compared)]
+    return tables.markdown([*header, "SHD/D²", "systems"], body) + "\n"
+
+
+def _seconds(rows) -> dict[str, float]:
+    found = defaultdict(list)
+    for row in rows:
+        if row.metric == "vlpt":
+            found[row.method].append(row.seconds)
+    return {method: float(np.mean(seconds)) for method, seconds in found.items()}
+
+
+def _statuses(rows) -> str:
+    counts = defaultdict(Counter)
+    for row in rows:
+        if row.metric == "vlpt":
+            counts[row.method][row.status] += 1
+    parts = (
+        f"{method}: " + ", ".join(f"{status} {n}" for status, n in counter.most_common())
+        for method, counter in sorted(counts.items())
+    )
+    return "Statuses, in systems: " + "; ".join(parts) + "."

@@ -1,0 +1,97 @@
+"""Systems, protocol and methods, read from `settings.toml`."""
+
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+
+SETTINGS_FILE = Path(__file__).with_name("settings.toml")
+PRESETS = ("ours", "ablation", "paper")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a learned method is trained. `settings.toml` explains the fields."""
+
+    penalty: str
+    coefficient: float | None = None
+    fit: str = "default"
+    gradient_penalty: float | None = None
+    warmup_steps: int | None = None
+    refine_steps: int | None = None
+    flow: bool = False
+    select: str = "gates"
+    members: int = 1
+    rounds: int = 6
+    confine: bool = False
+
+    def __post_init__(self):
+        allowed = {
+            "penalty": ("l0ndde", "node", "cnode", "agl", "pathreg"),
+            "fit": ("default", "paper"),
+            "select": ("gates", "strength"),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name} must be one of {values}; got {getattr(self, name)!r}.")
+        if self.select == "strength" and not self.flow:
+            raise ValueError("select='strength' measures corrected windows: set flow=true as well.")
+
+    def to_json(self) -> str:
+        """One line of text that is equal if and only if the recipes are."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How trajectories are made. `settings.toml` explains the fields."""
+
+    noise: float
+    train_lyapunov_times: float
+    min_samples: int
+    max_samples: int
+    test_over_train: int
+    n_tests: int
+    substeps: int
+
+
+@cache
+def _tables(file: Path) -> dict:
+    return tomllib.loads(Path(file).read_text())
+
+
+def recipes(file: Path = SETTINGS_FILE) -> dict[str, Recipe]:
+    """All learned methods of all presets by name.
+
+    **Raises:** `ValueError` if the file names a setting that does not exist.
+    """
+    known = [f.name for f in fields(Recipe)]
+    found = {}
+    for preset in PRESETS:
+        for name, values in _tables(file).get(preset, {}).items():
+            unknown = sorted(set(values) - set(known))
+            if unknown:
+                raise ValueError(
+                    f"{file}: unknown setting {', '.join(unknown)} of {name}; known: {known}."
+                )
+            found[name] = Recipe(**values)
+    return found
+
+
+def protocol(file: Path = SETTINGS_FILE) -> Protocol:
+    """The protocol of generated data."""
+    return Protocol(**_tables(file)["protocol"])
+
+
+def system_names(file: Path = SETTINGS_FILE) -> tuple[str, ...]:
+    """The tuning systems, then the test systems."""
+    systems = _tables(file)["systems"]
+    return (*systems["tuning"], *systems["test"])
+
+
+def regime(name: str, file: Path = SETTINGS_FILE) -> str:
+    """What a system does at dysts' parameters: chaotic, regular, transient or unbounded."""
+    systems = _tables(file)["systems"]
+    found = [kind for kind in ("regular", "transient", "unbounded") if name in systems[kind]]
+    return found[0] if found else "chaotic"

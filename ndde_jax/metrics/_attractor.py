@@ -1,0 +1,235 @@
+"""Whether a learned system lives on the true attractor: spectra, invariant law, exponents.
+
+Trajectories are `[*batch time dim]` in standardised units, as for forecasts. Where only long-run
+statistics are compared, the two need not start at the same state.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
+
+from .._lyapunov import kaplan_yorke_dimension
+from ._forecast import as_trajectory, same_length
+
+# Samples whose distances to all points are in memory at a time.
+CHUNK = 128
+
+
+def log_spectral_distance(
+    predicted: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    segment: int | None = None,
+    floor: float = 1e-6,
+) -> Float[Array, "..."]:
+    """Root mean square distance of two power spectra, in decibels.
+
+    Per variable √(mean over frequencies of (10 log₁₀ P − 10 log₁₀ P̂)²), then the mean over
+    variables. Spectra are Welch's: Hann window, half overlap, each segment less its mean; the zero
+    frequency is left out. Equal to `scipy.signal.welch` with its defaults.
+
+    **Arguments:**
+
+    - `predicted`, `truth`: `[*batch time dim]`; the longer one is cut. Put forecasts that may
+        explode through [`bounded`][ndde_jax.metrics.bounded] first.
+    - `segment`: samples of a segment, static; by default 2048 or a quarter of the length,
+        whichever is less, so that at least seven segments are averaged.
+    - `floor`: both spectra are raised to this share of the true one's mean power, so that rounding
+        noise sixty decibels down (by default) is not compared.
+
+    **Returns:** one number per trajectory, in dB; 0 for equal ones.
+
+    **Raises:** `ValueError` if the batches or variables differ, or for a `segment` below 2 or
+    longer than the trajectories.
+
+    Welch, *IEEE Trans. Audio Electroacoustics* 15 (1967).
+
+    ```python
+    import numpy as np
+    from ndde_jax import metrics
+
+    truth = np.random.default_rng(0).normal(size=(4000, 2))
+    print(metrics.log_spectral_distance(10 * truth, truth))  # 20 dB
+    ```
+    """
+    predicted, truth = same_length(predicted, truth)
+    n = truth.shape[-2]
+    segment = min(2048, n // 4) if segment is None else segment
+    if not 2 <= segment <= n:
+        raise ValueError(
+            f"segment must lie between 2 and the number of samples, {n}; got {segment}. Without "
+            "one, at least 8 samples are needed."
+        )
+    true_power, power = _welch(truth, segment), _welch(predicted, segment)
+    lowest = floor * jnp.mean(true_power, axis=-2, keepdims=True)
+    lowest = lowest + jnp.finfo(lowest.dtype).tiny
+
+    def decibels(p):
+        return 10 * jnp.log10(jnp.maximum(p, lowest))
+
+    square = jnp.mean((decibels(true_power) - decibels(power)) ** 2, axis=-2)
+    # The root has no derivative at zero, and equal spectra are no reason for a NaN.
+    root = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), square)
+    return jnp.mean(root, axis=-1)
+
+
+def _welch(x: Array, segment: int) -> Array:
+    """Power spectral density `[*batch frequency dim]` without the zero frequency."""
+    step = segment - segment // 2
+    starts = jnp.arange(0, x.shape[-2] - segment + 1, step)
+    index = starts[:, None] + jnp.arange(segment)[None]
+    pieces = x[..., index, :]
+    pieces = pieces - jnp.mean(pieces, axis=-2, keepdims=True)
+    # The window of Fourier analysis: periodic, not symmetric.
+    window = (0.5 - 0.5 * jnp.cos(2 * math.pi * jnp.arange(segment) / segment)).astype(x.dtype)
+    shape = (1,) * (pieces.ndim - 2) + (segment, 1)
+    power = jnp.abs(jnp.fft.rfft(pieces * window.reshape(shape), axis=-2)) ** 2
+    power = jnp.mean(power, axis=-3)[..., 1:, :] / jnp.sum(window**2)
+    # One-sided: every frequency but the highest of an even number stands for two.
+    both = 2 * jnp.ones(power.shape[-2], x.dtype)
+    both = both.at[-1].set(1) if segment % 2 == 0 else both
+    return power * both.reshape((1,) * (power.ndim - 2) + (-1, 1))
+
+
+def state_space_divergence(
+    predicted: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    variance: Shaped[ArrayLike, ""] = 0.01,
+    n_samples: int = 1000,
+    max_points: int = 10_000,
+    samples: Shaped[ArrayLike, "..."] | None = None,
+    key: PRNGKeyArray | None = None,
+) -> Float[Array, "..."]:
+    """Kullback–Leibler divergence of the predicted invariant law from the true one, D_stsp.
+
+    Both laws are Gaussian mixtures with one isotropic component per point of the trajectory;
+    KL(truth ‖ predicted) is the mean of log p − log q over samples of the truth. Zero for the same
+    points, infinite never: far away it grows as squared distance / (2 · variance).
+
+    **Arguments:**
+
+    - `predicted`, `truth`: `[*batch time dim]`; their lengths may differ.
+    - `variance`: of the components. 0.01 by default: at 1, as some authors take it, even the
+        constant mean scores 0.6, while a tenth of a standard deviation tells attractors apart.
+    - `n_samples`: of the Monte Carlo estimate, static; 1000 by default.
+    - `max_points`: longer trajectories are thinned by the smallest whole number that leaves at most
+        so many components.
+    - `samples`: points of the true law to average over instead of drawn ones.
+    - `key`: for the draws; without one they are the same in every call, so that scores can be
+        compared. All trajectories of a batch share the draws.
+
+    **Returns:** one number per trajectory, in nats; may fall below zero by the Monte Carlo error.
+
+    **Raises:** `ValueError` if the batches or variables differ.
+
+    Hershey and Olsen, *ICASSP* (2007); Koppe et al., *PLoS Comput. Biol.* 15 (2019).
+
+    ```python
+    import numpy as np
+    from ndde_jax import metrics
+
+    angle = 0.01 * np.arange(2000)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    print(metrics.state_space_divergence(circle, circle))  # 0
+    print(metrics.state_space_divergence(0 * circle, circle))  # 48: 1 / (2 · .01) less ln p
+    ```
+    """
+    predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
+    if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
+        raise ValueError(
+            "predicted and truth must agree in batch and variables, [*batch time dim]; got "
+            f"{predicted.shape} and {truth.shape}."
+        )
+    dtype = jnp.result_type(predicted, truth)
+    predicted, truth = (_thinned(a.astype(dtype), max_points) for a in (predicted, truth))
+    variance = jnp.asarray(variance, dtype)
+    if samples is None:
+        pick, spread = jr.split(jr.key(0) if key is None else key)
+        index = jr.randint(pick, (n_samples,), 0, truth.shape[-2])
+        noise = jr.normal(spread, (n_samples, truth.shape[-1]), dtype)
+        noise = jnp.broadcast_to(noise, (*truth.shape[:-2], *noise.shape))
+        samples = truth[..., index, :] + jnp.sqrt(variance) * noise
+    samples = jnp.asarray(samples, dtype)
+    if samples.shape[:-2] != truth.shape[:-2] or samples.shape[-1] != truth.shape[-1]:
+        raise ValueError(
+            "samples must be [*batch sample dim] with the batch and the variables of the "
+            f"trajectories {truth.shape}; got {samples.shape}."
+        )
+    batch = truth.shape[:-2]
+    flat = [a.reshape(-1, *a.shape[-2:]) for a in (samples, truth, predicted)]
+    # One trajectory after the other: the distances of a single one fill the caches already.
+    value = jax.lax.map(lambda args: _mean_log_ratio(*args, variance), tuple(flat))
+    return value.reshape(batch)
+
+
+def _mean_log_ratio(samples, truth, predicted, variance):
+    def log_ratio(z):
+        return _log_density(z, truth, variance) - _log_density(z, predicted, variance)
+
+    return jnp.mean(jax.lax.map(log_ratio, samples, batch_size=CHUNK))
+
+
+def _log_density(z, points, variance):
+    """Up to the constant that both mixtures share."""
+    square = jnp.sum((z[None] - points) ** 2, axis=-1)
+    return jax.nn.logsumexp(-square / (2 * variance)) - math.log(points.shape[0])
+
+
+def _thinned(x: Array, max_points: int) -> Array:
+    return x[..., :: max(1, -(-x.shape[-2] // max_points)), :]
+
+
+def lyapunov_exponent_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
+    """Squared difference of the largest Lyapunov exponents, FLEE.
+
+    **Arguments:**
+
+    - `predicted`, `truth`: exponents in any order and one unit of time, `[*batch k]`, both by the
+        same algorithm over orbits of the same length: published values are often off by more than
+        the models are.
+
+    **Returns:** one number per spectrum; NaN if an exponent is.
+
+    **Raises:** `ValueError` if the batches differ.
+
+    ```python
+    from ndde_jax import metrics
+
+    print(metrics.lyapunov_exponent_error([0.8, 0.0, -14.0], [0.9, 0.0, -14.57]))  # 0.01
+    ```
+    """
+    predicted, truth = _spectra(predicted, truth)
+    return (jnp.max(predicted, axis=-1) - jnp.max(truth, axis=-1)) ** 2
+
+
+def dimension_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
+    """Squared difference of the Kaplan–Yorke dimensions of two Lyapunov spectra.
+
+    Ill-conditioned where the largest exponent is near zero: its sign decides between 0 and about 2.
+    Arguments, returns and errors as for
+    [`lyapunov_exponent_error`][ndde_jax.metrics.lyapunov_exponent_error]; see
+    [`kaplan_yorke_dimension`][ndde_jax.kaplan_yorke_dimension].
+
+    ```python
+    from ndde_jax import metrics
+
+    print(metrics.dimension_error([-0.1, -1.0], [0.9, -1.8]))  # 2.25 = (0 - 1.5)²
+    ```
+    """
+    predicted, truth = _spectra(predicted, truth)
+    return (kaplan_yorke_dimension(predicted) - kaplan_yorke_dimension(truth)) ** 2
+
+
+def _spectra(predicted, truth):
+    predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
+    if 0 in (predicted.ndim, truth.ndim) or predicted.shape[:-1] != truth.shape[:-1]:
+        raise ValueError(
+            "expected two arrays of exponents [*batch k] with one batch; got shapes "
+            f"{predicted.shape} and {truth.shape}."
+        )
+    return predicted, truth

@@ -1,0 +1,172 @@
+"""How well one trajectory forecasts another, and for how long.
+
+Trajectories are `[*batch time dim]` in standardised units: every variable by the mean and standard
+deviation of the training data. Row 0 of both is the given initial state. Every function works under
+`jit` and `vmap`, takes NumPy or JAX arrays, and returns one number per trajectory of the batch.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, Shaped
+
+NORMS = ("l2", "rms")
+
+
+def bounded(predicted: Shaped[ArrayLike, "..."], *, limit: float = 1e3) -> Array:
+    """A forecast without infinities: what it says after it has blown up is that it is far away.
+
+    From the first row with a value that is not finite on, all values are `limit`; before that they
+    are clipped to ±`limit`. Without this one forecast that explodes makes every mean infinite.
+
+    **Arguments:**
+
+    - `predicted`: a forecast `[*batch time dim]`.
+    - `limit`: in standardised units, where an attractor spans about ±3; 1000 by default, far
+        outside and far from overflow when squared.
+
+    **Returns:** an array of the same shape.
+
+    **Raises:** `ValueError` for fewer than two axes, or a `limit` that is not positive.
+
+    ```python
+    import numpy as np
+    from ndde_jax import metrics
+
+    print(metrics.bounded(np.array([[0.5], [2e4], [np.inf], [0.0]])).ravel())  # [.5 1000 1000 1000]
+    ```
+    """
+    predicted = as_trajectory(predicted, "predicted")
+    if not limit > 0:
+        raise ValueError(f"limit must be positive; got {limit}.")
+    finite = jnp.all(jnp.isfinite(predicted), axis=-1)
+    alive = jnp.cumprod(finite.astype(jnp.int32), axis=-1).astype(bool)
+    return jnp.clip(jnp.where(alive[..., None], predicted, limit), -limit, limit)
+
+
+def valid_prediction_time(
+    predicted: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    dt: Shaped[ArrayLike, "..."],
+    lyapunov: Shaped[ArrayLike, "..."] = 1.0,
+    threshold: Shaped[ArrayLike, "..."] = 1.0,
+    norm: str = "l2",
+) -> Float[Array, "..."]:
+    """Time until a forecast is further than `threshold` from the truth, in Lyapunov times.
+
+    `lyapunov · dt · k`, k being the first sample at which the error exceeds the threshold or is not
+    a number; the whole length if it never does.
+
+    **Arguments:**
+
+    - `predicted`, `truth`: `[*batch time dim]`, standardised; the longer one is cut.
+    - `dt`: sampling interval, a number or one per trajectory.
+    - `lyapunov`: largest exponent of the true system per unit of time; the default 1 gives time in
+        the unit of `dt`.
+    - `threshold`: 1 by default, about as far as the typical distance of a state from the mean.
+    - `norm`: of the error at one time. `"l2"`, the default, is the Euclidean distance over
+        variables; `"rms"` its root mean square, which does not grow with their number (with
+        threshold 0.5 the valid prediction time of Vlachas et al., *Neural Networks* 126, 2020).
+
+    **Returns:** one number per trajectory, at most `lyapunov · dt · time`.
+
+    **Raises:** `ValueError` if the batches or variables differ, or for an unknown `norm`.
+
+    ```python
+    import numpy as np
+    from ndde_jax import metrics
+
+    truth = np.zeros((100, 2))
+    predicted = truth + 0.05 * np.arange(100)[:, None]
+    print(metrics.valid_prediction_time(predicted, truth, dt=0.1, lyapunov=0.5))  # 0.75
+    ```
+    """
+    if norm not in NORMS:
+        raise ValueError(f"norm must be one of {NORMS}; got {norm!r}.")
+    predicted, truth = same_length(predicted, truth)
+    square = (predicted - truth) ** 2
+    error = jnp.sqrt(jnp.sum(square, axis=-1) if norm == "l2" else jnp.mean(square, axis=-1))
+    # Written so that an error that is not a number counts as beyond any threshold.
+    batch = error.shape[:-1]
+    valid = error <= _each(threshold, batch)[..., None]
+    steps = jnp.sum(jnp.cumprod(valid.astype(jnp.int32), axis=-1), axis=-1)
+    return steps * (_each(dt, batch) * _each(lyapunov, batch))
+
+
+def nrmse(
+    predicted: Shaped[ArrayLike, "..."],
+    truth: Shaped[ArrayLike, "..."],
+    *,
+    dt: Shaped[ArrayLike, "..."],
+    lyapunov: Shaped[ArrayLike, "..."] = 1.0,
+    horizon: Shaped[ArrayLike, "..."] = 5.0,
+) -> Float[Array, "..."]:
+    """Root mean square error over the variables, averaged over the first Lyapunov times.
+
+    The mean over samples 1 … n of √(mean over variables of the squared error), with
+    n = horizon / (lyapunov · dt), rounded; at least 2 and at most what there is. Not to be read
+    alone: the constant mean scores about 0.9 and so beats a second true orbit, about 1.3.
+
+    **Arguments:**
+
+    - `predicted`, `truth`, `dt`, `lyapunov`: as for
+        [`valid_prediction_time`][ndde_jax.metrics.valid_prediction_time]. Put forecasts that may
+        explode through [`bounded`][ndde_jax.metrics.bounded] first.
+    - `horizon`: in Lyapunov times; 5 by default, by when most forecasts of chaos have lost track.
+
+    **Returns:** one number per trajectory; NaN if a forecast is not finite within the horizon.
+
+    **Raises:** `ValueError` if the batches or variables differ, or with fewer than three samples.
+
+    ```python
+    import numpy as np
+    from ndde_jax import metrics
+
+    truth = np.zeros((100, 2))
+    print(metrics.nrmse(truth + 0.3, truth, dt=0.1, lyapunov=0.5))  # 0.3
+    ```
+    """
+    predicted, truth = same_length(predicted, truth)
+    n_samples = truth.shape[-2]
+    if n_samples < 3:
+        raise ValueError(
+            f"nrmse needs at least three samples, the first being the start; got {n_samples}."
+        )
+    error = jnp.sqrt(jnp.mean((predicted - truth) ** 2, axis=-1))
+    dt, lyapunov, horizon = (_each(value, error.shape[:-1]) for value in (dt, lyapunov, horizon))
+    steps = jnp.clip(jnp.round(horizon / lyapunov / dt), 2, n_samples - 1)
+    index = jnp.broadcast_to(jnp.arange(n_samples), error.shape)
+    counted = (index >= 1) & (index <= steps[..., None])
+    return jnp.sum(jnp.where(counted, error, 0), axis=-1) / jnp.sum(counted, axis=-1)
+
+
+def as_trajectory(x: ArrayLike, name: str) -> Array:
+    """A floating array with at least the axes [time dim]."""
+    x = jnp.asarray(x)
+    if x.ndim < 2 or 0 in x.shape[-2:]:
+        raise ValueError(
+            f"{name} must be [*batch time dim], with at least one sample and one variable; got "
+            f"shape {x.shape}. A single variable is written [time 1]."
+        )
+    return x.astype(jnp.result_type(float, x.dtype) if not _is_float(x) else x.dtype)
+
+
+def same_length(predicted: ArrayLike, truth: ArrayLike) -> tuple[Array, Array]:
+    """Both as floating arrays of one type, cut to the shorter."""
+    predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
+    if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
+        raise ValueError(
+            "predicted and truth must agree in batch and variables, [*batch time dim]; got "
+            f"{predicted.shape} and {truth.shape}."
+        )
+    n = min(predicted.shape[-2], truth.shape[-2])
+    dtype = jnp.result_type(predicted, truth)
+    return predicted[..., :n, :].astype(dtype), truth[..., :n, :].astype(dtype)
+
+
+def _each(value: ArrayLike, batch: tuple[int, ...]) -> Array:
+    """One number for every trajectory."""
+    return jnp.broadcast_to(jnp.asarray(value), batch)
+
+
+def _is_float(x: Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)

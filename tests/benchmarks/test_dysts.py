@@ -1,0 +1,317 @@
+"""The dysts benchmark on short trajectories: making data, scoring, running, resuming, drawing."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks._store import Record, Store, Unit
+from benchmarks.dysts import forecast, generate, methods, report, runner, scoring
+from benchmarks.dysts.__main__ import main
+from benchmarks.dysts.data import read_problem
+from benchmarks.dysts.methods import METHODS, Learned
+from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes, regime, system_names
+
+SHORT = Protocol(
+    noise=0.05,
+    train_lyapunov_times=1,
+    min_samples=60,
+    max_samples=80,
+    test_over_train=5,
+    n_tests=3,
+    substeps=3,
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name in ("Lorenz", "SprottB"):
+        generate.generate(name, folder / f"{name}.npz", seed=3, settings=SHORT)
+    return sorted(folder.glob("*.npz"))
+
+
+@pytest.fixture(scope="module")
+def lorenz(files):
+    return read_problem(files[0])
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        yield store
+
+
+# Data
+
+
+def test_generated_data_follow_the_protocol(files, lorenz):
+    assert [f.stem for f in files] == ["Lorenz", "SprottB"]
+    with np.load(files[0]) as file:
+        raw = dict(file)
+    n = int(raw["n_train"])
+    assert lorenz.train.shape == (n, 3)
+    assert lorenz.tests.shape == (3, int(1.2 * n), 3)
+    assert lorenz.long_tests.shape == (3, n, 3)
+    np.testing.assert_allclose(lorenz.train.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(lorenz.train.std(axis=0), 1, rtol=1e-5)
+    np.testing.assert_allclose(lorenz.tests[:, 0], lorenz.starts, rtol=1e-6)
+    thinned = lorenz.tests[:, ::5]
+    np.testing.assert_allclose(thinned, lorenz.long_tests[:, : thinned.shape[1]])
+    # x1 drives x3 through a product, x3 does not drive x1: [source, target].
+    assert lorenz.graph[0, 2] and not lorenz.graph[2, 0]
+
+
+def test_tests_obey_the_equations_and_the_training_trajectory_is_noisier(lorenz):
+    sigma, rho, beta = 10, 28, 2.667
+    dt = lorenz.dt
+
+    def rate(x):
+        x, y, z = np.moveaxis(x, -1, 0)
+        return np.stack([sigma * (y - x), x * (rho - z) - y, x * y - beta * z], axis=-1)
+
+    def residual(z):
+        x = z * lorenz.std + lorenz.mean
+        # Eighth-order central differences of noise-free data against the published equations.
+        weights = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
+        slope = sum(w * x[i : len(x) - 8 + i] for i, w in enumerate(weights)) / dt
+        return np.abs(slope - rate(x[4:-4])).max()
+
+    clean = [residual(np.asarray(test, float)) for test in lorenz.tests]
+    assert max(clean) < 0.1
+    assert residual(np.asarray(lorenz.train, float)) > 10 * max(clean)
+
+
+def test_data_are_deterministic_in_the_seed(files, tmp_path):
+    for seed, same in ((3, True), (4, False)):
+        generate.generate("Lorenz", tmp_path / "Lorenz.npz", seed=seed, settings=SHORT)
+        with np.load(tmp_path / "Lorenz.npz") as new, np.load(files[0]) as old:
+            assert np.array_equal(new["train"], old["train"]) == same
+            assert np.array_equal(new["test2"], old["test2"]) == same
+
+
+def test_a_folder_of_another_seed_is_not_mixed(files):
+    kept = generate.generate_all(["Lorenz"], files[0].parent, seed=3)
+    assert kept == [files[0]]
+    with pytest.raises(ValueError, match="made with seed 3, not 5"):
+        generate.generate_all(["Lorenz"], files[0].parent, seed=5)
+
+
+def test_broken_files_are_refused(files, tmp_path):
+    with np.load(files[0]) as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "A.npz", **{k: v for k, v in arrays.items() if k != "graph"})
+    np.savez(tmp_path / "B.npz", **{**arrays, "graph": np.ones((2, 2))})
+    np.savez(tmp_path / "C.npz", **{**arrays, "train": arrays["train"][:, :2]})
+    for name, message in (("A", "lacks graph"), ("B", "expected a graph"), ("C", "expected train")):
+        with pytest.raises(ValueError, match=message):
+            read_problem(tmp_path / f"{name}.npz")
+
+
+def test_settings_hold_the_papers_lists():
+    names = system_names()
+    assert len(names) == len(set(names)) == 41
+    assert sum(regime(name) == "chaotic" for name in names) == 32
+    assert protocol().noise == 0.05
+    assert recipes()["cnode_paper"].refine_steps == 500
+
+
+def test_unknown_settings_are_refused(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text('[ours.a]\npenalty = "l0ndde"\nlambda = 3\n')
+    with pytest.raises(ValueError, match="unknown setting lambda of a"):
+        recipes(file)
+    with pytest.raises(ValueError, match="penalty must be one of"):
+        Recipe(penalty="lasso")
+    with pytest.raises(ValueError, match="set flow=true"):
+        Recipe(penalty="l0ndde", select="strength")
+
+
+# Forecasts and scores
+
+
+def test_the_true_system_reproduces_its_own_tests(lorenz):
+    model = methods.true_system(lorenz)
+    (path,) = forecast.forecasts([model], [lorenz], "flow", [lorenz.starts])
+    assert path.shape == (3, lorenz.n_forecast, 3)
+    np.testing.assert_allclose(path[:, :60], lorenz.tests[:, :60], atol=1e-3)
+    (spectra,) = forecast.exponents([model], [lorenz], "flow")
+    # The sum is the divergence of the Lorenz system, a constant.
+    np.testing.assert_allclose(spectra.sum(axis=1), -(10 + 1 + 2.667), rtol=2e-3)
+    assert forecast.one_step_error(model, lorenz, "flow") < 0.05
+
+
+def test_scores_of_the_truth_and_of_anchors(lorenz):
+    tests = np.repeat(lorenz.long_tests, lorenz.stride, axis=1)[:, : lorenz.n_forecast]
+    tests[:, : lorenz.tests.shape[1]] = lorenz.tests
+    perfect = scoring.score(lorenz, tests, lorenz.spectra, lorenz.graph, lorenz.spectra)
+    for metric in ("nrmse", "flee", "dky", "lsd", "shd", "escaped"):
+        assert perfect[metric] == 0
+    np.testing.assert_allclose(perfect["dstsp"], 0, atol=1e-5)
+    steps = lorenz.tests.shape[1]
+    np.testing.assert_allclose(perfect["vlpt"], steps * lorenz.dt * lorenz.lyapunov, rtol=1e-9)
+
+    constant = scoring.score(lorenz, 0 * tests, None, None, lorenz.spectra)
+    distance = np.linalg.norm(lorenz.tests, axis=-1)
+    first = np.argmax(distance > 1, axis=1).mean()
+    np.testing.assert_allclose(constant["vlpt"], first * lorenz.dt * lorenz.lyapunov, rtol=1e-9)
+    assert constant["lsd"] > 10
+    assert math.isnan(constant["flee"]) and math.isnan(constant["shd"])
+
+    gone = tests.copy()
+    gone[1, 20:] = np.inf
+    broken = scoring.score(lorenz, gone, None, ~lorenz.graph, None)
+    assert broken["escaped"] == pytest.approx(1 / 3)
+    assert broken["shd"] == 1
+    assert np.isfinite([broken[m] for m in ("nrmse", "lsd", "dstsp")]).all()
+
+
+def test_the_oracle_recovers_the_parameters(lorenz):
+    (found,) = methods.oracle([lorenz], keys=[None])
+    (floor,) = methods.floor([lorenz], keys=[None])
+    published = floor.model.drift.parameters
+    for name, value in found.model.drift.parameters.items():
+        # 60 noisy samples: a tenth, not exactly.
+        assert 0 < abs(value / published[name] - 1) < 0.1
+
+
+# Running
+
+
+def still(problems, *, keys):
+    """Forecasts that stay at the mean, with everything driving everything; fails on SprottB."""
+    if any(p.name == "SprottB" for p in problems):
+        raise RuntimeError("cannot")
+    return [Learned(None, "euler", np.ones((p.dim, p.dim), bool), "ok") for p in problems]
+
+
+def test_run_stores_scores_statuses_and_predictions(files, store, tmp_path, monkeypatch, lorenz):
+    monkeypatch.setitem(METHODS, "still", still)
+    runner.run(files, ["floor", "still"], store, predictions=tmp_path / "preds", progress=False)
+    rows = list(store.rows("dysts"))
+    values = report.read(rows)
+    assert values["floor"]["vlpt"]["Lorenz"] > values["still"]["vlpt"]["Lorenz"] > 0
+    assert values["floor"]["flee"]["Lorenz"] < 1
+    np.testing.assert_allclose(values["still"]["shd"]["Lorenz"], 1 - lorenz.graph.mean())
+    status = {(r.method, r.graph): r.status for r in rows}
+    assert status["still", "SprottB"] == "error: RuntimeError: cannot"
+    assert status["still", "Lorenz"] == "ok"
+
+    with np.load(tmp_path / "preds" / "floor" / "Lorenz.npz") as file:
+        assert file["test1"].shape == (lorenz.n_forecast, 3)
+        np.testing.assert_array_equal(file["graph"], lorenz.graph.T)
+        assert file["lyap"].shape == (3, 3)
+        np.testing.assert_allclose(file["test0"][0], lorenz.starts[0] + 1e-3, rtol=1e-5)
+
+    text = report.table(store)
+    assert "All systems (2)" in text and "floor" in text
+    assert "error: RuntimeError: cannot 1" in text
+
+
+def test_finished_systems_are_not_repeated_unless_their_predictions_are_missing(
+    files, store, tmp_path, monkeypatch
+):
+    calls = []
+
+    def counted(problems, *, keys):
+        calls.append([p.name for p in problems])
+        return methods.mean(problems, keys=keys)
+
+    monkeypatch.setitem(METHODS, "counted", counted)
+    folder = tmp_path / "preds"
+    runner.run(files[:1], ["counted"], store, predictions=folder, progress=False)
+    runner.run(files, ["counted"], store, predictions=folder, progress=False)
+    (folder / "Lorenz.npz").unlink()
+    runner.run(files, ["counted"], store, predictions=folder, progress=False)
+    assert calls == [["Lorenz"], ["SprottB"], ["Lorenz"]]
+    assert {unit.graph for unit in store.done("dysts")} == {"Lorenz", "SprottB"}
+    with pytest.raises(ValueError, match="unknown method magic"):
+        runner.run(files, ["magic"], store)
+
+
+def test_ranks_share_ties_and_put_missing_values_last():
+    kept = {
+        "a": {"vlpt": {"s": 2.0, "t": 1.0}},
+        "b": {"vlpt": {"s": 2.0, "t": 3.0}},
+        "c": {"vlpt": {"s": 5.0}},
+    }
+    ranks = report._ranks(kept, ["a", "b", "c"], "vlpt", ["s", "t"])
+    np.testing.assert_array_equal(ranks, [[2.5, 2], [2.5, 1], [1, 3]])
+
+
+def test_permutation_test_against_the_exact_distribution():
+    """Of eight pairs all in favour, 2 of 2⁸ sign patterns are as extreme."""
+    np.testing.assert_allclose(report.permutation_p(np.ones(8)), 2 / 256, atol=0.004)
+    assert report.permutation_p(np.array([1.0, -1.0, 1.0, -1.0])) == 1
+
+
+def test_shares_of_the_way_compare_the_same_systems(store):
+    """A system that one method has not done must not move the medians of the others."""
+    values = {
+        "node": {"Lorenz": 1.0, "Chen": 100.0},
+        "oracle": {"Lorenz": 5.0, "Chen": 200.0},
+        "l0ndde": {"Lorenz": 4.0},
+    }
+    metrics = dict.fromkeys(scoring.METRICS, 0.0)
+    store.write(
+        Record(
+            Unit("dysts", "data", system, 0, method, 0),
+            {**metrics, "vlpt": value, "chaotic": 1.0},
+            "ok",
+            0.0,
+        )
+        for method, systems in values.items()
+        for system, value in systems.items()
+    )
+    text = report.ablation(store, known=recipes())
+    (line,) = [line for line in text.splitlines() if "l0ndde" in line]
+    assert line.split("|")[2].strip() == ".75"
+    assert line.split("|")[-2].strip() == "1"
+
+
+def test_command_line(files, tmp_path, capsys):
+    out, data = tmp_path / "r.sqlite", files[0].parent
+    arguments = ["run", "--data", str(data), "--method", "mean", "--out", str(out), "--limit", "1"]
+    assert main(arguments) == 0
+    assert main(["table", str(out)]) == 0
+    assert "| mean" in capsys.readouterr().out
+    assert main(["table", str(tmp_path / "none.sqlite")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    with Store(out) as store:
+        assert store.done("dysts") == {Unit("dysts", "data", "Lorenz", 0, "mean", 0)}
+
+
+def wobbling(problems, *, keys):
+    """The true system from a wrong start, with a graph that is wrong in one of two systems."""
+    found = methods.floor(problems, keys=keys)
+    return [one._replace(graph=one.graph | (i == 0), shift=0.1) for i, one in enumerate(found)]
+
+
+def test_figures_are_drawn(files, tmp_path, store, monkeypatch):
+    from benchmarks.dysts import figures
+
+    runner.run(files, ["mean"], store, progress=False)
+    written = figures.draw_all(store, files[0].parent, tmp_path / "anchors")
+    assert [p.name for p in written] == ["trajectories.png", "spectra.png"]
+    monkeypatch.setitem(METHODS, "wobbling", wobbling)
+    runner.run(files, ["wobbling"], store, progress=False)
+    written = figures.draw_all(store, files[0].parent, tmp_path / "figures")
+    assert [p.name for p in written] == ["trajectories.png", "spectra.png", "associations.png"]
+    assert all(p.stat().st_size > 5000 for p in written)
+
+
+@pytest.mark.slow
+def test_a_learned_flow_beats_standing_still(tmp_path):
+    longer = dataclasses.replace(SHORT, min_samples=800, max_samples=800)
+    generate.generate("SprottB", tmp_path / "SprottB.npz", settings=longer)
+    problem = read_problem(tmp_path / "SprottB.npz")
+    recipe = Recipe(penalty="l0ndde", flow=True, select="strength", members=2, confine=True)
+    (found,) = methods.learned(recipe, [problem], keys=[jax.random.key(0)])
+    (path,) = forecast.forecasts([found.model], [problem], found.solver, [problem.starts])
+    values = scoring.score(problem, path, None, found.graph, None)
+    constant = scoring.score(problem, 0 * path, None, None, None)
+    assert values["escaped"] == 0
+    assert values["vlpt"] > 4 * constant["vlpt"]
+    assert values["shd"] <= 0.12
