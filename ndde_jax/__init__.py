@@ -29,6 +29,7 @@ from ._graph import (
     summary_graph as summary_graph,
     window_graph as window_graph,
 )
+from ._lag_search import LagSearch as LagSearch, search_lags as search_lags
 from ._lyapunov import (
     LyapunovSpectrum as LyapunovSpectrum,
     kaplan_yorke_dimension as kaplan_yorke_dimension,
@@ -42,6 +43,7 @@ from ._methods import (
     AbstractMethod as AbstractMethod,
     PathReg as PathReg,
 )
+from ._midpoint import midpoint_windows as midpoint_windows
 from ._model import NeuralDDE as NeuralDDE
 from ._noise import (
     end_ringing as end_ringing,
@@ -60,6 +62,7 @@ from ._simulate import (
     rollout as rollout,
     solve_sdde as solve_sdde,
 )
+from ._spline import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._strength import (
     SignalStrengths as SignalStrengths,
     StrengthConfig as StrengthConfig,

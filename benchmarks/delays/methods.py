@@ -71,6 +71,29 @@ def strength(x, dt, lags, *, key):
     return Prediction(scores, graph, model, None, OK if np.isfinite(scores).all() else "refused")
 
 
+def splines(x, dt, lags, *, key):
+    """The first stage of `search` alone: spline regression, no network."""
+    found = ndde.spline_graph(_midpoints(x, dt, lags))
+    return _checked(Prediction(np.asarray(found.evidence), np.asarray(found.graph)))
+
+
+def search(x, dt, lags, *, key):
+    """The library's best for many lags: midpoints, spline screening, moves judged by networks, and
+    the delays of what is kept estimated between the candidates.
+    """
+    windows = _midpoints(x, dt, lags)
+    search_key, fit_key = jr.split(key)
+    found = ndde.search_lags(windows, key=search_key)
+    graph = np.asarray(found.graph)
+    model = ndde.fit_graph(windows, graph, key=fit_key)
+    return _checked(Prediction(np.asarray(found.evidence), graph, model))
+
+
+def _checked(prediction: Prediction) -> Prediction:
+    usable = np.isfinite(prediction.scores).all()
+    return prediction if usable else prediction._replace(status="refused")
+
+
 def regression(regress: Callable, **options):
     """A function of flat lagged inputs and rates, see `linear`."""
 
@@ -103,9 +126,11 @@ METHODS: dict[str, Method] = {
     "cnode": gates(ndde.CNODE()),
     "pathreg": gates(ndde.PathReg()),
     "strength": strength,
+    "splines": splines,
+    "search": search,
 }
 # What `run` computes unless told otherwise; the others take hours on the largest networks.
-DEFAULT = ("allones", "selfedges", "lasso", "granger", "l0ndde")
+DEFAULT = ("allones", "selfedges", "lasso", "granger", "l0ndde", "search")
 
 
 @functools.lru_cache(maxsize=2)
@@ -117,3 +142,16 @@ def _windows(x, dt, lags) -> ndde.Windows:
     """Windows with the scheme of the settings; the methods of one task share them."""
     x = np.ascontiguousarray(x, dtype=np.float64)
     return _cached_windows(x.tobytes(), x.shape, dt, tuple(lags), settings()["method"]["scheme"])
+
+
+@functools.lru_cache(maxsize=2)
+def _cached_midpoints(data: bytes, shape, dt, lags):
+    x = np.frombuffer(data).reshape(shape)
+    plain = ndde.lagged_windows(x, dt=dt, lags=lags, scheme="auto")
+    # Without noise a central difference of high order is better still.
+    return plain if plain.scheme == "central4" else ndde.midpoint_windows(x, dt=dt, lags=lags)
+
+
+def _midpoints(x, dt, lags) -> ndde.Windows:
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    return _cached_midpoints(x.tobytes(), x.shape, dt, tuple(lags))

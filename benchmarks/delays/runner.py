@@ -102,7 +102,9 @@ def run(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    # All methods of a series in turn: its simulation is kept for them.
+    # All methods of a series in turn, since its simulation is kept for them, and all series of a
+    # system, since they share compiled programs.
+    specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
     tasks = [Task(spec, method, seed) for spec in specs for method in methods]
     run_tasks(tasks, evaluate, store, workers=workers, retry_errors=retry_errors, progress=progress)
 
@@ -128,8 +130,8 @@ def evaluate(task: Task) -> list[Record]:
     return [Record(task.unit, metrics, found.status, seconds, arrays)]
 
 
-def _forget_programs(spec: Specification, last: list[Specification] = []) -> None:  # noqa: B006
-    """Every series compiles for shapes of its own; kept, the programs would fill the memory."""
-    if last and last[0] != spec:
+def _forget_programs(spec: Specification, last: list[str] = []) -> None:  # noqa: B006
+    """Every system compiles for shapes of its own; kept, the programs would fill the memory."""
+    if last and last[0] != spec.name:
         jax.clear_caches()
-    last[:] = [spec]
+    last[:] = [spec.name]
