@@ -9,6 +9,7 @@ from ._confine import (
     damp as damp,
     drift_bound as drift_bound,
 )
+from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
 from ._discover import Discovery as Discovery, discover as discover
 from ._drift import MaskedDrift as MaskedDrift
 from ._exact import (

@@ -82,11 +82,12 @@ def search(x, dt, lags, *, key):
     the delays of what is kept estimated between the candidates.
     """
     windows = _midpoints(x, dt, lags)
-    search_key, fit_key = jr.split(key)
+    search_key, fit_key, delay_key = jr.split(key, 3)
     found = ndde.search_lags(windows, key=search_key)
     graph = np.asarray(found.graph)
     model = ndde.fit_graph(windows, graph, key=fit_key)
-    return _checked(Prediction(np.asarray(found.evidence), graph, model))
+    delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
+    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays))
 
 
 def _checked(prediction: Prediction) -> Prediction:
