@@ -87,7 +87,7 @@ def refine_delays(
 
     - `x`: one trajectory, no missing values.
     - `graph`, `lags`, `dt`: edges at candidate lags (samples), and the sampling interval. The graph
-        is read outside `jit`.
+        is read, and the function runs, outside `jit`.
     - `key`: initial weights.
     - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig]: restarts, steps, blocks and networks.
 

@@ -15,7 +15,7 @@ from ._graph import to_graph_axes
 from ._levenberg import fit_network, predict_and_jacobian
 from ._refit import StrengthConfig, edge_price
 from ._spline import FLOOR, SplineGraph, spline_graph
-from ._types import Graph, Scores
+from ._types import Graph, RealScalarLike, Scores, as_scalar
 from ._windows import Windows
 
 # Moves that are refitted at every step, best ones first.
@@ -45,6 +45,7 @@ def search_lags(
     windows: Windows,
     *,
     key: PRNGKeyArray,
+    coefficient: RealScalarLike | None = None,
     config: StrengthConfig | None = None,
     shortlist: int = 12,
 ) -> LagSearch:
@@ -63,6 +64,8 @@ def search_lags(
     - `windows`: of one system; [`midpoint_windows`][ndde_jax.midpoint_windows] where noise drives
         the system, since lags half a step off cost edges.
     - `key`: initial weights.
+    - `coefficient`: λ, an edge costs λ/F of its target's variance, F being the number of
+        candidates, as in [`exact_graph`][ndde_jax.exact_graph]; by default the price above.
     - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig]: `restarts` and `steps` of first fits,
         `fold_steps` of refits, at most `search` moves.
     - `shortlist`: inputs per target to search among, static.
@@ -85,11 +88,14 @@ def search_lags(
         raise ValueError("search_lags takes the windows of one system; use jax.vmap for several.")
     config = StrengthConfig() if config is None else config
     screening = spline_graph(windows, shortlist=shortlist)
-    return _search(windows, screening, config, key)
+    price = None
+    if coefficient is not None:
+        price = as_scalar(coefficient) / (windows.dim * windows.n_lags)
+    return _search(windows, screening, price, config, key)
 
 
 @eqx.filter_jit
-def _search(windows: Windows, screening: SplineGraph, config: StrengthConfig, key) -> LagSearch:
+def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     data = FlatData(windows)
     dim, n_inputs = data.dim, data.inputs.shape[1]
     shape = (dim, n_inputs // dim, dim)
@@ -99,23 +105,23 @@ def _search(windows: Windows, screening: SplineGraph, config: StrengthConfig, ke
 
     def target(args):
         output, slots, chosen, evidence, key = args
-        problem = _Problem(data.inputs[:, slots], output, data.weight, n_inputs, config)
+        problem = _Problem(data.inputs[:, slots], output, data.weight, n_inputs, price, config)
         state = problem.from_scratch(chosen[slots], key)
-        mask, found, linear, price = problem.search(state, n)
+        mask, found, linear, paid = problem.search(state, n)
         inside = problem.evidence(mask, found, linear, n)
         evidence = evidence.at[slots].set(inside)
         chosen = jnp.zeros(n_inputs, bool).at[slots].set(mask)
-        return chosen, evidence, found.corrected_risk(n), price
+        return chosen, evidence, found.corrected_risk(n), paid
 
     keys = jr.split(key, dim)
     each = (data.outputs.T, screening.shortlist, first, spline_evidence, keys)
-    mask, evidence, risk, price = jax.lax.map(target, each)
+    mask, evidence, risk, threshold = jax.lax.map(target, each)
     refused = data.refused
     return LagSearch(
         graph=to_graph_axes(mask.reshape(shape)) & ~refused,
         evidence=jnp.where(refused, jnp.nan, to_graph_axes(evidence.reshape(shape))),
         risk=jnp.where(refused, jnp.nan, risk),
-        threshold=jnp.where(refused, jnp.nan, price),
+        threshold=jnp.where(refused, jnp.nan, threshold),
         screening=screening,
     )
 
@@ -123,9 +129,9 @@ def _search(windows: Windows, screening: SplineGraph, config: StrengthConfig, ke
 class _Problem:
     """One target and its shortlist. Networks see all slots; a mask closes those not chosen."""
 
-    def __init__(self, inputs, output, weight, n_inputs: int, config: StrengthConfig):
+    def __init__(self, inputs, output, weight, n_inputs: int, price, config):
         self.inputs, self.output, self.weight = inputs, output, weight
-        self.n_inputs, self.config = n_inputs, config
+        self.n_inputs, self.price, self.config = n_inputs, price, config
         n_slots = inputs.shape[1]
         swaps = list(itertools.combinations(range(n_slots), 2))
         moves = np.zeros((n_slots + len(swaps), n_slots), bool)
@@ -199,6 +205,8 @@ class _Problem:
         """The best move, again and again, while it pays."""
 
         def price_of(found):
+            if self.price is not None:
+                return self.price.astype(found.risk.dtype)
             return edge_price(found.corrected_risk(n), n, self.n_inputs, self.config.width)
 
         def step(carry):

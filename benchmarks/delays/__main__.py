@@ -1,4 +1,4 @@
-"""Command line: `python -m benchmarks.delays run|table|figures|card`."""
+"""Command line: `python -m benchmarks.delays run|table|figures|card|theory`."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     from .methods import METHODS
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delays")
-    actions = parser.add_subparsers(required=True, metavar="run|table|figures|card")
+    actions = parser.add_subparsers(required=True, metavar="run|table|figures|card|theory")
 
     running = actions.add_parser(
         "run", help="simulate, fit, score; resumes what an earlier run left"
@@ -40,6 +40,22 @@ def _parser() -> argparse.ArgumentParser:
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
     showing.add_argument("--level", choices=("exact", "near", "summary"), help="all its scores")
+
+    drawing = actions.add_parser("figures", help="draw results, or recovery against theory")
+    drawing.set_defaults(action=_figures)
+    drawing.add_argument("results", type=Path)
+    drawing.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    describing = actions.add_parser("card", help="print why a task can be solved, or not")
+    describing.set_defaults(action=_card)
+    _add_choice(describing)
+
+    comparing = actions.add_parser("theory", help="recovery by length and price, and the theorem")
+    comparing.set_defaults(action=_theory)
+    comparing.add_argument("--system", action="append", help="may be repeated; mackey_glass")
+    comparing.add_argument("--length", action="append", type=_positive, metavar="T")
+    comparing.add_argument("--seeds", type=_positive, default=5)
+    comparing.add_argument("--out", type=Path, metavar="PNG", help="draw it too")
     return parser
 
 
@@ -90,6 +106,53 @@ def _table(options) -> int:
 
     with _results(options.results) as store:
         print(table(store, level=options.level))
+    return 0
+
+
+def _figures(options) -> int:
+    from .figures import draw
+
+    with _results(options.results) as store:
+        for path in draw(store, options.out):
+            print(path)
+    return 0
+
+
+def _card(options) -> int:
+    from .card import cards
+
+    print(cards(_choose(options)))
+    return 0
+
+
+def _theory(options) -> int:
+    from benchmarks import tables
+
+    from .figures import draw_recovery
+    from .theory import recovery
+
+    lengths = {"lengths": tuple(options.length)} if options.length else {}
+    rows = []
+    for name in options.system or ("mackey_glass",):
+        rows += recovery(name, seeds=options.seeds, **lengths)
+    header = ["system", "samples", "price / s²min", "price", "in window", "margin", "spread"]
+    header.append("recovered")
+    body = [
+        [
+            row["system"],
+            str(row["length"]),
+            tables.number(row["factor"]),
+            *(
+                f"{row[name]:.1e}" if name != "inside" else str(row[name])
+                for name in ("price", "inside", "margin", "spread")
+            ),
+            tables.number(row["recovered"]),
+        ]
+        for row in rows
+    ]
+    print(tables.markdown(header, body))
+    if options.out:
+        print(draw_recovery(rows, options.out))
     return 0
 
 
