@@ -50,7 +50,8 @@ def test_risk_and_rate_of_a_spline_model_are_those_of_least_squares(pair):
     y = np.asarray(pair.increment)
     for target in range(2):
         chosen = np.moveaxis(TRUTH, (0, 1, 2), (2, 0, 1))[target].ravel()
-        columns = [np.asarray(_spline._spline(jnp.asarray(c), jnp.ones(len(z)))) for c in z[:, chosen].T]
+        root, inputs = jnp.ones(len(z)), jnp.asarray(z[:, chosen].T)
+        columns = [np.asarray(_spline._spline(c, root)) for c in inputs]
         pairs = itertools.combinations(np.nonzero(chosen)[0], 2)
         designs = [
             np.column_stack([np.ones(len(z)), *columns]),
@@ -160,7 +161,7 @@ def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
     ranked = problem.moves[jnp.argsort(problem.linearised(mask, network))]
     right = jnp.zeros(8, bool).at[jnp.array([1, 4])].set(True)  # x at lag 6
     assert any((np.asarray(mask ^ move) == np.asarray(right)).all() for move in ranked[:4])
-    found, *_ = problem.search((mask, network), 1.0 * len(inputs))
+    found, *_ = problem.search((mask, network), jnp.asarray(1.0 * len(inputs)))
     np.testing.assert_array_equal(found, right)
 
 
