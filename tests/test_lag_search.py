@@ -165,8 +165,8 @@ def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
     np.testing.assert_array_equal(found, right)
 
 
-def test_linearised_risks_are_exact_for_a_network_that_is_linear_in_what_changes(pair):
-    """Removing nothing that matters costs nothing: an input of zero weight."""
+def test_linearised_risks_foresee_refits(pair):
+    """An addition within a few per cent, the removal of a strong input at least in its sign."""
     inputs = pair.history.reshape(len(pair.history), -1)
     problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, None, QUICK)
     mask = jnp.zeros(8, bool).at[jnp.array([1, 4])].set(True)
@@ -181,11 +181,10 @@ def test_linearised_risks_are_exact_for_a_network_that_is_linear_in_what_changes
             n_iterations=10,
             decay=found.decay,
         ).risk
-        for m in (mask.at[0].set(True), mask.at[1].set(False))
+        for m in (mask.at[0].set(True), mask.at[4].set(False))
     ]
-    # An addition is predicted well, a removal in order of magnitude.
     np.testing.assert_allclose(risks[0], refit[0], rtol=0.05)
-    assert found.risk < risks[1] and found.risk < refit[1]
+    assert found.risk < risks[4] and found.risk < refit[1]
 
 
 def test_coefficient_sets_the_price(pair):

@@ -19,7 +19,9 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
         variance of its target's measured rate.
     - `price`: what an edge must be worth under the default rule at this length and noise, for the
         target of the weakest edge.
-    - `identifiable`: share of true edges whose strength exceeds the price.
+    - `identifiable`: share of true edges whose strength exceeds the price, so that no model without
+        them can compete. Others may still be found, since the projection uses all other candidates
+        and a sparse graph pays for each.
     """
     series = simulate(spec, seed)
     step = series.lags[1] - series.lags[0]
