@@ -10,6 +10,7 @@ from ._confine import (
     damp as damp,
     drift_bound as drift_bound,
 )
+from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
 from ._discover import Discovery as Discovery, discover as discover
 from ._drift import MaskedDrift as MaskedDrift
 from ._exact import (
@@ -36,6 +37,7 @@ from ._identifiability import (
     IdentifiabilityReport as IdentifiabilityReport,
     identifiability_report as identifiability_report,
 )
+from ._lag_search import LagSearch as LagSearch, search_lags as search_lags
 from ._lyapunov import (
     LyapunovSpectrum as LyapunovSpectrum,
     kaplan_yorke_dimension as kaplan_yorke_dimension,
@@ -49,6 +51,7 @@ from ._methods import (
     AbstractMethod as AbstractMethod,
     PathReg as PathReg,
 )
+from ._midpoint import midpoint_windows as midpoint_windows
 from ._model import NeuralDDE as NeuralDDE
 from ._noise import (
     end_ringing as end_ringing,
@@ -73,6 +76,7 @@ from ._simulate import (
     rollout as rollout,
     solve_sdde as solve_sdde,
 )
+from ._spline import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
 from ._strength import (
     SignalStrengths as SignalStrengths,

@@ -177,6 +177,27 @@ def test_select_graph(systems):
     check(one, (keys,), [(k,) for k in keys])
 
 
+def test_search_among_lags():
+    """`midpoint_windows`, `spline_graph` and `search_lags` in one, from samples to a graph."""
+    x = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)])
+    keys = jr.split(jr.key(6), 2)
+
+    def one(x, k):
+        windows = ndde.midpoint_windows(x, dt=0.1, lags=(0, 4))
+        found = ndde.search_lags(windows, key=k, config=STRENGTH, shortlist=3)
+        return windows.history, found.graph, found.evidence, found.screening.rate
+
+    check(one, (x, keys), list(zip(x, keys, strict=True)), rtol=1e-3, atol=1e-5)
+
+    def risk(shift):
+        moved = x[0] + shift * jnp.sin(3 * x[0][:, ::-1])
+        windows = ndde.midpoint_windows(moved, dt=0.1, lags=(0, 4))
+        return jnp.sum(ndde.spline_graph(windows, shortlist=2, steps=0).risk)
+
+    slope = (risk(0.01 + 1e-6) - risk(0.01 - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jax.jvp(risk, (0.01,), (1.0,))[1], slope, rtol=1e-3, atol=1e-6)
+
+
 def test_graphs_of_results(systems):
     result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
 

@@ -1,0 +1,1 @@
+"""Recovering delayed drivers: which variable drives which, at which delay."""

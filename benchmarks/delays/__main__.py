@@ -1,0 +1,173 @@
+"""Command line: `python -m benchmarks.delays run|table|figures|card|theory`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks._store import Store
+
+from .settings import CATEGORIES
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments, do the work, return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.action(options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    from .methods import METHODS
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.delays")
+    actions = parser.add_subparsers(required=True, metavar="run|table|figures|card|theory")
+
+    running = actions.add_parser(
+        "run", help="simulate, fit, score; resumes what an earlier run left"
+    )
+    running.set_defaults(action=_run)
+    running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
+    running.add_argument("--method", action="append", choices=METHODS, help="may be repeated")
+    _add_choice(running)
+    running.add_argument("--seed", type=int, default=0)
+    running.add_argument("--workers", type=_positive, default=1, metavar="N", help="processes")
+    running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
+
+    showing = actions.add_parser("table", help="print results as Markdown")
+    showing.set_defaults(action=_table)
+    showing.add_argument("results", type=Path)
+    showing.add_argument("--level", choices=("exact", "near", "summary"), help="all its scores")
+
+    drawing = actions.add_parser("figures", help="draw results, or recovery against theory")
+    drawing.set_defaults(action=_figures)
+    drawing.add_argument("results", type=Path)
+    drawing.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    describing = actions.add_parser("card", help="print why a task can be solved, or not")
+    describing.set_defaults(action=_card)
+    _add_choice(describing)
+
+    comparing = actions.add_parser("theory", help="recovery by length and price, and the theorem")
+    comparing.set_defaults(action=_theory)
+    comparing.add_argument("--system", action="append", help="may be repeated; mackey_glass")
+    comparing.add_argument("--length", action="append", type=_positive, metavar="T")
+    comparing.add_argument("--seeds", type=_positive, default=5)
+    comparing.add_argument("--out", type=Path, metavar="PNG", help="draw it too")
+    return parser
+
+
+def _add_choice(parser) -> None:
+    parser.add_argument("--only", metavar="PATTERN", help="tasks whose category/name contains this")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="at most N tasks")
+    parser.add_argument(
+        "--category", action="append", choices=(*CATEGORIES, "length"), help="may be repeated"
+    )
+    parser.add_argument("--length", type=_positive, metavar="T", help="samples; 4000 by default")
+    parser.add_argument("--series", type=_positive, default=1, metavar="K", help="replicates")
+    parser.add_argument("--smoke", action="store_true", help="three tiny tasks, seconds each")
+
+
+def _choose(options):
+    from .runner import choose
+
+    return choose(
+        categories=options.category or CATEGORIES,
+        only=options.only,
+        limit=options.limit,
+        length=options.length,
+        series=options.series,
+        smoke=options.smoke,
+    )
+
+
+def _run(options) -> int:
+    from .methods import DEFAULT
+    from .runner import run
+
+    specs = _choose(options)
+    methods = tuple(dict.fromkeys(options.method)) if options.method else DEFAULT
+    with Store(options.out) as store:
+        run(
+            specs,
+            methods,
+            store,
+            seed=options.seed,
+            workers=options.workers,
+            retry_errors=options.retry_errors,
+        )
+    return 0
+
+
+def _table(options) -> int:
+    from .report import table
+
+    with _results(options.results) as store:
+        print(table(store, level=options.level))
+    return 0
+
+
+def _figures(options) -> int:
+    from .figures import draw
+
+    with _results(options.results) as store:
+        for path in draw(store, options.out):
+            print(path)
+    return 0
+
+
+def _card(options) -> int:
+    from .card import cards
+
+    print(cards(_choose(options)))
+    return 0
+
+
+def _theory(options) -> int:
+    from benchmarks import tables
+
+    from .figures import draw_recovery
+    from .theory import recovery
+
+    lengths = {"lengths": tuple(options.length)} if options.length else {}
+    rows = []
+    for name in options.system or ("mackey_glass",):
+        rows += recovery(name, seeds=options.seeds, **lengths)
+    header = ["system", "samples", "price / s²min", "price", "in window", "margin", "spread"]
+    header.append("recovered")
+    body = [
+        [
+            row["system"],
+            str(row["length"]),
+            tables.number(row["factor"]),
+            *(
+                f"{row[name]:.1e}" if name != "inside" else str(row[name])
+                for name in ("price", "inside", "margin", "spread")
+            ),
+            tables.number(row["recovered"]),
+        ]
+        for row in rows
+    ]
+    print(tables.markdown(header, body))
+    if options.out:
+        print(draw_recovery(rows, options.out))
+    return 0
+
+
+def _results(path: Path) -> Store:
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; `run --out` makes it.")
+    return Store(path)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Methods as small adapters of one signature: a series in, scored edges out.
+
+An adapter gets the samples, their interval, the candidate lags and a key, and returns a
+`Prediction`. To add a method, write its adapter and one line in `METHODS`.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Bool, Float
+
+import ndde_jax as ndde
+
+from . import linear
+from .settings import settings
+
+OK = "ok"
+
+
+class Prediction(NamedTuple):
+    """What a method says about one series.
+
+    - `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep.
+    - `drift`: physical history `[lag dim]` to physical drift, or None.
+    - `delays`: estimated delay of every kept edge, in time; None stands for the lags themselves.
+    - `status`: `ok`, or what happened.
+    """
+
+    scores: Float[np.ndarray, "source target lag"]
+    graph: Bool[np.ndarray, "source target lag"]
+    drift: Callable | None = None
+    delays: Float[np.ndarray, "source target lag"] | None = None
+    status: str = OK
+
+
+def allones(x, dt, lags, *, key):
+    """Anchor: everything drives everything at all lags."""
+    shape = (x.shape[1], x.shape[1], len(lags))
+    return Prediction(np.ones(shape), np.ones(shape, bool))
+
+
+def selfedges(x, dt, lags, *, key):
+    """Anchor: every variable drives itself at lag 0 and nothing else."""
+    graph = np.zeros((x.shape[1], x.shape[1], len(lags)), bool)
+    graph[..., 0] = np.eye(x.shape[1])
+    return Prediction(graph.astype(float), graph)
+
+
+def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE):
+    """One of the library's methods with its default coefficient."""
+
+    def fit(x, dt, lags, *, key):
+        result = ndde.fit(method, _windows(x, dt, lags), key=key)
+        scores = np.asarray(ndde.edge_scores(result))
+        status = OK if np.isfinite(scores).all() else result.outcome
+        return Prediction(scores, np.asarray(ndde.window_graph(result)), result.model, None, status)
+
+    return fit
+
+
+def strength(x, dt, lags, *, key):
+    """Gates, then search, then refitted signal strengths: what `discover` does."""
+    windows = _windows(x, dt, lags)
+    found = ndde.signal_strengths(windows, key=key)
+    graph = np.asarray(found.kept())
+    model = ndde.fit_graph(windows, graph, key=jr.fold_in(key, 1))
+    scores = np.asarray(found.value)
+    return Prediction(scores, graph, model, None, OK if np.isfinite(scores).all() else "refused")
+
+
+def splines(x, dt, lags, *, key):
+    """The first stage of `search` alone: spline regression, no network."""
+    found = ndde.spline_graph(_midpoints(x, dt, lags))
+    return _checked(Prediction(np.asarray(found.evidence), np.asarray(found.graph)))
+
+
+def search(x, dt, lags, *, key):
+    """The library's best for many lags: midpoints, spline screening, moves judged by networks, and
+    the delays of what is kept estimated between the candidates.
+    """
+    windows = _midpoints(x, dt, lags)
+    search_key, fit_key, delay_key = jr.split(key, 3)
+    found = ndde.search_lags(windows, key=search_key)
+    graph = np.asarray(found.graph)
+    model = ndde.fit_graph(windows, graph, key=fit_key)
+    delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
+    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays))
+
+
+def _checked(prediction: Prediction) -> Prediction:
+    usable = np.isfinite(prediction.scores).all()
+    return prediction if usable else prediction._replace(status="refused")
+
+
+def regression(regress: Callable, **options):
+    """A function of flat lagged inputs and rates, see `linear`."""
+
+    def fit(x, dt, lags, *, key):
+        windows = _windows(x, dt, lags)
+        n, n_lags, dim = windows.history.shape
+        if regress is linear.random_forest:
+            options["seed"] = int(jr.randint(key, (), 0, 2**31 - 1))
+        sizes, kept = regress(
+            np.asarray(windows.history, float).reshape(n, -1),
+            np.asarray(windows.increment, float),
+            **options,
+        )
+        # [target (lag source)] -> [source target lag]
+        move = lambda a: np.moveaxis(a.reshape(dim, n_lags, dim), (0, 1, 2), (1, 2, 0))  # noqa: E731
+        return Prediction(move(sizes), move(kept))
+
+    return fit
+
+
+Method = Callable[..., Prediction]
+METHODS: dict[str, Method] = {
+    "allones": allones,
+    "selfedges": selfedges,
+    "lasso": regression(linear.lagged_lasso),
+    "granger": regression(linear.vector_autoregression),
+    "forest": regression(linear.random_forest),
+    "l0ndde": gates(ndde.L0NDDE()),
+    "agl": gates(ndde.AGL()),
+    "cnode": gates(ndde.CNODE()),
+    "pathreg": gates(ndde.PathReg()),
+    "strength": strength,
+    "splines": splines,
+    "search": search,
+}
+# What `run` computes unless told otherwise; the others take hours on the largest networks.
+DEFAULT = ("allones", "selfedges", "lasso", "granger", "l0ndde", "search")
+
+
+@functools.lru_cache(maxsize=2)
+def _cached_windows(data: bytes, shape, dt, lags, scheme):
+    return ndde.lagged_windows(np.frombuffer(data).reshape(shape), dt=dt, lags=lags, scheme=scheme)
+
+
+def _windows(x, dt, lags) -> ndde.Windows:
+    """Windows with the scheme of the settings; the methods of one task share them."""
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    return _cached_windows(x.tobytes(), x.shape, dt, tuple(lags), settings()["method"]["scheme"])
+
+
+@functools.lru_cache(maxsize=2)
+def _cached_midpoints(data: bytes, shape, dt, lags):
+    x = np.frombuffer(data).reshape(shape)
+    plain = ndde.lagged_windows(x, dt=dt, lags=lags, scheme="auto")
+    # Without noise a central difference of high order is better still.
+    return plain if plain.scheme == "central4" else ndde.midpoint_windows(x, dt=dt, lags=lags)
+
+
+def _midpoints(x, dt, lags) -> ndde.Windows:
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    return _cached_midpoints(x.tobytes(), x.shape, dt, tuple(lags))

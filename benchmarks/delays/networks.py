@@ -1,0 +1,63 @@
+"""Random sparse networks whose every link has a delay of its own."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from ndde_jax import systems
+
+
+def random_network(
+    size: int, *, delays: tuple[float, ...], seed: int, most_drivers: int = 3
+) -> systems.System:
+    """Units that relax to the sum of what they receive late.
+
+    xⱼ' = −xⱼ + Σₖ Σᵢ Wₖᵢⱼ sin(xᵢ(t − τₖ)): a linear decay, and for every unit one delayed
+    feedback of its own (an [Ikeda](https://doi.org/10.1016/0167-2789(87)90058-3) oscillator) and up
+    to `most_drivers` − 1 links from others, each at one of the `delays`. Weights are ±[2, 3] for
+    the feedback and ±[0.8, 1.5] for links, all drawn by NumPy's generator from `seed`. Every delay
+    is used, provided there are as many terms.
+
+    The sine folds, so networks are chaotic at most seeds and bounded at all; linear methods see a
+    folded driver only in part.
+
+    **Arguments:**
+
+    - `size`: number of units.
+    - `delays`: τₖ, ascending, in units of the relaxation time.
+    - `seed`: of structure and weights.
+    - `most_drivers`: delayed terms of a unit at most.
+    """
+    rng = np.random.default_rng(seed)
+    weights = np.zeros((len(delays), size, size))  # [delay source target]
+    terms = []
+    for target in range(size):
+        others = np.delete(np.arange(size), target)
+        n_links = min(int(rng.integers(1, most_drivers)), len(others))
+        terms.append((target, target, rng.uniform(2, 3)))
+        for source in rng.choice(others, n_links, replace=False):
+            terms.append((int(source), target, rng.uniform(0.8, 1.5)))
+    # Delays in turn, in random order: each occurs about equally often.
+    turn = rng.permutation(np.arange(len(terms)) % len(delays))
+    for (source, target, weight), k in zip(terms, turn, strict=True):
+        weights[k, source, target] = weight * rng.choice((-1, 1))
+    graph = np.concatenate(
+        [np.eye(size, dtype=bool)[..., None], np.moveaxis(weights != 0, 0, 2)], 2
+    )
+    return systems.System(
+        drift=systems.Drift(_field, {"weights": jnp.asarray(weights)}),
+        lags=jnp.asarray(delays, float),
+        sigma=jnp.asarray(0.1),
+        history=jnp.asarray(rng.normal(size=size)),
+        graph=jnp.asarray(graph),
+        variables=tuple(f"x{i + 1}" for i in range(size)),
+        dt=0.02,
+        sampling_step=0.1,
+        transient=50.0,
+        name=f"network_{size}_{len(delays)}_{seed}",
+        source="made for this benchmark",
+        description=random_network.__doc__,
+    )
+
+
+def _field(t, x, lagged, *, weights):
+    return -x + jnp.einsum("ki,kij->j", jnp.sin(lagged), weights)

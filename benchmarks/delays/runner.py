@@ -1,0 +1,137 @@
+"""Run methods over tasks: one method on one series each."""
+
+import dataclasses
+import fnmatch
+import json
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.random as jr
+import numpy as np
+
+from benchmarks._runner import run_tasks
+from benchmarks._store import Record, Store, Unit
+
+from .data import simulate
+from .methods import METHODS, Prediction
+from .scoring import failed, score
+from .settings import CATEGORIES, Specification, settings, specifications
+
+BENCHMARK = "delays"
+# The smallest tasks that still hold every kind of thing, for tests and a first look.
+SMOKE = (
+    Specification("mackey_glass", "low", 600),
+    Specification("hopfield_pair", "offgrid", 600),
+    Specification("network_2", "observed", 600),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One method on one series."""
+
+    spec: Specification
+    method: str
+    seed: int
+    finished: bool = False
+
+    @property
+    def unit(self) -> Unit:
+        """Its key in the store."""
+        spec = self.spec
+        return Unit(BENCHMARK, spec.category, spec.name, spec.series, self.method, self.seed)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The one unit, unless it is done."""
+        return () if self.finished else (self.unit,)
+
+    @property
+    def settings_text(self) -> str:
+        """What all tasks of a category share."""
+        chosen = {key: settings()[key] for key in ("sampling", "noise", "observed", "method")}
+        return json.dumps({**chosen, "length": self.spec.length}, sort_keys=True)
+
+    def without(self, done: set[Unit]) -> "Task":
+        """The task, finished if its unit is done."""
+        return dataclasses.replace(self, finished=self.unit in done)
+
+
+def choose(
+    *,
+    categories: Sequence[str] = CATEGORIES,
+    only: str | None = None,
+    limit: int | None = None,
+    length: int | None = None,
+    series: int = 1,
+    smoke: bool = False,
+) -> list[Specification]:
+    """The tasks asked for, by text or shell pattern in `category/name`.
+
+    **Raises:** `ValueError` if nothing is left.
+    """
+    found = list(SMOKE) if smoke else specifications(categories, length=length, series=series)
+    kept = [
+        spec
+        for spec in found
+        if only is None or fnmatch.fnmatch(f"{spec.category}/{spec.name}", f"*{only}*")
+    ][:limit]
+    if not kept:
+        raise ValueError(f"none of the {len(found)} tasks matches {only!r}; see `list`.")
+    return kept
+
+
+def run(
+    specs: Iterable[Specification],
+    methods: Sequence[str],
+    store: Store,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    retry_errors: bool = False,
+    progress: bool = True,
+) -> None:
+    """Do what the store does not hold yet.
+
+    **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
+    settings.
+    """
+    unknown = sorted(set(methods) - set(METHODS))
+    if unknown:
+        raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
+    # All methods of a series in turn, since its simulation is kept for them, and all series of a
+    # system, since they share compiled programs.
+    specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
+    tasks = [Task(spec, method, seed) for spec in specs for method in methods]
+    run_tasks(tasks, evaluate, store, workers=workers, retry_errors=retry_errors, progress=progress)
+
+
+def evaluate(task: Task) -> list[Record]:
+    """Compute one task. An exception of the method becomes a status."""
+    _forget_programs(task.spec)
+    series = simulate(task.spec, task.seed)
+    name = f"{task.spec.category}/{task.spec.name}/{task.spec.series}".encode()
+    key = jr.fold_in(jr.key(task.seed), zlib.crc32(name))
+    start = time.perf_counter()
+    try:
+        found = METHODS[task.method](series.x, series.dt, series.lags, key=key)
+    except Exception as error:
+        nothing = np.full(series.graph.shape, np.nan)
+        status = f"error: {type(error).__name__}: {error}"
+        found = Prediction(nothing, np.zeros(nothing.shape, bool), status=status)
+    seconds = time.perf_counter() - start
+    metrics = {**score(found, series), "failed": float(failed(found)), "dim": series.x.shape[1]}
+    arrays = {"scores": found.scores, "graph": found.graph, "truth": series.graph}
+    if found.delays is not None:
+        arrays["delays"] = found.delays
+    return [Record(task.unit, metrics, found.status, seconds, arrays)]
+
+
+def _forget_programs(spec: Specification, last: list[str] = []) -> None:  # noqa: B006
+    """Every system compiles for shapes of its own; kept, the programs would fill the memory."""
+    if last and last[0] != spec.name:
+        jax.clear_caches()
+    last[:] = [spec.name]

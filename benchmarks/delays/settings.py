@@ -1,0 +1,99 @@
+"""`settings.toml` as values."""
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ndde_jax import systems
+
+from .networks import random_network
+
+SETTINGS_FILE = Path(__file__).with_name("settings.toml")
+NOISE = ("low", "medium", "high")
+CATEGORIES = (*NOISE, "observed", "offgrid")
+
+
+@functools.cache
+def settings() -> dict:
+    """The file, parsed."""
+    return tomllib.loads(SETTINGS_FILE.read_text())
+
+
+@dataclass(frozen=True)
+class Specification:
+    """One task: a system, how it is disturbed and sampled, and which lags are candidates.
+
+    - `name`: of the system in `settings.toml`.
+    - `category`: `low`, `medium`, `high` (process noise), `observed` (low, and measurement error),
+        `offgrid` (low, and no candidate lag is a true one), or `length/n` (low, n samples).
+    - `length`: samples.
+    - `series`: replicate; with the names it fixes all random numbers.
+    """
+
+    name: str
+    category: str
+    length: int
+    series: int = 0
+
+    @property
+    def noise(self) -> float:
+        """Standard deviations that noise adds to a variable during one grid step."""
+        level = self.category if self.category in NOISE else "low"
+        return settings()["noise"][level]
+
+    @property
+    def grid(self) -> float:
+        """Step of the lag grid, in the system's unit of time."""
+        grid = settings()["systems"][self.name]["grid"]
+        if self.category != "offgrid":
+            return grid
+        steps = round(float(self.system().lags[0]) / grid)
+        return float(self.system().lags[0]) / (steps + settings()["sampling"]["off_grid"])
+
+    @property
+    def sampling_step(self) -> float:
+        """Time between samples."""
+        return self.grid / settings()["sampling"]["per_step"]
+
+    @property
+    def lags(self) -> tuple[int, ...]:
+        """Candidate lags in samples: 0 and the grid, some steps beyond the largest true delay."""
+        sampling = settings()["sampling"]
+        steps = round(float(self.system().lags[-1]) / self.grid) + sampling["beyond"]
+        return tuple(sampling["per_step"] * k for k in range(steps + 1))
+
+    def system(self) -> systems.System:
+        """The system with its documented noise."""
+        return _system(self.name)
+
+
+@functools.lru_cache(maxsize=64)
+def _system(name: str) -> systems.System:
+    entry = settings()["systems"][name]
+    if "size" in entry:
+        return random_network(entry["size"], delays=tuple(entry["delays"]), seed=entry["seed"])
+    return systems.get(name, **entry.get("options", {}))
+
+
+def specifications(
+    categories=CATEGORIES, *, length: int | None = None, series: int = 1
+) -> list[Specification]:
+    """All tasks of the categories; `length` alone adds those of the learning curves."""
+    lengths = settings()["length"]
+    found = []
+    for category in categories:
+        if category == "length":
+            found += [
+                Specification(name, f"length/{n}", n, i)
+                for n in lengths["curve"]
+                for name in lengths["systems"]
+                for i in range(series)
+            ]
+        else:
+            found += [
+                Specification(name, category, length or lengths["default"], i)
+                for name in settings()["systems"]
+                for i in range(series)
+            ]
+    return found

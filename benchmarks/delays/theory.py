@@ -1,0 +1,151 @@
+"""What the theorems say about a task, from the true drift, and whether practice agrees."""
+
+import dataclasses
+import itertools
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+import ndde_jax as ndde
+
+from .data import Series, simulate
+from .settings import Specification
+
+# Beyond this many candidates products of inputs are left out of a projection: they would need more
+# points than there are.
+MOST_WITH_PRODUCTS = 30
+KNOTS = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
+
+
+def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
+    """(s_ij^a)² of the true edges by projection, as shares of the variance of the true drift.
+
+    The square error of the best prediction of G_j from all candidate inputs but one, less that from
+    all of them, on an independent run; NaN where there is no edge. The projection is least squares
+    on splines and, up to 30 candidates, products of inputs, so the figure is an upper bound where
+    the drift needs more than that.
+    """
+    points, n_lags, dim = series.history.shape
+    flat = series.history.reshape(points, -1)
+    flat = (flat - flat.mean(axis=0)) / flat.std(axis=0)
+    splines = [_spline(z) for z in flat.T]
+    found = np.full(series.graph.shape, np.nan)
+    everything = range(len(splines))
+    rate = (series.drift - series.drift.mean(axis=0)) / series.drift.std(axis=0)
+    full = _unexplained(flat, splines, everything, rate)
+    for source, lag in itertools.product(range(dim), range(n_lags)):
+        targets = np.nonzero(series.graph[source, :, lag])[0]
+        if len(targets):
+            others = [i for i in everything if i != lag * dim + source]
+            rest = _unexplained(flat, splines, others, rate[:, targets])
+            found[source, targets, lag] = np.maximum(rest - full[targets], 0)
+    return found
+
+
+def _spline(z):
+    """Restricted cubic spline: linear beyond the outer knots."""
+    k = np.quantile(z, KNOTS)
+    cube = lambda c: np.maximum((z - c) / (k[-1] - k[0]), 0) ** 3  # noqa: E731
+    wide = k[-1] - k[-2]
+    curved = [
+        cube(c) - cube(k[-2]) * (k[-1] - c) / wide + cube(k[-1]) * (k[-2] - c) / wide
+        for c in k[:-2]
+    ]
+    return np.stack([z, *curved], axis=1)
+
+
+def _unexplained(flat, splines, inputs, rate):
+    """Unexplained share of each rate, unbiased for the number of features."""
+    inputs = list(inputs)
+    columns = [splines[i] for i in inputs]
+    if len(splines) <= MOST_WITH_PRODUCTS:
+        pairs = itertools.combinations(inputs, 2)
+        columns += [(flat[:, a] * flat[:, b])[:, None] for a, b in pairs]
+    design = np.concatenate([np.ones((len(flat), 1)), *columns], axis=1)
+    coefficients, _, rank, _ = np.linalg.lstsq(design, rate, rcond=1e-10)
+    residual = rate - design @ coefficients
+    return np.sum(residual**2, axis=0) / (len(flat) - rank)
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """The penalised theorem for one task; prices are shares of the variance of a measured rate.
+
+    - `weakest`: s_min² of the true edges, on that scale.
+    - `most_drivers`: d_max.
+    - `limit`: the theorem recovers the graph for prices in (0, limit) = (0, s_min² / d_max).
+    - `noise`: share of the measured rates' variance that no drift explains, the largest of all
+        targets.
+    """
+
+    weakest: float
+    most_drivers: int
+    limit: float
+    noise: float
+
+    def margin(self, price: float) -> float:
+        """γ = min(price, s_min² − price · d_max): by how much every wrong graph is worse."""
+        return min(price, self.weakest - price * self.most_drivers)
+
+    def spread(self, n: int, width: int = 8) -> float:
+        """Size of chance in an estimated difference of risks between two graphs, from n samples:
+        what the `width` weights of a useless input gain, and the standard deviation of the
+        difference that the weakest edge makes.
+        """
+        return self.noise * width / n + 2 * np.sqrt(self.noise * max(self.weakest, 0) / n)
+
+
+def window(series: Series) -> Window:
+    """The price window of a task from its true drift and noise."""
+    strengths = true_strengths(series)
+    drift = series.drift.var(axis=0)
+    measured = drift + series.sigma**2 / series.dt
+    share = (drift / measured)[None, :, None]
+    weakest = float(np.nanmin(strengths * share))
+    drivers = int(series.graph.sum(axis=(0, 2)).max())
+    return Window(weakest, drivers, weakest / drivers, float(np.max(1 - drift / measured)))
+
+
+def recovery(
+    name: str,
+    *,
+    lengths: tuple[int, ...] = (250, 500, 1000, 2000, 4000),
+    prices: tuple[float, ...] = (0.02, 0.5, 4.0),
+    seeds: int = 5,
+    noise: str = "low",
+) -> list[dict]:
+    """How often `search_lags` finds the exact graph, by length and price.
+
+    `prices` are multiples of the weakest strength s_min²; those of 1/d_max and more lie outside the
+    theorem's window. A further row per length has the library's own price (`factor` NaN).
+    """
+    rows = []
+    for length in lengths:
+        series = [simulate(Specification(name, noise, length, i)) for i in range(seeds)]
+        about = window(series[0])
+        windows = [ndde.midpoint_windows(s.x, dt=s.dt, lags=s.lags) for s in series]
+        for factor in (*prices, float("nan")):
+            price = factor * about.weakest
+            n_inputs = windows[0].dim * windows[0].n_lags
+            coefficient = None if np.isnan(factor) else price * n_inputs
+            hits, paid = 0, []
+            for i, (s, w) in enumerate(zip(series, windows, strict=True)):
+                found = ndde.search_lags(w, key=jr.key(i), coefficient=coefficient)
+                hits += bool((np.asarray(found.graph) == s.graph).all())
+                paid.append(float(np.mean(found.threshold)))
+            price = float(np.mean(paid))
+            rows.append(
+                dict(
+                    system=name,
+                    length=length,
+                    factor=factor,
+                    price=price,
+                    inside=bool(0 < price < about.limit),
+                    margin=about.margin(price),
+                    spread=about.spread(length),
+                    recovered=hits / seeds,
+                    seeds=seeds,
+                )
+            )
+    return rows

@@ -1,0 +1,86 @@
+"""Windows whose states are taken where a forward difference sees them: halfway through the step."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._spline import spline_graph
+from ._trajectories import read_lags
+from ._types import RealScalarLike, TrajectoryLike
+from ._windows import Windows, lagged_windows
+
+
+def midpoint_windows(
+    x: TrajectoryLike,
+    *,
+    dt: RealScalarLike | None = None,
+    t: Any = None,
+    lags: Iterable = (0,),
+    names: Sequence[str] | None = None,
+    rate: Float[Array, "window dim"] | None = None,
+) -> Windows:
+    """Forward differences, paired with the states half a step later: second order, noise or not.
+
+    The increment over a step is the integral of the drift over that step, so a forward difference
+    belongs to its middle: a drift that depends on X(t − τ) seems to depend on X(t − τ + dt/2), that
+    is on two neighbouring lags, and indirect drivers appear as direct ones. A central difference
+    has neither error, but in noise-driven data it measures something else than the drift (see
+    [`lagged_windows`][ndde_jax.lagged_windows]). Here the rates are forward differences, and
+
+    - past states (lags ≥ 1) are the means of both ends of the step, which are known;
+    - present states are *predicted* half a step ahead, X[k] + rate · dt/2, from what was known at
+      sample k. The noise of the step is not in the prediction, so no bias enters.
+
+    What is fitted to these windows is the drift itself, and a fitted model is used as any other.
+
+    **Arguments:**
+
+    - `x`, `dt`, `t`, `lags`, `names`: as for [`lagged_windows`][ndde_jax.lagged_windows].
+    - `rate`: expected standardised rates of the rows of the windows of scheme "euler" that have the
+        lags l and l − 1 for each l of `lags`, for the prediction; by default what
+        [`spline_graph`][ndde_jax.spline_graph] fits.
+
+    **Returns:** [`Windows`][ndde_jax.Windows] of scheme `"euler"`.
+
+    **Raises:** as [`lagged_windows`][ndde_jax.lagged_windows], and `ValueError` for irregular time
+    stamps or a `rate` of another shape.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    system = ndde.systems.get("mackey_glass")
+    path = ndde.solve_sdde(
+        system.drift, lags=system.lags, dt=0.1, n_steps=6000, history=system.history, sigma=0.02,
+        key=jax.random.key(0), save_every=10,
+    )
+    windows = ndde.midpoint_windows(path.ys, dt=1.0, lags=(0, 13, 17, 21))
+    print(ndde.spline_graph(windows).graph[0, 0])  # lags 0 and 17
+    ```
+    """
+    lags = read_lags(lags)
+    if t is not None:
+        raise ValueError("midpoint_windows needs equally spaced samples; give dt instead of t.")
+    both = tuple(sorted({max(lag - shift, 0) for lag in lags for shift in (0, 1)}))
+    wide = lagged_windows(x, dt=dt, lags=both, scheme="euler", names=names)
+    start = jnp.array([both.index(lag) for lag in lags])
+    end = jnp.array([both.index(max(lag - 1, 0)) for lag in lags])
+    plain = _with_history(wide, wide.history[:, start], lags)
+    if rate is None:
+        rate = spline_graph(plain).rate
+    if rate.shape != wide.increment.shape:
+        raise ValueError(f"rate must have shape {wide.increment.shape}; got {rate.shape}.")
+    history = (wide.history[:, start] + wide.history[:, end]) / 2
+    if 0 in lags:
+        s = wide.scaling
+        physical = s.rate_center[None] + s.rate_scale[None] * rate
+        ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
+        history = history.at[:, lags.index(0)].add(ahead)
+    return _with_history(wide, history, lags)
+
+
+def _with_history(windows: Windows, history, lags: tuple[int, ...]) -> Windows:
+    fields = {name: getattr(windows, name) for name in windows.__dataclass_fields__}
+    return Windows(**{**fields, "history": history, "lags": lags})

@@ -1,0 +1,209 @@
+"""The delays benchmark: tasks, scores, anchors, runner, table; seconds each."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks._store import Store
+from benchmarks.delays import linear
+from benchmarks.delays.__main__ import main
+from benchmarks.delays.data import Series, simulate, truth
+from benchmarks.delays.methods import METHODS, Prediction
+from benchmarks.delays.networks import random_network
+from benchmarks.delays.runner import choose, run
+from benchmarks.delays.scoring import near_scores, score
+from benchmarks.delays.settings import Specification, settings, specifications
+
+
+def test_there_are_enough_tasks():
+    names = list(settings()["systems"])
+    dims = [Specification(name, "low", 250).system().dim for name in names]
+    delays = [len(Specification(name, "low", 250).system().lags) for name in names]
+    assert len(names) >= 24
+    assert (min(dims), max(dims)) == (1, 20) and {1, 2, 3, 4} <= set(delays)
+    assert {s.category for s in specifications()} == {
+        "low",
+        "medium",
+        "high",
+        "observed",
+        "offgrid",
+    }
+    assert {s.length for s in specifications(("length",))} == {250, 1000, 4000, 16000}
+
+
+@pytest.mark.parametrize("name", list(settings()["systems"]))
+def test_candidates_contain_the_true_delays_or_miss_them(name):
+    spec = Specification(name, "low", 250)
+    times = np.array(spec.lags) * spec.sampling_step
+    delays = np.asarray(spec.system().lags)
+    assert np.abs(times[:, None] - delays[None]).min(axis=0).max() < 1e-6 * delays[-1]
+    graph, _ = truth(spec)
+    assert graph.sum() == np.asarray(spec.system().graph).sum()
+    off = Specification(name, "offgrid", 250)
+    times = np.array(off.lags) * off.sampling_step
+    assert np.abs(times - delays[0]).min() > 0.3 * off.grid
+    graph, found = truth(off)
+    np.testing.assert_array_equal(np.isfinite(found), graph)
+    assert np.nanmax(np.abs(found - times[None, None])) <= 0.5 * off.grid + 1e-9
+
+
+def test_random_networks_are_sparse_and_use_every_delay():
+    system = random_network(10, delays=(1.0, 2.0, 3.0), seed=0)
+    graph = np.asarray(system.graph)
+    assert graph[..., 0].sum() == 10 and graph[..., 1:].any(axis=(0, 1)).all()
+    assert 2 <= graph[..., 1:].sum(axis=(0, 2)).min()
+    assert graph[..., 1:].sum(axis=(0, 2)).max() <= 3
+    x = np.linspace(-1, 1, 10)
+    jacobian = np.asarray(system.jacobian(0.0, jnp.asarray(x), jnp.stack([x, 2 * x, -x])))
+    np.testing.assert_array_equal(np.moveaxis(jacobian, (0, 1, 2), (2, 1, 0)) != 0, graph)
+    again = random_network(10, delays=(1.0, 2.0, 3.0), seed=0)
+    np.testing.assert_array_equal(again.parameters["weights"], system.parameters["weights"])
+
+
+def test_a_series_is_what_the_specification_says():
+    spec = Specification("mackey_glass", "low", 500)
+    series = simulate(spec)
+    assert series.x.shape == (500, 1) and series.lags == spec.lags
+    # Noise adds 0.05 standard deviations during a grid step.
+    added = series.sigma[0] * math.sqrt(series.grid) / series.x.std()
+    assert 0.03 < added < 0.08
+    # The true drift at the true lags: 0.2 x(t-17) / (1 + x(t-17)^10) - 0.1 x.
+    k = int(np.nonzero(series.graph[0, 0])[0][1])
+    now, late = series.history[:, 0, 0], series.history[:, k, 0]
+    np.testing.assert_allclose(
+        series.drift[:, 0], 0.2 * late / (1 + late**10) - 0.1 * now, rtol=1e-5, atol=1e-7
+    )
+    assert not np.array_equal(simulate(spec, 1).x, series.x)
+
+
+def tiny(graph, lags=(0, 5, 10, 15, 20, 25)):
+    graph = np.asarray(graph, bool)
+    delays = np.where(graph, np.array(lags)[None, None] * 0.1, np.nan)
+    d = graph.shape[0]
+    history = np.random.default_rng(0).normal(size=(50, len(lags), d))
+    spec = Specification("mackey_glass", "low", 10)
+    return Series(
+        spec, np.zeros((10, d)), 0.1, lags, graph, delays, history, 2 * history[:, 0], np.ones(d)
+    )
+
+
+def test_scores_of_the_truth_and_of_a_neighbour():
+    series = tiny([[[1, 0, 1, 0, 0, 0]]])
+    perfect = Prediction(series.graph.astype(float), series.graph, lambda h: 2 * h[0])
+    scores = score(perfect, series)
+    for level in ("exact", "near"):
+        assert scores[f"{level}.auroc"] == scores[f"{level}.f1"] == 1
+        assert scores[f"{level}.shd"] == 0
+    assert scores["exact.recovered"] == 1 and scores["lag_error"] == 0
+    assert scores["drift_error"] == pytest.approx(0, abs=1e-6)
+    shifted = np.array([[[1, 0, 0, 1, 0, 0]]], bool)
+    scores = score(Prediction(shifted.astype(float), shifted, lambda h: 0 * h[0]), series)
+    assert scores["exact.f1"] == 0.5 and scores["near.f1"] == 1 and scores["near.shd"] == 0
+    assert scores["exact.auroc"] == 5 / 8
+    assert scores["lag_error_steps"] == pytest.approx(1) and scores["summary.f1"] == 1
+    assert scores["drift_error"] == pytest.approx(1, rel=0.1)
+
+
+def test_refined_delays_are_what_is_scored():
+    series = tiny([[[1, 0, 1, 0, 0, 0]]])
+    delays = np.where(series.graph, 1.02, np.nan)
+    found = Prediction(series.graph.astype(float), series.graph, delays=delays)
+    assert score(found, series)["lag_error"] == pytest.approx(0.02)
+
+
+def test_near_scores_match_one_to_one():
+    truth_ = np.array([[[0, 1, 1, 0, 0, 0]]], bool)
+    one = np.array([[[0, 0, 0, 1, 0, 0]]], bool)
+    assert near_scores(one.astype(float), one, truth_)["f1"] == pytest.approx(2 / 3)
+    far = np.array([[[0, 0, 0, 0, 0, 1]]], bool)
+    scores = near_scores(far.astype(float), far, truth_)
+    assert scores["f1"] == 0 and scores["shd"] == 3 and scores["auroc"] < 0.5
+
+
+def test_failed_predictions_count_as_empty_graphs():
+    series = tiny([[[1, 0, 1, 0, 0, 0]]])
+    scores = score(Prediction(np.full((1, 1, 6), np.nan), series.graph), series)
+    assert scores["exact.auroc"] == 0.5 and scores["exact.shd"] == 2
+
+
+@pytest.mark.parametrize("method", [linear.lagged_lasso, linear.vector_autoregression])
+def test_linear_methods_find_linear_links(method):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(400, 6))
+    rate = inputs[:, [0, 3]] @ np.array([[1.0, 0.0], [-1.0, 2.0]]) + rng.normal(size=(400, 2))
+    sizes, kept = method(inputs, rate)
+    expected = np.zeros((2, 6), bool)
+    expected[0, [0, 3]] = expected[1, 3] = True
+    assert sizes[expected].min() > sizes[~expected].max()
+    assert (kept & expected).sum() == 3 and (kept & ~expected).sum() <= 2
+
+
+def test_granger_is_statsmodels_least_squares():
+    api = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(1)
+    inputs, rate = rng.normal(size=(100, 3)), rng.normal(size=(100, 1))
+    scores, _ = linear.vector_autoregression(inputs, rate)
+    t = api.OLS(rate[:, 0], api.add_constant(inputs)).fit().tvalues[1:]
+    np.testing.assert_allclose(scores[0], t**2, rtol=1e-8)
+
+
+def test_run_resume_and_table(tmp_path, capsys):
+    out = str(tmp_path / "results.sqlite")
+    command = ["run", "--smoke", "--limit", "1", "--out", out]
+    methods = ["--method", "granger", "--method", "selfedges"]
+    assert main([*command, *methods]) == 0
+    with Store(tmp_path / "results.sqlite") as store:
+        first = list(store.rows("delays"))
+    assert main([*command, *methods, "--method", "lasso"]) == 0
+    with Store(tmp_path / "results.sqlite") as store:
+        rows = list(store.rows("delays"))
+        assert set(first) <= set(rows)  # seconds included: nothing was done twice
+        unit = next(iter(store.done("delays", method="lasso")))
+        assert set(store.arrays(unit)) == {"scores", "graph", "truth"}
+    capsys.readouterr()
+    assert main(["table", out]) == 0
+    text = capsys.readouterr().out
+    assert "granger" in text and "exact auroc" in text
+    assert main(["figures", out, "--out", str(tmp_path / "figures")]) == 0
+    assert (tmp_path / "figures" / "low.png").exists()
+    assert main(["table", str(tmp_path / "nothing.sqlite")]) == 2
+
+
+def test_an_exception_becomes_a_status(tmp_path, monkeypatch):
+    def broken(x, dt, lags, *, key):
+        raise RuntimeError("no")
+
+    monkeypatch.setitem(METHODS, "selfedges", broken)
+    with Store(tmp_path / "r.sqlite") as store:
+        run(choose(smoke=True, limit=1), ["selfedges"], store, progress=False)
+        rows = list(store.rows("delays"))
+    assert {row.status for row in rows} == {"error: RuntimeError: no"}
+
+
+def test_choices():
+    assert [s.name for s in choose(only="low/mackey_glass_r")] == ["mackey_glass_ring"]
+    with pytest.raises(ValueError, match="none of the"):
+        choose(only="nowhere")
+
+
+@pytest.mark.slow
+def test_search_beats_the_linear_methods_on_a_small_task(tmp_path):
+    with Store(tmp_path / "r.sqlite") as store:
+        specs = [Specification("mackey_glass", "offgrid", 2000)]
+        run(specs, ["granger", "lasso", "search"], store, progress=False)
+        found = {(r.method, r.metric): r.value for r in store.rows("delays")}
+    assert found["search", "near.f1"] > max(found["granger", "near.f1"], found["lasso", "near.f1"])
+    assert found["search", "lag_error_steps"] < 0.1
+
+
+@pytest.mark.slow
+def test_recovery_needs_a_price_inside_the_window():
+    from benchmarks.delays.theory import recovery
+
+    rows = recovery("mackey_glass", lengths=(2000,), prices=(0.1, 4.0), seeds=2)
+    inside, outside, own = rows
+    assert inside["inside"] and not outside["inside"]
+    assert outside["margin"] < 0 and outside["recovered"] == 0
+    assert own["recovered"] == 1
