@@ -1,14 +1,20 @@
-"""Command line: `python -m benchmarks.causal_dynamics run|table`."""
+"""Command line: `python -m benchmarks.causal_dynamics run|generate|tune|table`."""
 
 import argparse
+import contextlib
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks._store import Store
 
-from .data import find_files
+from .data import find_files, graph_name, select_files
+from .generate import write
 from .methods import METHODS
 from .paper_table import paper_table
+from .recipes import RECIPES
 from .report import table
 from .runner import run
 from .tuning import tune
@@ -19,18 +25,27 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.action(options)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.causal_dynamics")
-    actions = parser.add_subparsers(required=True, metavar="run|table")
+    actions = parser.add_subparsers(required=True, metavar="run|generate|tune|table")
 
     running = actions.add_parser("run", help="fit and score; resumes what an earlier run left")
     running.set_defaults(action=_run)
-    running.add_argument("--data", type=Path, required=True, metavar="DIR", help="graphs as .npz")
+    running.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="graphs as .npz, or the published .nc tree; by default graphs are generated",
+    )
+    running.add_argument(
+        "--cache", type=Path, metavar="DIR", help="keep generated graphs here for later runs"
+    )
+    _add_choice_of_graphs(running)
     running.add_argument(
         "--method", action="append", required=True, choices=METHODS, help="may be repeated"
     )
@@ -38,16 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--only", metavar="PATTERN", help="graphs whose name contains this")
     running.add_argument("--limit", type=_positive, metavar="N", help="at most N graphs")
     running.add_argument("--series", type=_positive, metavar="K", help="first K series per graph")
-    running.add_argument("--seed", type=int, default=0)
+    running.add_argument("--seed", type=_seed, default=0)
     running.add_argument("--workers", type=_positive, default=1, metavar="N", help="processes")
     running.add_argument("--predictions", type=Path, metavar="DIR", help="write scores per graph")
     running.add_argument("--retry-errors", action="store_true", help="redo series with errors")
+
+    making = actions.add_parser("generate", help="write graphs of the benchmark's laws as .npz")
+    making.set_defaults(action=_generate)
+    making.add_argument("--out", type=Path, required=True, metavar="DIR")
+    _add_choice_of_graphs(making)
+    making.add_argument("--series", type=_positive, default=10, metavar="K", help="per graph")
+    making.add_argument("--seed", type=_seed, default=0)
 
     tuning = actions.add_parser(
         "tune", help="the coefficient that ranks one graph best, the paper's way"
     )
     tuning.set_defaults(action=_tune)
-    tuning.add_argument("--data", type=Path, required=True, metavar="DIR", help="graphs as .npz")
+    tuning.add_argument("--data", type=Path, required=True, metavar="DIR", help="as for run")
     tuning.add_argument("--method", action="append", required=True, help="may be repeated")
     tuning.add_argument("--graph", default="simple_default_Lorenz84", metavar="NAME")
     tuning.add_argument("--series", type=_positive, metavar="K", help="first K series only")
@@ -72,9 +94,72 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_choice_of_graphs(parser: argparse.ArgumentParser) -> None:
+    tiers = sorted({category.partition("/")[0] for category in RECIPES})
+    parser.add_argument(
+        "--tier", action="append", choices=tiers, help="generate its categories; may be repeated"
+    )
+    parser.add_argument(
+        "--category", action="append", choices=RECIPES, help="generate it; may be repeated"
+    )
+    parser.add_argument(
+        "--graphs", type=_positive, metavar="N", help="generate so many per category; default 10"
+    )
+    parser.add_argument(
+        "--nodes", type=_positive, metavar="N", help="of a coupled network; default 10"
+    )
+
+
+def _chosen(options) -> list[str]:
+    """Categories to generate; all of them if none is named."""
+    wanted = {*(options.tier or ()), *(options.category or ())} or {"simple", "coupled"}
+    return [name for name in RECIPES if wanted & {name, name.partition("/")[0]}]
+
+
+def _write_graphs(folder: Path, options, n_series: int) -> Iterator[Path]:
+    return write(
+        folder,
+        _chosen(options),
+        n_graphs=options.graphs or 10,
+        seed=options.seed,
+        n_series=n_series,
+        n_nodes=options.nodes or 10,
+        note=lambda text: print(text, file=sys.stderr),
+    )
+
+
+def _generate(options) -> int:
+    start = time.perf_counter()
+    n_graphs = sum(1 for _ in _write_graphs(options.out, options, options.series))
+    seconds = time.perf_counter() - start
+    print(
+        f"{n_graphs} graphs of {options.series} series in {seconds:.1f} s, "
+        f"{seconds / (n_graphs * options.series):.3f} s per series, compilation included"
+    )
+    return 0
+
+
+@contextlib.contextmanager
+def _graphs(options) -> Iterator[list[Path]]:
+    """The files that `run` reads; generated ones that nobody keeps are removed afterwards."""
+    choices = ("tier", "category", "graphs", "nodes", "cache")
+    if options.data is not None:
+        given = [f"--{name}" for name in choices if getattr(options, name) is not None]
+        if given:
+            raise ValueError(
+                f"{', '.join(given)} choose what is generated; with --data use --only and --limit."
+            )
+        yield find_files(options.data, only=options.only, limit=options.limit)
+        return
+    with contextlib.ExitStack() as stack:
+        folder = options.cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # Graphs of the simple tier are called alike whatever the seed, hence a folder for each.
+        files = list(_write_graphs(folder / f"seed{options.seed}", options, 10))
+        yield select_files(files, only=options.only, limit=options.limit)
+
+
 def _run(options) -> int:
-    files = find_files(options.data, only=options.only, limit=options.limit)
-    with Store(options.out) as store:
+    with _graphs(options) as files, Store(options.out) as store:
         run(
             files,
             list(dict.fromkeys(options.method)),
@@ -89,9 +174,11 @@ def _run(options) -> int:
 
 
 def _tune(options) -> int:
-    file = options.data / f"{options.graph}.npz"
+    named = [file for file in find_files(options.data) if graph_name(file) == options.graph]
+    if not named:
+        raise ValueError(f"{options.data} holds no graph {options.graph}; see --data and --graph.")
     for method in options.method:
-        print(tune(method, file, series=options.series, seed=options.seed), flush=True)
+        print(tune(method, named[0], series=options.series, seed=options.seed), flush=True)
     return 0
 
 
@@ -113,6 +200,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**32:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 2**32 - 1; got {number}")
     return number
 
 

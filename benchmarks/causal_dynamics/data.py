@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from . import netcdf
+
 _REQUIRED = ("x", "adjacency", "dt", "category")
 
 
@@ -30,50 +32,79 @@ class Graph:
 def find_files(
     directory: str | Path, *, only: str | None = None, limit: int | None = None
 ) -> list[Path]:
-    """The `.npz` files of a directory, sorted by name.
+    """The `.npz` files of a directory and the published NetCDF files under it, sorted.
 
     **Arguments:**
 
     - `directory`: holds one file per graph.
-    - `only`: keep names that contain this text or shell pattern, e.g. `simple_default` or
+    - `only`, `limit`: see `select_files`.
+
+    **Raises:** `ValueError` if there are none, or none is left.
+    """
+    files = sorted(Path(directory).glob("*.npz")) + netcdf.find(directory)
+    if not files:
+        raise ValueError(
+            f"expected .npz files in {directory}, or folders of CausalDynamics with .nc files in "
+            "data/ under it; found none. Check --data."
+        )
+    return select_files(files, only=only, limit=limit)
+
+
+def select_files(
+    files: Sequence[Path], *, only: str | None = None, limit: int | None = None
+) -> list[Path]:
+    """Some of the files.
+
+    **Arguments:**
+
+    - `only`: keep names of graphs that contain this text or shell pattern, e.g. `simple_default` or
         `coupled_*_D10`.
     - `limit`: keep the first so many of them.
 
     **Raises:** `ValueError` if nothing is left.
     """
-    files = sorted(Path(directory).glob("*.npz"))
-    if not files:
-        raise ValueError(f"expected .npz files in {directory}; found none. Check --data.")
-    kept = [f for f in files if only is None or fnmatch.fnmatch(f.stem, f"*{only}*")][:limit]
+    kept = [f for f in files if only is None or fnmatch.fnmatch(graph_name(f), f"*{only}*")]
     if not kept:
-        raise ValueError(f"none of the {len(files)} graphs in {directory} matches {only!r}.")
-    return kept
+        raise ValueError(f"none of the {len(files)} graphs matches {only!r}.")
+    return kept[:limit]
+
+
+def graph_name(path: str | Path) -> str:
+    """The name of the graph in a file; for `.npz` that of the file."""
+    path = Path(path)
+    return netcdf.place(path).name if path.suffix == ".nc" else path.stem
 
 
 def read_graph(path: str | Path) -> Graph:
-    """Read one `.npz` file; the name of the graph is the name of the file.
+    """Read one `.npz` file, or one `.nc` file of the published benchmark.
 
-    Keys: `x` [series, time, dim], `adjacency` and optionally `adjacency_true` [source, target],
-    `dt`, `category` (such as `simple/noise`).
+    Keys of `.npz`: `x` [series, time, dim], `adjacency` and optionally `adjacency_true` [source,
+    target], `dt`, `category` (such as `simple/noise`).
 
     **Raises:** `ValueError` if keys are missing or shapes do not fit together.
     """
     path = Path(path)
-    with np.load(path, allow_pickle=False) as file:
-        missing = [key for key in _REQUIRED if key not in file]
-        if missing:
-            raise ValueError(f"{path} lacks {', '.join(missing)}; it has {', '.join(file)}.")
-        series, published = file["x"], file["adjacency"].astype(bool)
-        labels = {"published": published, "transposed": published.T}
-        if "adjacency_true" in file:
-            labels["corrected"] = file["adjacency_true"].astype(bool)
-        graph = Graph(path.stem, str(file["category"]), series, float(file["dt"]), labels)
+    if path.suffix == ".nc":
+        contents, category = netcdf.read(path), netcdf.place(path).category
+        series, dt = contents.series, contents.dt
+        published, corrected = contents.published, contents.corrected
+    else:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [key for key in _REQUIRED if key not in file]
+            if missing:
+                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {', '.join(file)}.")
+            category, series, dt = str(file["category"]), file["x"], float(file["dt"])
+            published = file["adjacency"].astype(bool)
+            corrected = file["adjacency_true"].astype(bool) if "adjacency_true" in file else None
+    labels = {"published": published, "transposed": published.T}
+    if corrected is not None:
+        labels["corrected"] = corrected
     if series.ndim != 3 or any(truth.shape != 2 * series.shape[2:] for truth in labels.values()):
         raise ValueError(
-            f"{path}: expected x [series, time, dim] and adjacency [dim, dim]; got {series.shape} "
-            f"and {published.shape}."
+            f"{path}: expected series [series, time, dim] and adjacency [dim, dim]; got "
+            f"{series.shape} and {published.shape}."
         )
-    return graph
+    return Graph(graph_name(path), category, series, dt, labels)
 
 
 def standardise(series: Float[np.ndarray, "series time dim"]) -> Float[np.ndarray, "..."]:

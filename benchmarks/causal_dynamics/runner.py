@@ -27,6 +27,7 @@ class Task:
     """One method on the series of one graph that are still to be done."""
 
     path: Path
+    graph: str
     category: str
     method: str
     seed: int
@@ -35,7 +36,7 @@ class Task:
 
     def unit(self, series: int) -> Unit:
         """The key of one series in the store."""
-        return Unit(BENCHMARK, self.category, self.path.stem, series, self.method, self.seed)
+        return Unit(BENCHMARK, self.category, self.graph, series, self.method, self.seed)
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -142,7 +143,7 @@ def _tasks(files, methods, n_series, seed) -> Iterator[Task]:
         series = tuple(range(len(graph.series)))[:n_series]
         for method in methods:
             settings = settings_for(graph.category)
-            yield Task(path, graph.category, method, seed, series, settings)
+            yield Task(path, graph.name, graph.category, method, seed, series, settings)
 
 
 def _pooled(store: Store, task: Task, records: Iterable[Record]) -> list[Record]:
@@ -161,11 +162,11 @@ def _write_predictions(task: Task, store: Store, folder: Path) -> None:
     units = {task.unit(series) for series in task.series}
     seconds = store.seconds(units)
     # Renaming is atomic: a reader never meets half a file.
-    part = folder / f".{task.path.stem}.part.npz"
+    part = folder / f".{task.graph}.part.npz"
     np.savez(
         part,
         preds=np.stack([a["scores"] for a in arrays]),
         graph=np.stack([a["graph"] for a in arrays]),
         seconds=seconds,
     )
-    part.replace(folder / f"{task.path.stem}.npz")
+    part.replace(folder / f"{task.graph}.npz")
