@@ -20,6 +20,8 @@ from ._windows import Windows
 # Cubic interpolation half a step after t - τ reads up to two samples later, and must not read the
 # step whose increment is explained.
 SHORTEST = 2.5
+# Half-width of an interval, in samples, that discretisation leaves whatever the noise.
+FINEST = 0.25
 # Steps of the joint fit.
 STEPS = 40
 
@@ -80,7 +82,7 @@ def refine_delays(
 
     The interval covers what noise and a finite series leave open, given the graph. It does not
     cover a wrong graph, nor errors of interpolation where samples are sparse: it is never shorter
-    than a tenth of a sampling interval to either side. Edges at lag 0, and at lags below 2.5
+    than a quarter of a sampling interval to either side. Edges at lag 0, and at lags below 2.5
     samples, stay where they are and get no estimate.
 
     **Arguments:**
@@ -134,7 +136,7 @@ def refine_delays(
     columns = [np.array([row[i] for row in rows], float) for i in range(8)]
     source, target, first, last, delay, error, resolution, quantile = columns
     unit = float(dt)
-    half = np.maximum(quantile * error, 0.1) * unit
+    half = np.maximum(quantile * error, FINEST) * unit
     return DelayEstimates(
         source=source.astype(int),
         target=target.astype(int),

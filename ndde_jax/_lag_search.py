@@ -168,7 +168,11 @@ class _Problem:
         return ((weight * mask[None].astype(weight.dtype), bias), *rest)
 
     def linearised(self, mask, found) -> Float[jax.Array, "move"]:
-        """Risk after each move by one Gauss–Newton step from the present network."""
+        """Risk after each move by one Gauss–Newton step from the present network.
+
+        Good for additions. Removals come out too cheap, since the derivatives with respect to all
+        other weights still contain the input; that is why the best few moves are refitted.
+        """
         network = self._alive(found.network, mask)
         prediction, jacobian = predict_and_jacobian(network, self.inputs)
         root = jnp.sqrt(self.weight)
@@ -256,6 +260,8 @@ class _Problem:
 
         risk = jax.lax.map(without, jnp.arange(n_slots))
         own = jnp.where(mask, found.corrected_risk(n), found.risk)
+        # A factorisation can fail in single precision; that says nothing for or against an edge.
+        risk = jnp.where(jnp.isfinite(risk), risk, own)
         # An addition brings `width` weights, which chance alone would use.
         chance = jnp.where(mask, 0, found.risk * self.config.width / n)
         change = jnp.log((risk + chance + FLOOR) / (own + FLOOR))
