@@ -106,6 +106,22 @@ def test_time_lags_alternate_and_are_written_down():
         np.testing.assert_array_equal(arrays["adjacency_noself"], both)
 
 
+def test_lagged_block_of_a_network_is_the_same_inputs_later(monkeypatch):
+    seen = []
+
+    def watched(network, inputs, *, propagate=networks.propagated, **options):
+        seen.append((network, inputs))
+        return propagate(network, inputs, **options)
+
+    monkeypatch.setattr(networks, "propagated", watched)
+    made("coupled/timelag", n_graphs=2)
+    for (network, inputs), lag in zip(seen, (1, 5), strict=True):
+        now, later = inputs[:, :, :5], inputs[:, :, 5:]
+        np.testing.assert_array_equal(now[:, lag:], later[:, :-lag])
+        read = network.parentless.reshape(2, 5).any(axis=0)
+        assert (np.ptp(later[:, :, read], axis=1) > 0).all()
+
+
 def test_confounded_networks_lose_the_node_with_two_parents():
     arrays = next(
         arrays
