@@ -10,8 +10,8 @@ from ._data import FlatData
 from ._drift import init_layers
 from ._graph import to_graph_axes
 from ._levenberg import fit_network, select_inputs
-from ._refit import StrengthConfig, _best_of_starts, _spread
-from ._strength import _checked_graph, _slots
+from ._refit import StrengthConfig, _best_of_starts, spread_network
+from ._strength import checked_graph, input_slots
 from ._types import Scores
 from ._windows import Windows
 
@@ -72,8 +72,8 @@ def rival_edges(
     ```
     """
     config = StrengthConfig() if config is None else config
-    _, base = _checked_graph(windows, graph)
-    cost = _replacements(windows, base, config, _slots(base, max_inputs), key=key)
+    _, base = checked_graph(windows, graph)
+    cost = _replacements(windows, base, config, input_slots(base, max_inputs), key=key)
     dim, n_lags = windows.dim, windows.n_lags
     # [target (lag source) (lag source)] -> per edge, its replacements [lag source].
     cost = cost.reshape(dim, n_lags, dim, n_lags, dim)
@@ -116,7 +116,7 @@ def _replacements(
         mask, allowed, required, output, key = args
         _, fitted = _best_of_starts(data, mask, output, config, max_inputs, key=key)
         risk = fitted.corrected_risk(n)
-        (weight, bias), *rest = _spread(fitted.network, mask, max_inputs)
+        (weight, bias), *rest = spread_network(fitted.network, mask, max_inputs)
 
         def replace(edge, rival):
             changed = (mask & ~unit[edge]) | unit[rival]
@@ -177,7 +177,7 @@ def joint_strengths(
     ```
     """
     config = StrengthConfig() if config is None else config
-    graph, _ = _checked_graph(windows, graph)
+    graph, _ = checked_graph(windows, graph)
     return _without_sources(windows, jnp.any(graph, axis=2), config, key)
 
 

@@ -173,6 +173,8 @@ SLOW = (
     "_exact.exact_graph",
     "_exact.one_flip_certificate",
     "_fit.fit",
+    "_flow.correct_flow",
+    "_flow.fit_flow",
     "_identifiability.identifiability_report",
     "_lyapunov.lyapunov_spectrum",
     "_model.NeuralDDE",
