@@ -57,7 +57,8 @@ def search_lags(
     few are refitted, and the best of these is taken if it lowers risk + price × edges, with the
     price of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept]. Unlike in
     [`search_graph`][ndde_jax.search_graph] the cost does not grow with the number of candidates,
-    and a wrong lag can be corrected in one move, without passing through a worse graph.
+    and a wrong lag can be corrected in one move, without passing through a worse graph. What the
+    prior of the windows decides is never moved.
 
     **Arguments:**
 
@@ -104,8 +105,16 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     spline_evidence = jnp.moveaxis(screening.evidence, (0, 1, 2), (2, 0, 1)).reshape(dim, n_inputs)
 
     def target(args):
-        output, slots, chosen, evidence, key = args
-        problem = _Problem(data.inputs[:, slots], output, data.weight, n_inputs, price, config)
+        output, slots, chosen, undecided, evidence, key = args
+        problem = _Problem(
+            data.inputs[:, slots],
+            output,
+            data.weight,
+            n_inputs,
+            price,
+            config,
+            undecided[slots],
+        )
         state = problem.from_scratch(chosen[slots], key)
         mask, found, linear, paid = problem.search(state, n)
         inside = problem.evidence(mask, found, linear, n)
@@ -114,7 +123,8 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
         return chosen, evidence, found.corrected_risk(n), paid
 
     keys = jr.split(key, dim)
-    each = (data.outputs.T, screening.shortlist, first, spline_evidence, keys)
+    undecided = data.allowed & ~data.required
+    each = (data.outputs.T, screening.shortlist, first, undecided, spline_evidence, keys)
     mask, evidence, risk, threshold = jax.lax.map(target, each)
     refused = data.refused
     return LagSearch(
@@ -129,7 +139,7 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
 class _Problem:
     """One target and its shortlist. Networks see all slots; a mask closes those not chosen."""
 
-    def __init__(self, inputs, output, weight, n_inputs: int, price, config):
+    def __init__(self, inputs, output, weight, n_inputs: int, price, config, undecided):
         self.inputs, self.output, self.weight = inputs, output, weight
         self.n_inputs, self.price, self.config = n_inputs, price, config
         n_slots = inputs.shape[1]
@@ -139,6 +149,8 @@ class _Problem:
         for row, pair in enumerate(swaps, start=n_slots):
             moves[row, list(pair)] = True
         self.moves = jnp.asarray(moves)
+        # Moves that leave alone what the prior decides.
+        self.possible = ~jnp.any(self.moves & ~undecided[None], axis=1)
 
     def _fit(self, mask, network, steps: int, decay=1e-2):
         inputs = self.inputs * mask[None].astype(self.inputs.dtype)
@@ -218,7 +230,8 @@ class _Problem:
             price = price_of(found)
             cost = self.linearised(mask, found)
             sizes = jnp.sum(mask[None] ^ self.moves, axis=1)
-            _, best = jax.lax.top_k(-(cost + price * sizes), min(REFITTED, len(self.moves)))
+            ranked = jnp.where(self.possible, cost + price * sizes, jnp.inf)
+            _, best = jax.lax.top_k(-ranked, min(REFITTED, len(self.moves)))
             network = self._alive(found.network, mask)
 
             def refit(move):
@@ -229,6 +242,7 @@ class _Problem:
                 return jnp.where(jnp.isfinite(gain), gain, -jnp.inf), refitted
 
             gains, fits = jax.lax.map(refit, self.moves[best])
+            gains = jnp.where(self.possible[best], gains, -jnp.inf)
             winner = jnp.argmax(gains)
             better = gains[winner] > 0
             moved = mask ^ self.moves[best[winner]]

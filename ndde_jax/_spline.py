@@ -98,13 +98,14 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     root = jnp.sqrt(data.weight)
     features = jax.lax.map(lambda z: _spline(z, root), data.inputs.T)  # [input window feature]
 
-    def target(output):
+    def target(args):
+        output, allowed, required = args
         y = _centred(output[:, None], root)[:, 0]
         scale = jnp.sum(y**2)
         y = y / jnp.sqrt(jnp.where(scale > 0, scale, 1))
-        slots = _pursuit(features, y, n_slots)
+        slots = _pursuit(features, y, n_slots, allowed, required)
         model = _Model(features[slots], data.inputs[:, slots], y, root, n_inputs)
-        chosen = _local_search(model, steps)
+        chosen = _local_search(model, steps, allowed[slots], required[slots])
         # One map over the model and all its neighbours: every further use compiles once more.
         flips = chosen[None] ^ jnp.eye(n_slots + 1, n_slots, -1, dtype=bool)
         _, risks, coefficients = jax.lax.map(model.best, flips)
@@ -119,7 +120,9 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
         mean = (data.weight @ output) / jnp.maximum(jnp.sum(data.weight), 1)
         return mask, evidence, slots, risk, fitted + mean
 
-    mask, evidence, slots, risk, rate = jax.lax.map(target, data.outputs.T)
+    mask, evidence, slots, risk, rate = jax.lax.map(
+        target, (data.outputs.T, data.allowed, data.required)
+    )
     shape = (dim, n_inputs // dim, dim)
     refused = data.refused
     return SplineGraph(
@@ -174,12 +177,16 @@ def _gains(features, residual):
     return jnp.sum(inner * solved[..., 0], axis=1)
 
 
-def _pursuit(features, y, n_slots: int) -> Int[Array, "slot"]:
-    """Inputs in the order in which they explain most of what is left."""
+def _pursuit(features, y, n_slots: int, allowed, required) -> Int[Array, "slot"]:
+    """Inputs in the order in which they explain most of what is left; required ones come first, and
+    those that are not allowed only fill what would be empty. Gains lie between 0 and 1.
+    """
 
     def step(carry, _):
         rest, residual, taken = carry
-        best = jnp.argmax(jnp.where(taken, -jnp.inf, _gains(rest, residual)))
+        gains = _gains(rest, residual)
+        gains = jnp.where(required, gains + 2, jnp.where(allowed, gains, -1))
+        best = jnp.argmax(jnp.where(taken, -jnp.inf, gains))
         basis, triangle = jnp.linalg.qr(rest[best])
         basis = basis * (jnp.abs(jnp.diag(triangle)) > 1e-3)[None]
         rest = rest - jnp.einsum("wf,fig->iwg", basis, jnp.einsum("wf,iwg->fig", basis, rest))
@@ -250,10 +257,11 @@ class _Model:
         return self.best(chosen)[0] + 2 * count
 
 
-def _local_search(model: _Model, steps: int) -> Bool[Array, "slot"]:
+def _local_search(model: _Model, steps: int, allowed, required) -> Bool[Array, "slot"]:
     """Best prefix of the pursuit, then the best addition, removal or swap while that pays."""
     n_slots = int(model.owner[-1]) + 1
     prefixes = jnp.arange(n_slots)[None] < jnp.arange(n_slots + 1)[:, None]
+    prefixes = (prefixes & allowed[None]) | required[None]
     costs = jax.lax.map(model.criterion, prefixes)
     start = jnp.argmin(costs)
     swaps = list(itertools.combinations(range(n_slots), 2))
@@ -269,8 +277,9 @@ def _local_search(model: _Model, steps: int) -> Bool[Array, "slot"]:
         def after(move):
             inside = jnp.sum(move & chosen)
             sensible = (jnp.sum(move) == 1) | (inside == 1)  # a swap exchanges one in and one out
+            obeys = ~jnp.any(move & (required | ~allowed))
             return jax.lax.cond(
-                sensible,
+                sensible & obeys,
                 lambda: model.criterion(chosen ^ move),
                 lambda: jnp.full_like(cost, jnp.inf),
             )

@@ -135,6 +135,20 @@ def test_exact_graph_is_the_best_that_obeys(quick):
     np.testing.assert_array_equal(bound.graph[:, 1:], free.graph[:, 1:])
 
 
+def test_search_among_lags_obeys(quick):
+    found = ndde.search_lags(informed(), key=jr.key(1), config=quick)
+    for graph in (found.graph, found.screening.graph):
+        assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
+    np.testing.assert_array_equal(found.graph[:, 1:, 0], TRUTH.T[:, 1:])
+    # With nothing left to choose from, the shortlist still names every input once.
+    nothing = ndde.prior_knowledge(3, forbidden=[(i, j) for i in range(3) for j in range(3)])
+    empty = ndde.search_lags(
+        eqx.tree_at(lambda w: w.prior, windows(), nothing), key=jr.key(1), config=quick
+    )
+    assert not bool(empty.graph.any())
+    np.testing.assert_array_equal(jnp.sort(empty.screening.shortlist), [[0, 1, 2]] * 3)
+
+
 def test_path_obeys(quick):
     config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
     found = ndde.path(
