@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._prior import PriorKnowledge, read_prior
 from ._spline import spline_graph
 from ._trajectories import read_lags
 from ._types import RealScalarLike, TrajectoryLike
@@ -20,6 +21,7 @@ def midpoint_windows(
     lags: Iterable = (0,),
     names: Sequence[str] | None = None,
     rate: Float[Array, "window dim"] | None = None,
+    prior: PriorKnowledge | None = None,
 ) -> Windows:
     """Forward differences, paired with the states half a step later: second order, noise or not.
 
@@ -37,7 +39,8 @@ def midpoint_windows(
 
     **Arguments:**
 
-    - `x`, `dt`, `t`, `lags`, `names`: as for [`lagged_windows`][ndde_jax.lagged_windows].
+    - `x`, `dt`, `t`, `lags`, `names`, `prior`: as for
+        [`lagged_windows`][ndde_jax.lagged_windows].
     - `rate`: expected standardised rates of the rows of the windows of scheme "euler" that have the
         lags l and l − 1 for each l of `lags`, for the prediction; by default what
         [`spline_graph`][ndde_jax.spline_graph] fits.
@@ -67,7 +70,8 @@ def midpoint_windows(
     wide = lagged_windows(x, dt=dt, lags=both, scheme="euler", names=names)
     start = jnp.array([both.index(lag) for lag in lags])
     end = jnp.array([both.index(max(lag - 1, 0)) for lag in lags])
-    plain = _with_history(wide, wide.history[:, start], lags)
+    prior = read_prior(prior, wide.dim, len(lags))
+    plain = _with_history(wide, wide.history[:, start], lags, prior)
     if rate is None:
         rate = spline_graph(plain).rate
     if rate.shape != wide.increment.shape:
@@ -78,9 +82,9 @@ def midpoint_windows(
         physical = s.rate_center[None] + s.rate_scale[None] * rate
         ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
         history = history.at[:, lags.index(0)].add(ahead)
-    return _with_history(wide, history, lags)
+    return _with_history(wide, history, lags, prior)
 
 
-def _with_history(windows: Windows, history, lags: tuple[int, ...]) -> Windows:
+def _with_history(windows: Windows, history, lags: tuple[int, ...], prior) -> Windows:
     fields = {name: getattr(windows, name) for name in windows.__dataclass_fields__}
-    return Windows(**{**fields, "history": history, "lags": lags})
+    return Windows(**{**fields, "history": history, "lags": lags, "prior": prior})

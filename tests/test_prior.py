@@ -149,6 +149,16 @@ def test_search_among_lags_obeys(quick):
     np.testing.assert_array_equal(jnp.sort(empty.screening.shortlist), [[0, 1, 2]] * 3)
 
 
+def test_midpoint_windows_carry_it():
+    x = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
+    prior = ndde.prior_knowledge(2, lags=(0, 3), self_edges=False)
+    w = ndde.midpoint_windows(x, dt=1.0, lags=(0, 3), prior=prior)
+    np.testing.assert_array_equal(w.prior.allowed, prior.allowed)
+    assert ndde.midpoint_windows(x, dt=1.0, lags=(0, 3)).prior.allowed.shape == (2, 2, 2)
+    with pytest.raises(ValueError, match="the prior has shape"):
+        ndde.midpoint_windows(x, dt=1.0, lags=(0,), prior=prior)
+
+
 def test_path_obeys(quick):
     config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
     found = ndde.path(
