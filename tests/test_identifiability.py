@@ -44,6 +44,7 @@ def test_a_copy_is_a_rival_and_an_independent_input_is_none():
     assert abs(float(copy.cost[0, 1, 0])) < 0.05
 
 
+@pytest.mark.slow
 def test_costs_agree_with_fits_from_scratch():
     w = windows()
     graph = jnp.asarray(TRUTH.T[:, :, None])
@@ -106,7 +107,7 @@ def linear(n=20_000, dt=0.05):
     return x, sigma @ sigma.T
 
 
-@pytest.mark.parametrize("scheme", ["euler", "central"])
+@pytest.mark.parametrize("scheme", ["euler", pytest.param("central", marks=pytest.mark.slow)])
 def test_noise_covariance(scheme):
     x, truth = linear()
     w = ndde.lagged_windows(x, dt=0.05, scheme=scheme)
@@ -143,6 +144,7 @@ def test_condition_number():
 # ---- stability ----
 
 
+@pytest.mark.slow
 def test_stability_on_the_easy_system():
     found = ndde.edge_stability(
         windows(), key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
@@ -303,6 +305,7 @@ def test_a_price_outside_the_window_is_said(good):
     )
 
 
+@pytest.mark.slow
 def test_settings_of_rows_survive():
     """Halves and thinned windows keep the prior."""
     w = eqx.tree_at(lambda w: w.prior, windows(), ndde.prior_knowledge(3, forbidden=[(1, 0)]))
