@@ -20,6 +20,13 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_programs():
+    """Thousands of compiled programs exhaust the memory maps of a process, which then crashes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def getkey(request):
     """A function that returns a fresh PRNG key each time; the sequence is fixed per test."""
