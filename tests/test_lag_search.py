@@ -152,10 +152,14 @@ def test_search_agrees_with_enumeration(pair):
     np.testing.assert_allclose(search.risk, jnp.min(exact.risk, axis=1), rtol=0.05)
 
 
+# Nothing is decided by a prior.
+EVERYTHING = jnp.ones(8, bool)
+
+
 def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
     """From a network on a neighbour of the true lag, one move leads to the truth."""
     inputs = pair.history.reshape(len(pair.history), -1)  # (lag, source)
-    problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, None, QUICK)
+    problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, None, QUICK, EVERYTHING)
     wrong = jnp.zeros(8, bool).at[jnp.array([1, 6])].set(True)  # y itself; x at lag 9
     mask, network = problem.from_scratch(wrong, jr.key(0))
     ranked = problem.moves[jnp.argsort(problem.linearised(mask, network))]
@@ -168,7 +172,7 @@ def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
 def test_linearised_risks_foresee_refits(pair):
     """An addition is predicted to a few per cent of the risk."""
     inputs = pair.history.reshape(len(pair.history), -1)
-    problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, None, QUICK)
+    problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, None, QUICK, EVERYTHING)
     mask = jnp.zeros(8, bool).at[jnp.array([1, 4])].set(True)
     _, found = problem.from_scratch(mask, jr.key(0))
     risks = problem.linearised(mask, found)[:8]

@@ -126,6 +126,7 @@ METHODS: dict[str, Method] = {
     "agl": gates(ndde.AGL()),
     "cnode": gates(ndde.CNODE()),
     "pathreg": gates(ndde.PathReg()),
+    "node": gates(ndde.NODE()),
     "strength": strength,
     "splines": splines,
     "search": search,
