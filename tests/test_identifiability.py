@@ -199,6 +199,7 @@ def good():
     return report_on(driven())
 
 
+@pytest.mark.slow
 def test_good_data_are_supported(good):
     assert good.supported, str(good)
     assert bool(good.graph[1, 0, 1])
@@ -213,6 +214,7 @@ def test_good_data_are_supported(good):
     assert good["radial drift"] < 0
 
 
+@pytest.mark.slow
 def test_every_number_is_labelled(good):
     kinds = {finding.name: finding.kind for finding in good.findings}
     assert set(kinds.values()) == {"measured", "estimated", "assumed"}
@@ -224,6 +226,7 @@ def test_every_number_is_labelled(good):
         good["weather"]
 
 
+@pytest.mark.slow
 def test_text(good):
     text = str(good)
     assert max(map(len, text.splitlines())) <= 88
@@ -248,6 +251,7 @@ def test_short_data_are_not_supported():
     assert any(problem.startswith("Too short: 66 windows") for problem in report.problems)
 
 
+@pytest.mark.slow
 def test_collinear_inputs_are_not_supported():
     x = driven()
     x[:, 0] = x[:, 1] + 1e-5 * np.random.default_rng(2).normal(size=N)
@@ -258,6 +262,7 @@ def test_collinear_inputs_are_not_supported():
     assert report["replaceable edges"] > 0
 
 
+@pytest.mark.slow
 def test_an_orbit_that_does_not_explore_is_not_supported():
     report = report_on(cycle())
     assert not report.supported
@@ -275,6 +280,7 @@ def test_a_rate_without_drivers_is_not_supported():
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_fitted_without_a_key(good):
     w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
     model = ndde.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
@@ -290,6 +296,7 @@ def test_nothing_is_fitted_without_a_key(good):
         ndde.identifiability_report(ndde.stack_windows([w, w]), key=jr.key(0))
 
 
+@pytest.mark.slow
 def test_a_price_outside_the_window_is_said(good):
     w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
     model = ndde.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)

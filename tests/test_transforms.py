@@ -177,6 +177,7 @@ def test_select_graph(systems):
     check(one, (keys,), [(k,) for k in keys])
 
 
+@pytest.mark.slow
 def test_search_among_lags():
     """`midpoint_windows`, `spline_graph` and `search_lags` in one, from samples to a graph."""
     x = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)])
