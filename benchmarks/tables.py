@@ -1,7 +1,13 @@
 """Tables as text."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from ._store import Row
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
@@ -48,3 +54,31 @@ def number(value: float, digits: int = 2) -> str:
         return "-"
     text = f"{value:.{digits}f}"
     return text[1:] if text.startswith("0.") else text
+
+
+def mean(values: Iterable[float]) -> float:
+    """Over what is defined; NaN if nothing is."""
+    finite = [value for value in values if not math.isnan(value)]
+    return sum(finite) / len(finite) if finite else math.nan
+
+
+def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = False):
+    """Rank of every method in every case, `[method case]`: 1 is best, ties share their mean, and
+    what is missing (NaN) ranks last. Needs SciPy.
+    """
+    from scipy.stats import rankdata
+
+    signed = -values if largest_first else values
+    return rankdata(np.where(np.isnan(signed), np.inf, signed), axis=0)
+
+
+def statuses(rows: Iterable[Row], metric: str) -> str:
+    """How often every method ended how, counted on the rows of one metric."""
+    counts = defaultdict(Counter)
+    for row in rows:
+        if row.metric == metric:
+            counts[row.method][row.status] += 1
+    return "; ".join(
+        f"{method}: " + ", ".join(f"{status} {n}" for status, n in counter.most_common())
+        for method, counter in sorted(counts.items())
+    )

@@ -21,8 +21,8 @@ from ._identifiability_checks import (
     about_signal,
     assumptions,
     prices,
-    refits,
 )
+from ._identifiability_refits import refits
 from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
 from ._refit import StrengthConfig

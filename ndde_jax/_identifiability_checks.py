@@ -1,25 +1,19 @@
 """The checks behind an identifiability report: each adds findings, problems and reservations."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 
 from ._conditioning import condition_number, noise_covariance, radial_drift
 from ._confine import RestoredDDE, confine
-from ._fit import FitConfig, fit
-from ._methods import L0NDDE
-from ._path import without_refinement
-from ._rivals import joint_strengths, rival_edges
+from ._model import NeuralDDE
 from ._schemes import SMOOTH_SHARE
 from ._simulate import solve_sdde
-from ._stability import edge_stability
-from ._strength import select_graph
+from ._strength import SignalStrengths
 from ._theory import penalty_window, recovery_margin
-from ._thin import first_rows, is_regular, thin_windows
+from ._thin import is_regular
 from ._windows import Windows
 
 # Below this many windows per candidate input a graph is not supported.
@@ -28,10 +22,6 @@ WINDOWS_PER_INPUT = 20
 COLLINEAR = 1e4
 # Held-out risk from which on a rate counts as unexplained.
 UNEXPLAINED = 0.9
-# Share of half-length refits that must find an edge again.
-STABLE = 0.5
-# Candidate inputs up to which networks of all of them are fitted.
-MOST_INPUTS = 40
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 
 
@@ -71,13 +61,15 @@ class Notes:
         return ", ".join(found[:4]) + more
 
 
-def prices(windows, strengths, coefficient) -> np.ndarray:
+def prices(windows: Windows, strengths: SignalStrengths, coefficient) -> np.ndarray:
+    """What one edge costs, per target, under the rule that keeps edges."""
     if coefficient is None:
         return np.asarray(strengths.threshold)
     return np.full(windows.dim, float(coefficient) / (windows.dim * windows.n_lags))
 
 
-def about_data(notes, windows):
+def about_data(notes: Notes, windows: Windows) -> None:
+    """Enough windows, and inputs that can be told apart."""
     n_inputs = windows.dim * windows.n_lags
     used = int(windows.n_valid)
     notes.add(
@@ -107,7 +99,8 @@ def about_data(notes, windows):
         )
 
 
-def about_signal(notes, strengths, price):
+def about_signal(notes: Notes, strengths: SignalStrengths, price: np.ndarray) -> None:
+    """How strong the kept edges are, and whether the price lies where recovery is proved."""
     graph = notes.graph
     value, lower = np.asarray(strengths.value), np.asarray(strengths.lower)
     risk = np.asarray(strengths.risk)
@@ -147,7 +140,7 @@ def about_signal(notes, strengths, price):
         "smallest signal strength",
         s_min,
         theorem,
-        f"ŝ²_min, of {notes.edges(_only(graph.shape, weakest))}; lower confidence bound "
+        f"ŝ²_min, of {notes.edges(only(graph.shape, weakest))}; lower confidence bound "
         f"{lower[weakest]:.4g}. True only if the graph is: a missed weak edge would be smaller.",
     )
     notes.add(ESTIMATED, "largest in-degree", float(d_max), theorem, "d_max.")
@@ -178,7 +171,8 @@ def about_signal(notes, strengths, price):
         )
 
 
-def about_noise(notes, windows, model):
+def about_noise(notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE) -> None:
+    """Whether the noise reaches all directions, and far enough to explore."""
     theorem = "the noise explores (invertible Σ)"
     if not is_regular(windows) or 0 not in windows.lags:
         notes.add(
@@ -227,7 +221,10 @@ def about_noise(notes, windows, model):
         )
 
 
-def about_damping(notes, windows, model, *, simulate):
+def about_damping(
+    notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE, *, simulate: bool
+) -> None:
+    """Whether data and learned drift come back from far out; `simulate` also runs the latter."""
     theorem = "ergodicity (delay-adapted dissipativity)"
     if 0 not in windows.lags:
         notes.add(ASSUMED, "dissipativity", "not measured", theorem, "that needs lag 0.")
@@ -288,171 +285,8 @@ def _share_outside(confined: RestoredDDE, windows: Windows, n_steps: int):
     return jnp.mean(~jnp.all(distance <= confined.radius[None], axis=1))
 
 
-def refits(notes, windows, price, settings, seeds, keys, progress) -> dict[str, Any]:
-    """The part that takes time: halves, replacements, other differences."""
-    graph, config = notes.graph, settings["strength_config"]
-    extra = {}
-    recovery = "finite-sample recovery"
-    used = int(windows.n_valid)
-    if used // 2 >= windows.dim + 1:
-        extra["stability"] = stability = edge_stability(
-            windows, key=keys[0], seeds=seeds, progress=progress, **settings
-        )
-        found = np.asarray(stability.selected)
-        unstable = graph & (found < STABLE)
-        n_edges = max(int(graph.sum()), 1)
-        notes.add(
-            MEASURED,
-            "stable edges",
-            float((graph & ~unstable).sum() / n_edges),
-            recovery,
-            f"share of the edges that at least {STABLE:.0%} of {len(stability.graphs)} refits on "
-            "halves of the data select again.",
-        )
-        missed = ~graph & (found > STABLE)
-        if unstable.sum() > graph.sum() / 2:
-            notes.problems.append(
-                f"{unstable.sum()} of {graph.sum()} edges are not found again on halves of the "
-                "data."
-            )
-        elif unstable.any():
-            notes.reservations.append(
-                f"Not found again on most halves of the data: {notes.edges(unstable)}."
-            )
-        if missed.any():
-            notes.reservations.append(
-                f"Found on most halves of the data but not on all of them: {notes.edges(missed)}."
-            )
-    if graph.any():
-        extra["rivals"] = rivals = rival_edges(windows, graph, key=keys[1], config=config)
-        about_rivals(notes, rivals, price)
-        extra["joint"] = _about_redundancy(notes, windows, price, config, keys[3])
-    if is_regular(windows):
-        extra |= _other_differences(notes, windows, settings, keys[2])
-    return extra
-
-
-def about_rivals(notes, rivals, price):
-    cost = np.asarray(rivals.cost)
-    limit = price[None, :, None]
-    ambiguous = notes.graph & (cost < limit)
-    n_edges = int(notes.graph.sum())
-    notes.add(
-        MEASURED,
-        "replaceable edges",
-        float(ambiguous.sum() / n_edges),
-        "faithfulness",
-        "share of the edges that an input of another variable replaces at less than the price of "
-        "an edge.",
-    )
-    if ambiguous.any():
-        i, j, a = np.argwhere(ambiguous)[0]
-        source, lag = np.asarray(rivals.rival)[i, j, a]
-        notes.problems.append(
-            f"{ambiguous.sum()} of {n_edges} edges could as well come from another variable, for "
-            f"example {notes.edges(_only(cost.shape, (i, j, a)))} from {notes.names[source]}@"
-            f"{notes.lags[lag]} (cost {cost[i, j, a]:.2g}, price {price[j]:.2g}): these inputs are "
-            "functions of one another in the data. Drop one, or say which with prior_knowledge."
-        )
-    lag_cost = np.asarray(rivals.lag_cost)
-    blurred = [
-        (i, j, a, np.flatnonzero(lag_cost[i, j, a] < price[j]))
-        for i, j, a in np.argwhere(notes.graph)
-    ]
-    blurred = [entry for entry in blurred if len(entry[3])]
-    if blurred:
-        texts = [
-            f"{notes.edges(_only(cost.shape, (i, j, a)))} (or lag "
-            f"{', '.join(str(notes.lags[b]) for b in others)})"
-            for i, j, a, others in blurred[:4]
-        ]
-        more = f" and {len(blurred) - 4} more" if len(blurred) > 4 else ""
-        notes.reservations.append(
-            f"Another lag of the same source would do as well: {'; '.join(texts)}{more}."
-        )
-
-
-def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
-    n_inputs = windows.dim * windows.n_lags
-    theorem = "full support of the occupation measure"
-    if n_inputs > MOST_INPUTS:
-        notes.add(
-            ASSUMED,
-            "smallest joint strength",
-            "not measured",
-            theorem,
-            f"that is for at most {MOST_INPUTS} candidate inputs.",
-        )
-        return None
-    joint = np.asarray(joint_strengths(windows, notes.graph, key=key, config=config))
-    notes.add(
-        MEASURED,
-        "smallest joint strength",
-        float(np.nanmin(joint)),
-        theorem,
-        "what the other variables together, at all lags, cannot replace of a source: the signal "
-        "strength of the paper, with the lags of a source taken together.",
-    )
-    lost = joint < price[None]
-    if lost.any():
-        pairs = ", ".join(
-            f"{notes.names[i]} -> {notes.names[j]} ({joint[i, j]:.2g})"
-            for i, j in np.argwhere(lost)[:4]
-        )
-        notes.problems.append(
-            f"{lost.sum()} of {np.isfinite(joint).sum()} drivers add less than the price of an "
-            f"edge to what all other variables say together: {pairs}. Along these data they are "
-            "functions of the others, and the graph is the sparsest of several that fit."
-        )
-    return joint
-
-
-def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
-    graph, found = notes.graph, {}
-    half = int(windows.n_valid) // 2
-    fit_key, search_key = jr.split(key)
-    method, config = settings["method"], settings["config"]
-    config = FitConfig() if config is None else config
-    other = "central" if windows.scheme != "central" else "euler"
-    changes = {
-        "thinned": ("edges that change with the step", 2, None, "over two steps"),
-        "other_scheme": ("edges that change with the scheme", 1, other, f"by {other!r}"),
-    }
-    for name, (title, factor, scheme, words) in changes.items():
-        try:
-            changed = thin_windows(windows, factor, scheme=scheme)
-        except ValueError:
-            continue
-        # Of the length of the halves, and of the whole: shapes that are compiled already.
-        length = half if factor == 2 else windows.valid.shape[0]
-        changed = first_rows(changed, length)
-        result = fit(
-            L0NDDE() if method is None else method,
-            changed,
-            without_refinement(config) if factor == 2 else config,
-            key=fit_key,
-        )
-        selected = np.asarray(
-            select_graph(changed, result, key=search_key, config=settings["strength_config"])
-        )
-        found[name] = selected
-        new, gone = selected & ~graph, graph & ~selected
-        notes.add(
-            MEASURED,
-            title,
-            float(new.sum() + gone.sum()),
-            "the grid is fine enough (ω_G of the finite-sample bound)",
-            f"with differences {words}: new {notes.edges(new) or 'none'}; gone "
-            f"{notes.edges(gone) or 'none'}.",
-        )
-        if new.any() or gone.any():
-            extra = f"; new, so likely artefacts of it: {notes.edges(new)}" if new.any() else ""
-            lost = f"; gone: {notes.edges(gone)}" if gone.any() else ""
-            notes.reservations.append(f"The graph changes with differences {words}{extra}{lost}.")
-    return found
-
-
-def assumptions(notes, windows):
+def assumptions(notes: Notes, windows: Windows) -> None:
+    """What no check can say."""
     add = notes.add
     lags = ", ".join(str(lag) for lag in windows.lags)
     add(
@@ -486,7 +320,8 @@ def assumptions(notes, windows):
     )
 
 
-def _only(shape, edge) -> np.ndarray:
+def only(shape, edge) -> np.ndarray:
+    """The graph of one edge."""
     which = np.zeros(shape, bool)
     which[tuple(edge)] = True
     return which

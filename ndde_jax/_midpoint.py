@@ -1,7 +1,7 @@
 """Windows whose states are taken where a forward difference sees them: halfway through the step."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,8 +16,7 @@ from ._windows import Windows, lagged_windows
 def midpoint_windows(
     x: TrajectoryLike,
     *,
-    dt: RealScalarLike | None = None,
-    t: Any = None,
+    dt: RealScalarLike,
     lags: Iterable = (0,),
     names: Sequence[str] | None = None,
     rate: Float[Array, "window dim"] | None = None,
@@ -39,16 +38,16 @@ def midpoint_windows(
 
     **Arguments:**
 
-    - `x`, `dt`, `t`, `lags`, `names`, `prior`: as for
-        [`lagged_windows`][ndde_jax.lagged_windows].
+    - `x`, `dt`, `lags`, `names`, `prior`: as for [`lagged_windows`][ndde_jax.lagged_windows];
+        samples must be equally spaced.
     - `rate`: expected standardised rates of the rows of the windows of scheme "euler" that have the
         lags l and l − 1 for each l of `lags`, for the prediction; by default what
         [`spline_graph`][ndde_jax.spline_graph] fits.
 
     **Returns:** [`Windows`][ndde_jax.Windows] of scheme `"euler"`.
 
-    **Raises:** as [`lagged_windows`][ndde_jax.lagged_windows], and `ValueError` for irregular time
-    stamps or a `rate` of another shape.
+    **Raises:** as [`lagged_windows`][ndde_jax.lagged_windows], and `ValueError` for a `rate` of
+    another shape.
 
     ```python
     import jax, numpy as np
@@ -64,14 +63,13 @@ def midpoint_windows(
     ```
     """
     lags = read_lags(lags)
-    if t is not None:
-        raise ValueError("midpoint_windows needs equally spaced samples; give dt instead of t.")
     both = tuple(sorted({max(lag - shift, 0) for lag in lags for shift in (0, 1)}))
     wide = lagged_windows(x, dt=dt, lags=both, scheme="euler", names=names)
     start = jnp.array([both.index(lag) for lag in lags])
     end = jnp.array([both.index(max(lag - 1, 0)) for lag in lags])
     prior = read_prior(prior, wide.dim, len(lags))
-    plain = _with_history(wide, wide.history[:, start], lags, prior)
+    wide = dataclasses.replace(wide, lags=lags, prior=prior)
+    plain = dataclasses.replace(wide, history=wide.history[:, start])
     if rate is None:
         rate = spline_graph(plain).rate
     if rate.shape != wide.increment.shape:
@@ -82,9 +80,4 @@ def midpoint_windows(
         physical = s.rate_center[None] + s.rate_scale[None] * rate
         ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
         history = history.at[:, lags.index(0)].add(ahead)
-    return _with_history(wide, history, lags, prior)
-
-
-def _with_history(windows: Windows, history, lags: tuple[int, ...], prior) -> Windows:
-    fields = {name: getattr(windows, name) for name in windows.__dataclass_fields__}
-    return Windows(**{**fields, "history": history, "lags": lags, "prior": prior})
+    return dataclasses.replace(wide, history=history)

@@ -1,5 +1,6 @@
 """Coefficient paths: one fit for a whole grid of penalties, and a choice that needs no truth."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -11,9 +12,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ._data import FlatData
 from ._fit import FitConfig, FitResult, Status, fit
 from ._graph import to_graph_axes
-from ._levenberg import fit_network, predict
 from ._methods import NODE, AbstractMethod
-from ._refit import RESOLUTION, StrengthConfig, _best_of_starts, _blocks, _folds
+from ._refit import (
+    RESOLUTION,
+    StrengthConfig,
+    _best_of_starts,
+    _blocks,
+    _folds,
+    held_out_squares,
+)
 from ._types import Graph, Scores
 from ._windows import Windows
 
@@ -120,8 +127,8 @@ def path(
 
 
 def without_refinement(config: FitConfig) -> FitConfig:
-    fields = {name: getattr(config, name) for name in config.__dataclass_fields__}
-    return FitConfig(**{**fields, "refine": "none"})
+    """The same, where only the graph is wanted."""
+    return dataclasses.replace(config, refine="none")
 
 
 @eqx.filter_jit
@@ -172,18 +179,7 @@ def held_out_errors(
         mask, output, key = args
         inputs, chosen = _best_of_starts(data, mask, output, config, n_inputs, key=key)
 
-        def left_out(k):
-            found = fit_network(
-                chosen.network,
-                inputs,
-                output,
-                data.weight * train[k],
-                n_iterations=config.fold_steps,
-                decay=chosen.decay,
-            )
-            return (predict(found.network, inputs) - output) ** 2 * (fold == k)
-
-        error = jnp.sum(jax.lax.map(left_out, jnp.arange(config.folds)), axis=0)
+        error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
         return (error @ member) / jnp.where(share > 0, share, 1)
 
     # The same starts for all graphs of a target, so that their differences are paired.

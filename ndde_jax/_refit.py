@@ -98,21 +98,8 @@ def compare_alternatives(
     def alternative(args):
         mask, output, key = args
         inputs, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
-
-        def held_out(k):
-            refit = fit_network(
-                chosen.network,
-                inputs,
-                output,
-                data.weight * train[k],
-                n_iterations=config.fold_steps,
-                decay=chosen.decay,
-            )
-            return (predict(refit.network, inputs) - output) ** 2 * (fold == k)
-
-        return chosen.corrected_risk(n), jnp.sum(
-            jax.lax.map(held_out, jnp.arange(config.folds)), axis=0
-        )
+        error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
+        return chosen.corrected_risk(n), error
 
     # All alternatives of a target start from the same weights: paired comparisons are less noisy.
     def target(args):
@@ -304,6 +291,25 @@ def _best_of_starts(
     risks = jax.vmap(lambda f: f.corrected_risk(jnp.maximum(jnp.sum(data.weight), 1)))(fits)
     best = jnp.argmin(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
     return inputs, jax.tree.map(lambda leaf: leaf[best], fits)
+
+
+def held_out_squares(
+    fitted: NetworkFit, inputs, output, weight, fold, train, config: StrengthConfig
+) -> Float[Array, "window"]:
+    """Squared error of every window by a refit, from `fitted`, that has not seen its fold."""
+
+    def left_out(k):
+        refit = fit_network(
+            fitted.network,
+            inputs,
+            output,
+            weight * train[k],
+            n_iterations=config.fold_steps,
+            decay=fitted.decay,
+        )
+        return (predict(refit.network, inputs) - output) ** 2 * (fold == k)
+
+    return jnp.sum(jax.lax.map(left_out, jnp.arange(config.folds)), axis=0)
 
 
 def _blocks(valid: Bool[Array, "window"], n_blocks: int) -> Int[Array, "window"]:

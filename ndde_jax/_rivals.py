@@ -107,7 +107,8 @@ def _replacements(
     unit = jnp.eye(n_inputs, dtype=bool)
     n_steps = max(config.steps // 2, 1)
     size = dict(width=config.width, depth=config.depth, dtype=dtype)
-    random = jax.tree.map(lambda a: a[0], init_layers(1, max_inputs, key=key, **size))
+    key, random_key = jr.split(key)
+    random = jax.tree.map(lambda a: a[0], init_layers(1, max_inputs, key=random_key, **size))
     scaled = data.inputs * jnp.sqrt(data.weight / n)[:, None]
     correlation = scaled.T @ scaled
     power = jnp.maximum(jnp.diagonal(correlation), jnp.finfo(dtype).tiny)

@@ -1,5 +1,7 @@
 """Parts of windows and coarser versions of them, to see what a result depends on."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -131,5 +133,4 @@ def _with_rates(windows: Windows, rate: np.ndarray, scheme: str) -> Windows:
             for a in ((rate - center) / scale, center * state_scale, scale * state_scale)
         ),
     )
-    fields = {name: getattr(changed, name) for name in changed.__dataclass_fields__}
-    return Windows(**{**fields, "scheme": scheme})
+    return dataclasses.replace(changed, scheme=scheme)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks._arguments import existing_store, positive
 from benchmarks._store import Store
 
 from .data import find_files, graph_name, select_files
@@ -51,10 +52,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument("--only", metavar="PATTERN", help="graphs whose name contains this")
-    running.add_argument("--limit", type=_positive, metavar="N", help="at most N graphs")
-    running.add_argument("--series", type=_positive, metavar="K", help="first K series per graph")
+    running.add_argument("--limit", type=positive, metavar="N", help="at most N graphs")
+    running.add_argument("--series", type=positive, metavar="K", help="first K series per graph")
     running.add_argument("--seed", type=_seed, default=0)
-    running.add_argument("--workers", type=_positive, default=1, metavar="N", help="processes")
+    running.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
     running.add_argument("--predictions", type=Path, metavar="DIR", help="write scores per graph")
     running.add_argument("--retry-errors", action="store_true", help="redo series with errors")
 
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     making.set_defaults(action=_generate)
     making.add_argument("--out", type=Path, required=True, metavar="DIR")
     _add_choice_of_graphs(making)
-    making.add_argument("--series", type=_positive, default=10, metavar="K", help="per graph")
+    making.add_argument("--series", type=positive, default=10, metavar="K", help="per graph")
     making.add_argument("--seed", type=_seed, default=0)
 
     tuning = actions.add_parser(
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     tuning.add_argument("--data", type=Path, required=True, metavar="DIR", help="as for run")
     tuning.add_argument("--method", action="append", required=True, help="may be repeated")
     tuning.add_argument("--graph", default="simple_default_Lorenz84", metavar="NAME")
-    tuning.add_argument("--series", type=_positive, metavar="K", help="first K series only")
+    tuning.add_argument("--series", type=positive, metavar="K", help="first K series only")
     tuning.add_argument("--seed", type=int, default=0)
 
     showing = actions.add_parser("table", help="print results as Markdown")
@@ -103,10 +104,10 @@ def _add_choice_of_graphs(parser: argparse.ArgumentParser) -> None:
         "--category", action="append", choices=RECIPES, help="generate it; may be repeated"
     )
     parser.add_argument(
-        "--graphs", type=_positive, metavar="N", help="generate so many per category; default 10"
+        "--graphs", type=positive, metavar="N", help="generate so many per category; default 10"
     )
     parser.add_argument(
-        "--nodes", type=_positive, metavar="N", help="of a coupled network; default 10"
+        "--nodes", type=positive, metavar="N", help="of a coupled network; default 10"
     )
 
 
@@ -183,9 +184,7 @@ def _tune(options) -> int:
 
 
 def _table(options) -> int:
-    if not options.results.exists():
-        raise ValueError(f"{options.results} does not exist; `run --out` makes it.")
-    with Store(options.results) as store:
+    with existing_store(options.results) as store:
         if not options.latex:
             print(table(store, joint=options.joint), end="\n\n")
         print(
@@ -194,13 +193,6 @@ def _table(options) -> int:
             )
         )
     return 0
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
-    return number
 
 
 def _seed(text: str) -> int:

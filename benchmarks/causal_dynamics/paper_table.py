@@ -57,7 +57,7 @@ def own(store: Store, labels: str) -> dict[str, Values]:
             found[score][method, category].append(rows[f"{labels}.{score}"] * scale)
     return {
         score: {
-            key: Cell(_mean(values), tuple(v for v in values if not math.isnan(v)))
+            key: Cell(tables.mean(values), tuple(v for v in values if not math.isnan(v)))
             for key, values in by_key.items()
         }
         for score, by_key in found.items()
@@ -80,13 +80,11 @@ def average_ranks(
 ) -> dict[str, float]:
     """Mean rank of every method over the categories that all of them have; ties share ranks."""
     shared = [c for c in categories if all(_known(values, m, c) for m in methods)]
-    ranks = defaultdict(list)
-    for category in shared:
-        column = np.array([values[method, category].mean for method in methods])
-        column = -column if largest_first else column
-        for method, value in zip(methods, column, strict=True):
-            ranks[method].append(1 + np.sum(column < value) + (np.sum(column == value) - 1) / 2)
-    return {method: _mean(ranks[method]) for method in methods}
+    grid = np.array([[values[m, c].mean for c in shared] for m in methods]).reshape(
+        len(methods), len(shared)
+    )
+    ranks = tables.ranks(grid, largest_first=largest_first)
+    return {m: tables.mean(row) for m, row in zip(methods, ranks.tolist(), strict=True)}
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> float:
@@ -177,8 +175,3 @@ def _latex(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _known(values: Values, method: str, category: str) -> bool:
     return (method, category) in values and not math.isnan(values[method, category].mean)
-
-
-def _mean(values: Sequence[float]) -> float:
-    finite = [value for value in values if not math.isnan(value)]
-    return sum(finite) / len(finite) if finite else math.nan

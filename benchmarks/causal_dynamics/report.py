@@ -1,7 +1,7 @@
 """Tables of the results."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from benchmarks import tables
@@ -35,7 +35,8 @@ def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) 
         [category, method, *_cells(group, joint, labels)]
         for (category, method), group in sorted(groups.items())
     ]
-    return f"{tables.markdown(header, body, text_columns=2)}\n\n{_statuses(rows)}"
+    ended = tables.statuses(rows, "failed")
+    return f"{tables.markdown(header, body, text_columns=2)}\n\nStatuses, in series: {ended}."
 
 
 def _cells(rows: Iterable[Row], joint: bool, labels: Sequence[str]) -> list[str]:
@@ -50,14 +51,14 @@ def _cells(rows: Iterable[Row], joint: bool, labels: Sequence[str]) -> list[str]
         shd = _per_graph(pooled, f"{label}.shd")
         cells.append(str(len(scored)))
         for values, digits in ((auroc, 3), (auprc, 3), (shd, 1)):
-            cells.append(tables.number(_mean(values[graph] for graph in scored), digits))
+            cells.append(tables.number(tables.mean(values[graph] for graph in scored), digits))
     runs = [row for row in single if row.metric == "failed"]
     n_failed = sum(row.value for row in runs)
     return [
         *cells,
         str(len(runs)),
         f"{n_failed:.0f}",
-        tables.number(_mean(row.seconds for row in runs), 2),
+        tables.number(tables.mean(row.seconds for row in runs), 2),
     ]
 
 
@@ -67,21 +68,4 @@ def _per_graph(rows: Iterable[Row], metric: str) -> dict[tuple[str, int], float]
     for row in rows:
         if row.metric == metric:
             values[row.graph, row.seed].append(row.value)
-    return {graph: _mean(of_series) for graph, of_series in values.items()}
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values) if values else math.nan
-
-
-def _statuses(rows: Iterable[Row]) -> str:
-    counts = defaultdict(Counter)
-    for row in rows:
-        if row.metric == "failed":
-            counts[row.method][row.status] += 1
-    parts = (
-        f"{method}: " + ", ".join(f"{status} {n}" for status, n in counter.most_common())
-        for method, counter in sorted(counts.items())
-    )
-    return "Statuses, in series: " + "; ".join(parts) + "."
+    return {graph: tables.mean(of_series) for graph, of_series in values.items()}

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks._arguments import existing_store, positive
 from benchmarks._store import Store
 
 from .settings import CATEGORIES
@@ -33,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--method", action="append", choices=METHODS, help="may be repeated")
     _add_choice(running)
     running.add_argument("--seed", type=int, default=0)
-    running.add_argument("--workers", type=_positive, default=1, metavar="N", help="processes")
+    running.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
     running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
 
     showing = actions.add_parser("table", help="print results as Markdown")
@@ -53,20 +54,20 @@ def _parser() -> argparse.ArgumentParser:
     comparing = actions.add_parser("theory", help="recovery by length and price, and the theorem")
     comparing.set_defaults(action=_theory)
     comparing.add_argument("--system", action="append", help="may be repeated; mackey_glass")
-    comparing.add_argument("--length", action="append", type=_positive, metavar="T")
-    comparing.add_argument("--seeds", type=_positive, default=5)
+    comparing.add_argument("--length", action="append", type=positive, metavar="T")
+    comparing.add_argument("--seeds", type=positive, default=5)
     comparing.add_argument("--out", type=Path, metavar="PNG", help="draw it too")
     return parser
 
 
 def _add_choice(parser) -> None:
     parser.add_argument("--only", metavar="PATTERN", help="tasks whose category/name contains this")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="at most N tasks")
+    parser.add_argument("--limit", type=positive, metavar="N", help="at most N tasks")
     parser.add_argument(
         "--category", action="append", choices=(*CATEGORIES, "length"), help="may be repeated"
     )
-    parser.add_argument("--length", type=_positive, metavar="T", help="samples; 4000 by default")
-    parser.add_argument("--series", type=_positive, default=1, metavar="K", help="replicates")
+    parser.add_argument("--length", type=positive, metavar="T", help="samples; 4000 by default")
+    parser.add_argument("--series", type=positive, default=1, metavar="K", help="replicates")
     parser.add_argument("--smoke", action="store_true", help="three tiny tasks, seconds each")
 
 
@@ -104,7 +105,7 @@ def _run(options) -> int:
 def _table(options) -> int:
     from .report import table
 
-    with _results(options.results) as store:
+    with existing_store(options.results) as store:
         print(table(store, level=options.level))
     return 0
 
@@ -112,7 +113,7 @@ def _table(options) -> int:
 def _figures(options) -> int:
     from .figures import draw
 
-    with _results(options.results) as store:
+    with existing_store(options.results) as store:
         for path in draw(store, options.out):
             print(path)
     return 0
@@ -154,19 +155,6 @@ def _theory(options) -> int:
     if options.out:
         print(draw_recovery(rows, options.out))
     return 0
-
-
-def _results(path: Path) -> Store:
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; `run --out` makes it.")
-    return Store(path)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
-    return number
 
 
 if __name__ == "__main__":

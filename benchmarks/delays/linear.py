@@ -41,10 +41,8 @@ def vector_autoregression(
     unit = np.diag(np.linalg.pinv(design.T @ design))
     t = (coefficients / np.sqrt(np.outer(unit, variance)))[:-1].T
     p = 2 * stats.t.sf(np.abs(t), freedom)
-    order = np.sort(p.ravel())
-    below = np.nonzero(order <= level * np.arange(1, order.size + 1) / order.size)[0]
-    cut = order[below[-1]] if below.size else -1.0
-    return t**2, p <= cut
+    adjusted = stats.false_discovery_control(p.ravel()).reshape(p.shape)
+    return t**2, adjusted <= level
 
 
 def random_forest(

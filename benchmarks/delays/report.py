@@ -1,7 +1,7 @@
 """Tables of the results."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from benchmarks import tables
 from benchmarks._store import Row, Store
@@ -50,10 +50,10 @@ def table(store: Store, *, level: str | None = None) -> str:
                 continue
             n_failed = sum(t["failed"] for t in chosen.values())
             cells = [
-                tables.number(_mean(t.get(name, math.nan) for t in chosen.values()), 3)
+                tables.number(tables.mean(t.get(name, math.nan) for t in chosen.values()), 3)
                 for name in columns
             ]
-            time = _mean(seconds[category, method, key] for key in chosen)
+            time = tables.mean(seconds[category, method, key] for key in chosen)
             body.append(
                 [
                     category,
@@ -65,28 +65,11 @@ def table(store: Store, *, level: str | None = None) -> str:
                     tables.number(time, 1),
                 ]
             )
-    return f"{tables.markdown(header, body, text_columns=3)}\n\n{_statuses(rows)}"
+    ended = tables.statuses(rows, "failed")
+    return f"{tables.markdown(header, body, text_columns=3)}\n\nStatuses: {ended}."
 
 
 def _seconds(rows: list[Row]) -> dict:
     return {
         (row.category, row.method, (row.graph, row.series, row.seed)): row.seconds for row in rows
     }
-
-
-def _mean(values) -> float:
-    """Over what is defined: an AUROC has no meaning where every candidate is a true edge."""
-    values = [value for value in values if not math.isnan(value)]
-    return sum(values) / len(values) if values else math.nan
-
-
-def _statuses(rows: list[Row]) -> str:
-    counts = defaultdict(Counter)
-    for row in rows:
-        if row.metric == "failed":
-            counts[row.method][row.status] += 1
-    parts = (
-        f"{method}: " + ", ".join(f"{status} {n}" for status, n in counter.most_common())
-        for method, counter in sorted(counts.items())
-    )
-    return "Statuses: " + "; ".join(parts) + "."

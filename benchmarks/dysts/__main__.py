@@ -5,6 +5,7 @@ import fnmatch
 import sys
 from pathlib import Path
 
+from benchmarks._arguments import existing_store, positive
 from benchmarks._store import Store
 from benchmarks.causal_dynamics.data import find_files
 
@@ -65,9 +66,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _select(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="at most N systems")
+    parser.add_argument("--limit", type=positive, metavar="N", help="at most N systems")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=_positive, default=1, metavar="N", help="processes")
+    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
 
 
 def _generate(options) -> int:
@@ -111,7 +112,7 @@ def _made(folder: Path, options) -> list[Path]:
 
 
 def _table(options) -> int:
-    with _existing(options.results) as store:
+    with existing_store(options.results) as store:
         print(table(store, only=options.only))
         if shares := ablation(store, known=recipes(), only=options.only):
             print(f"\n{shares}")
@@ -122,23 +123,10 @@ def _figures(options) -> int:
     from .figures import draw_all
 
     folder = options.data or made_folder(options.results)
-    with _existing(options.results) as store:
+    with existing_store(options.results) as store:
         for path in draw_all(store, folder, options.out):
             print(path)
     return 0
-
-
-def _existing(results: Path) -> Store:
-    if not results.exists():
-        raise ValueError(f"{results} does not exist; `run --out` makes it.")
-    return Store(results)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
-    return number
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import fnmatch
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -67,7 +67,8 @@ def table(store: Store, *, only: str | None = None) -> str:
             line.append(tables.number(seconds[line[0]], 1))
         parts.append(f"{title} systems ({n}): medians and average ranks.\n")
         parts.append(tables.markdown(header, body) + "\n")
-    return "\n".join([*parts, _statuses(rows)])
+    ended = f"Statuses, in systems: {tables.statuses(rows, 'vlpt')}."
+    return "\n".join([*parts, ended])
 
 
 def _rows(values: Values, keep: set[str] | None) -> tuple[list[list[str]], int]:
@@ -108,13 +109,9 @@ def median(values: Mapping[str, float], systems: Sequence[str]) -> float:
 
 def _ranks(kept: Values, contenders, metric: str, systems) -> np.ndarray:
     """[method system], 1 the best, ties share their mean."""
-    best_first = -1 if METRICS[metric][2] else 1
     values = [kept[m][metric].get(s, math.nan) for m in contenders for s in systems]
     grid = np.reshape(values, (len(contenders), len(systems)))
-    grid = np.where(np.isnan(grid), np.inf, best_first * grid)
-    below = (grid[None] < grid[:, None]).sum(axis=1)
-    tied = (grid[None] == grid[:, None]).sum(axis=1)
-    return below + (tied + 1) / 2
+    return tables.ranks(grid, largest_first=METRICS[metric][2])
 
 
 def _sorted(contenders, ranks) -> list[str]:
@@ -172,15 +169,3 @@ def _seconds(rows) -> dict[str, float]:
         if row.metric == "vlpt":
             found[row.method].append(row.seconds)
     return {method: float(np.mean(seconds)) for method, seconds in found.items()}
-
-
-def _statuses(rows) -> str:
-    counts = defaultdict(Counter)
-    for row in rows:
-        if row.metric == "vlpt":
-            counts[row.method][row.status] += 1
-    parts = (
-        f"{method}: " + ", ".join(f"{status} {n}" for status, n in counter.most_common())
-        for method, counter in sorted(counts.items())
-    )
-    return "Statuses, in systems: " + "; ".join(parts) + "."

@@ -79,20 +79,8 @@ def log_spectral_distance(
 
 def _welch(x: Array, segment: int) -> Array:
     """Power spectral density `[*batch frequency dim]` without the zero frequency."""
-    step = segment - segment // 2
-    starts = jnp.arange(0, x.shape[-2] - segment + 1, step)
-    index = starts[:, None] + jnp.arange(segment)[None]
-    pieces = x[..., index, :]
-    pieces = pieces - jnp.mean(pieces, axis=-2, keepdims=True)
-    # The window of Fourier analysis: periodic, not symmetric.
-    window = (0.5 - 0.5 * jnp.cos(2 * math.pi * jnp.arange(segment) / segment)).astype(x.dtype)
-    shape = (1,) * (pieces.ndim - 2) + (segment, 1)
-    power = jnp.abs(jnp.fft.rfft(pieces * window.reshape(shape), axis=-2)) ** 2
-    power = jnp.mean(power, axis=-3)[..., 1:, :] / jnp.sum(window**2)
-    # One-sided: every frequency but the highest of an even number stands for two.
-    both = 2 * jnp.ones(power.shape[-2], x.dtype)
-    both = both.at[-1].set(1) if segment % 2 == 0 else both
-    return power * both.reshape((1,) * (power.ndim - 2) + (-1, 1))
+    _, power = jax.scipy.signal.welch(x, nperseg=segment, axis=-2)
+    return power[..., 1:, :]
 
 
 def state_space_divergence(

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import rankdata, ttest_ind
+from scipy.stats import ttest_ind
 
+from benchmarks import tables
 from benchmarks._store import POOLED, Record, Store, Unit
 from benchmarks.causal_dynamics.__main__ import main
 from benchmarks.causal_dynamics.paper_table import (
@@ -67,22 +68,25 @@ def test_own_values_are_means_over_graphs(store):
     assert math.isnan(undefined.mean) and undefined.graphs == ()
 
 
-def test_ranks_equal_scipy():
-    rng = np.random.default_rng(1)
-    methods, categories = list("abcd"), list("xyz")
-    table = rng.integers(0, 4, size=(4, 3)) / 4  # with ties
-    values = {
-        (m, c): Cell(table[i, j]) for i, m in enumerate(methods) for j, c in enumerate(categories)
-    }
-    for largest_first in (True, False):
-        found = average_ranks(values, methods, categories, largest_first=largest_first)
-        sign = -1 if largest_first else 1
-        expected = rankdata(sign * table, axis=0).mean(axis=1)
-        np.testing.assert_allclose([found[m] for m in methods], expected)
+def test_ranks_are_shared_by_ties_and_taken_where_all_methods_are():
+    table = {
+        ("a", "x"): 0.5, ("b", "x"): 0.9, ("c", "x"): 0.5,
+        ("a", "y"): 0.1, ("b", "y"): 0.2, ("c", "y"): 0.3,
+    }  # fmt: skip
+    values = {key: Cell(value) for key, value in table.items()}
+    found = average_ranks(values, "abc", "xy", largest_first=True)
+    assert found == {"a": (2.5 + 3) / 2, "b": (1 + 2) / 2, "c": (2.5 + 1) / 2}
+    found = average_ranks(values, "abc", "xy", largest_first=False)
+    assert found == {"a": (1.5 + 1) / 2, "b": (3 + 2) / 2, "c": (1.5 + 3) / 2}
     del values["a", "x"]
-    partial = average_ranks(values, methods, categories, largest_first=False)
-    expected = rankdata(table[:, 1:], axis=0).mean(axis=1)
-    np.testing.assert_allclose([partial[m] for m in methods], expected)
+    assert average_ranks(values, "abc", "xy", largest_first=True) == {"a": 3, "b": 2, "c": 1}
+    assert math.isnan(average_ranks(values, "abc", "x", largest_first=True)["b"])
+
+
+def test_what_is_missing_ranks_last():
+    grid = np.array([[0.1, np.nan], [0.2, 0.5]])
+    np.testing.assert_array_equal(tables.ranks(grid), [[1, 2], [2, 1]])
+    np.testing.assert_array_equal(tables.ranks(grid, largest_first=True), [[2, 2], [1, 1]])
 
 
 def test_welch():

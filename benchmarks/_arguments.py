@@ -1,0 +1,24 @@
+"""What the command lines of all benchmarks read alike."""
+
+import argparse
+from pathlib import Path
+
+from ._store import Store
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on, as argparse reads it."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
+    return number
+
+
+def existing_store(path: Path) -> Store:
+    """A results file that is there already.
+
+    **Raises:** `ValueError` if it is not: `Store` would create it.
+    """
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; `run --out` makes it.")
+    return Store(path)
