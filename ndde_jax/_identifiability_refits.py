@@ -148,8 +148,8 @@ def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
         )
         notes.problems.append(
             f"{lost.sum()} of {np.isfinite(joint).sum()} drivers say less than the price of an "
-            f"edge beyond what all other variables say together: {pairs}. Along these data they are "
-            "functions of the others, and the graph is the sparsest of several that fit."
+            f"edge beyond what all other variables say together: {pairs}. Along these data they "
+            "are functions of the others, and the graph is the sparsest of several that fit."
         )
     return joint
 
