@@ -10,6 +10,7 @@ import jax
 import pytest
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # The first example of a property compiles and takes seconds, the next take milliseconds: a deadline
@@ -18,6 +19,15 @@ hypothesis.settings.register_profile(
     "ndde_jax", deadline=None, derandomize=True, max_examples=50, print_blob=True
 )
 hypothesis.settings.load_profile("ndde_jax")
+
+
+@pytest.fixture(autouse=True)
+def compile_quickly(request):
+    """Quick tests spend most of their time compiling, so they do without the optimisations; slow
+    ones run what users run.
+    """
+    quick = request.node.get_closest_marker("slow") is None
+    jax.config.update("jax_disable_most_optimizations", quick)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -136,6 +136,7 @@ def test_selected_graph_holds_the_true_drivers(along):
     assert not np.any(TRUTH & ~found)
 
 
+@pytest.mark.slow
 def test_paths_of_many_systems(windows):
     """Under vmap, as one by one."""
     quick = ndde.FitConfig(max_steps=40, epoch_steps=20, newton_steps=3, batch_size=16)

@@ -186,6 +186,7 @@ def test_linearised_risks_foresee_refits(pair):
     np.testing.assert_allclose(risks[0], refit.risk, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_coefficient_sets_the_price(pair):
     nothing = ndde.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=100.0)
     assert not np.asarray(nothing.graph).any()

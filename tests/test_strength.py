@@ -98,6 +98,7 @@ def test_fit_graph_uses_only_the_graph(linear):
     np.testing.assert_allclose(model(jnp.ones((1, 2)))[1], linear.scaling.rate_center[1], atol=0.01)
 
 
+@pytest.mark.slow
 def test_noise_alone_keeps_nothing():
     walk = np.cumsum(np.random.default_rng(3).normal(size=(400, 2)), axis=0)
     windows = ndde.lagged_windows(walk, dt=1.0)

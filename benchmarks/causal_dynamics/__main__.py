@@ -13,6 +13,7 @@ from benchmarks._store import Store
 
 from .data import find_files, graph_name, select_files
 from .generate import write
+from .limits import data_table, law_table
 from .methods import METHODS
 from .paper_table import paper_table
 from .recipes import RECIPES
@@ -75,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     tuning.add_argument("--graph", default="simple_default_Lorenz84", metavar="NAME")
     tuning.add_argument("--series", type=positive, metavar="K", help="first K series only")
     tuning.add_argument("--seed", type=int, default=0)
+
+    limiting = actions.add_parser("limits", help="how far the best possible answers score")
+    limiting.set_defaults(action=_limits)
+    limiting.add_argument("--data", type=Path, metavar="DIR", help="also of these graphs")
+    limiting.add_argument("--graphs", type=positive, default=1000, metavar="N", help="per category")
+    limiting.add_argument("--nodes", type=positive, default=10, metavar="N", help="of a network")
+    limiting.add_argument("--seed", type=_seed, default=0)
 
     showing = actions.add_parser("table", help="print results as Markdown")
     showing.set_defaults(action=_table)
@@ -180,6 +188,14 @@ def _tune(options) -> int:
         raise ValueError(f"{options.data} holds no graph {options.graph}; see --data and --graph.")
     for method in options.method:
         print(tune(method, named[0], series=options.series, seed=options.seed), flush=True)
+    return 0
+
+
+def _limits(options) -> int:
+    files = [] if options.data is None else find_files(options.data)
+    print(law_table(n_graphs=options.graphs, n_nodes=options.nodes, seed=options.seed))
+    if files:
+        print("\n" + data_table(files))
     return 0
 
 

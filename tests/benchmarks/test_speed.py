@@ -63,6 +63,7 @@ def test_the_hand_written_loops_solve_the_same_equation():
     assert drawn[1000:].var() == pytest.approx(variance, rel=0.25)
 
 
+@pytest.mark.slow
 def test_every_row_of_the_simulator_is_there_without_the_peers():
     with jax.enable_x64(False):
         rows = simulator.rows(TINY, "/no/such/python")

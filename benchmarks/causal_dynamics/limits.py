@@ -1,0 +1,152 @@
+"""How far the best possible answers score: computed, since labels and data do not always agree."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from benchmarks import tables
+from ndde_jax import metrics
+
+from . import networks
+from .data import read_graph, standardise
+from .recipes import RECIPES, stream, without
+
+Adjacency = Bool[np.ndarray, "source target"]
+# Harmonics of the calendar year in the model that made the ENSO series.
+HARMONICS = 2
+
+
+def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
+    """Which nodes hold the same state, as one number per group.
+
+    A node with a single parent is a linear image of its parent, and the parent of the node: all
+    such neighbours carry one state in different coordinates, and data do not say which came first.
+    """
+    group = np.arange(len(edges))
+    for child in np.flatnonzero(edges.sum(axis=0) == 1):
+        group[group == group[child]] = group[np.flatnonzero(edges[:, child])[0]]
+    return group
+
+
+def visible_edges(edges: Adjacency, hidden: int | None) -> Adjacency:
+    """What a hidden node leaves: its parents drive its children, since maps of maps are maps."""
+    if hidden is None:
+        return edges
+    return edges | np.outer(edges[:, hidden], edges[hidden])
+
+
+def averaged(graph: Adjacency, group: Int[np.ndarray, " node"]) -> Float[np.ndarray, "node node"]:
+    """The mean of a graph over all orders of the nodes in each group."""
+    same = group[:, None] == group[None]
+    own = np.eye(len(graph), dtype=bool)
+    mean = np.zeros(graph.shape)
+    for i, j in np.ndindex(graph.shape):
+        alike = same[i][:, None] & same[j][None]
+        mean[i, j] = graph[alike & (own if i == j else ~own)].mean()
+    return mean
+
+
+def best_ranking(network: networks.Network, *, hide: bool) -> tuple[np.ndarray, Adjacency]:
+    """Scores of a ranking that knows all but the order within groups of `copies`, and the labels
+    they meet.
+    """
+    edges, labels = networks.without_self_loops(network), networks.summary(network)
+    hidden = networks.hidden_variable(labels, tier="coupled") if hide else None
+    group = copies(edges)
+    visible = visible_edges(edges, hidden)
+    visible = visible | np.diag(~edges.any(axis=0))
+    visible, labels = without(hidden, visible, labels)
+    if hidden is not None:
+        group = np.delete(group, hidden)
+    return averaged(visible, group), labels
+
+
+def coupled_limit(category: str, *, n_graphs: int, n_nodes: int, seed: int = 0) -> list[float]:
+    """Mean AUROC and AUPRC of the best ranking and of self-edges, over random networks."""
+    recipe, found = RECIPES[category], []
+    for index in range(n_graphs):
+        rng = np.random.default_rng(stream(seed, category, index))
+        network = networks.random_network(
+            n_nodes, rng, confounded=recipe.hidden, lagged=recipe.lagged
+        )
+        scores, labels = best_ranking(network, hide=recipe.hidden)
+        if labels.any() and not labels.all():
+            found.append([*_ranked(scores, labels), *_ranked(np.eye(len(labels)), labels)])
+    return np.mean(found, axis=0).tolist()
+
+
+def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12):
+    """Scores [source, target] by the linear model with a seasonal cycle that made the ENSO series:
+    −log p of the F-test that a source acts at no season.
+    """
+    from scipy import stats
+
+    n, dim = len(x) - 1, x.shape[1]
+    phase = 2 * np.pi * np.arange(n)[:, None] / period * np.arange(1, HARMONICS + 1)
+    cycle = np.concatenate([np.ones((n, 1)), np.cos(phase), np.sin(phase)], axis=1)
+    design = np.concatenate([cycle, *(x[:-1, [i]] * cycle for i in range(dim))], axis=1)
+    size, freedom = cycle.shape[1], n - design.shape[1]
+    change = np.diff(x, axis=0)
+
+    def unexplained(columns):
+        left = change - columns @ np.linalg.lstsq(columns, change, rcond=None)[0]
+        return np.sum(left**2, axis=0)
+
+    full = unexplained(design)
+    rows = []
+    for source in range(dim):
+        rest = np.delete(design, np.s_[size * (source + 1) : size * (source + 2)], axis=1)
+        f = (unexplained(rest) - full) / size / (full / freedom)
+        rows.append(-stats.f.logsf(f, size, freedom))
+    return np.stack(rows)
+
+
+def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
+    """Limits that follow from the laws of the networks."""
+    header = ["category", "AUROC", "AUPRC", "self-edges", "AUPRC"]
+    body = []
+    for category in RECIPES:
+        if category.startswith("coupled/"):
+            limit = coupled_limit(category, n_graphs=n_graphs, n_nodes=n_nodes, seed=seed)
+            body.append([category, *(tables.number(value, 3) for value in limit)])
+    return tables.markdown(header, body)
+
+
+def data_table(files: Iterable[Path]) -> str:
+    """Mean scores of the right graph against the labels of these files, and of the true kind of
+    model fitted to the series of ENSO.
+    """
+    rows: dict[tuple[str, str], list[Sequence[float]]] = {}
+    for file in files:
+        graph = read_graph(file)
+        published, corrected = graph.labels["published"], graph.labels.get("corrected")
+        if published.all() or not published.any():
+            continue
+        if corrected is not None:
+            rows.setdefault((graph.category, "right graph"), []).append(
+                _ranked(corrected, published)
+            )
+        if graph.category == "climate/enso":
+            fits = [seasonal_regression(x) for x in standardise(graph.series)]
+            scores = [_ranked(fit, published) for fit in fits]
+            rows.setdefault((graph.category, "true kind of model"), []).append(
+                np.mean(scores, axis=0)
+            )
+    body = [
+        [*key, str(len(values)), *(tables.number(v, 3) for v in np.mean(values, axis=0))]
+        for key, values in sorted(rows.items())
+    ]
+    header = ["category", "answer", "graphs", "AUROC", "AUPRC"]
+    return tables.markdown(header, body, text_columns=2)
+
+
+@jax.jit
+def _both(scores, labels):
+    return metrics.auroc(scores, labels), metrics.auprc(scores, labels)
+
+
+def _ranked(scores, labels) -> list[float]:
+    return [float(score) for score in _both(np.asarray(scores, float), labels)]

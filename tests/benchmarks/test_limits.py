@@ -1,0 +1,117 @@
+"""Limits of the benchmark: groups of copies, means over their orders, the seasonal regression."""
+
+import itertools
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from benchmarks.causal_dynamics import limits, networks
+from benchmarks.causal_dynamics.__main__ import main
+from ndde_jax import metrics
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def _graph(n, *edges):
+    graph = np.zeros((n, n), bool)
+    graph[tuple(np.transpose(edges))] = True
+    return graph
+
+
+def test_chains_are_copies_and_sums_are_not():
+    assert len(set(limits.copies(_graph(3, (2, 1), (1, 0))))) == 1
+    assert len(set(limits.copies(_graph(3, (2, 0), (1, 0))))) == 3
+    # 4 -> 3, and 3 and 2 -> 1, and 1 -> 0.
+    group = limits.copies(_graph(5, (4, 3), (3, 1), (2, 1), (1, 0)))
+    assert group[4] == group[3] and group[1] == group[0]
+    assert len(set(group)) == 3
+
+
+def test_copies_carry_one_state_in_other_coordinates(rng):
+    network = networks.Network(
+        _graph(4, (3, 2), (2, 0), (1, 0)), None, rng.normal(size=(4, 3, 3)), rng.normal(size=(4, 3))
+    )
+    inputs = rng.normal(size=(4, 1, 200, 3)).swapaxes(0, 1).swapaxes(1, 2)
+    states = networks.propagated(network, inputs, activations=np.zeros((1, 4), int))[0]
+    group = limits.copies(network.regular)
+    for i, j in itertools.permutations(range(4), 2):
+        design = np.column_stack([states[:, i], np.ones(200)])
+        left = np.linalg.lstsq(design, states[:, j], rcond=None)[1]
+        assert (left.max() < 1e-9) == (group[i] == group[j])
+
+
+def test_mean_over_orders_equals_enumeration(rng):
+    group = np.array([0, 1, 0, 0, 1, 2])
+    graph = rng.random((6, 6)) < 0.4
+    orders = []
+    for first in itertools.permutations([0, 2, 3]):
+        for second in itertools.permutations([1, 4]):
+            order = np.arange(6)
+            order[[0, 2, 3]], order[[1, 4]] = first, second
+            orders.append(graph[np.ix_(order, order)])
+    np.testing.assert_allclose(limits.averaged(graph, group), np.mean(orders, axis=0))
+
+
+def test_a_network_without_copies_can_be_ranked_perfectly(rng):
+    network = networks.Network(
+        _graph(4, (3, 1), (2, 1), (2, 0), (3, 0)), None, np.ones((4, 3, 3)), np.ones((4, 3))
+    )
+    scores, labels = limits.best_ranking(network, hide=False)
+    np.testing.assert_array_equal(scores, labels)
+    assert labels.trace() == 2
+
+
+def test_what_is_hidden_hands_its_causes_on():
+    # 1 has two parents, so it is hidden; its child 0 then depends on them without an edge.
+    network = networks.Network(
+        _graph(4, (3, 1), (2, 1), (1, 0)), None, np.ones((4, 3, 3)), np.ones((4, 3))
+    )
+    scores, labels = limits.best_ranking(network, hide=True)
+    np.testing.assert_array_equal(labels, np.diag([False, True, True]))
+    np.testing.assert_array_equal(scores, [[0, 0, 0], [1, 1, 0], [1, 0, 1]])
+
+
+def test_limits_lie_between_guess_and_one():
+    auroc, auprc, guess, _ = limits.coupled_limit("coupled/default", n_graphs=20, n_nodes=10)
+    assert guess + 0.2 < auroc < 1
+    assert auprc < auroc
+
+
+def test_seasonal_regression_against_statsmodels(rng):
+    x = np.cumsum(rng.normal(size=(300, 3)), axis=0)
+    scores = limits.seasonal_regression(x)
+    month = np.arange(299) % 12
+    cycle = [np.ones(299)]
+    for k in (1, 2):
+        cycle += [np.cos(2 * np.pi * k * month / 12), np.sin(2 * np.pi * k * month / 12)]
+    cycle = np.stack(cycle, 1)
+    blocks = [x[:-1, [i]] * cycle for i in range(3)]
+    for source in range(3):
+        kept = [block for i, block in enumerate(blocks) if i != source]
+        for target in range(3):
+            y = np.diff(x[:, target])
+            full = sm.OLS(y, np.concatenate([cycle, *blocks], 1)).fit()
+            rest = sm.OLS(y, np.concatenate([cycle, *kept], 1)).fit()
+            p = full.compare_f_test(rest)[1]
+            assert scores[source, target] == pytest.approx(-np.log(p), rel=1e-6)
+
+
+def test_tables_are_printed(tmp_path, capsys, rng):
+    truth = np.array([[1, 0], [1, 1]])
+    np.savez(
+        tmp_path / "simple_default_Two.npz",
+        x=rng.normal(size=(1, 20, 2)),
+        adjacency=np.array([[1, 0], [0, 1]]),
+        adjacency_true=truth,
+        dt=1.0,
+        category="simple/default",
+    )
+    assert main(["limits", "--data", str(tmp_path), "--graphs", "3", "--nodes", "5"]) == 0
+    printed = capsys.readouterr().out
+    assert "coupled/timelag" in printed
+    right = float(metrics.auroc(truth.astype(float), np.eye(2, dtype=bool)))
+    assert f"{right:.3f}"[1:] in printed
