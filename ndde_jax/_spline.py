@@ -36,13 +36,26 @@ class SplineGraph(eqx.Module):
     - `shortlist`: inputs worth a closer look, flat (lag, source), best first, `[target slot]`.
     - `risk`: standardised mean squared error per target, in-sample.
     - `rate`: fitted standardised rates, `[window target]`.
+    - `source_value`: rise of the risk when a source is left out at all its kept lags, which can
+      stand in for one another in `value`; 0 where none is kept, `[source target]`.
     """
 
     graph: Graph
     evidence: Scores
+    source_value: Float[Array, "source target"]
     shortlist: Int[Array, "target slot"]
     risk: Float[Array, "target"]
     rate: Float[Array, "window target"]
+
+    @property
+    def value(self) -> Scores:
+        """The evidence as a share of the variance of the target's rate, as
+        [`SignalStrengths.value`][ndde_jax.SignalStrengths]: the rise of its risk without a kept
+        edge, the fall with a dropped one. Logarithms give a weak input of a rate that is nearly
+        explained as much weight as a strong input of one that is not; these do not.
+        """
+        change = jnp.where(self.graph, jnp.expm1(self.evidence), -jnp.expm1(-self.evidence))
+        return (self.risk[None, :, None] + FLOOR) * change
 
 
 def spline_graph(windows: Windows, *, shortlist: int = 12, steps: int = 20) -> SplineGraph:
@@ -108,8 +121,9 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
         chosen = _local_search(model, steps, allowed[slots], required[slots])
         # One map over the model and all its neighbours: every further use compiles once more.
         flips = chosen[None] ^ jnp.eye(n_slots + 1, n_slots, -1, dtype=bool)
-        _, risks, coefficients = jax.lax.map(model.best, flips)
-        risk, flipped = risks[0], risks[1:]
+        without = chosen[None] & (slots[None] % dim != jnp.arange(dim)[:, None])
+        _, risks, coefficients = jax.lax.map(model.best, jnp.concatenate([flips, without]))
+        risk, flipped, left_out = risks[0], risks[1 : n_slots + 1], risks[n_slots + 1 :]
         residual = model.y - model.columns @ coefficients[0]
         change = jnp.log((flipped + FLOOR) / (risk + FLOOR))
         evidence = _outside(features, residual, slots, chosen, risk, data.weight)
@@ -118,9 +132,9 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
         fitted = (y - residual) * jnp.sqrt(scale)
         fitted = jnp.where(root > 0, fitted / jnp.where(root > 0, root, 1), 0)
         mean = (data.weight @ output) / jnp.maximum(jnp.sum(data.weight), 1)
-        return mask, evidence, slots, risk, fitted + mean
+        return mask, evidence, left_out - risk, slots, risk, fitted + mean
 
-    mask, evidence, slots, risk, rate = jax.lax.map(
+    mask, evidence, rise, slots, risk, rate = jax.lax.map(
         target, (data.outputs.T, data.allowed, data.required)
     )
     shape = (dim, n_inputs // dim, dim)
@@ -128,6 +142,7 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     return SplineGraph(
         graph=to_graph_axes(mask.reshape(shape)) & ~refused,
         evidence=jnp.where(refused, jnp.nan, to_graph_axes(evidence.reshape(shape))),
+        source_value=jnp.where(refused, jnp.nan, rise.T),
         shortlist=slots,
         risk=jnp.where(refused, jnp.nan, risk),
         rate=jnp.where(refused, jnp.nan, rate.T),

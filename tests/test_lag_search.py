@@ -64,6 +64,39 @@ def test_risk_and_rate_of_a_spline_model_are_those_of_least_squares(pair):
         np.testing.assert_allclose(found.rate[:, target], fits[best], atol=1e-4)
 
 
+def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
+    """The risk without the edge, or with it, is that of the only graph that a prior leaves."""
+    found = ndde.spline_graph(pair)
+    for edge in ((0, 0, 2), (1, 1, 0), (1, 0, 0)):
+        other = TRUTH.copy()
+        other[edge] = not TRUTH[edge]
+        edges = {True: [], False: []}
+        for source, target, lag in np.ndindex(other.shape):
+            edges[bool(other[source, target, lag])].append((source, target, pair.lags[lag]))
+        prior = ndde.prior_knowledge(
+            2, lags=pair.lags, required=edges[True], forbidden=edges[False]
+        )
+        fixed = ndde.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
+        np.testing.assert_array_equal(fixed.graph, other)
+        change = float(fixed.risk[edge[1]] - found.risk[edge[1]])
+        assert (change > 0) == bool(TRUTH[edge])
+        np.testing.assert_allclose(found.value[edge], abs(change), rtol=1e-6)
+
+
+def test_source_value_is_that_of_all_its_lags(pair):
+    found = ndde.spline_graph(pair)
+    prior = ndde.prior_knowledge(2, lags=pair.lags, forbidden=[(0, 0), (1, 0), (1, 1)])
+    without = ndde.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
+    # Nothing is left for x0; x1 keeps x0 where it had it.
+    np.testing.assert_allclose(found.source_value[0, 0], without.risk[0] - found.risk[0], rtol=1e-6)
+    assert found.source_value[0, 0] > 1.05 * np.max(found.value[0, 0])
+    kept = TRUTH.sum(axis=2) == 1
+    np.testing.assert_allclose(
+        found.source_value[kept], np.max(found.value, axis=2, where=TRUTH, initial=0)[kept]
+    )
+    assert (np.asarray(found.source_value)[~TRUTH.any(axis=2)] == 0).all()
+
+
 def test_restricted_cubic_splines_span_what_they_should():
     """Linear functions exactly, nothing but linear ones beyond the outer knots."""
     z = jnp.sort(jr.normal(jr.key(0), (500,)))

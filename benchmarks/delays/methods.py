@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 import ndde_jax as ndde
+from benchmarks import linear
 
-from . import linear
 from .settings import settings
 
 OK = "ok"
@@ -99,18 +99,9 @@ def regression(regress: Callable, **options):
     """A function of flat lagged inputs and rates, see `linear`."""
 
     def fit(x, dt, lags, *, key):
-        windows = _windows(x, dt, lags)
-        n, n_lags, dim = windows.history.shape
         if regress is linear.random_forest:
             options["seed"] = int(jr.randint(key, (), 0, 2**31 - 1))
-        sizes, kept = regress(
-            np.asarray(windows.history, float).reshape(n, -1),
-            np.asarray(windows.increment, float),
-            **options,
-        )
-        # [target (lag source)] -> [source target lag]
-        move = lambda a: np.moveaxis(a.reshape(dim, n_lags, dim), (0, 1, 2), (1, 2, 0))  # noqa: E731
-        return Prediction(move(sizes), move(kept))
+        return Prediction(*linear.on_windows(regress, _windows(x, dt, lags), **options))
 
     return fit
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import linear
 from benchmarks._store import Store
-from benchmarks.delays import linear
 from benchmarks.delays.__main__ import main
 from benchmarks.delays.data import Series, simulate, truth
 from benchmarks.delays.methods import METHODS, Prediction
@@ -147,6 +147,22 @@ def test_granger_is_statsmodels_least_squares():
     scores, _ = linear.vector_autoregression(inputs, rate)
     t = api.OLS(rate[:, 0], api.add_constant(inputs)).fit().tvalues[1:]
     np.testing.assert_allclose(scores[0], t**2, rtol=1e-8)
+
+
+def test_linear_strengths_are_a_nested_comparison():
+    api = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(200, 6))  # two lags of three variables
+    rate = inputs @ rng.normal(size=(6, 3)) * [1.0, 0.1, 0.0] + rng.normal(size=(200, 3))
+    rise, kept = linear.linear_strengths(inputs, rate)
+    for target, y in enumerate(rate.T):
+        full = api.OLS(y, api.add_constant(inputs)).fit()
+        for source in range(3):
+            others = np.arange(6) % 3 != source
+            rest = api.OLS(y, api.add_constant(inputs[:, others])).fit()
+            expected = (rest.ssr - full.ssr) / full.centered_tss
+            np.testing.assert_allclose(rise[target, [source, source + 3]], expected, rtol=1e-8)
+    assert kept[0].all() and not kept[2].any()
 
 
 def test_run_resume_and_table(tmp_path, capsys):

@@ -1,7 +1,19 @@
 """Regressions on lagged inputs, small enough to read: what a table should be compared with."""
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Bool, Float
+
+
+def on_windows(regress: Callable, windows, **options):
+    """Scores and graph, `[source target lag]`, of one of the regressions below."""
+    n, n_lags, dim = windows.history.shape
+    valid = np.asarray(windows.valid)
+    flat = np.asarray(windows.history, float).reshape(n, -1)[valid]
+    found = regress(flat, np.asarray(windows.increment, float)[valid], **options)
+    # [target (lag source)] -> [source target lag]
+    return [np.moveaxis(a.reshape(dim, n_lags, dim), (0, 1, 2), (1, 2, 0)) for a in found]
 
 
 def lagged_lasso(
@@ -45,6 +57,32 @@ def vector_autoregression(
     return t**2, adjusted <= level
 
 
+def linear_strengths(
+    inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
+) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
+    """Rise of a rate's unexplained share when all lags of a source are left out of a least-squares
+    fit: a signal strength in which every function is linear. The strength of a pair stands at all
+    its lags; kept if the F-test says so at a false discovery rate of 1 %. Needs SciPy.
+    """
+    from scipy import stats
+
+    dim, n_inputs = rate.shape[1], inputs.shape[1]
+    x, y = _standardise(inputs), _standardise(rate)
+
+    def risk(columns):
+        left = y - columns @ np.linalg.lstsq(columns, y, rcond=None)[0]
+        return np.mean(left**2, axis=0)
+
+    source = np.arange(n_inputs) % dim
+    full = risk(x)
+    rise = np.stack([risk(x[:, source != s]) - full for s in range(dim)], axis=1)
+    freedom = len(x) - n_inputs - 1
+    n_lags = n_inputs // dim
+    p = stats.f.sf(rise / n_lags / (full[:, None] / freedom), n_lags, freedom)
+    kept = stats.false_discovery_control(p.ravel()).reshape(p.shape) <= 0.01
+    return rise[:, source], kept[:, source]
+
+
 def random_forest(
     inputs: Float[np.ndarray, "window input"],
     rate: Float[np.ndarray, "window target"],
@@ -64,4 +102,5 @@ def random_forest(
 
 
 def _standardise(a):
-    return (a - a.mean(axis=0)) / a.std(axis=0)
+    spread = a.std(axis=0)
+    return (a - a.mean(axis=0)) / np.where(spread > 0, spread, 1)
