@@ -18,6 +18,7 @@ from ._drift import MaskedDrift
 from ._fit import FitConfig, FitResult, Status, fit
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._labelled import read_labelled
+from ._lag_search import search_lags
 from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
@@ -28,6 +29,9 @@ from ._windows import Scaling, Windows, lagged_windows
 
 # Of saved discoveries.
 FORMAT = 2
+# Candidate inputs per target from which on "auto" searches by splines: the cost of judging every
+# move by refitted networks grows with the square of their number.
+SPLINE_SEARCH_INPUTS = 25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Discovery:
         rate of change.
     - `lower`: lower confidence bound of the strength on held-out blocks.
     - `names`, `lags` (samples), `dt`, `time_unit`: labels of the axes.
+    - `coefficient`, `search`: how the graph was chosen.
     - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE] fitted on `graph`.
     - `strengths`, `fit`, `windows`: where all of it comes from.
     """
@@ -48,6 +53,7 @@ class Discovery:
     dt: float
     time_unit: str
     coefficient: float | None
+    search: str
     windows: Windows
     fit: FitResult
     strengths: SignalStrengths
@@ -119,6 +125,7 @@ class Discovery:
             "dt": self.dt,
             "time_unit": self.time_unit,
             "coefficient": self.coefficient,
+            "search": self.search,
             "scheme": self.windows.scheme,
             "fit_layers": len(self.fit.model.drift.layers),
             "model_layers": len(self.model.drift.layers),
@@ -154,6 +161,7 @@ class Discovery:
             tuple(about["names"]),
             about["time_unit"],
             about["coefficient"],
+            about.get("search", "gates"),
             windows,
             result,
             strengths,
@@ -172,6 +180,7 @@ def discover(
     prior: PriorKnowledge | None = None,
     time_unit: str = "",
     coefficient: RealScalarLike | None = None,
+    search: str = "auto",
     method: AbstractMethod | None = None,
     config: FitConfig | None = None,
     strength_config: StrengthConfig | None = None,
@@ -199,6 +208,11 @@ def discover(
     - `time_unit`: what `dt` counts, for labels only.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
+    - `search`: how the graph of the gates is improved. `"gates"`: from there, edge by edge, all
+        candidates judged by refitted networks. `"splines"`: afresh by
+        [`search_lags`][ndde_jax.search_lags], whose cost hardly grows with the number of candidates
+        and which can exchange neighbouring lags. `"auto"` takes the second from 25 candidate inputs
+        per target (variables × lags) on.
     - `method`, `config`: for the selecting fit, by default [`L0NDDE`][ndde_jax.L0NDDE] and
         [`FitConfig`][ndde_jax.FitConfig] with their defaults.
     - `strength_config`: for the refits.
@@ -233,6 +247,11 @@ def discover(
         )
     if coefficient is not None and not coefficient > 0:
         raise ValueError(f"coefficient must be positive; got {coefficient}.")
+    if search not in ("auto", "gates", "splines"):
+        raise ValueError(f"search must be 'auto', 'gates' or 'splines'; got {search!r}.")
+    if search == "auto":
+        many = windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS
+        search = "splines" if many else "gates"
 
     fit_key, search_key, strength_key, model_key = jr.split(key, 4)
     with _Stages(progress) as stage:
@@ -240,23 +259,32 @@ def discover(
         method = L0NDDE() if method is None else method
         result = jax.block_until_ready(fit(method, windows, config, key=fit_key))
         stage("searching for a better one")
-        graph = select_graph(windows, result, config=strength_config, key=search_key)
+        if search == "splines":
+            found = search_lags(
+                windows, coefficient=coefficient, config=strength_config, key=search_key
+            )
+            graph = found.graph
+        else:
+            graph = select_graph(windows, result, config=strength_config, key=search_key)
         stage("measuring edges")
         strengths = signal_strengths(windows, graph=graph, config=strength_config, key=strength_key)
         kept = jax.block_until_ready(strengths.kept(coefficient))
         stage("fitting the drift")
         model = fit_graph(windows, kept, config=strength_config, key=model_key)
         jax.block_until_ready(model)
-    return _discovery(names, time_unit, coefficient, windows, result, strengths, model)
+    return _discovery(names, time_unit, coefficient, search, windows, result, strengths, model)
 
 
-def _discovery(names, time_unit, coefficient, windows, result, strengths, model) -> Discovery:
+def _discovery(
+    names, time_unit, coefficient, search, windows, result, strengths, model
+) -> Discovery:
     return Discovery(
         names=names,
         lags=windows.lags,
         dt=float(windows.dt),
         time_unit=time_unit,
         coefficient=None if coefficient is None else float(coefficient),
+        search=search,
         windows=windows,
         fit=result,
         strengths=strengths,

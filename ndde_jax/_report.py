@@ -38,6 +38,13 @@ def _data(found) -> str:
     )
 
 
+_SEARCH = {
+    "gates": ", improved edge by edge with networks refitted for every move",
+    "splines": ", then searched afresh: inputs shortlisted by spline regression, edges added, "
+    "dropped and exchanged as refitted networks demand",
+}
+
+
 def _method(found) -> str:
     n_inputs = len(found.names) * len(found.lags)
     if found.coefficient is None:
@@ -56,8 +63,8 @@ def _method(found) -> str:
             _wrap(found.windows.explain()),
             _wrap(
                 "Graph selected with hard-concrete gates on the inputs of one tanh network per "
-                f"variable (L0-NDDE; the fit {found.fit.outcome}). Strengths by refitting with "
-                f"every single edge removed or added; {rule}."
+                f"variable (L0-NDDE; the fit {found.fit.outcome}){_SEARCH[found.search]}. "
+                f"Strengths by refitting with every single edge removed or added; {rule}."
             ),
         )
     )

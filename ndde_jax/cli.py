@@ -107,6 +107,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         scheme=arguments.scheme,
         prior=prior,
         coefficient=arguments.coefficient,
+        search=arguments.search,
         key=jax.random.key(arguments.seed),
         progress=not arguments.quiet,
         **options,
@@ -267,6 +268,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("auto", "euler", "central", "central4"),
         default="auto",
         help="difference scheme for the rate of change (%(default)s: chosen from the noise)",
+    )
+    add(
+        "--search",
+        choices=("auto", "gates", "splines"),
+        default="auto",
+        help="how the graph is improved (%(default)s: splines from 25 candidate inputs on)",
     )
     add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
     add("--coefficient", type=float, metavar="X", help="penalty of an edge (default: automatic)")

@@ -96,7 +96,7 @@ def test_arguments_reach_discover(table, tmp_path, calls):
         _run(
             *("discover", table, "--dt", 0.5, "--lags", "0,6,3", "--out", tmp_path, "--seed", 7),
             *("--columns", "b,a", "--scheme", "central", "--time-unit", "h", "--no-plot"),
-            *("--coefficient", 0.02, "--quiet"),
+            *("--coefficient", 0.02, "--search", "splines", "--quiet"),
         )
         == 0
     )
@@ -107,7 +107,7 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     assert jax.numpy.array_equal(jax.random.key_data(key), jax.random.key_data(jax.random.key(7)))
     assert options == {
         "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
-        "coefficient": 0.02, "progress": False,
+        "coefficient": 0.02, "search": "splines", "progress": False,
     }  # fmt: skip
 
 

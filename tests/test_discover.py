@@ -122,6 +122,28 @@ def test_coefficient_sets_the_price(found):
     np.testing.assert_array_equal(np.transpose(priced.model.mask, (2, 0, 1)), priced.graph)
 
 
+def test_both_searches_find_the_graph(found):
+    assert found.search == "gates"  # for few candidates
+    other = discover(X, dt=DT, names=NAMES, search="splines")
+    np.testing.assert_array_equal(other.graph, TRUTH)
+    assert "spline" in other.report() and "spline" not in found.report()
+
+
+def test_many_candidates_are_searched_by_splines(monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def search(windows, **options):
+        raise Reached(options["coefficient"])
+
+    monkeypatch.setattr("ndde_jax._discover.search_lags", search)
+    monkeypatch.setattr("ndde_jax._discover.fit", lambda *args, **options: None)
+    with pytest.raises(Reached, match=r"0\.3"):
+        discover(X, dt=DT, lags=range(13), coefficient=0.3)
+    with pytest.raises(ValueError, match="'lasso'"):
+        discover(X, dt=DT, search="lasso")
+
+
 def test_nothing_is_worth_any_price():
     nothing = discover(X, dt=DT, coefficient=100.0)
     assert not nothing.graph.any()

@@ -17,7 +17,7 @@ from .limits import data_table, law_table
 from .methods import METHODS
 from .paper_table import paper_table
 from .recipes import RECIPES
-from .report import table
+from .report import cost, table
 from .runner import run
 from .tuning import tune
 
@@ -100,6 +100,12 @@ def _parser() -> argparse.ArgumentParser:
         "--reference", metavar="METHOD", help="mark methods that differ from it (Welch's test)"
     )
     showing.add_argument("--latex", action="store_true", help="the paper-shaped table in LaTeX")
+
+    drawing = actions.add_parser("figures", help="draw results")
+    drawing.set_defaults(action=_figures)
+    drawing.add_argument("results", type=Path, help="as written by run --out")
+    drawing.add_argument("--out", type=Path, required=True, metavar="DIR")
+    drawing.add_argument("--labels", choices=("corrected", "published"), default="corrected")
     return parser
 
 
@@ -203,11 +209,21 @@ def _table(options) -> int:
     with existing_store(options.results) as store:
         if not options.latex:
             print(table(store, joint=options.joint), end="\n\n")
+            print(cost(store), end="\n\n")
         print(
             paper_table(
                 store, labels=options.labels, reference=options.reference, latex=options.latex
             )
         )
+    return 0
+
+
+def _figures(options) -> int:
+    from .figures import draw
+
+    with existing_store(options.results) as store:
+        for path in draw(store, options.out, labels=options.labels):
+            print(path)
     return 0
 
 

@@ -11,6 +11,8 @@ from .runner import BENCHMARK
 from .scoring import SCORES
 
 LABELS = ("corrected", "published")
+# Of the published benchmark, each of SERIES series.
+ALL_GRAPHS, SERIES = 14_693, 10
 
 
 def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) -> str:
@@ -37,6 +39,33 @@ def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) 
     ]
     ended = tables.statuses(rows, "failed")
     return f"{tables.markdown(header, body, text_columns=2)}\n\nStatuses, in series: {ended}."
+
+
+def cost(store: Store) -> str:
+    """What the whole benchmark would take at the rates of these results, compilation included: at
+    the mean rate over categories, and at that of the slowest one.
+    """
+    seconds = defaultdict(lambda: defaultdict(list))
+    for row in store.rows(BENCHMARK):
+        if row.metric == "failed" and row.series != POOLED:
+            seconds[row.method][row.category].append(row.seconds)
+    body = []
+    for method, categories in sorted(seconds.items()):
+        rates = [tables.mean(values) for values in categories.values()]
+        hours = [rate * ALL_GRAPHS * SERIES / 3600 for rate in (tables.mean(rates), max(rates))]
+        body.append(
+            [
+                method,
+                str(len(rates)),
+                *(f"{h:.1f}" for h in hours),
+                *(f"{h * 0.6:.1f}" for h in hours),
+            ]
+        )
+    header = ["method", "categories", "h, mean rate", "h, slowest", "min on 100", "min on 100"]
+    title = (
+        f"All {ALL_GRAPHS} graphs of the benchmark, extrapolated, on one machine and on a hundred:"
+    )
+    return f"{title}\n\n{tables.markdown(header, body)}"
 
 
 def _cells(rows: Iterable[Row], joint: bool, labels: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks._figures import axes, save
 from benchmarks._store import Store
 
 from .runner import BENCHMARK
@@ -33,19 +34,10 @@ def draw(store: Store, directory: Path) -> list[Path]:
     return made
 
 
-def _axes(n: int, width: float = 4.0):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * n, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.subplots(1, n, squeeze=False)[0]
-
-
 def _bars(values, category: str, directory: Path) -> Path:
     methods = sorted({key[1] for key in values if key[0] == category})
-    figure, axes = _axes(2)
-    for axis, score in zip(axes, ("auroc", "f1"), strict=True):
+    figure, panels = axes(2)
+    for axis, score in zip(panels, ("auroc", "f1"), strict=True):
         for i, level in enumerate(LEVELS):
             means = [
                 np.mean(values.get((category, m, f"{level}.{score}"), [math.nan])) for m in methods
@@ -53,34 +45,32 @@ def _bars(values, category: str, directory: Path) -> Path:
             axis.barh(np.arange(len(methods)) + 0.27 * (1 - i), means, height=0.25, label=level)
         axis.set_yticks(np.arange(len(methods)), methods)
         axis.set(title=f"{category}: {score.upper()}", xlim=(0, 1))
-    axes[0].legend(loc="lower right", fontsize=8)
+    panels[0].legend(loc="lower right", fontsize=8)
     path = directory / f"{category}.png"
-    figure.savefig(path, dpi=150)
-    return path
+    return save(figure, path)
 
 
 def _curves(values, directory: Path) -> Path:
     lengths = sorted({int(key[0].split("/")[1]) for key in values if key[0].startswith("length/")})
     methods = sorted({key[1] for key in values if key[0].startswith("length/")})
-    figure, axes = _axes(3)
-    for axis, metric in zip(axes, ("exact.auroc", "exact.f1", "exact.recovered"), strict=True):
+    figure, panels = axes(3)
+    for axis, metric in zip(panels, ("exact.auroc", "exact.f1", "exact.recovered"), strict=True):
         for method in methods:
             means = [
                 np.mean(values.get((f"length/{n}", method, metric), [math.nan])) for n in lengths
             ]
             axis.plot(lengths, means, marker="o", label=method)
         axis.set(xscale="log", xlabel="samples", title=metric, ylim=(0, 1.02))
-    axes[0].legend(fontsize=8)
+    panels[0].legend(fontsize=8)
     path = directory / "learning_curves.png"
-    figure.savefig(path, dpi=150)
-    return path
+    return save(figure, path)
 
 
 def draw_recovery(rows: list[dict], path: Path) -> Path:
     """Recovery against length, one line per price, filled where the theorem's window holds the
     price; and recovery against margin over spread.
     """
-    figure, axes = _axes(2, 4.6)
+    figure, panels = axes(2, 4.6)
     lines = defaultdict(list)
     for row in rows:
         factor = row["factor"]
@@ -89,16 +79,15 @@ def draw_recovery(rows: list[dict], path: Path) -> Path:
     for (system, label), points in lines.items():
         x = [p["length"] for p in points]
         y = [p["recovered"] for p in points]
-        (line,) = axes[0].plot(x, y, label=f"{system}, {label}")
+        (line,) = panels[0].plot(x, y, label=f"{system}, {label}")
         for p in points:
             fill = line.get_color() if p["inside"] else "white"
-            axes[0].plot(p["length"], p["recovered"], "o", color=line.get_color(), mfc=fill)
+            panels[0].plot(p["length"], p["recovered"], "o", color=line.get_color(), mfc=fill)
             ratio = max(p["margin"] / p["spread"], 1e-2)
-            axes[1].plot(ratio, p["recovered"], "o", color=line.get_color(), mfc=fill)
-    axes[0].set(xscale="log", xlabel="samples", ylabel="exact recovery", ylim=(-0.05, 1.05))
-    axes[0].set_title("filled: price inside the theorem's window")
-    axes[0].legend(fontsize=7)
-    axes[1].axvline(1, color="grey", lw=0.8)
-    axes[1].set(xscale="log", xlabel="margin / spread (0.01: none)", ylim=(-0.05, 1.05))
-    figure.savefig(path, dpi=150)
-    return path
+            panels[1].plot(ratio, p["recovered"], "o", color=line.get_color(), mfc=fill)
+    panels[0].set(xscale="log", xlabel="samples", ylabel="exact recovery", ylim=(-0.05, 1.05))
+    panels[0].set_title("filled: price inside the theorem's window")
+    panels[0].legend(fontsize=7)
+    panels[1].axvline(1, color="grey", lw=0.8)
+    panels[1].set(xscale="log", xlabel="margin / spread (0.01: none)", ylim=(-0.05, 1.05))
+    return save(figure, path)
