@@ -14,6 +14,16 @@ def positive(text: str) -> int:
     return number
 
 
+def share(text: str) -> tuple[int, int]:
+    """`2/5`, the second of five machines, as argparse reads it."""
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+        raise argparse.ArgumentTypeError(
+            f"expected I/N with I from 1 to N, such as 2/5; got {text}"
+        )
+    return int(index) - 1, int(count)
+
+
 def existing_store(path: Path) -> Store:
     """A results file that is there already.
 

@@ -34,6 +34,8 @@ class Task(Protocol):
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
+Share = tuple[int, int]
+EVERYTHING: Share = (0, 1)
 
 
 def run_tasks(
@@ -76,6 +78,17 @@ def run_tasks(
             store.write([*records, *more])
             bar.set_postfix_str(f"{task.units[0].method} {task.units[0].graph}")
             bar.update()
+
+
+def share_of(tasks: Sequence[AnyTask], share: Share) -> list[AnyTask]:
+    """The tasks of one of several machines, `(first, 1)` for the first of one.
+
+    Tasks need nothing from one another, so machines need no connection: each does its share into a
+    file of its own, and `Store.absorb` joins the files. Neighbouring tasks, which tend to cost the
+    same, go to different machines.
+    """
+    index, count = share
+    return list(tasks)[index::count]
 
 
 def units_with_errors(store: Store, tasks: Iterable[Task]) -> set[Unit]:

@@ -165,6 +165,32 @@ class Store:
         for *key, value, status, seconds in self._db.execute(query, (benchmark,)):
             yield Row(*key, math.nan if value is None else value, status, seconds)
 
+    def absorb(self, other: str | Path) -> int:
+        """Copy what another results file holds and this one does not; returns how many rows.
+
+        What both hold stays as it is here. Metrics that pool series are copied like all others, so
+        share work out by graphs, not by series.
+
+        **Raises:** `ValueError` if the two hold results of one method made with different settings.
+        """
+        with Store(other) as source:
+            settings = list(source._db.execute("SELECT * FROM settings"))
+        for row in settings:
+            self.agree_on_settings(*row)
+        self._db.execute("ATTACH DATABASE ? AS other", (str(other),))
+        try:
+            with self._transaction():
+                copied = self._db.execute(
+                    f"INSERT OR IGNORE INTO results ({_ROW}) SELECT {_ROW} FROM other.results"
+                ).rowcount
+                names = f"{_UNIT}, name, npy"
+                self._db.execute(
+                    f"INSERT OR IGNORE INTO arrays ({names}) SELECT {names} FROM other.arrays"
+                )
+        finally:
+            self._db.execute("DETACH DATABASE other")
+        return copied
+
     def seconds(self, units: Iterable[Unit]) -> float:
         """The time the units took, in total."""
         query = f"SELECT seconds FROM results WHERE {_WHERE_UNIT} LIMIT 1"

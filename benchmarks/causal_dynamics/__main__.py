@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks._arguments import existing_store, positive
+from benchmarks._arguments import existing_store, positive, share
+from benchmarks._runner import EVERYTHING
 from benchmarks._store import Store
 
 from .data import find_files, graph_name, select_files
@@ -57,6 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--series", type=positive, metavar="K", help="first K series per graph")
     running.add_argument("--seed", type=_seed, default=0)
     running.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
+    running.add_argument(
+        "--share",
+        type=share,
+        default=EVERYTHING,
+        metavar="I/N",
+        help="of N machines, this is the Ith",
+    )
     running.add_argument("--predictions", type=Path, metavar="DIR", help="write scores per graph")
     running.add_argument("--retry-errors", action="store_true", help="redo series with errors")
 
@@ -183,6 +191,7 @@ def _run(options) -> int:
             seed=options.seed,
             predictions=options.predictions,
             workers=options.workers,
+            share=options.share,
             retry_errors=options.retry_errors,
         )
     return 0

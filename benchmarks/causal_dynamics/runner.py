@@ -11,7 +11,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import run_tasks
+from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import POOLED, Record, Store, Unit
 
 from .data import Graph, read_graph, standardise
@@ -63,6 +63,7 @@ def run(
     seed: int = 0,
     predictions: Path | None = None,
     workers: int = 1,
+    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -77,6 +78,7 @@ def run(
     - `predictions`: folder for one `.npz` per graph with `preds` [series, source, target], `graph`
         (the same, boolean) and the total `seconds`; a folder per method when there are several.
     - `workers`: processes; 1 computes in this one.
+    - `share`: which part of the tasks, see `share_of`; by default all of them.
     - `retry_errors`: do series again whose status is an error.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
@@ -85,7 +87,7 @@ def run(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    tasks = list(_tasks(files, methods, series, seed))
+    tasks = share_of(list(_tasks(files, methods, series, seed)), share)
     run_tasks(
         tasks,
         evaluate,

@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks._arguments import existing_store, positive
+from benchmarks._arguments import existing_store, positive, share
+from benchmarks._runner import EVERYTHING
 from benchmarks._store import Store
 
 from .settings import CATEGORIES
@@ -35,6 +36,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_choice(running)
     running.add_argument("--seed", type=int, default=0)
     running.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
+    running.add_argument(
+        "--share",
+        type=share,
+        default=EVERYTHING,
+        metavar="I/N",
+        help="of N machines, this is the Ith",
+    )
     running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
 
     showing = actions.add_parser("table", help="print results as Markdown")
@@ -97,6 +105,7 @@ def _run(options) -> int:
             store,
             seed=options.seed,
             workers=options.workers,
+            share=options.share,
             retry_errors=options.retry_errors,
         )
     return 0

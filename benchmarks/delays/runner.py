@@ -12,7 +12,7 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import run_tasks
+from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import Record, Store, Unit
 
 from .data import simulate
@@ -91,6 +91,7 @@ def run(
     *,
     seed: int = 0,
     workers: int = 1,
+    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -105,7 +106,7 @@ def run(
     # All methods of a series in turn, since its simulation is kept for them, and all series of a
     # system, since they share compiled programs.
     specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
-    tasks = [Task(spec, method, seed) for spec in specs for method in methods]
+    tasks = share_of([Task(spec, method, seed) for spec in specs for method in methods], share)
     run_tasks(tasks, evaluate, store, workers=workers, retry_errors=retry_errors, progress=progress)
 
 

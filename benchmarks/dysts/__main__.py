@@ -5,7 +5,8 @@ import fnmatch
 import sys
 from pathlib import Path
 
-from benchmarks._arguments import existing_store, positive
+from benchmarks._arguments import existing_store, positive, share
+from benchmarks._runner import EVERYTHING
 from benchmarks._store import Store
 from benchmarks.causal_dynamics.data import find_files
 
@@ -39,6 +40,13 @@ def _parser() -> argparse.ArgumentParser:
 
     running = actions.add_parser("run", help="fit and score; resumes what an earlier run left")
     running.set_defaults(action=_run)
+    running.add_argument(
+        "--share",
+        type=share,
+        default=EVERYTHING,
+        metavar="I/N",
+        help="of N machines, this is the Ith",
+    )
     running.add_argument("--data", type=Path, metavar="DIR", help="systems as .npz; default: made")
     running.add_argument(
         "--method",
@@ -89,6 +97,7 @@ def _run(options) -> int:
             seed=options.seed,
             predictions=options.predictions,
             workers=options.workers,
+            share=options.share,
             retry_errors=options.retry_errors,
         )
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import run_tasks
+from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import Record, Store, Unit
 
 from . import forecast
@@ -67,6 +67,7 @@ def run(
     category: str = "data",
     predictions: Path | None = None,
     workers: int = 1,
+    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -82,6 +83,7 @@ def run(
         [target, source] and `lyap` [test, dim]; a folder per method when there are several. A
         system whose file is missing is done again.
     - `workers`: processes; 1 computes in this one.
+    - `share`: which part of the tasks, see `share_of`; by default all of them.
     - `retry_errors`: do systems again whose status is an error.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
@@ -90,7 +92,7 @@ def run(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    tasks = list(_tasks(files, methods, seed, category, predictions))
+    tasks = share_of(list(_tasks(files, methods, seed, category, predictions)), share)
     if predictions is not None:
         store.forget(
             task.unit(path)

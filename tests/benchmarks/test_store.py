@@ -83,6 +83,22 @@ def test_results_of_different_settings_do_not_mix(store):
         store.agree_on_settings("bench", "l0ndde", "simple/noise", '{"lags": [0, 6]}')
 
 
+def test_files_of_different_settings_are_not_joined(store, tmp_path):
+    store.agree_on_settings("bench", "l0ndde", "simple/noise", "lags 0")
+    store.write([record(0, 0.25)])
+    with Store(tmp_path / "other") as other:
+        other.agree_on_settings("bench", "l0ndde", "simple/noise", "lags 1")
+        other.write([record(0), record(1)])
+    with pytest.raises(ValueError, match="lags 1"):
+        store.absorb(tmp_path / "other")
+    assert store.done("bench") == {unit(0)}
+    with Store(tmp_path / "same") as same:
+        same.write([record(0), record(1)])
+    assert store.absorb(tmp_path / "same") == 2
+    assert [row.value for row in store.rows("bench") if row.metric == "auroc"] == [0.25, 0.5]
+    np.testing.assert_array_equal(store.arrays(unit(1))["scores"], np.full((3, 3), 0.5))
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("no database " * 100)

@@ -1,0 +1,29 @@
+"""Join the results of several machines: `python -m benchmarks.merge A B ... --out FILE`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ._store import Store
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Copy everything into one file; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.merge", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="as written by run --out")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="may exist")
+    options = parser.parse_args(arguments)
+    try:
+        if missing := [str(file) for file in options.files if not file.exists()]:
+            raise ValueError(f"{', '.join(missing)} does not exist; `run --out` makes it.")
+        with Store(options.out) as store:
+            for file in options.files:
+                print(f"{file}: {store.absorb(file)} rows")
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
