@@ -46,10 +46,13 @@ def test_a_copy_is_a_rival_and_an_independent_input_is_none():
 
 @pytest.mark.slow
 def test_costs_agree_with_fits_from_scratch():
+    """A replacement is no worse than the best of several random starts. These may all end in a
+    poorer minimum than the network of the graph leads to, hence the wider margin below.
+    """
     w = windows()
     graph = jnp.asarray(TRUTH.T[:, :, None])
     rivals = ndde.rival_edges(w, graph, key=jr.key(0), config=QUICK)
-    scratch_config = ndde.StrengthConfig(restarts=1, steps=20, width=4)
+    scratch_config = ndde.StrengthConfig(restarts=6, steps=40, width=4)
 
     def risk(graph):
         base = from_graph_axes(graph).reshape(3, -1)
@@ -57,13 +60,14 @@ def test_costs_agree_with_fits_from_scratch():
 
     base = risk(graph)
     for source, target in np.argwhere(TRUTH.T):
+        without = graph.at[source, target].set(False)
         scratch = [
-            float(risk(graph.at[source, target].set(False).at[other, target].set(True))[target])
+            float(risk(without.at[other, target].set(True))[target])
             for other in range(3)
             if other != source and not bool(graph[other, target, 0])
         ]
         found = float(rivals.cost[source, target, 0]) + float(base[target])
-        assert found == pytest.approx(min(scratch), abs=0.06)
+        assert min(scratch) - 0.2 < found < min(scratch) + 0.06
 
 
 def test_other_lags_of_the_same_source():
