@@ -55,7 +55,7 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         steps=jnp.asarray(3),
         status=ndde.Status.converged,
     )
-    return _discovery(names, time_unit, coefficient, windows, result, strengths, model)
+    return _discovery(names, time_unit, coefficient, "gates", windows, result, strengths, model)
 
 
 EDGES = {(0, 0, 0): 0.11, (0, 1, 1): 0.46, (1, 1, 0): 0.33}
