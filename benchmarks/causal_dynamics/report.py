@@ -61,7 +61,7 @@ def cost(store: Store) -> str:
                 *(f"{h * 0.6:.1f}" for h in hours),
             ]
         )
-    header = ["method", "categories", "h, mean rate", "h, slowest", "min on 100", "min on 100"]
+    header = ["method", "categories", "h", "h (slowest)", "100: min", "100: min (slowest)"]
     title = (
         f"All {ALL_GRAPHS} graphs of the benchmark, extrapolated, on one machine and on a hundred:"
     )

@@ -12,11 +12,11 @@ import pytest
 import sklearn.metrics as skm
 
 from benchmarks import merge
-from benchmarks._store import POOLED, Store
+from benchmarks._store import POOLED, Record, Store, Unit
 from benchmarks.causal_dynamics import data, methods, runner, scoring
 from benchmarks.causal_dynamics.__main__ import main
 from benchmarks.causal_dynamics.methods import METHODS, Prediction
-from benchmarks.causal_dynamics.report import table
+from benchmarks.causal_dynamics.report import cost, table
 from benchmarks.causal_dynamics.settings import Settings, settings_for
 
 REPOSITORY = Path(__file__).parents[2]
@@ -269,6 +269,20 @@ def test_table_shows_graphs_failures_and_statuses(graphs, store, register):
     pooled = value(store, "corrected.auroc", POOLED, method="random")
     joint, _ = table_cells(table(store, joint=True))
     assert joint["simple/default", "random"][1] == f"{pooled:.3f}"[1:]
+
+
+def test_cost_of_the_whole_benchmark_and_figures(store, tmp_path, capsys):
+    for category, seconds in (("simple/default", 1.0), ("coupled/noise", 3.0)):
+        unit = Unit("causal_dynamics", category, "graph", 0, "linear", 0)
+        store.write([Record(unit, {"failed": 0.0, "corrected.auroc": 0.75}, "ok", seconds)])
+    row = next(line for line in cost(store).splitlines() if line.startswith("| linear"))
+    hours = 14_693 * 10 / 3600
+    expected = [2 * hours, 3 * hours, 2 * hours * 0.6, 3 * hours * 0.6]
+    assert [float(cell) for cell in row.split("|")[3:-1]] == pytest.approx(expected, abs=0.06)
+    assert main(["figures", str(store.path), "--out", str(tmp_path / "figures")]) == 0
+    drawn = capsys.readouterr().out.split()
+    assert [Path(path).name for path in drawn] == ["coupled.png", "simple.png"]
+    assert all(Path(path).stat().st_size > 5000 for path in drawn)
 
 
 def values(store):
