@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from ._runner import EVERYTHING
 from ._store import Store
 
 
@@ -22,6 +23,18 @@ def share(text: str) -> tuple[int, int]:
             f"expected I/N with I from 1 to N, such as 2/5; got {text}"
         )
     return int(index) - 1, int(count)
+
+
+def add_machines(parser: argparse.ArgumentParser) -> None:
+    """`--workers` of this machine, and its `--share` among several."""
+    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
+    parser.add_argument(
+        "--share",
+        type=share,
+        default=EVERYTHING,
+        metavar="I/N",
+        help="of N machines, this is the Ith",
+    )
 
 
 def existing_store(path: Path) -> Store:

@@ -173,13 +173,22 @@ class Store:
 
         **Raises:** `ValueError` if the two hold results of one method made with different settings.
         """
-        with Store(other) as source:
-            settings = list(source._db.execute("SELECT * FROM settings"))
-        for row in settings:
-            self.agree_on_settings(*row)
+        Store(other).close()  # that is what it must be
         self._db.execute("ATTACH DATABASE ? AS other", (str(other),))
         try:
+            query = (
+                "SELECT method, category, a.settings, b.settings FROM settings a "
+                "JOIN other.settings b USING (benchmark, method, category) "
+                "WHERE a.settings <> b.settings"
+            )
+            if conflict := self._db.execute(query).fetchone():
+                method, category, mine, its = conflict
+                raise ValueError(
+                    f"{other} holds results of {method} on {category} made with {its}, "
+                    f"{self.path} such made with {mine}; they cannot be joined."
+                )
             with self._transaction():
+                self._db.execute("INSERT OR IGNORE INTO settings SELECT * FROM other.settings")
                 copied = self._db.execute(
                     f"INSERT OR IGNORE INTO results ({_ROW}) SELECT {_ROW} FROM other.results"
                 ).rowcount

@@ -1,6 +1,6 @@
 """Regressions on lagged inputs, small enough to read: what a table should be compared with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -66,21 +66,36 @@ def linear_strengths(
     """
     from scipy import stats
 
-    dim, n_inputs = rate.shape[1], inputs.shape[1]
-    x, y = _standardise(inputs), _standardise(rate)
+    design = np.column_stack([_standardise(inputs), np.ones(len(inputs))])
+    source = np.arange(inputs.shape[1]) % rate.shape[1]
+    rise, log_p = nested_comparisons(design, [*source, -1], _standardise(rate))
+    kept = stats.false_discovery_control(np.exp(log_p).ravel()).reshape(log_p.shape) <= 0.01
+    return rise.T[:, source], kept.T[:, source]
 
-    def risk(columns):
-        left = y - columns @ np.linalg.lstsq(columns, y, rcond=None)[0]
+
+def nested_comparisons(
+    design: Float[np.ndarray, "row column"],
+    group: Sequence[int],
+    output: Float[np.ndarray, "row target"],
+) -> tuple[Float[np.ndarray, "group target"], Float[np.ndarray, "group target"]]:
+    """Least squares with and without each group of columns, numbered from 0; −1 always stays.
+
+    Returns by how much the mean squared error rises without the group, and log p of the F-test that
+    it does not matter. Needs SciPy.
+    """
+    from scipy import stats
+
+    group = np.asarray(group)
+
+    def error(columns):
+        left = output - columns @ np.linalg.lstsq(columns, output, rcond=None)[0]
         return np.mean(left**2, axis=0)
 
-    source = np.arange(n_inputs) % dim
-    full = risk(x)
-    rise = np.stack([risk(x[:, source != s]) - full for s in range(dim)], axis=1)
-    freedom = len(x) - n_inputs - 1
-    n_lags = n_inputs // dim
-    p = stats.f.sf(rise / n_lags / (full[:, None] / freedom), n_lags, freedom)
-    kept = stats.false_discovery_control(p.ravel()).reshape(p.shape) <= 0.01
-    return rise[:, source], kept[:, source]
+    full, freedom = error(design), len(design) - design.shape[1]
+    groups = range(group.max() + 1)
+    size = np.array([[np.sum(group == g)] for g in groups])
+    rise = np.stack([error(design[:, group != g]) for g in groups]) - full
+    return rise, stats.f.logsf(rise / size / (full / freedom), size, freedom)
 
 
 def random_forest(

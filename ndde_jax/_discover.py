@@ -18,20 +18,23 @@ from ._drift import MaskedDrift
 from ._fit import FitConfig, FitResult, Status, fit
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._labelled import read_labelled
-from ._lag_search import search_lags
 from ._methods import L0NDDE, AbstractMethod
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
 from ._report import write_report
-from ._strength import SignalStrengths, StrengthConfig, fit_graph, select_graph, signal_strengths
+from ._strength import (
+    SignalStrengths,
+    StrengthConfig,
+    chosen_search,
+    fit_graph,
+    select_graph,
+    signal_strengths,
+)
 from ._types import RealScalarLike
 from ._windows import Scaling, Windows, lagged_windows
 
 # Of saved discoveries.
 FORMAT = 2
-# Candidate inputs per target from which on "auto" searches by splines: the cost of judging every
-# move by refitted networks grows with the square of their number.
-SPLINE_SEARCH_INPUTS = 25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Discovery:
             model=self.model,
             coefficient=self.coefficient,
             names=self.names,
+            search=self.search,
             **options,
         )
 
@@ -208,12 +212,9 @@ def discover(
     - `time_unit`: what `dt` counts, for labels only.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
-    - `search`: how the graph of the gates is improved. `"gates"`: from there, edge by edge, all
-        candidates judged by refitted networks. `"splines"`: afresh by
-        [`search_lags`][ndde_jax.search_lags], whose cost hardly grows with the number of candidates
-        and which can exchange neighbouring lags. `"auto"` takes the second from 25 candidate inputs
-        per target (variables × lags) on.
-    - `method`, `config`: for the selecting fit, by default [`L0NDDE`][ndde_jax.L0NDDE] and
+    - `search`: `"gates"`, `"splines"` or `"auto"`, see [`select_graph`][ndde_jax.select_graph].
+        With splines the gates are fitted for comparison only.
+    - `method`, `config`: for the fit of the gates, by default [`L0NDDE`][ndde_jax.L0NDDE] and
         [`FitConfig`][ndde_jax.FitConfig] with their defaults.
     - `strength_config`: for the refits.
     - `key`: all randomness.
@@ -247,11 +248,7 @@ def discover(
         )
     if coefficient is not None and not coefficient > 0:
         raise ValueError(f"coefficient must be positive; got {coefficient}.")
-    if search not in ("auto", "gates", "splines"):
-        raise ValueError(f"search must be 'auto', 'gates' or 'splines'; got {search!r}.")
-    if search == "auto":
-        many = windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS
-        search = "splines" if many else "gates"
+    search = chosen_search(windows, search)
 
     fit_key, search_key, strength_key, model_key = jr.split(key, 4)
     with _Stages(progress) as stage:
@@ -259,13 +256,7 @@ def discover(
         method = L0NDDE() if method is None else method
         result = jax.block_until_ready(fit(method, windows, config, key=fit_key))
         stage("searching for a better one")
-        if search == "splines":
-            found = search_lags(
-                windows, coefficient=coefficient, config=strength_config, key=search_key
-            )
-            graph = found.graph
-        else:
-            graph = select_graph(windows, result, config=strength_config, key=search_key)
+        graph = select_graph(windows, result, search=search, config=strength_config, key=search_key)
         stage("measuring edges")
         strengths = signal_strengths(windows, graph=graph, config=strength_config, key=strength_key)
         kept = jax.block_until_ready(strengths.kept(coefficient))

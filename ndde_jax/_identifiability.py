@@ -140,6 +140,7 @@ def identifiability_report(
     method: AbstractMethod | None = None,
     config: FitConfig | None = None,
     strength_config: StrengthConfig | None = None,
+    search: str = "auto",
     progress: bool = False,
 ) -> IdentifiabilityReport:
     """Say whether data support a graph, and on what that rests.
@@ -160,7 +161,7 @@ def identifiability_report(
     - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover].
     - `names`: of the variables.
     - `seeds`: refits of each half of the data.
-    - `method`, `config`, `strength_config`: of the refits, as for `discover`.
+    - `method`, `config`, `strength_config`, `search`: of the refits, as for `discover`.
     - `progress`: show a bar over the refits of halves.
 
     **Returns:** [`IdentifiabilityReport`][ndde_jax.IdentifiabilityReport].
@@ -190,7 +191,9 @@ def identifiability_report(
     if strengths is None:
         fit_key, search_key, strength_key = jr.split(keys[0], 3)
         result = fit(L0NDDE() if method is None else method, windows, config, key=fit_key)
-        selected = select_graph(windows, result, key=search_key, config=strength_config)
+        selected = select_graph(
+            windows, result, key=search_key, config=strength_config, search=search
+        )
         strengths = signal_strengths(
             windows, graph=selected, key=strength_key, config=strength_config
         )
@@ -206,7 +209,9 @@ def identifiability_report(
     about_damping(notes, windows, model, simulate=refit)
     extra = {}
     if refit:
-        settings = dict(method=method, config=config, strength_config=strength_config)
+        settings = dict(
+            method=method, config=config, strength_config=strength_config, search=search
+        )
         extra = refits(notes, windows, price, settings, seeds, keys[2:], progress)
     assumptions(notes, windows)
     return IdentifiabilityReport(

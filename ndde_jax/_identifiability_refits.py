@@ -32,8 +32,8 @@ def refits(
 ) -> dict[str, Any]:
     """Add what refits find to `notes`; returns the fields of the report that hold their results.
 
-    `price` of an edge per target; `settings` are `method`, `config` and `strength_config`; `keys`
-    are four.
+    `price` of an edge per target; `settings` are `method`, `config`, `strength_config` and
+    `search`; `keys` are four.
     """
     graph, config = notes.graph, settings["strength_config"]
     extra = {}
@@ -181,7 +181,13 @@ def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
             key=fit_key,
         )
         selected = np.asarray(
-            select_graph(changed, result, key=search_key, config=settings["strength_config"])
+            select_graph(
+                changed,
+                result,
+                key=search_key,
+                config=settings["strength_config"],
+                search=settings["search"],
+            )
         )
         found[name] = selected
         new, gone = selected & ~graph, graph & ~selected

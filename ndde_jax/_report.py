@@ -38,13 +38,6 @@ def _data(found) -> str:
     )
 
 
-_SEARCH = {
-    "gates": ", improved edge by edge with networks refitted for every move",
-    "splines": ", then searched afresh: inputs shortlisted by spline regression, edges added, "
-    "dropped and exchanged as refitted networks demand",
-}
-
-
 def _method(found) -> str:
     n_inputs = len(found.names) * len(found.lags)
     if found.coefficient is None:
@@ -58,13 +51,21 @@ def _method(found) -> str:
             f"{found.coefficient:g}/{n_inputs} = {found.coefficient / n_inputs:.3g} of the "
             "variance of its target's rate"
         )
+    gates = (
+        "hard-concrete gates on the inputs of one tanh network per variable (L0-NDDE; the fit "
+        f"{found.fit.outcome})"
+    )
+    search = {
+        "gates": f"Graph selected with {gates}, improved edge by edge.",
+        "splines": "Graph searched among all candidates: inputs shortlisted by spline regression, "
+        "edges added, dropped and exchanged as refitted networks demand. Fitted for comparison: "
+        f"{gates}.",
+    }[found.search]
     return "\n".join(
         (
             _wrap(found.windows.explain()),
             _wrap(
-                "Graph selected with hard-concrete gates on the inputs of one tanh network per "
-                f"variable (L0-NDDE; the fit {found.fit.outcome}){_SEARCH[found.search]}. "
-                f"Strengths by refitting with every single edge removed or added; {rule}."
+                f"{search} Strengths by refitting with every single edge removed or added; {rule}."
             ),
         )
     )

@@ -49,6 +49,7 @@ def edge_stability(
     method: AbstractMethod | None = None,
     config: FitConfig | None = None,
     strength_config: StrengthConfig | None = None,
+    search: str = "auto",
     progress: bool = False,
 ) -> EdgeStability:
     """Select the graph again on the first, middle and last half of the data, from several seeds.
@@ -59,7 +60,7 @@ def edge_stability(
 
     - `windows`: of one system; outside `jit`, because halves depend on missing values.
     - `seeds`: repetitions on each half.
-    - `method`, `config`, `strength_config`: as for [`discover`][ndde_jax.discover].
+    - `method`, `config`, `strength_config`, `search`: as for [`discover`][ndde_jax.discover].
     - `progress`: show a bar.
 
     **Returns:** [`EdgeStability`][ndde_jax.EdgeStability].
@@ -93,7 +94,7 @@ def edge_stability(
         fit_key, search_key = jr.split(jr.fold_in(key, i))
         half = halves[i % len(halves)]
         result = fit(method, half, config, key=fit_key)
-        graph = select_graph(half, result, key=search_key, config=strength_config)
+        graph = select_graph(half, result, key=search_key, config=strength_config, search=search)
         return graph, to_graph_axes(result.path_masks)
 
     found = run_many(one, len(halves) * seeds, progress=progress)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ._drift import MaskedDrift
 from ._fit import FitConfig, FitResult, fit
 from ._graph import from_graph_axes, to_graph_axes
+from ._lag_search import search_lags
 from ._methods import L0NDDE
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
@@ -21,6 +22,9 @@ from ._windows import Windows
 
 # Most inputs of a target in a search.
 MAX_INPUTS = 16
+# Candidate inputs per target from which on "auto" searches by splines: the cost of judging every
+# move by refitted networks grows with the square of their number.
+SPLINE_SEARCH_INPUTS = 25
 
 
 class SignalStrengths(eqx.Module):
@@ -195,21 +199,43 @@ def search_graph(
     return to_graph_axes(mask.reshape(windows.dim, windows.n_lags, windows.dim))
 
 
+def chosen_search(windows: Windows, search: str) -> str:
+    """What `"auto"` means for these windows; `ValueError` for what is no search."""
+    if search not in ("auto", "gates", "splines"):
+        raise ValueError(f"search must be 'auto', 'gates' or 'splines'; got {search!r}.")
+    if search != "auto":
+        return search
+    return "splines" if windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS else "gates"
+
+
 def select_graph(
     windows: Windows,
     result: FitResult | None = None,
     *,
     key: PRNGKeyArray,
     config: StrengthConfig | None = None,
+    search: str = "auto",
 ) -> Graph:
-    """The library's best graph: what gates select along their path of coefficients, and nothing,
-    as starts of [`search_graph`][ndde_jax.search_graph].
+    """The library's best graph.
 
-    `result` is a fit to start from; by default one of [`L0NDDE`][ndde_jax.L0NDDE] with its default
-    settings. The other arguments and the answer are those of
-    [`search_graph`][ndde_jax.search_graph].
+    **Arguments:**
+
+    - `windows`, `key`, `config`: as for [`search_graph`][ndde_jax.search_graph].
+    - `result`: a fit whose gates the search starts from; by default one of
+        [`L0NDDE`][ndde_jax.L0NDDE] with its default settings.
+    - `search`: `"gates"` takes what gates select along their path of coefficients, and nothing, as
+        starts of [`search_graph`][ndde_jax.search_graph]; `"splines"` needs no gates and is
+        [`search_lags`][ndde_jax.search_lags], whose cost hardly grows with the number of candidates
+        and which can exchange neighbouring lags. `"auto"` takes the second from 25 candidate inputs
+        per target (variables × lags) on.
+
+    **Returns:** the graph, `[source target lag]`.
+
+    **Raises:** as [`search_graph`][ndde_jax.search_graph], and `ValueError` for another `search`.
     """
     fit_key, search_key = jr.split(key)
+    if chosen_search(windows, search) == "splines":
+        return search_lags(windows, key=search_key, config=config).graph
     if result is None:
         result = fit(L0NDDE(), windows, FitConfig(refine="none"), key=fit_key)
     graphs = to_graph_axes(result.path_masks)

@@ -1,5 +1,6 @@
 """The front door: containers, refusals, symmetries, and what is kept on disk."""
 
+import dataclasses
 import json
 
 import equinox as eqx
@@ -134,14 +135,33 @@ def test_many_candidates_are_searched_by_splines(monkeypatch):
         pass
 
     def search(windows, **options):
-        raise Reached(options["coefficient"])
+        raise Reached
 
-    monkeypatch.setattr("ndde_jax._discover.search_lags", search)
+    monkeypatch.setattr("ndde_jax._strength.search_lags", search)
     monkeypatch.setattr("ndde_jax._discover.fit", lambda *args, **options: None)
-    with pytest.raises(Reached, match=r"0\.3"):
-        discover(X, dt=DT, lags=range(13), coefficient=0.3)
+    with pytest.raises(Reached):
+        discover(X, dt=DT, lags=range(13))
+    # Strengths select by it as well, without a fit of gates.
+    windows = ndde.lagged_windows(X, dt=DT, lags=range(13))
+    with pytest.raises(Reached):
+        ndde.signal_strengths(windows, key=jax.random.key(0))
     with pytest.raises(ValueError, match="'lasso'"):
         discover(X, dt=DT, search="lasso")
+
+
+def test_checks_search_as_the_discovery_did(found, monkeypatch):
+    searches = []
+
+    def select(windows, result, *, search, **options):
+        searches.append(search)
+        return jnp.asarray(found.graph)
+
+    for module in ("_stability", "_identifiability_refits"):
+        monkeypatch.setattr(f"ndde_jax.{module}.select_graph", select)
+    dataclasses.replace(found, search="splines").identifiability(
+        key=jax.random.key(0), seeds=1, config=FIT, strength_config=STRENGTH
+    )
+    assert searches == ["splines"] * 5  # three halves, two other differences
 
 
 def test_nothing_is_worth_any_price():

@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks._arguments import existing_store, positive, share
-from benchmarks._runner import EVERYTHING
+from benchmarks._arguments import add_machines, existing_store, positive
 from benchmarks._store import Store
 
 from .data import find_files, graph_name, select_files
@@ -57,14 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--limit", type=positive, metavar="N", help="at most N graphs")
     running.add_argument("--series", type=positive, metavar="K", help="first K series per graph")
     running.add_argument("--seed", type=_seed, default=0)
-    running.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
-    running.add_argument(
-        "--share",
-        type=share,
-        default=EVERYTHING,
-        metavar="I/N",
-        help="of N machines, this is the Ith",
-    )
+    add_machines(running)
     running.add_argument("--predictions", type=Path, metavar="DIR", help="write scores per graph")
     running.add_argument("--retry-errors", action="store_true", help="redo series with errors")
 

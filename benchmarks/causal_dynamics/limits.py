@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from benchmarks import tables
+from benchmarks.linear import nested_comparisons
 from ndde_jax import metrics
 
 from . import networks
@@ -82,26 +83,12 @@ def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12)
     """Scores [source, target] by the linear model with a seasonal cycle that made the ENSO series:
     −log p of the F-test that a source acts at no season.
     """
-    from scipy import stats
-
     n, dim = len(x) - 1, x.shape[1]
     phase = 2 * np.pi * np.arange(n)[:, None] / period * np.arange(1, HARMONICS + 1)
     cycle = np.concatenate([np.ones((n, 1)), np.cos(phase), np.sin(phase)], axis=1)
     design = np.concatenate([cycle, *(x[:-1, [i]] * cycle for i in range(dim))], axis=1)
-    size, freedom = cycle.shape[1], n - design.shape[1]
-    change = np.diff(x, axis=0)
-
-    def unexplained(columns):
-        left = change - columns @ np.linalg.lstsq(columns, change, rcond=None)[0]
-        return np.sum(left**2, axis=0)
-
-    full = unexplained(design)
-    rows = []
-    for source in range(dim):
-        rest = np.delete(design, np.s_[size * (source + 1) : size * (source + 2)], axis=1)
-        f = (unexplained(rest) - full) / size / (full / freedom)
-        rows.append(-stats.f.logsf(f, size, freedom))
-    return np.stack(rows)
+    source = np.repeat(np.arange(-1, dim), cycle.shape[1])
+    return -nested_comparisons(design, source, np.diff(x, axis=0))[1]
 
 
 def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:

@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks._arguments import existing_store, positive, share
-from benchmarks._runner import EVERYTHING
+from benchmarks._arguments import add_machines, existing_store, positive
 from benchmarks._store import Store
 
 from .settings import CATEGORIES
@@ -35,14 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--method", action="append", choices=METHODS, help="may be repeated")
     _add_choice(running)
     running.add_argument("--seed", type=int, default=0)
-    running.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
-    running.add_argument(
-        "--share",
-        type=share,
-        default=EVERYTHING,
-        metavar="I/N",
-        help="of N machines, this is the Ith",
-    )
+    add_machines(running)
     running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
 
     showing = actions.add_parser("table", help="print results as Markdown")

@@ -5,8 +5,7 @@ import fnmatch
 import sys
 from pathlib import Path
 
-from benchmarks._arguments import existing_store, positive, share
-from benchmarks._runner import EVERYTHING
+from benchmarks._arguments import add_machines, existing_store, positive
 from benchmarks._store import Store
 from benchmarks.causal_dynamics.data import find_files
 
@@ -36,17 +35,12 @@ def _parser() -> argparse.ArgumentParser:
     making = actions.add_parser("generate", help="simulate the data alone")
     making.set_defaults(action=_generate)
     making.add_argument("--out", type=Path, required=True, metavar="DIR")
+    making.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
     _select(making)
 
     running = actions.add_parser("run", help="fit and score; resumes what an earlier run left")
     running.set_defaults(action=_run)
-    running.add_argument(
-        "--share",
-        type=share,
-        default=EVERYTHING,
-        metavar="I/N",
-        help="of N machines, this is the Ith",
-    )
+    add_machines(running)
     running.add_argument("--data", type=Path, metavar="DIR", help="systems as .npz; default: made")
     running.add_argument(
         "--method",
@@ -76,7 +70,6 @@ def _select(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
     parser.add_argument("--limit", type=positive, metavar="N", help="at most N systems")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
 
 
 def _generate(options) -> int:

@@ -1,0 +1,161 @@
+"""Runs of the CausalDynamics benchmark: resumed, repeated, killed, shared among machines."""
+
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import merge
+from benchmarks._store import POOLED, Store
+from benchmarks.causal_dynamics import data, methods, runner
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def values(store):
+    return [
+        (r.graph, r.series, r.method, r.metric, r.status, None if math.isnan(r.value) else r.value)
+        for r in store.rows("causal_dynamics")
+    ]
+
+
+def test_finished_work_is_not_repeated(graphs, store, register, value):
+    calls = []
+
+    def counted(series, dt, settings, *, key):
+        calls.append(len(series))
+        return methods.allones(series, dt, settings, key=key)
+
+    register("counted", counted)
+    files = data.find_files(graphs)
+    runner.run(files[:1], ["counted"], store, series=1, progress=False)
+    assert value(store, "series", POOLED) == 1
+    runner.run(files, ["counted"], store, progress=False)
+    assert calls == [1, 3, 4, 4]
+    assert value(store, "series", POOLED) == 4  # the pooled row grew with its series
+    runner.run(files, ["counted"], store, progress=False)
+    assert calls == [1, 3, 4, 4]
+
+
+def test_an_exception_becomes_a_status_and_can_be_retried(graphs, store, register, value):
+    def crash(series, dt, settings, *, key):
+        raise RuntimeError("out of luck")
+
+    register("shaky", crash)
+    files = data.find_files(graphs)[:1]
+    runner.run(files, ["shaky"], store, progress=False)
+    assert value(store, "failed", 0) == 1
+    statuses = {r.status for r in store.rows("causal_dynamics") if r.series == 0}
+    assert statuses == {"error: RuntimeError: out of luck"}
+
+    register("shaky", methods.allones)
+    runner.run(files, ["shaky"], store, progress=False)
+    assert value(store, "failed", 0) == 1
+    runner.run(files, ["shaky"], store, retry_errors=True, progress=False)
+    assert value(store, "failed", 0) == 0
+
+
+def test_randomness_depends_on_seed_and_graph_alone(graphs, tmp_path, register, random_scores):
+    register("random", random_scores)
+    files = data.find_files(graphs)
+
+    def results(name, files, seed):
+        with Store(tmp_path / name) as store:
+            for file in files:
+                runner.run([file], ["random"], store, seed=seed, progress=False)
+            return values(store)
+
+    forward = results("forward", files, 0)
+    assert results("backward", files[::-1], 0) == forward
+    assert results("seed", files, 1) != forward
+
+
+@pytest.fixture
+def double_precision_children(monkeypatch):
+    """Child processes compute as precisely as this one (see `conftest.py`)."""
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+
+
+@pytest.mark.usefixtures("double_precision_children")
+def test_worker_processes_give_the_same_rows(graphs, tmp_path):
+    files = data.find_files(graphs)
+    found = []
+    for workers in (1, 2):
+        with Store(tmp_path / str(workers)) as store:
+            runner.run(files, ["allones", "selfedges"], store, workers=workers, progress=False)
+            found.append(values(store))
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("double_precision_children")
+def test_two_machines_give_the_same_rows_as_one(graphs, tmp_path):
+    command = ["run", "--data", str(graphs), "--method", "allones", "--method", "linear"]
+    with Store(tmp_path / "one") as store:
+        runner.run(data.find_files(graphs), ["allones", "linear"], store, progress=False)
+        expected = values(store)
+    machines = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "benchmarks.causal_dynamics", *command),
+                *("--share", share, "--out", str(tmp_path / name)),
+            ],
+            cwd=REPOSITORY,
+        )
+        for name, share in (("first", "1/2"), ("second", "2/2"))
+    ]
+    assert [machine.wait() for machine in machines] == [0, 0]
+    parts = [str(tmp_path / name) for name in ("first", "second")]
+    assert merge.main([*parts, "--out", str(tmp_path / "all")]) == 0
+    with Store(tmp_path / "all") as store:
+        assert values(store) == expected
+        assert store.absorb(parts[0]) == 0  # nothing is there twice
+    for part in parts:
+        with Store(part) as store:
+            assert 0 < len(values(store)) < len(expected)
+    assert merge.main([str(tmp_path / "nowhere"), "--out", str(tmp_path / "all")]) == 2
+
+
+# Runs the benchmark with a method that takes its time; says when each task begins.
+SLOW_RUN = """
+import sys, time
+from benchmarks.causal_dynamics import methods
+from benchmarks.causal_dynamics.__main__ import main
+def slow(series, dt, settings, *, key):
+    print("task", flush=True)
+    time.sleep(float(sys.argv[3]))
+    return methods.selfedges(series, dt, settings, key=key)
+methods.METHODS["slow"] = slow
+sys.exit(main(["run", "--data", sys.argv[1], "--method", "slow", "--out", sys.argv[2]]))
+"""
+
+
+@pytest.mark.usefixtures("double_precision_children")
+def test_killed_run_resumes_to_the_same_results(graphs, tmp_path):
+    def start(pause):
+        command = [sys.executable, "-c", SLOW_RUN, graphs, tmp_path / "killed.sqlite", pause]
+        return subprocess.Popen(
+            list(map(str, command)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=REPOSITORY,
+        )
+
+    with start(1.0) as process:
+        for _ in range(2):
+            assert process.stdout.readline() == "task\n"
+        process.send_signal(signal.SIGKILL)  # one task written, the second under way
+    with Store(tmp_path / "killed.sqlite") as store:
+        assert {u.graph for u in store.done("causal_dynamics")} == {"simple_default_A"}
+
+    with start(0.0) as process:
+        assert process.stdout.read() == "task\n" * 2
+    assert process.returncode == 0
+
+    with Store(tmp_path / "killed.sqlite") as killed, Store(tmp_path / "whole.sqlite") as whole:
+        runner.run(data.find_files(graphs), ["selfedges"], whole, progress=False)
+        expected = [(graph, series, "slow", *rest) for graph, series, _, *rest in values(whole)]
+        assert values(killed) == expected
