@@ -13,6 +13,7 @@ from ._confine import (
 from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
 from ._discover import Discovery as Discovery, discover as discover
 from ._drift import MaskedDrift as MaskedDrift
+from ._equations import equations as equations
 from ._exact import (
     ExactGraph as ExactGraph,
     OneFlip as OneFlip,
@@ -60,6 +61,7 @@ from ._noise import (
     noise_share as noise_share,
 )
 from ._path import CoefficientPath as CoefficientPath, path as path
+from ._polynomial import PolynomialDrift as PolynomialDrift
 from ._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
 from ._rivals import (
     RivalEdges as RivalEdges,

@@ -85,15 +85,12 @@ class RestoredDDE(eqx.Module):
 
 
 def drift_bound(model: NeuralDDE) -> Float[Array, "dim"]:
-    """Bound on |N_j| over all histories, physical units, from the weights of the output layer.
-
-    Hidden units lie in [−1, 1], so the standardised output is its bias up to the sum of its
-    absolute weights.
+    """Bound on |N_j| over all histories, physical units: of a network from the weights of its
+    output layer, of a polynomial from its terms at the corners of its box.
     """
-    weight, bias = model.drift.layers[-1]
-    spread = jnp.sum(jnp.abs(weight[:, 0]), axis=1)
+    middle, spread = model.drift.output_range()
     scaling = model.scaling
-    middle = scaling.rate_center + scaling.rate_scale * bias[:, 0]
+    middle = scaling.rate_center + scaling.rate_scale * middle
     return jnp.abs(middle) + scaling.rate_scale * spread
 
 

@@ -67,6 +67,13 @@ class MaskedDrift(eqx.Module):
             gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
         return apply_layers(self.layers, z[:, None], gates)[:, 0, 0]
 
+    def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
+        """Middle and half-width of an interval that contains all outputs: hidden units lie in
+        [−1, 1], so the output is its bias up to the sum of its absolute weights.
+        """
+        weight, bias = self.layers[-1]
+        return bias[:, 0], jnp.sum(jnp.abs(weight[:, 0]), axis=1)
+
 
 def init_layers(
     n_networks: int,

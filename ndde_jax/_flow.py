@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ._confine import RestoredDDE
 from ._data import FlatData
@@ -26,6 +26,16 @@ from ._drift import Layer, MaskedDrift, init_layers
 from ._graph import from_graph_axes
 from ._levenberg import NetworkFit, fit_network, select_inputs
 from ._model import NeuralDDE
+from ._polynomial import (
+    FLOOR,
+    MAX_TERMS,
+    PolynomialDrift,
+    PolynomialFit,
+    all_exponents,
+    bounds,
+    fit_polynomial,
+    natural_origin,
+)
 from ._refit import StrengthConfig, spread_network
 from ._strength import checked_graph, input_slots
 from ._windows import Windows
@@ -81,6 +91,7 @@ def fit_flow(
     rounds: int = 6,
     config: StrengthConfig | None = None,
     max_inputs: int | None = None,
+    family: str = "auto",
 ) -> NeuralDDE:
     """Fit a drift on a given graph so that its flow, not its Euler step, matches the data.
 
@@ -104,15 +115,21 @@ def fit_flow(
     - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig], of which `steps`, `width` and `depth`
         count.
     - `max_inputs`: as for [`signal_strengths`][ndde_jax.signal_strengths].
+    - `family`: `"network"`, `"polynomial"`, or `"auto"`, the better one per target. Polynomials are
+        of degree three in up to six inputs, two in up to twelve, else one; from a hundred inputs on
+        there are networks only.
 
-    **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE], whose mask is the graph. Forecast with a solver
+    **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE], whose mask is the graph. Its drift is a
+    [`MaskedDrift`][ndde_jax.MaskedDrift] for `"network"`, otherwise a
+    [`PolynomialDrift`][ndde_jax.PolynomialDrift]. Forecast with a solver
     of higher order, `solve_sdde(model, solver=diffrax.Bosh3(), ...)`: this is a differential
     equation, not a one-step map.
 
-    **Raises:** `ValueError` as `fit_graph`, for central differences, and for `members` below 1 or
-    negative `rounds`.
+    **Raises:** `ValueError` as `fit_graph`, for central differences, for `members` below 1,
+    negative `rounds`, another `family`, or polynomials of a hundred inputs.
 
-    Deferred correction: Pereyra, *Numerische Mathematik* 10 (1967).
+    Deferred correction: Pereyra, *Numerische Mathematik* 10 (1967). Sparse polynomials: Brunton,
+    Proctor and Kutz, *PNAS* 113 (2016).
 
     ```python
     import jax, numpy as np
@@ -129,12 +146,21 @@ def fit_flow(
         raise ValueError(
             f"members must be at least 1 and rounds not negative; got {members} and {rounds}."
         )
+    if family not in ("auto", "network", "polynomial"):
+        raise ValueError(f"family must be 'auto', 'network' or 'polynomial'; got {family!r}.")
     graph, base = checked_graph(windows, graph)
     _check(windows)
     slots = input_slots(base, max_inputs)
-    layers = _fit(windows, base, config, slots, members, rounds, key=key)
+    if slots >= MAX_TERMS and family != "network":
+        if family == "polynomial":
+            raise ValueError(
+                f"a polynomial may have {MAX_TERMS} terms, and a target has room for {slots} "
+                "inputs; thin out the graph, or say max_inputs."
+            )
+        family = "network"
+    drift = _fit(windows, base, config, slots, members, rounds, family, key=key)
     mask = from_graph_axes(graph)
-    return NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
+    return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 
 def _check(windows: Windows) -> None:
@@ -185,21 +211,107 @@ def _following(windows: Windows, history: Float[Array, "window lag dim"]):
 
 
 @eqx.filter_jit
-def _fit(windows, base, config, slots, members, rounds, *, key) -> tuple[Layer, ...]:
+def _fit(windows, base, config, slots, members, rounds, family, *, key):
     data = FlatData(windows)
-    dim, dtype = data.dim, data.inputs.dtype
-    n = jnp.maximum(jnp.sum(data.weight), 1)
-    index, used = jax.vmap(lambda mask: select_inputs(mask.astype(dtype), slots))(base)
-    keys = jr.split(key, dim)
-    size = dict(width=config.width, depth=config.depth, dtype=dtype)
-    starts = jax.vmap(lambda k: init_layers(members, slots, key=k, **size))(keys)
+    networks = None
+    if family != "polynomial":
+        networks = _Networks(data, base, config, slots, members, key)
+    polynomials = None
+    if family != "network":
+        polynomials = _Polynomials(windows, data, base, slots)
 
-    def train(networks, decays, outputs, n_iterations) -> NetworkFit:
-        """Every member of every target, one after the other, `[target member ...]`."""
+    def drift(fits, outputs):
+        if polynomials is None:
+            return MaskedDrift(networks.averaged(fits))
+        found = polynomials.fit(outputs)
+        if networks is None:
+            return polynomials.drift(found)
+        score = _criterion(fits.risk, fits.n_effective, networks.n)
+        score = jnp.min(jnp.where(jnp.isfinite(score), score, jnp.inf), axis=1)
+        simple = _criterion(found.risk, found.count, networks.n) <= score
+        *hidden, last = networks.averaged(fits)
+        last = tuple(jnp.where(_like(simple, a), 0, a) for a in last)
+        found = eqx.tree_at(lambda f: f.coefficients, found, simple[:, None] * found.coefficients)
+        return polynomials.drift(found, MaskedDrift((*hidden, last)))
+
+    def improve(carry, _):
+        fits, outputs = carry
+        mask = base.reshape(data.dim, windows.n_lags, data.dim)
+        model = NeuralDDE(drift(fits, outputs), mask, windows.scaling, windows.dt, windows.lags)
+        outputs = FlatData(_correct(windows, model)).outputs
+        if networks is not None:
+            fits = networks.train(fits.network, fits.decay, outputs, STEPS_PER_ROUND)
+        return (fits, outputs), None
+
+    fits = None if networks is None else networks.start(config.steps)
+    (fits, outputs), _ = jax.lax.scan(improve, (fits, data.outputs), None, length=rounds)
+    return drift(fits, outputs)
+
+
+def _criterion(risk, count, n):
+    """The Bayesian information criterion."""
+    return n * jnp.log(risk + FLOOR) + count * jnp.log(n)
+
+
+def _like(flag: Bool[Array, "target"], a: Array) -> Array:
+    return flag.reshape(-1, *(1,) * (a.ndim - 1))
+
+
+class _Polynomials:
+    """Sparse polynomials, one per target."""
+
+    def __init__(self, windows, data, base, slots):
+        self.data = data
+        self.exponents = all_exponents(slots)
+        self.origin = jnp.tile(natural_origin(windows.scaling), windows.n_lags)
+        self.box = bounds(data.inputs, data.weight)
+        select = lambda mask: select_inputs(mask.astype(data.inputs.dtype), slots)  # noqa: E731
+        self.index, used = jax.vmap(select)(base)
+        self.used = used > 0
+        # Standardised rates are centred, which hides that a law has no constant.
+        scale = windows.scaling.rate_scale
+        self.constant = windows.scaling.rate_center / jnp.where(scale > 0, scale, 1)
+
+    def fit(self, outputs) -> PolynomialFit:
+        inputs = self.data.inputs + self.origin[None]
+
+        def target(args):
+            output, index, used = args
+            return fit_polynomial(inputs[:, index], used, output, self.data.weight, self.exponents)
+
+        found = jax.lax.map(target, ((outputs + self.constant[None]).T, self.index, self.used))
+        first = found.coefficients[:, 0] - self.constant
+        return eqx.tree_at(lambda f: f.coefficients, found, found.coefficients.at[:, 0].set(first))
+
+    def drift(self, found: PolynomialFit, networks: MaskedDrift | None = None) -> PolynomialDrift:
+        return PolynomialDrift(
+            networks, found.coefficients, self.index, self.origin, *self.box, self.exponents
+        )
+
+
+class _Networks:
+    """Several networks per target, `[target member ...]`."""
+
+    def __init__(self, data, base, config, slots, members, key):
+        self.data, self.base, self.slots, self.members = data, base, slots, members
+        self.n, self.dtype = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.dtype
+        select = lambda mask: select_inputs(mask.astype(self.dtype), slots)  # noqa: E731
+        self.index, self.used = jax.vmap(select)(base)
+        size = dict(width=config.width, depth=config.depth, dtype=self.dtype)
+        self.starts = jax.vmap(lambda k: init_layers(members, slots, key=k, **size))(
+            jr.split(key, data.dim)
+        )
+
+    def start(self, steps: int) -> NetworkFit:
+        decays = jnp.full((self.data.dim, self.members, 2 * len(self.starts)), 1e-2, self.dtype)
+        return self.train(self.starts, decays, self.data.outputs, steps)
+
+    def train(self, networks, decays, outputs, n_iterations) -> NetworkFit:
+        """Every member of every target, one after the other."""
 
         def target(args):
             networks, decays, output, index, used = args
-            inputs = data.inputs[:, index] * used[None]
+            inputs = self.data.inputs[:, index] * used[None]
 
             def one(member):
                 network, decay = member
@@ -207,7 +319,7 @@ def _fit(windows, base, config, slots, members, rounds, *, key) -> tuple[Layer, 
                     network,
                     inputs,
                     output,
-                    data.weight,
+                    self.data.weight,
                     n_iterations=n_iterations,
                     decay=decay,
                     decay_per_layer=True,
@@ -215,34 +327,22 @@ def _fit(windows, base, config, slots, members, rounds, *, key) -> tuple[Layer, 
 
             return jax.lax.map(one, (networks, decays))
 
-        return jax.lax.map(target, (networks, decays, outputs.T, index, used))
+        return jax.lax.map(target, (networks, decays, outputs.T, self.index, self.used))
 
-    def averaged(fits: NetworkFit) -> tuple[Layer, ...]:
+    def averaged(self, fits: NetworkFit) -> tuple[Layer, ...]:
         def target(args):
             fits, mask = args
-            risk = jax.vmap(lambda f: f.corrected_risk(n))(fits)
+            risk = jax.vmap(lambda f: f.corrected_risk(self.n))(fits)
             risk = jnp.where(jnp.isfinite(risk), risk, jnp.inf)
             best = jnp.argmin(risk)
-            allowed = risk[best] * (1 + fits.n_effective[best] / n)
-            share = (risk <= allowed).astype(dtype)
-            share = jnp.where(jnp.isfinite(risk[best]), share, jnp.arange(members) == best)
-            full = jax.vmap(lambda network: spread_network(network, mask, slots))(fits.network)
-            return _side_by_side(full, share / jnp.sum(share))
+            allowed = risk[best] * (1 + fits.n_effective[best] / self.n)
+            share = (risk <= allowed).astype(self.dtype)
+            alone = jnp.arange(self.members) == best
+            share = jnp.where(jnp.isfinite(risk[best]), share, alone)
+            spread = lambda network: spread_network(network, mask, self.slots)  # noqa: E731
+            return _side_by_side(jax.vmap(spread)(fits.network), share / jnp.sum(share))
 
-        return jax.lax.map(target, (fits, base))
-
-    decays = jnp.full((dim, members, 2 * len(starts)), 1e-2, dtype)
-    fits = train(starts, decays, data.outputs, config.steps)
-
-    def improve(fits: NetworkFit, _):
-        drift = MaskedDrift(averaged(fits))
-        mask = base.reshape(dim, windows.n_lags, dim)
-        model = NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
-        outputs = FlatData(_correct(windows, model)).outputs
-        return train(fits.network, fits.decay, outputs, STEPS_PER_ROUND), None
-
-    fits, _ = jax.lax.scan(improve, fits, None, length=rounds)
-    return averaged(fits)
+        return jax.lax.map(target, (fits, self.base))
 
 
 def _side_by_side(networks: tuple, share: Float[Array, "member"]) -> tuple:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._drift import MaskedDrift
+from ._polynomial import PolynomialDrift
 from ._windows import Scaling
 
 
@@ -14,7 +15,8 @@ class NeuralDDE(eqx.Module):
     As a callable it maps a physical history to the physical drift, so it stands wherever a true
     drift stands. Inputs that the mask closes have no influence at all.
 
-    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift] in standardised units.
+    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift], or
+        [`PolynomialDrift`][ndde_jax.PolynomialDrift], in standardised units.
     - `mask`: which inputs reach which target, `[target lag source]`.
     - `scaling`: means and deviations of states and rates.
     - `dt`: sampling interval of the data, one unit of `lags`.
@@ -31,7 +33,7 @@ class NeuralDDE(eqx.Module):
     ```
     """
 
-    drift: MaskedDrift
+    drift: MaskedDrift | PolynomialDrift
     mask: Bool[Array, "target lag source"]
     scaling: Scaling
     dt: Float[Array, ""]

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -127,8 +128,11 @@ def _runge_kutta(model, x, h):
 
 
 def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """Fit a recipe to every problem."""
-    windows = [_padded(ndde.lagged_windows(p.train, dt=p.dt)) for p in problems]
+    """Fit a recipe to every problem.
+
+    In the units of the equations, since zero may mean something; forecasts are standardised.
+    """
+    windows = [_padded(ndde.lagged_windows(p.train * p.std + p.mean, dt=p.dt)) for p in problems]
     method, config = penalty(recipe), fit_config(recipe)
     if recipe.flow:
         found = [
@@ -142,10 +146,26 @@ def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learne
         ]
         found = [(f.model, np.asarray(ndde.window_graph(f))[..., 0], f.outcome) for f in fits]
     solver = "flow" if recipe.flow else "euler"
+
+    def confined(model, w, p):
+        return _confined(recipe, _standardised(model, p), _standardised(w, p), p)
+
     return [
-        Learned(_confined(recipe, model, w, p), solver, graph, status)
+        Learned(confined(model, w, p), solver, graph, status)
         for (model, graph, status), w, p in zip(found, windows, problems, strict=True)
     ]
+
+
+def _standardised(fitted: ndde.NeuralDDE | ndde.Windows, problem: Problem):
+    """A model or windows of a system, in its standardised coordinates."""
+    s, std = fitted.scaling, jnp.asarray(problem.std, fitted.scaling.scale.dtype)
+    scaling = ndde.Scaling(
+        (s.center - problem.mean.astype(std.dtype)) / std,
+        s.scale / std,
+        s.rate_center / std,
+        s.rate_scale / std,
+    )
+    return eqx.tree_at(lambda f: f.scaling, fitted, scaling)
 
 
 def _worth_keeping(strengths):
@@ -171,8 +191,9 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
     """Pilot on all inputs, selection on windows corrected by it, refit on what was selected."""
     pilot_key, gate_key, strength_key, refit_key = jr.split(key, 4)
     graph, status = "full", "ok"
+    options = dict(rounds=recipe.rounds, family=recipe.family)
     if recipe.penalty != "node":
-        pilot = ndde.fit_flow(windows, key=pilot_key, members=1, rounds=recipe.rounds)
+        pilot = ndde.fit_flow(windows, key=pilot_key, members=1, **options)
         corrected = ndde.correct_flow(windows, pilot)
         result = ndde.fit(method, corrected, config, key=gate_key)
         graph, status = ndde.window_graph(result), result.outcome
@@ -181,9 +202,7 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
                 corrected, graph=graph, key=strength_key, config=SELECTION
             )
             graph = _worth_keeping(strengths)
-    model = ndde.fit_flow(
-        windows, graph, key=refit_key, members=recipe.members, rounds=recipe.rounds
-    )
+    model = ndde.fit_flow(windows, graph, key=refit_key, members=recipe.members, **options)
     kept = np.ones((windows.dim, windows.dim), bool) if recipe.penalty == "node" else graph[..., 0]
     return model, np.asarray(kept), status
 

@@ -22,6 +22,7 @@ class Recipe:
     refine_steps: int | None = None
     flow: bool = False
     select: str = "gates"
+    family: str = "network"
     members: int = 1
     rounds: int = 6
     confine: bool = False
@@ -31,12 +32,15 @@ class Recipe:
             "penalty": ("l0ndde", "node", "cnode", "agl", "pathreg"),
             "fit": ("default", "paper"),
             "select": ("gates", "strength"),
+            "family": ("network", "polynomial", "auto"),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {values}; got {getattr(self, name)!r}.")
         if self.select == "strength" and not self.flow:
             raise ValueError("select='strength' measures corrected windows: set flow=true as well.")
+        if self.family != "network" and not self.flow:
+            raise ValueError(f"family={self.family!r} belongs to fit_flow: set flow=true as well.")
 
     def to_json(self) -> str:
         """One line of text that is equal if and only if the recipes are."""

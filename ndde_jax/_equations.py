@@ -1,0 +1,91 @@
+"""What a learned system says, as formulas a person can read."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ._model import NeuralDDE
+from ._polynomial import PolynomialDrift
+
+
+def equations(
+    model: NeuralDDE, names: Sequence[str] | None = None, *, digits: int = 3
+) -> tuple[str, ...]:
+    """The rates of a learned system as formulas in physical units, one line per variable.
+
+    Targets that a network fits read `f(...)`, with the inputs it has.
+
+    **Arguments:**
+
+    - `model`: of one system, from [`fit_flow`][ndde_jax.fit_flow] or any other fit.
+    - `names`: of the variables; x0, x1, … by default. A lag of l samples reads `x[t-l]`.
+    - `digits`: significant digits of coefficients.
+
+    **Returns:** one string per variable.
+
+    **Raises:** `ValueError` for a wrong number of names, and for several systems at once.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
+    model = ndde.fit_flow(windows, key=jax.random.key(0))
+    print(*ndde.equations(model, ["x", "y"]), sep="\\n")  # dx/dt = y, dy/dt = -x, nearly
+    ```
+    """
+    if model.mask.ndim != 3:
+        raise ValueError("equations takes one system; index the leaves of a batch first.")
+    dim = model.mask.shape[0]
+    names = [f"x{i}" for i in range(dim)] if names is None else list(names)
+    if len(names) != dim:
+        raise ValueError(f"expected {dim} names, one per variable; got {len(names)}.")
+    mask = np.asarray(model.mask).reshape(dim, -1)
+    labels = [names[i] + (f"[t-{lag}]" if lag else "") for lag in model.lags for i in range(dim)]
+    return tuple(
+        f"d{names[j]}/dt = "
+        + (_formula(model, j, labels, digits) or f"f({', '.join(_of(labels, mask[j]))})")
+        for j in range(dim)
+    )
+
+
+def _of(labels, mask):
+    return [label for label, kept in zip(labels, mask, strict=True) if kept]
+
+
+def _formula(model: NeuralDDE, target: int, labels: list[str], digits: int) -> str | None:
+    """None where a network has the word."""
+    drift, s = model.drift, model.scaling
+    if not isinstance(drift, PolynomialDrift):
+        return None
+    if drift.networks is not None and np.any(np.asarray(drift.networks.layers[-1][0][target])):
+        return None
+    n_lags = len(model.lags)
+    origin = np.asarray(drift.origin)
+    scale, center = np.tile(s.scale, n_lags), np.tile(s.center, n_lags)
+    rate = float(s.rate_scale[target])
+    constant = float(s.rate_center[target])
+    if drift.networks is not None:
+        constant += rate * float(drift.networks.layers[-1][1][target, 0])
+    parts = []
+    index = np.asarray(drift.index)[target]
+    for c, powers in zip(np.asarray(drift.coefficients)[target], drift.exponents, strict=True):
+        value, factors = rate * float(c), []
+        for i, power in zip(index, powers, strict=True):
+            if not power:
+                continue
+            value /= float(scale[i]) ** power
+            zero = float(center[i] - origin[i] * scale[i])
+            small = abs(zero) <= 1e-5 * abs(float(center[i])) + 1e-12
+            base = labels[i] if small else f"({labels[i]} {-zero:+.{digits}g})"
+            factors.append(base + (f"^{power}" if power > 1 else ""))
+        if not factors:
+            constant += value
+        elif value:
+            parts.append(f"{value:+.{digits}g} {' '.join(factors)}")
+    # What is left of a constant that cancels is rounding.
+    if not parts or abs(constant) > 1e-4 * rate:
+        parts.append(f"{constant:+.{digits}g}")
+    text = " ".join(f"{part[0]} {part[1:]}" for part in parts)
+    return text[2:] if text.startswith("+") else "-" + text[2:]
