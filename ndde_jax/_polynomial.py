@@ -76,6 +76,17 @@ class PolynomialDrift(eqx.Module):
         rate = jnp.sum(self.coefficients * terms, axis=1)
         return rate if self.networks is None else rate + self.networks(history, mask)
 
+    def support(self) -> Bool[Array, "target input"]:
+        """Inputs that some term of a target's polynomial depends on; none where it has a network.
+
+        A graph by itself: terms are kept only if they pay.
+        """
+        depends = np.asarray(self.exponents) > 0
+        used = jnp.any((self.coefficients != 0)[:, :, None] & depends[None], axis=1)
+        rows = jnp.arange(len(self.index))[:, None]
+        empty = jnp.zeros((len(self.index), self.origin.shape[0]), bool)
+        return empty.at[rows, self.index].max(used)
+
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs."""
         largest = jnp.maximum(jnp.abs(self.origin + self.lower), jnp.abs(self.origin + self.upper))

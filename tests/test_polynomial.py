@@ -141,16 +141,21 @@ def test_the_lorenz_equations_are_found_with_their_coefficients(model):
 
 def test_networks_remain_where_no_polynomial_will_do():
     """A washboard, which no cubic can follow, beside a linear law."""
-    rng, n, dt = np.random.default_rng(1), 6000, 0.05
+    rng, n, dt = np.random.default_rng(1), 3000, 0.05
     x = np.zeros((n, 2))
     for k in range(n - 1):
         rate = [4 * math.sin(3 * x[k, 0]) - x[k, 0], x[k, 0] - x[k, 1]]
         noise = math.sqrt(dt) * np.array([1.5, 0.2]) * rng.normal(size=2)
         x[k + 1] = x[k] + dt * np.array(rate) + noise
     graph = np.array([[True, True], [False, True]])[:, :, None]
-    config = ndde.StrengthConfig(restarts=1, steps=60, width=8, depth=2)
+    options = dict(
+        key=jr.key(0),
+        members=1,
+        rounds=0,
+        config=ndde.StrengthConfig(restarts=1, steps=60, width=8, depth=1),
+    )
     windows = ndde.lagged_windows(x, dt=dt)
-    model = ndde.fit_flow(windows, graph, key=jr.key(0), members=2, rounds=1, config=config)
+    model = ndde.fit_flow(windows, graph, **options)
     weights, coefficients = model.drift.networks.layers[-1][0], model.drift.coefficients
     assert np.any(weights[0]) and not np.any(coefficients[0])
     assert not np.any(weights[1]) and np.any(coefficients[1])
@@ -158,13 +163,10 @@ def test_networks_remain_where_no_polynomial_will_do():
     assert washboard == "da/dt = f(a)"
     assert linear.startswith("db/dt = ") and " b" in linear and " a" in linear
     # The network is what it is without polynomials.
-    alone = ndde.fit_flow(
-        windows, graph, key=jr.key(0), members=2, rounds=0, config=config, family="network"
-    )
-    auto = ndde.fit_flow(windows, graph, key=jr.key(0), members=2, rounds=0, config=config)
+    alone = ndde.fit_flow(windows, graph, family="network", **options)
     assert isinstance(alone.drift, ndde.MaskedDrift)
     point = jnp.array([[1.3, 0.2]])
-    np.testing.assert_allclose(auto(point)[0], alone(point)[0], rtol=1e-6)
+    np.testing.assert_allclose(model(point)[0], alone(point)[0], rtol=1e-6)
 
 
 def test_a_delayed_law_is_found(getkey):
@@ -184,13 +186,22 @@ def test_a_delayed_law_is_found(getkey):
     np.testing.assert_allclose(values, [-2, 1.5, -0.5], atol=0.2)
 
 
+def test_support_is_what_a_polynomial_depends_on(windows, model):
+    np.testing.assert_array_equal(model.drift.support(), LORENZ)
+    full = ndde.fit_flow(windows, key=jr.key(0), rounds=3, family="polynomial")
+    jacobian = jax.vmap(jax.jacfwd(full))(lorenz(20)[:, None])[:, :, 0]
+    np.testing.assert_array_equal(full.drift.support(), jnp.any(jacobian != 0, axis=0))
+    # All inputs were open, the terms found the graph.
+    np.testing.assert_array_equal(full.drift.support(), LORENZ)
+
+
 def test_closed_inputs_have_no_influence(model):
     z = jnp.array([[0.3, -0.4, 0.5]])
     open_ = jnp.ones((3, 1, 3))
     full = model.drift(z, open_)
     np.testing.assert_allclose(model.drift(z), full)
     closed = open_.at[1, 0, 2].set(0)
-    jacobian = jax.jacfwd(lambda z: model.drift(z, closed))(z)[:, 0]
+    jacobian = jax.jit(jax.jacfwd(lambda z: model.drift(z, closed)))(z)[:, 0]
     assert jacobian[1, 2] == 0 and jacobian[1, 0] != 0 and jacobian[2, 2] != 0
     np.testing.assert_allclose(model.drift(z, closed)[jnp.array([0, 2])], full[jnp.array([0, 2])])
 
@@ -198,11 +209,11 @@ def test_closed_inputs_have_no_influence(model):
 def test_polynomials_are_bounded_and_can_be_confined(model, windows):
     middle, spread = model.drift.output_range()
     far = 50 * jr.normal(jr.key(0), (500, 1, 3))
-    outputs = jax.vmap(model.drift)(far)
+    outputs = jax.jit(jax.vmap(lambda z: model.drift(z)))(far)
     assert jnp.all(jnp.abs(outputs - middle[None]) <= spread[None])
     bound = ndde.drift_bound(model)
     s = model.scaling
-    rates = jax.vmap(model)(s.center[None, None] + far * s.scale[None, None])
+    rates = jax.jit(jax.vmap(lambda x: model(x)))(s.center[None, None] + far * s.scale[None, None])
     assert jnp.all(jnp.abs(rates) <= bound[None])
     certificate = ndde.confine(model, windows=windows).certificate()
     assert jnp.isfinite(certificate.absorbing_radius)

@@ -171,12 +171,24 @@ def _standardised(fitted: ndde.NeuralDDE | ndde.Windows, problem: Problem):
 def _worth_keeping(strengths):
     """The library's rule, less its allowance for the bias of differences: that is corrected here.
 
-    And an edge stays whose removal seems to *lower* the risk by more than an edge costs: nested
-    models cannot do that, so the larger fit has failed and says nothing about the edge.
+    Nested models cannot lower the risk by more than an edge costs; where they seem to, the fit with
+    all edges has failed. Then the edge that is missed least goes, and for the others nothing
+    is shown.
     """
     price = (strengths.threshold - RESOLUTION)[None, :, None]
     worth = (strengths.value > price) & (strengths.held_out > 0)
-    return worth | (strengths.graph & (strengths.value < -price))
+    failed = strengths.graph & (strengths.value < -price)
+    least = jnp.min(jnp.where(strengths.graph, strengths.value, 0), axis=(0, 2), keepdims=True)
+    return worth | (failed & (strengths.value > least))
+
+
+def _known_by_terms(graph, pilot):
+    """The graph, with the inputs of a variable's terms where the pilot needs no more than those."""
+    if not isinstance(pilot.drift, ndde.PolynomialDrift):
+        return graph
+    support = pilot.drift.support().reshape(pilot.mask.shape).transpose(2, 0, 1)
+    explained = jnp.any(support, axis=(0, 2), keepdims=True)
+    return jnp.where(explained, support, graph)
 
 
 def _padded(windows):
@@ -201,7 +213,7 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
             strengths = ndde.signal_strengths(
                 corrected, graph=graph, key=strength_key, config=SELECTION
             )
-            graph = _worth_keeping(strengths)
+            graph = _known_by_terms(_worth_keeping(strengths), pilot)
     model = ndde.fit_flow(windows, graph, key=refit_key, members=recipe.members, **options)
     kept = np.ones((windows.dim, windows.dim), bool) if recipe.penalty == "node" else graph[..., 0]
     return model, np.asarray(kept), status
