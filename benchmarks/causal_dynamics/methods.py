@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
-from benchmarks import linear
+from benchmarks import linear, peers
 
 from .data import varying
 from .settings import Settings
@@ -194,6 +194,12 @@ def regression(regress: Callable) -> Method:
     return adapter
 
 
+@blind_to_constants
+def pcmci_plus(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
+    """Conditional independence tests of tigramite, which knows nothing of rates."""
+    return [_prediction(*peers.pcmci_plus(x, settings.lags), OK) for x in series]
+
+
 METHODS: dict[str, Method] = {
     "allones": allones,
     "selfedges": selfedges,
@@ -204,6 +210,7 @@ METHODS: dict[str, Method] = {
     "l0ndde_paper": penalised("l0ndde_paper", lambda ndde: ndde.FitConfig.paper()),
     **{name: penalised(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg", "node")},
     **{f"{name}_free": truth_free(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg")},
+    "pcmci_plus": pcmci_plus,
     "strength": strength,
     "splines": splines,
 }

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 import ndde_jax as ndde
-from benchmarks import linear
+from benchmarks import linear, peers
 
 from .settings import settings
 
@@ -106,6 +106,11 @@ def regression(regress: Callable, **options):
     return fit
 
 
+def pcmci_plus(x, dt, lags, *, key):
+    """Conditional independence tests of tigramite, which knows nothing of rates."""
+    return Prediction(*peers.pcmci_plus(x, lags))
+
+
 Method = Callable[..., Prediction]
 METHODS: dict[str, Method] = {
     "allones": allones,
@@ -113,6 +118,7 @@ METHODS: dict[str, Method] = {
     "lasso": regression(linear.lagged_lasso),
     "granger": regression(linear.vector_autoregression),
     "forest": regression(linear.random_forest),
+    "pcmci_plus": pcmci_plus,
     "l0ndde": gates(ndde.L0NDDE()),
     "agl": gates(ndde.AGL()),
     "cnode": gates(ndde.CNODE()),

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool
 
 import ndde_jax as ndde
+from benchmarks import peers
 from ndde_jax._refit import RESOLUTION
 from ndde_jax._windows import pad_windows
 
@@ -125,6 +126,33 @@ def _runge_kutta(model, x, h):
         return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + rate_of_change(model, x + h * k3))
 
     return jax.vmap(step)(x)
+
+
+class Polynomial(eqx.Module):
+    """A right-hand side as coefficients of monomials, in the units of the equations."""
+
+    coefficients: jax.Array
+    powers: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    def __call__(self, t, x, lagged):
+        """Rate of change of the state."""
+        terms = jnp.prod(x[None] ** jnp.asarray(self.powers), axis=1)
+        return self.coefficients @ terms
+
+
+def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
+    """Sparse regression on polynomials of degree three by PySINDy, with its defaults."""
+
+    def one(problem):
+        powers, found = peers.sparse_regression(
+            problem.train * problem.std + problem.mean, problem.dt
+        )
+        graph = ((found != 0).astype(int) @ powers).T > 0
+        drift = Polynomial(jnp.asarray(found), tuple(map(tuple, powers.tolist())))
+        model = TrueSystem(drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
+        return Learned(model, "flow", graph, "ok" if np.isfinite(found).all() else "diverged")
+
+    return [one(problem) for problem in problems]
 
 
 def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learned]:
@@ -262,5 +290,6 @@ METHODS: dict[str, Method] = {
     "mean": mean,
     "floor": floor,
     "oracle": oracle,
+    "pysindy": pysindy,
     **{name: functools.partial(learned, recipe) for name, recipe in recipes().items()},
 }
