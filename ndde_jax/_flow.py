@@ -123,7 +123,8 @@ def fit_flow(
     [`MaskedDrift`][ndde_jax.MaskedDrift] for `"network"`, otherwise a
     [`PolynomialDrift`][ndde_jax.PolynomialDrift]. Forecast with a solver
     of higher order, `solve_sdde(model, solver=diffrax.Bosh3(), ...)`: this is a differential
-    equation, not a one-step map.
+    equation, not a one-step map. Of windows that [`fit`][ndde_jax.fit] would refuse the drift is
+    NaN.
 
     **Raises:** `ValueError` as `fit_graph`, for central differences, for `members` below 1,
     negative `rounds`, another `family`, or polynomials of a hundred inputs.
@@ -245,7 +246,8 @@ def _fit(windows, base, config, slots, members, rounds, family, *, key):
 
     fits = None if networks is None else networks.start(config.steps)
     (fits, outputs), _ = jax.lax.scan(improve, (fits, data.outputs), None, length=rounds)
-    return drift(fits, outputs)
+    numbers, rest = eqx.partition(drift(fits, outputs), eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), numbers), rest)
 
 
 def _criterion(risk, count, n):

@@ -111,6 +111,13 @@ def test_the_mask_of_a_fitted_flow_is_the_graph():
     np.testing.assert_array_equal(np.asarray(jacobian) != 0, graph[..., 0].T)
 
 
+def test_the_flow_of_a_constant_variable_is_nan():
+    windows = ndde.lagged_windows(oscillator(100), dt=DT)
+    still = eqx.tree_at(lambda w: w.scaling.scale, windows, jnp.array([1.0, 0.0]))
+    model = ndde.fit_flow(still, key=jr.key(0), rounds=0, family="polynomial")
+    assert jnp.isnan(model(jnp.ones((1, 2)))).all()
+
+
 def test_side_by_side_networks_are_their_weighted_mean():
     from ndde_jax._drift import init_layers
 
