@@ -31,8 +31,8 @@ def equations(
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
-    model = ndde.fit_flow(windows, key=jax.random.key(0))
-    print(*ndde.equations(model, ["x", "y"]), sep="\\n")  # dx/dt = y, dy/dt = -x, nearly
+    model = ndde.fit_flow(windows, key=jax.random.key(0), family="polynomial")
+    print(ndde.equations(model, ["x", "y"]))  # ("dx/dt = y", "dy/dt = -x")
     ```
     """
     if model.mask.ndim != 3:
@@ -78,14 +78,16 @@ def _formula(model: NeuralDDE, target: int, labels: list[str], digits: int) -> s
             value /= float(scale[i]) ** power
             zero = float(center[i] - origin[i] * scale[i])
             small = abs(zero) <= 1e-5 * abs(float(center[i])) + 1e-12
-            base = labels[i] if small else f"({labels[i]} {-zero:+.{digits}g})"
+            away = f"({labels[i]} {'+-'[zero > 0]} {abs(zero):.{digits}g})"
+            base = labels[i] if small else away
             factors.append(base + (f"^{power}" if power > 1 else ""))
         if not factors:
             constant += value
         elif value:
-            parts.append(f"{value:+.{digits}g} {' '.join(factors)}")
+            size = f"{abs(value):.{digits}g}"
+            parts.append(("+-"[value < 0], " ".join(factors if size == "1" else [size, *factors])))
     # What is left of a constant that cancels is rounding.
     if not parts or abs(constant) > 1e-4 * rate:
-        parts.append(f"{constant:+.{digits}g}")
-    text = " ".join(f"{part[0]} {part[1:]}" for part in parts)
+        parts.append(("+-"[constant < 0], f"{abs(constant):.{digits}g}"))
+    text = " ".join(f"{sign} {term}" for sign, term in parts)
     return text[2:] if text.startswith("+") else "-" + text[2:]
