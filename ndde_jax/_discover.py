@@ -15,7 +15,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ._drift import MaskedDrift
+from ._equations import equations
 from ._fit import FitConfig, FitResult, Status, fit
+from ._flow import fit_flow
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._labelled import read_labelled
 from ._methods import L0NDDE, AbstractMethod
@@ -88,6 +90,16 @@ class Discovery:
             search=self.search,
             **options,
         )
+
+    def equations(self, *, key: PRNGKeyArray, digits: int = 3, **options) -> tuple[str, ...]:
+        """The drift as formulas, one per variable, where a few polynomial terms explain a rate as
+        well as these data can tell; `f(...)` elsewhere. See [`equations`][ndde_jax.equations].
+
+        The graph is fitted once more for that, by [`fit_flow`][ndde_jax.fit_flow]; `options` are
+        its own.
+        """
+        model = fit_flow(self.windows, self.graph, key=key, **options)
+        return equations(model, self.names, digits=digits)
 
     def to_frame(self):
         """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas."""

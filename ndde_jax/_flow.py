@@ -105,7 +105,8 @@ def fit_flow(
 
     **Arguments:**
 
-    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows] with `scheme="euler"`; one system.
+    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows]; one system. Central differences
+        estimate the rate itself, so nothing is corrected.
     - `graph`: `[source target lag]`, or `"full"`, the default. A target without inputs gets its
         mean rate.
     - `key`: random starts.
@@ -126,8 +127,8 @@ def fit_flow(
     equation, not a one-step map. Of windows that [`fit`][ndde_jax.fit] would refuse the drift is
     NaN.
 
-    **Raises:** `ValueError` as `fit_graph`, for central differences, for `members` below 1,
-    negative `rounds`, another `family`, or polynomials of a hundred inputs.
+    **Raises:** `ValueError` as `fit_graph`, for `members` below 1, negative `rounds`, another
+    `family`, or polynomials of a hundred inputs.
 
     Deferred correction: Pereyra, *Numerische Mathematik* 10 (1967). Sparse polynomials: Brunton,
     Proctor and Kutz, *PNAS* 113 (2016).
@@ -150,7 +151,8 @@ def fit_flow(
     if family not in ("auto", "network", "polynomial"):
         raise ValueError(f"family must be 'auto', 'network' or 'polynomial'; got {family!r}.")
     graph, base = checked_graph(windows, graph)
-    _check(windows)
+    if windows.scheme != "euler":
+        rounds = 0
     slots = input_slots(base, max_inputs)
     if slots >= MAX_TERMS and family != "network":
         if family == "polynomial":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import equinox as eqx
 import jax
@@ -162,6 +163,16 @@ def test_checks_search_as_the_discovery_did(found, monkeypatch):
         key=jax.random.key(0), seeds=1, config=FIT, strength_config=STRENGTH
     )
     assert searches == ["splines"] * 5  # three halves, two other differences
+
+
+def test_equations_of_a_discovery(found):
+    """Of the driver; the driven variable follows a hyperbolic tangent."""
+    key = jax.random.key(0)
+    _, text = found.equations(key=key, rounds=0, family="polynomial")
+    number = r"([0-9.]+)"
+    match = re.fullmatch(rf"ddriver/dt = -{number} driver \+ {number} driver\[t-2\]", text)
+    assert match, text
+    np.testing.assert_allclose([float(value) for value in match.groups()], [3.2, 1.4], atol=0.1)
 
 
 def test_nothing_is_worth_any_price():

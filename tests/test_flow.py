@@ -111,6 +111,14 @@ def test_the_mask_of_a_fitted_flow_is_the_graph():
     np.testing.assert_array_equal(np.asarray(jacobian) != 0, graph[..., 0].T)
 
 
+def test_central_differences_are_not_corrected():
+    windows = ndde.lagged_windows(oscillator(), dt=DT, scheme="central4")
+    options = dict(key=jr.key(0), family="polynomial")
+    fits = [ndde.fit_flow(windows, rounds=rounds, **options) for rounds in (0, 3)]
+    point = jnp.array([[1.3, 0.2]])
+    np.testing.assert_array_equal(fits[0](point), fits[1](point))
+
+
 def test_the_flow_of_a_constant_variable_is_nan():
     windows = ndde.lagged_windows(oscillator(100), dt=DT)
     still = eqx.tree_at(lambda w: w.scaling.scale, windows, jnp.array([1.0, 0.0]))
