@@ -87,7 +87,8 @@ def _formula(model: NeuralDDE, target: int, labels: list[str], digits: int) -> s
             size = f"{abs(value):.{digits}g}"
             parts.append(("+-"[value < 0], " ".join(factors if size == "1" else [size, *factors])))
     # What is left of a constant that cancels is rounding.
-    if not parts or abs(constant) > 1e-4 * rate:
+    if abs(constant) > 1e-4 * rate:
         parts.append(("+-"[constant < 0], f"{abs(constant):.{digits}g}"))
+    parts = parts or [("+", "0")]
     text = " ".join(f"{sign} {term}" for sign, term in parts)
     return text[2:] if text.startswith("+") else "-" + text[2:]

@@ -243,6 +243,12 @@ def test_equations_are_in_physical_units(model):
         assert sum(eval(term, {}, point) for term in terms) == pytest.approx(float(rate), rel=1e-4)
 
 
+def test_a_law_without_terms_is_zero(windows):
+    nothing = jnp.zeros((3, 3, 1), bool).at[0, 0].set(True)
+    model = ndde.fit_flow(windows, nothing, key=jr.key(0), rounds=0, family="polynomial")
+    assert ndde.equations(model, "xyz")[1] == "dy/dt = 0"
+
+
 def test_far_origins_are_written_out():
     x = 300 + np.stack([np.sin(0.1 * np.arange(800)), np.cos(0.1 * np.arange(800))], axis=1)
     windows = ndde.lagged_windows(x, dt=0.1)
