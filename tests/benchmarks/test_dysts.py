@@ -2,17 +2,22 @@
 
 import dataclasses
 import math
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from benchmarks._store import Record, Store, Unit
 from benchmarks.dysts import forecast, generate, methods, report, runner, scoring
 from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
 from benchmarks.dysts.methods import METHODS, Learned
 from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes, regime, system_names
+from ndde_jax._refit import RESOLUTION
 
 SHORT = Protocol(
     noise=0.05,
@@ -127,6 +132,8 @@ def test_unknown_settings_are_refused(tmp_path):
         Recipe(penalty="lasso")
     with pytest.raises(ValueError, match="set flow=true"):
         Recipe(penalty="l0ndde", select="strength")
+    with pytest.raises(ValueError, match="family='auto' belongs to fit_flow"):
+        Recipe(penalty="l0ndde", family="auto")
 
 
 # Forecasts and scores
@@ -185,6 +192,48 @@ def still(problems, *, keys):
     if any(p.name == "SprottB" for p in problems):
         raise RuntimeError("cannot")
     return [Learned(None, "euler", np.ones((p.dim, p.dim), bool), "ok") for p in problems]
+
+
+@pytest.fixture(scope="module")
+def pilot(lorenz):
+    """Polynomials, in the units of the equations."""
+    windows = ndde.lagged_windows(lorenz.train * lorenz.std + lorenz.mean, dt=lorenz.dt)
+    return ndde.fit_flow(windows, key=jax.random.key(0), family="polynomial", rounds=1)
+
+
+def test_a_model_in_standardised_coordinates_is_the_same_model(lorenz, pilot):
+    moved = methods._standardised(pilot, lorenz)
+    z = np.array([[0.3, -0.5, 0.8]])
+    expected = np.asarray(pilot(z * lorenz.std + lorenz.mean)) / lorenz.std
+    np.testing.assert_allclose(moved(z), expected, rtol=1e-9)
+
+
+def test_terms_of_the_pilot_are_edges(pilot):
+    gates = jnp.ones((3, 3, 1), bool).at[0, 1].set(False)
+    no_terms = pilot.drift.coefficients.at[1].set(0)
+    pilot = eqx.tree_at(lambda m: m.drift.coefficients, pilot, no_terms)
+    found = methods._known_by_terms(gates, pilot)
+    support = np.asarray(pilot.drift.support()).T
+    assert support[:, [0, 2]].any(axis=0).all() and not support[:, 1].any()
+    np.testing.assert_array_equal(found[:, [0, 2], 0], support[:, [0, 2]])
+    np.testing.assert_array_equal(found[:, 1], gates[:, 1])
+    networks = eqx.tree_at(lambda m: m.drift, pilot, ndde.MaskedDrift(()))
+    assert methods._known_by_terms(gates, networks) is gates
+
+
+def test_a_failed_fit_costs_one_edge_at_most():
+    graph = jnp.array([[True, True], [True, True]])[:, :, None]
+    value = jnp.array([[0.5, -0.2], [0.001, -0.1]])[:, :, None]
+
+    class Strengths(NamedTuple):
+        graph: jax.Array
+        value: jax.Array
+        held_out: jax.Array
+        threshold: jax.Array
+
+    strengths = Strengths(graph, value, jnp.ones_like(value), jnp.full(2, 0.02 + RESOLUTION))
+    kept = methods._worth_keeping(strengths)[..., 0]
+    np.testing.assert_array_equal(kept, [[True, False], [False, True]])
 
 
 def test_run_stores_scores_statuses_and_predictions(files, store, tmp_path, monkeypatch, lorenz):
