@@ -163,7 +163,7 @@ class _Data(eqx.Module):
         self.samples = (jnp.asarray(x, windows.history.dtype) - s.center[None]) / s.scale[None]
         self.present = windows.history
         self.rate = windows.increment
-        self.position = windows.position - windows.position[0] + max(windows.lags)
+        self.position = windows.position
         self.fixed = {lag: i for i, lag in enumerate(windows.lags)}
 
 

@@ -145,10 +145,7 @@ def _windows(x, dt, lags) -> ndde.Windows:
 
 @functools.lru_cache(maxsize=2)
 def _cached_midpoints(data: bytes, shape, dt, lags):
-    x = np.frombuffer(data).reshape(shape)
-    plain = ndde.lagged_windows(x, dt=dt, lags=lags, scheme="auto")
-    # Without noise a central difference of high order is better still.
-    return plain if plain.scheme == "central4" else ndde.midpoint_windows(x, dt=dt, lags=lags)
+    return ndde.midpoint_windows(np.frombuffer(data).reshape(shape), dt=dt, lags=lags)
 
 
 def _midpoints(x, dt, lags) -> ndde.Windows:
