@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ._prior import PriorKnowledge, read_prior
@@ -31,14 +30,9 @@ def midpoint_windows(
     has neither error, but in noise-driven data it measures something else than the drift (see
     [`lagged_windows`][ndde_jax.lagged_windows]). Here the rates are forward differences, and
 
-    - past states (lags ≥ 1) are means over the step, by cubic interpolation of the two samples on
-      either side, which are known (of three for lag 1);
-    - present states are *predicted* half a step ahead, X[k] + rate · dt/2 and a correction for the
-      change of that rate, from what was known at sample k. The noise of the step is not in the
-      prediction, so no bias enters.
-
-    Means of the two ends of a step would do as well, were it not for data with little noise: there
-    their error, dt²/12 of the second derivative, shows as edges at further lags.
+    - past states (lags ≥ 1) are the means of both ends of the step, which are known;
+    - present states are *predicted* half a step ahead, X[k] + rate · dt/2, from what was known at
+      sample k. The noise of the step is not in the prediction, so no bias enters.
 
     What is fitted to these windows is the drift itself, and a fitted model is used as any other.
 
@@ -47,7 +41,7 @@ def midpoint_windows(
     - `x`, `dt`, `lags`, `names`, `prior`: as for [`lagged_windows`][ndde_jax.lagged_windows];
         samples must be equally spaced.
     - `rate`: expected standardised rates of the rows of the windows of scheme "euler" that have the
-        lags l − 2 to l + 1 for each l ≥ 1 of `lags`, for the prediction; by default what
+        lags l and l − 1 for each l of `lags`, for the prediction; by default what
         [`spline_graph`][ndde_jax.spline_graph] fits.
 
     **Returns:** [`Windows`][ndde_jax.Windows] of scheme `"euler"`.
@@ -69,35 +63,21 @@ def midpoint_windows(
     ```
     """
     lags = read_lags(lags)
-    near = {lag: _neighbours(lag) for lag in lags}
-    both = tuple(sorted({other for weights in near.values() for other in weights}))
+    both = tuple(sorted({max(lag - shift, 0) for lag in lags for shift in (0, 1)}))
     wide = lagged_windows(x, dt=dt, lags=both, scheme="euler", names=names)
-    prior = read_prior(prior, wide.dim, len(lags))
-    samples = wide.history
-    wide = dataclasses.replace(wide, lags=lags, prior=prior)
     start = jnp.array([both.index(lag) for lag in lags])
-    plain = dataclasses.replace(wide, history=samples[:, start])
+    end = jnp.array([both.index(max(lag - 1, 0)) for lag in lags])
+    prior = read_prior(prior, wide.dim, len(lags))
+    wide = dataclasses.replace(wide, lags=lags, prior=prior)
+    plain = dataclasses.replace(wide, history=wide.history[:, start])
     if rate is None:
         rate = spline_graph(plain).rate
     if rate.shape != wide.increment.shape:
         raise ValueError(f"rate must have shape {wide.increment.shape}; got {rate.shape}.")
-    share = np.array([[near[lag].get(other, 0) for other in both] for lag in lags])
-    history = jnp.einsum("lo,wod->wld", jnp.asarray(share, samples.dtype), samples)
+    history = (wide.history[:, start] + wide.history[:, end]) / 2
     if 0 in lags:
         s = wide.scaling
         physical = s.rate_center[None] + s.rate_scale[None] * rate
-        follows = (wide.position[1:] == wide.position[:-1] + 1) & wide.valid[1:] & wide.valid[:-1]
-        change = jnp.where(follows[:, None], jnp.diff(physical, axis=0), 0)
-        change = jnp.concatenate([jnp.zeros_like(physical[:1]), change])
-        ahead = (physical / 2 - change / 12) * wide.dt / s.scale[None]
-        history = history.at[:, lags.index(0)].add(jnp.where(wide.valid[:, None], ahead, 0))
+        ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
+        history = history.at[:, lags.index(0)].add(ahead)
     return dataclasses.replace(wide, history=history)
-
-
-def _neighbours(lag: int) -> dict[int, float]:
-    """Weights of samples, by their lag, in the mean over the step that begins at a lag."""
-    if lag == 0:
-        return {0: 1.0}
-    if lag == 1:
-        return {2: -1 / 12, 1: 8 / 12, 0: 5 / 12}
-    return {lag + 1: -1 / 24, lag: 13 / 24, lag - 1: 13 / 24, lag - 2: -1 / 24}
