@@ -216,12 +216,13 @@ def _following(windows: Windows, history: Float[Array, "window lag dim"]):
 @eqx.filter_jit
 def _fit(windows, base, config, slots, members, rounds, family, *, key):
     data = FlatData(windows)
+    index, used = jax.vmap(lambda mask: select_inputs(mask.astype(data.inputs.dtype), slots))(base)
     networks = None
     if family != "polynomial":
-        networks = _Networks(data, base, config, slots, members, key)
+        networks = _Networks(data, base, index, used, config, members, key)
     polynomials = None
     if family != "network":
-        polynomials = _Polynomials(windows, data, base, slots)
+        polynomials = _Polynomials(windows, data, index, used)
 
     def drift(fits, outputs):
         if polynomials is None:
@@ -264,14 +265,11 @@ def _like(flag: Bool[Array, "target"], a: Array) -> Array:
 class _Polynomials:
     """Sparse polynomials, one per target."""
 
-    def __init__(self, windows, data, base, slots):
-        self.data = data
-        self.exponents = all_exponents(slots)
+    def __init__(self, windows, data, index, used):
+        self.data, self.index, self.used = data, index, used > 0
+        self.exponents = all_exponents(index.shape[1])
         self.origin = jnp.tile(natural_origin(windows.scaling), windows.n_lags)
         self.box = bounds(data.inputs, data.weight)
-        select = lambda mask: select_inputs(mask.astype(data.inputs.dtype), slots)  # noqa: E731
-        self.index, used = jax.vmap(select)(base)
-        self.used = used > 0
         # Standardised rates are centred, which hides that a law has no constant.
         scale = windows.scaling.rate_scale
         self.constant = windows.scaling.rate_center / jnp.where(scale > 0, scale, 1)
@@ -296,13 +294,12 @@ class _Polynomials:
 class _Networks:
     """Several networks per target, `[target member ...]`."""
 
-    def __init__(self, data, base, config, slots, members, key):
-        self.data, self.base, self.slots, self.members = data, base, slots, members
+    def __init__(self, data, base, index, used, config, members, key):
+        self.data, self.base, self.index, self.used = data, base, index, used
+        self.slots, self.members = index.shape[1], members
         self.n, self.dtype = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.dtype
-        select = lambda mask: select_inputs(mask.astype(self.dtype), slots)  # noqa: E731
-        self.index, self.used = jax.vmap(select)(base)
         size = dict(width=config.width, depth=config.depth, dtype=self.dtype)
-        self.starts = jax.vmap(lambda k: init_layers(members, slots, key=k, **size))(
+        self.starts = jax.vmap(lambda k: init_layers(members, self.slots, key=k, **size))(
             jr.split(key, data.dim)
         )
 

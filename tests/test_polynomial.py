@@ -58,7 +58,7 @@ def test_the_degree_falls_with_the_number_of_inputs(n_slots, degree):
     assert len(exponents) == math.comb(n_slots + degree, degree)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 8, 33])  # in the last two, BIC keeps a term more
 def test_terms_are_those_that_a_search_over_all_subsets_finds(seed):
     rng = np.random.default_rng(seed)
     z, weight = rng.normal(size=(300, 2)), rng.uniform(0.5, 1, size=300)

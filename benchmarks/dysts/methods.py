@@ -18,6 +18,7 @@ from jaxtyping import Bool
 
 import ndde_jax as ndde
 from benchmarks import peers
+from ndde_jax._polynomial import monomials
 from ndde_jax._refit import RESOLUTION
 from ndde_jax._windows import pad_windows
 
@@ -136,8 +137,7 @@ class Polynomial(eqx.Module):
 
     def __call__(self, t, x, lagged):
         """Rate of change of the state."""
-        terms = jnp.prod(x[None] ** jnp.asarray(self.powers), axis=1)
-        return self.coefficients @ terms
+        return self.coefficients @ monomials(x[None], self.powers)[0]
 
 
 def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
