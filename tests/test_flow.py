@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import ndde_jax as ndde
-from ndde_jax._flow import _side_by_side
+from ndde_jax._flow import _correct, _midway, _side_by_side
 from ndde_jax._levenberg import fit_network, predict
 
 SMALL = ndde.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
@@ -92,6 +92,80 @@ def test_steps_across_gaps_and_padding_are_not_interpolated():
     expected = ndde.correct_flow(windows, model).increment
     np.testing.assert_allclose(ndde.correct_flow(one, model).increment[: len(expected)], expected)
     assert not np.asarray(expected)[~np.asarray(windows.valid)].any()
+
+
+def physical(windows):
+    s = windows.scaling
+    states = windows.history * s.scale[None, None] + s.center[None, None]
+    return states, windows.increment * s.rate_scale[None] + s.rate_center[None]
+
+
+def test_the_true_model_meets_in_the_middle():
+    x = np.stack([expm(DT * k * MATRIX) @ [1.0, 0.5] for k in range(80)])
+    states, rate = physical(_midway(ndde.lagged_windows(x, dt=DT), Linear(jnp.asarray(MATRIX))))
+    expected = x[:-1] @ expm(DT / 2 * MATRIX).T
+    # Two Runge–Kutta steps of half the length: h⁴/120 ‖A‖⁵ / 16.
+    np.testing.assert_allclose(states[:, 0], expected, atol=2e-5)
+    np.testing.assert_allclose(rate, expected @ MATRIX.T, atol=2e-5)
+
+
+@pytest.mark.parametrize("correct,order", [(_correct, 1), (_midway, 2)])
+def test_how_far_a_slightly_wrong_model_misleads_the_correction(correct, order):
+    right, wrong = (Linear(jnp.asarray(MATRIX + 1e-4 * by)) for by in (0, MATRIX**2 - 1))
+
+    def error(dt):
+        x = np.stack([expm(dt * k * MATRIX) @ [1.0, 0.5] for k in range(round(6 / dt))])
+        missed = []
+        for model in (right, wrong):
+            states, rate = physical(correct(ndde.lagged_windows(x, dt=dt), model))
+            missed.append(rate - states[:, 0] @ MATRIX.T)
+        return np.abs(missed[1] - missed[0]).max()
+
+    errors = [error(dt) for dt in (0.4, 0.2, 0.1)]
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), order, atol=0.2)
+
+
+def test_the_past_at_the_middle_of_a_step_is_interpolated():
+    past = 1 + DT * np.arange(60)
+    x = np.stack([past, np.cumsum(past)], axis=1)
+    windows = ndde.lagged_windows(x, dt=DT, lags=(3,))  # the present state is not an input
+
+    class Delayed(eqx.Module):
+        lags: tuple = eqx.field(static=True, default=(3,))
+
+        def __call__(self, history):
+            return jnp.stack([0.0 * history[0, 0], history[0, 0] ** 2])
+
+    states, rate = physical(_midway(windows, Delayed()))
+    _, before = physical(windows)
+    a, b = past[:-4], past[1:-3]
+    np.testing.assert_allclose(states[:-1, 0, 0], ((a + b) / 2)[:-1])
+    middle = ((a + b) / 2) ** 2 - (a**2 + a * b + b**2) / 3
+    np.testing.assert_allclose((rate - before)[:-1, 1], middle[:-1], atol=1e-12)
+    # In the last row the past stands still, because no next row says how it goes on.
+    np.testing.assert_allclose(states[-1, 0, 0], past[-5])
+    np.testing.assert_allclose((rate - before)[-1], 0, atol=1e-12)
+    np.testing.assert_allclose((rate - before)[:, 0], 0, atol=1e-12)
+
+
+def test_a_model_that_explodes_within_a_step_corrects_nothing():
+    windows = ndde.lagged_windows(oscillator(60), dt=DT)
+    found = _midway(windows, Linear(jnp.full((2, 2), jnp.inf)))
+    np.testing.assert_array_equal(found.history, windows.history)
+    np.testing.assert_array_equal(found.increment, windows.increment)
+
+
+def test_three_rounds_are_enough_where_a_step_is_long():
+    """1.2 radians per step: corrections at the start of each step would not converge at all."""
+    dt, x = 0.8, np.zeros((3000, 2))
+    rng, step = np.random.default_rng(0), expm(0.8 * MATRIX)
+    for k in range(len(x) - 1):
+        x[k + 1] = step @ x[k] + 0.1 * rng.normal(size=2)
+    model = ndde.fit_flow(
+        ndde.lagged_windows(x, dt=dt), key=jr.key(0), rounds=3, family="polynomial"
+    )
+    jacobian = jax.jacfwd(model)(jnp.zeros((1, 2)))[:, 0]
+    np.testing.assert_allclose(jacobian, MATRIX, atol=0.1)
 
 
 def test_a_fitted_flow_is_unbiased_where_plain_differences_are_not():
