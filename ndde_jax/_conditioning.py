@@ -42,13 +42,17 @@ def noise_covariance(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[
     """
     if not is_regular(windows) or 0 not in windows.lags:
         raise ValueError("noise_covariance needs equally spaced samples and lag 0.")
-    samples, first = standardised_samples(windows)
-    position = np.asarray(windows.position)[np.asarray(windows.valid)] - first
-    scale = np.asarray(windows.scaling.scale, float)
-    step = (samples[position + 1] - samples[position]) * scale[None]
-    history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
-    history = history * scale[None, None] + np.asarray(windows.scaling.center)[None, None]
-    dt = float(windows.dt)
+    valid, scaling = np.asarray(windows.valid), windows.scaling
+    scale, dt = np.asarray(scaling.scale, float), float(windows.dt)
+    if windows.scheme in ("euler", "midpoint"):
+        rate = np.asarray(windows.increment, float)[valid] * np.asarray(scaling.rate_scale)[None]
+        step = dt * (rate + np.asarray(scaling.rate_center)[None])
+    else:
+        samples, first = standardised_samples(windows)
+        position = np.asarray(windows.position)[valid] - first
+        step = (samples[position + 1] - samples[position]) * scale[None]
+    history = np.asarray(windows.history, float)[valid]
+    history = history * scale[None, None] + np.asarray(scaling.center)[None, None]
     drift = jax.vmap(model)(jnp.asarray(history, windows.history.dtype))
     residual = step - dt * np.asarray(drift, float)
     residual = residual[np.isfinite(residual).all(axis=1)]

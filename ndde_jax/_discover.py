@@ -21,6 +21,7 @@ from ._flow import fit_flow
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._labelled import read_labelled
 from ._methods import L0NDDE, AbstractMethod
+from ._midpoint import midpoint_windows, windows_by_scheme
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
 from ._report import write_report
@@ -33,7 +34,7 @@ from ._strength import (
     signal_strengths,
 )
 from ._types import RealScalarLike
-from ._windows import Scaling, Windows, lagged_windows
+from ._windows import Scaling, Windows
 
 # Of saved discoveries.
 FORMAT = 2
@@ -217,8 +218,10 @@ def discover(
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending. The present state, 0, belongs in nearly always.
     - `names`: of the variables; by default those of `x`, or x0, x1, …
-    - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows]. `"auto"`, the
-        default, decides by the noise; the report says what and why.
+    - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
+        see [`midpoint_windows`][ndde_jax.midpoint_windows]; then the search is repeated with what
+        the first model says about the steps. `"auto"`, the default, decides by the noise and the
+        lags ([`choose_scheme`][ndde_jax.choose_scheme]); the report says what and why.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `time_unit`: what `dt` counts, for labels only.
@@ -252,7 +255,9 @@ def discover(
         dt, t = own_dt, own_t
         time_unit = time_unit or own_unit
     names = own_names if names is None else tuple(str(name) for name in names)
-    windows = lagged_windows(values, dt=dt, t=t, lags=lags, scheme=scheme, names=names, prior=prior)
+    windows = windows_by_scheme(
+        values, dt=dt, t=t, lags=lags, scheme=scheme, names=names, prior=prior
+    )
     names = tuple(f"x{i}" for i in range(windows.dim)) if names is None else names
     if len(names) != windows.dim or len(set(names)) != len(names):
         raise ValueError(
@@ -263,12 +268,19 @@ def discover(
     search = chosen_search(windows, search)
 
     fit_key, search_key, strength_key, model_key = jr.split(key, 4)
-    with _Stages(progress) as stage:
+    with _Stages(progress, total=5 if windows.scheme == "midpoint" else 4) as stage:
         stage("selecting a graph")
         method = L0NDDE() if method is None else method
         result = jax.block_until_ready(fit(method, windows, config, key=fit_key))
         stage("searching for a better one")
-        graph = select_graph(windows, result, search=search, config=strength_config, key=search_key)
+        options = dict(search=search, config=strength_config, key=search_key)
+        graph = select_graph(windows, result, **options)
+        if windows.scheme == "midpoint":
+            stage("searching in what this says of the steps")
+            model = fit_graph(windows, graph, config=strength_config, key=model_key)
+            given = dict(lags=lags, names=names, prior=prior)
+            windows = midpoint_windows(values, dt=float(windows.dt), model=model, **given)
+            graph = select_graph(windows, result, **options)
         stage("measuring edges")
         strengths = signal_strengths(windows, graph=graph, config=strength_config, key=strength_key)
         kept = jax.block_until_ready(strengths.kept(coefficient))

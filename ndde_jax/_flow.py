@@ -188,15 +188,19 @@ def _correct(windows: Windows, model) -> Windows:
         rate = _rate(model, start, end)
         return _mean_rate(rate, start[0], 0.0, 1.0, h) - rate(start[0], 0.0)
 
-    difference = _each_step(bias, windows) / windows.scaling.rate_scale[None]
+    following = _following(windows, windows.history)
+    difference = _each_step(bias, windows, following) / windows.scaling.rate_scale[None]
     # A model that leaves the attractor within one step has nothing to say there.
     difference = jnp.where(jnp.isfinite(difference), difference, 0)
     increment = windows.increment - jnp.where(windows.valid[:, None], difference, 0)
     return eqx.tree_at(lambda w: w.increment, windows, increment.astype(windows.increment.dtype))
 
 
-def _midway(windows: Windows, model) -> Windows:
+def meet_midway(windows: Windows, model, following=None) -> Windows:
     """Windows at the middle of every step, with the rates of change that the model needs there.
+
+    `following`: standardised histories one sample later; by default those of the next row, and
+    where that is not the next sample the past stands still.
 
     The model goes half a step forward from the start and half a step back from the end. Where the
     two do not meet, its rate of change at the middle is wrong by their distance per step. That is
@@ -213,10 +217,11 @@ def _midway(windows: Windows, model) -> Windows:
         return 0.5 * h * first, rate(middle, 0.5) - 0.5 * (first + second)
 
     s = windows.scaling
-    move, difference = _each_step(meet, windows)
+    following = _following(windows, windows.history) if following is None else following
+    move, difference = _each_step(meet, windows, following)
     usable = jnp.all(jnp.isfinite(move) & jnp.isfinite(difference), axis=1) & windows.valid
     move, difference = (jnp.where(usable[:, None], a, 0) for a in (move, difference))
-    halfway = 0.5 * (windows.history + _following(windows, windows.history))
+    halfway = 0.5 * (windows.history + following)
     history = jnp.where(usable[:, None, None], halfway, windows.history)
     if windows.lags[0] == 0:
         history = history.at[:, 0].set(windows.history[:, 0] + move / s.scale[None])
@@ -228,13 +233,16 @@ def _midway(windows: Windows, model) -> Windows:
     )
 
 
-def _each_step(function: Callable, windows: Windows):
+def _each_step(function: Callable, windows: Windows, following):
     """`function(start, end, increment, h)` of every row, in physical units."""
     s = windows.scaling
-    history = windows.history * s.scale[None, None] + s.center[None, None]
+    start, end = (
+        history * s.scale[None, None] + s.center[None, None]
+        for history in (windows.history, following)
+    )
     increment = windows.increment * s.rate_scale[None] + s.rate_center[None]
     step = windows.dt * jnp.where(windows.weight > 0, windows.weight, 1)
-    return jax.vmap(function)(history, _following(windows, history), increment, step)
+    return jax.vmap(function)(start, end, increment, step)
 
 
 def _rate(model, start, end):
@@ -294,7 +302,7 @@ def _fit(windows, base, config, slots, members, rounds, family, *, key):
         fits, *seen = carry
         mask = base.reshape(data.dim, windows.n_lags, data.dim)
         model = NeuralDDE(drift(fits, *seen), mask, windows.scaling, windows.dt, windows.lags)
-        corrected = FlatData(_midway(windows, model))
+        corrected = FlatData(meet_midway(windows, model))
         seen = corrected.inputs, corrected.outputs
         if networks is not None:
             fits = networks.train(fits.network, fits.decay, *seen, STEPS_PER_ROUND)

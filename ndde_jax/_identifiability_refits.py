@@ -157,6 +157,16 @@ def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
 def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
     """Edges that come or go with the step or the scheme of the differences."""
     graph, found = notes.graph, {}
+    if windows.scheme == "midpoint":
+        notes.add(
+            ASSUMED,
+            "edges that change with the step",
+            "untested",
+            "the grid is fine enough (ω_G of the finite-sample bound)",
+            "midpoint windows hold states between samples; discover again with scheme 'euler', and "
+            "on every second sample, to compare.",
+        )
+        return found
     half = int(windows.n_valid) // 2
     fit_key, search_key = jr.split(key)
     method, config = settings["method"], settings["config"]

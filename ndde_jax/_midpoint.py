@@ -1,13 +1,19 @@
 """Windows whose states are taken where a forward difference sees them: halfway through the step."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from ._confine import RestoredDDE
+from ._flow import meet_midway
+from ._model import NeuralDDE
 from ._prior import PriorKnowledge, read_prior
+from ._schemes import choose_scheme
 from ._spline import spline_graph
+from ._thin import is_regular
 from ._trajectories import read_lags
 from ._types import RealScalarLike, TrajectoryLike
 from ._windows import Windows, lagged_windows
@@ -20,6 +26,7 @@ def midpoint_windows(
     lags: Iterable = (0,),
     names: Sequence[str] | None = None,
     rate: Float[Array, "window dim"] | None = None,
+    model: NeuralDDE | RestoredDDE | Callable | None = None,
     prior: PriorKnowledge | None = None,
 ) -> Windows:
     """Forward differences, paired with the states half a step later: second order, noise or not.
@@ -35,6 +42,9 @@ def midpoint_windows(
       sample k. The noise of the step is not in the prediction, so no bias enters.
 
     What is fitted to these windows is the drift itself, and a fitted model is used as any other.
+    Given one, windows become more accurate: the model then goes half a step forward from each
+    sample and half a step back from the next, and where the two do not meet its rate is corrected
+    by how much they miss. Where noise is low, search again on such windows.
 
     **Arguments:**
 
@@ -43,11 +53,13 @@ def midpoint_windows(
     - `rate`: expected standardised rates of the rows of the windows of scheme "euler" that have the
         lags l and l − 1 for each l of `lags`, for the prediction; by default what
         [`spline_graph`][ndde_jax.spline_graph] fits.
+    - `model`: fitted to windows like these without one, or any function from a physical history
+        `[lag dim]` to a physical drift, if it has `lags`; instead of `rate`.
 
-    **Returns:** [`Windows`][ndde_jax.Windows] of scheme `"euler"`.
+    **Returns:** [`Windows`][ndde_jax.Windows] of scheme `"midpoint"`.
 
     **Raises:** as [`lagged_windows`][ndde_jax.lagged_windows], and `ValueError` for a `rate` of
-    another shape.
+    another shape, a model of other lags, or both.
 
     ```python
     import jax, numpy as np
@@ -68,8 +80,15 @@ def midpoint_windows(
     start = jnp.array([both.index(lag) for lag in lags])
     end = jnp.array([both.index(max(lag - 1, 0)) for lag in lags])
     prior = read_prior(prior, wide.dim, len(lags))
-    wide = dataclasses.replace(wide, lags=lags, prior=prior)
+    wide = dataclasses.replace(wide, lags=lags, prior=prior, scheme="midpoint")
     plain = dataclasses.replace(wide, history=wide.history[:, start])
+    if model is not None:
+        if rate is not None or tuple(model.lags) != lags:
+            raise ValueError(
+                f"expected rate or model, and a model with the lags {lags}; got "
+                f"{'both' if rate is not None else tuple(model.lags)}."
+            )
+        return meet_midway(plain, model, wide.history[:, end])
     if rate is None:
         rate = spline_graph(plain).rate
     if rate.shape != wide.increment.shape:
@@ -81,3 +100,34 @@ def midpoint_windows(
         ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
         history = history.at[:, lags.index(0)].add(ahead)
     return dataclasses.replace(wide, history=history)
+
+
+def windows_by_scheme(x, *, dt, t, lags, scheme: str, names, prior) -> Windows:
+    """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and with
+    `"auto"` where [`choose_scheme`][ndde_jax.choose_scheme] says so.
+
+    **Raises:** as these, and `ValueError` for midpoints of irregular samples.
+    """
+    first = "euler" if scheme == "midpoint" else scheme
+    windows = lagged_windows(x, dt=dt, t=t, lags=lags, scheme=first, names=names, prior=prior)
+    regular = is_regular(windows)
+    if (
+        scheme == "auto"
+        and choose_scheme(
+            np.asarray(windows.noise_share),
+            np.asarray(windows.roll_off),
+            np.asarray(windows.ringing),
+            regular=regular,
+            delayed=any(lag > 0 for lag in windows.lags),
+        )
+        != "midpoint"
+    ):
+        return windows
+    if scheme not in ("auto", "midpoint"):
+        return windows
+    if not regular:
+        raise ValueError(
+            "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular "
+            "time stamps, or interpolate to a regular grid."
+        )
+    return midpoint_windows(x, dt=float(windows.dt), lags=lags, names=names, prior=prior)

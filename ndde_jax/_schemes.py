@@ -16,6 +16,7 @@ FORMULAS = {
     "euler": "(X[k+1] - X[k]) / Δ",
     "central": "(X[k+1] - X[k-1]) / 2Δ",
     "central4": "(X[k-2] - 8 X[k-1] + 8 X[k+1] - X[k+2]) / 12Δ",
+    "midpoint": "(X[k+1] - X[k]) / Δ of states half a step later",
 }
 
 # The automatic rule, on the mean noise share over variables. On Euler-Maruyama paths of chaotic
@@ -42,6 +43,7 @@ def choose_scheme(
     ringing: Float[ArrayLike, "dim"] | None = None,
     *,
     regular: bool = True,
+    delayed: bool = False,
 ) -> str:
     """The difference scheme that `scheme="auto"` takes.
 
@@ -58,12 +60,17 @@ def choose_scheme(
     - `ringing`: [`end_ringing`][ndde_jax.end_ringing] of each variable; the largest decides. Left
         out: none.
     - `regular`: whether the samples are equally spaced. If not, only `"euler"` is possible.
+    - `delayed`: whether past states are candidates and
+        [`midpoint_windows`][ndde_jax.midpoint_windows] an option. The noise in a central difference
+        is in the present state too, past states tell it from the signal there, and so become
+        drivers.
 
     **Returns:** `"central4"` for a share below 0.001, or ringing above 1.5, or a share below 0.7
     with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise (also where the share
-    could not be estimated) `"euler"`.
+    could not be estimated) `"euler"`. Where past states are candidates, `"midpoint"` instead of a
+    central scheme, except for ringing or a share below 0.001.
     """
-    return _decide(share, roll_off, ringing, regular)[0]
+    return _decide(share, roll_off, ringing, regular, delayed)[0]
 
 
 def rings(ringing: Any) -> bool:
@@ -71,7 +78,9 @@ def rings(ringing: Any) -> bool:
     return ringing is not None and bool(np.any(np.asarray(ringing) > RINGING))
 
 
-def _decide(share: Any, roll_off: Any, ringing: Any, regular: bool) -> tuple[str, str]:
+def _decide(
+    share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool = False
+) -> tuple[str, str]:
     """The scheme and why."""
     if not regular:
         return "euler", "samples are not equally spaced"
@@ -89,19 +98,24 @@ def _decide(share: Any, roll_off: Any, ringing: Any, regular: bool) -> tuple[str
             "series), as data resampled by Fourier transform do; scheme 'auto' also leaves out up "
             f"to {RINGING_ENDS} samples there"
         )
+    past = "; with past states among the candidates central ones would mix up noise and signal"
     if typical < DOMINANT_SHARE and fall < FILTERED_ROLL_OFF:
+        if delayed:
+            return "midpoint", f"the increments are smooth (ratio {fall:.2f}){past}"
         return "central4", (
             f"the increments lose power towards the sampling frequency (ratio {fall:.2f}, below "
             f"{FILTERED_ROLL_OFF:g}), as filtered or averaged data do"
         )
     if typical < NOISY_SHARE:
+        if delayed:
+            return "midpoint", f"a mean noise share of {typical:.2g} is low{past}"
         return "central", f"a mean noise share of {typical:.2g} is below {NOISY_SHARE:g}"
     return "euler", f"a mean noise share of {typical:.2g} says that white noise drives the system"
 
 
 def explain_scheme(scheme: str, share: Any, roll_off: Any, ringing: Any, *, regular: bool) -> str:
     """What a scheme computes, what the automatic rule makes of this noise, and caveats."""
-    automatic, reason = _decide(share, roll_off, ringing, regular)
+    automatic, reason = _decide(share, roll_off, ringing, regular, scheme == "midpoint")
     shares = ", ".join("unknown" if np.isnan(s) else f"{s:.2g}" for s in share.tolist())
     parts = [
         f"Rates of change by scheme {scheme!r}, {FORMULAS[scheme]}. Estimated share of noise in "
@@ -114,7 +128,7 @@ def explain_scheme(scheme: str, share: Any, roll_off: Any, ringing: Any, *, regu
             "With so little noise the error of the forward difference, of order dt, can show as "
             "false edges; compare with a central scheme."
         )
-    if scheme != "euler" and not np.mean(share) < SMOOTH_SHARE:
+    if scheme in ("central", "central4") and not np.mean(share) < SMOOTH_SHARE:
         parts.append(
             "Where noise drives the system, a central difference estimates the current velocity, "
             "the mean of forward and backward drift, not the drift; compare with 'euler'."

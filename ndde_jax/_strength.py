@@ -205,7 +205,8 @@ def chosen_search(windows: Windows, search: str) -> str:
         raise ValueError(f"search must be 'auto', 'gates' or 'splines'; got {search!r}.")
     if search != "auto":
         return search
-    return "splines" if windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS else "gates"
+    many = windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS
+    return "splines" if many or windows.scheme == "midpoint" else "gates"
 
 
 def select_graph(
@@ -227,7 +228,7 @@ def select_graph(
         starts of [`search_graph`][ndde_jax.search_graph]; `"splines"` needs no gates and is
         [`search_lags`][ndde_jax.search_lags], whose cost hardly grows with the number of candidates
         and which can exchange neighbouring lags. `"auto"` takes the second from 25 candidate inputs
-        per target (variables × lags) on.
+        per target (variables × lags) on, and for midpoint windows.
 
     **Returns:** the graph, `[source target lag]`.
 

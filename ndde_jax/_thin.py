@@ -29,7 +29,8 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
     **Returns:** [`Windows`][ndde_jax.Windows] with valid rows only, standardised anew. Its
     `noise_share` is still that of the samples.
 
-    **Raises:** `ValueError` for a batch, irregular sampling, an unknown scheme, or too few rows.
+    **Raises:** `ValueError` for a batch, irregular sampling, midpoint windows, an unknown scheme,
+    or too few rows.
 
     ```python
     import numpy as np
@@ -44,8 +45,10 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
     scheme = windows.scheme if scheme is None else scheme
     if windows.history.ndim != 3:
         raise ValueError("thin_windows takes the windows of one system.")
-    if scheme not in STENCILS:
+    if scheme not in STENCILS and windows.scheme != "midpoint":
         raise ValueError(f"scheme must be one of {tuple(STENCILS)}; got {scheme!r}.")
+    if windows.scheme == "midpoint":
+        raise ValueError("midpoint windows hold states between samples, which cannot be thinned.")
     if factor < 1:
         raise ValueError(f"factor must be at least 1; got {factor}.")
     if not is_regular(windows):

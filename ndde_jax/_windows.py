@@ -63,7 +63,8 @@ class Windows(eqx.Module):
     - `prior`: edges that are allowed and edges that are required, see
         [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `lags`: candidate lags, in samples. Static.
-    - `scheme`: `"euler"`, `"central"` or `"central4"`; never `"auto"`. Static.
+    - `scheme`: `"euler"`, `"central"`, `"central4"` or, from
+        [`midpoint_windows`][ndde_jax.midpoint_windows], `"midpoint"`; never `"auto"`. Static.
     """
 
     history: Float[Array, "window lag dim"]

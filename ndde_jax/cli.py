@@ -265,7 +265,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", metavar="NAME", help="array of an NPZ file, variable of a NetCDF file")
     add(
         "--scheme",
-        choices=("auto", "euler", "central", "central4"),
+        choices=("auto", "euler", "central", "central4", "midpoint"),
         default="auto",
         help="difference scheme for the rate of change (%(default)s: chosen from the noise)",
     )
@@ -273,7 +273,8 @@ def _parser() -> argparse.ArgumentParser:
         "--search",
         choices=("auto", "gates", "splines"),
         default="auto",
-        help="how the graph is improved (%(default)s: splines from 25 candidate inputs on)",
+        help="how the graph is improved (%(default)s: splines from 25 candidate inputs on and "
+        "for midpoints)",
     )
     add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
     add("--coefficient", type=float, metavar="X", help="penalty of an edge (default: automatic)")

@@ -191,6 +191,34 @@ def test_scheme_is_chosen_by_default(found, windows_of):
     assert windows_of(smooth, dt=0.1, scheme="auto").scheme == "central4"
 
 
+def delayed_and_smooth(n=1000):
+    """dX = (2 sin 2X(t − 1) − X) dt + 0.05 dW, every 0.2 of an Euler–Maruyama path."""
+    rng, x = np.random.default_rng(0), np.ones(20 * (n + 50))
+    for k in range(100, len(x) - 1):
+        x[k + 1] = x[k] + 0.01 * (2 * np.sin(2 * x[k - 100]) - x[k]) + 0.005 * rng.normal()
+    return x[1000::20]
+
+
+def test_smooth_samples_of_a_delayed_system_are_taken_midway():
+    options = dict(dt=0.2, lags=(0, 3, 5, 7), scheme="auto")
+    found = discover(delayed_and_smooth(), **options)
+    assert found.windows.scheme == "midpoint" and found.search == "splines"
+    np.testing.assert_array_equal(found.graph[0, 0], [True, False, True, False])
+    assert "takes 'midpoint', as was done" in found.windows.explain()
+    # The rates that are left are those that the first model corrected.
+    plain = ndde.midpoint_windows(delayed_and_smooth(), dt=0.2, lags=(0, 3, 5, 7))
+    assert not np.allclose(found.windows.increment, plain.increment, atol=1e-6)
+
+
+def test_midpoints_can_be_asked_for(windows_of):
+    same = ndde.midpoint_windows(X, dt=DT, lags=LAGS)
+    assert_same_windows(windows_of(X, dt=DT, scheme="midpoint"), same)
+    stamps = DT * np.arange(len(X))
+    assert_same_windows(windows_of(X, t=stamps, scheme="midpoint"), same)
+    with pytest.raises(ValueError, match="'midpoint' needs equally spaced samples"):
+        discover(X, t=stamps + 0.1 * np.sin(np.arange(len(X))), scheme="midpoint")
+
+
 def test_irregular_samples_end_to_end():
     """The map as an Euler scheme with steps of unequal length."""
     rng = np.random.default_rng(1)

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import ndde_jax as ndde
-from ndde_jax._flow import _correct, _midway, _side_by_side
+from ndde_jax._flow import _correct, _side_by_side, meet_midway
 from ndde_jax._levenberg import fit_network, predict
 
 SMALL = ndde.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
@@ -102,14 +102,14 @@ def physical(windows):
 
 def test_the_true_model_meets_in_the_middle():
     x = np.stack([expm(DT * k * MATRIX) @ [1.0, 0.5] for k in range(80)])
-    states, rate = physical(_midway(ndde.lagged_windows(x, dt=DT), Linear(jnp.asarray(MATRIX))))
+    states, rate = physical(meet_midway(ndde.lagged_windows(x, dt=DT), Linear(jnp.asarray(MATRIX))))
     expected = x[:-1] @ expm(DT / 2 * MATRIX).T
     # Two Runge–Kutta steps of half the length: h⁴/120 ‖A‖⁵ / 16.
     np.testing.assert_allclose(states[:, 0], expected, atol=2e-5)
     np.testing.assert_allclose(rate, expected @ MATRIX.T, atol=2e-5)
 
 
-@pytest.mark.parametrize("correct,order", [(_correct, 1), (_midway, 2)])
+@pytest.mark.parametrize("correct,order", [(_correct, 1), (meet_midway, 2)])
 def test_how_far_a_slightly_wrong_model_misleads_the_correction(correct, order):
     right, wrong = (Linear(jnp.asarray(MATRIX + 1e-4 * by)) for by in (0, MATRIX**2 - 1))
 
@@ -136,7 +136,7 @@ def test_the_past_at_the_middle_of_a_step_is_interpolated():
         def __call__(self, history):
             return jnp.stack([0.0 * history[0, 0], history[0, 0] ** 2])
 
-    states, rate = physical(_midway(windows, Delayed()))
+    states, rate = physical(meet_midway(windows, Delayed()))
     _, before = physical(windows)
     a, b = past[:-4], past[1:-3]
     np.testing.assert_allclose(states[:-1, 0, 0], ((a + b) / 2)[:-1])
@@ -150,7 +150,7 @@ def test_the_past_at_the_middle_of_a_step_is_interpolated():
 
 def test_a_model_that_explodes_within_a_step_corrects_nothing():
     windows = ndde.lagged_windows(oscillator(60), dt=DT)
-    found = _midway(windows, Linear(jnp.full((2, 2), jnp.inf)))
+    found = meet_midway(windows, Linear(jnp.full((2, 2), jnp.inf)))
     np.testing.assert_array_equal(found.history, windows.history)
     np.testing.assert_array_equal(found.increment, windows.increment)
 

@@ -111,10 +111,15 @@ def linear(n=20_000, dt=0.05):
     return x, sigma @ sigma.T
 
 
-@pytest.mark.parametrize("scheme", ["euler", pytest.param("central", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "scheme", ["euler", "midpoint", pytest.param("central", marks=pytest.mark.slow)]
+)
 def test_noise_covariance(scheme):
     x, truth = linear()
-    w = ndde.lagged_windows(x, dt=0.05, scheme=scheme)
+    if scheme == "midpoint":
+        w = ndde.midpoint_windows(x, dt=0.05)
+    else:
+        w = ndde.lagged_windows(x, dt=0.05, scheme=scheme)
     model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
     found = ndde.noise_covariance(w, model)
     np.testing.assert_allclose(found, truth, rtol=0.05, atol=0.01)

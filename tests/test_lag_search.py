@@ -153,6 +153,48 @@ def test_midpoints_are_of_second_order():
     assert middle[0] < plain[0] / 20
 
 
+class Rotation(eqx.Module):
+    """x'' = −x, or slower."""
+
+    speed: float = 1.0
+    lags: tuple = eqx.field(static=True, default=(0,))
+
+    def __call__(self, history):
+        return self.speed * jnp.stack([history[0, 1], -history[0, 0]])
+
+
+def test_midpoints_of_the_true_model_are_of_fourth_order():
+    def error(dt):
+        t = dt * np.arange(int(60 / dt))
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        w = ndde.midpoint_windows(x, dt=dt, model=Rotation())
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 0]
+        rates = s.rate_center[None] + s.rate_scale[None] * w.increment
+        drift = jnp.stack([states[:, 1], -states[:, 0]], 1)
+        return float(jnp.sqrt(jnp.mean((rates - drift) ** 2)))
+
+    assert 14 < error(0.4) / error(0.2) < 18
+    assert error(0.2) < 2e-6
+
+
+def test_the_past_at_midpoints_ends_with_the_data():
+    """With a model as without one, the last row knows where its past went."""
+    x = delayed_pair(200)
+
+    class Damped(eqx.Module):
+        lags: tuple = eqx.field(static=True, default=(0, 3))
+
+        def __call__(self, history):
+            return history[1] - history[0]
+
+    plain, found = (
+        ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), model=model) for model in (None, Damped())
+    )
+    np.testing.assert_allclose(found.history[:, 1], plain.history[:, 1], atol=1e-12)
+    assert found.scheme == plain.scheme == "midpoint"
+
+
 def test_midpoints_do_not_see_the_step_they_explain():
     x = delayed_pair(200)
     zero = lambda w: jnp.zeros_like(w.increment)  # noqa: E731
@@ -170,6 +212,10 @@ def test_midpoint_windows_reads_its_arguments():
     x = delayed_pair(200)
     with pytest.raises(ValueError, match="rate must have shape"):
         ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=jnp.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"a model with the lags \(0, 3\); got \(0,\)"):
+        ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), model=Rotation())
+    with pytest.raises(ValueError, match=r"rate or model.* got both"):
+        ndde.midpoint_windows(x, dt=0.1, rate=jnp.zeros((199, 2)), model=Rotation())
 
 
 def test_search_agrees_with_enumeration(pair):

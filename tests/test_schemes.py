@@ -209,6 +209,10 @@ def test_automatic_rule(share, roll_off, scheme):
     roll_off = None if roll_off is None else np.full(share.shape, roll_off)
     assert choose_scheme(share, roll_off) == scheme
     assert choose_scheme(share, roll_off, regular=False) == "euler"
+    central = scheme in ("central", "central4") and np.mean(share) > 0
+    delayed = choose_scheme(share, roll_off, delayed=True)
+    assert delayed == ("midpoint" if central else scheme)
+    assert choose_scheme(share, roll_off, regular=False, delayed=True) == "euler"
 
 
 def test_roll_off_tells_white_from_filtered_noise():
@@ -250,6 +254,7 @@ def test_ringing_marks_series_resampled_as_if_periodic():
     ringing = np.asarray(end_ringing(resampled))
     assert ringing[0] < 1 and ringing[1] > 10
     assert choose_scheme(np.full(2, 0.9), None, ringing) == "central4"
+    assert choose_scheme(np.full(2, 0.9), None, ringing, delayed=True) == "central4"
     assert choose_scheme(np.full(2, 0.9), None, ringing, regular=False) == "euler"
     # The same noise sampled point by point does not ring, nor does one whose burst is at one end.
     assert np.all(np.asarray(end_ringing(fine[::8])) < RINGING)

@@ -18,6 +18,8 @@ from benchmarks import linear, peers
 from .settings import settings
 
 OK = "ok"
+# Searches of `search`; programs are compiled for the first, the others take seconds.
+PASSES = 3
 
 
 class Prediction(NamedTuple):
@@ -78,14 +80,18 @@ def splines(x, dt, lags, *, key):
 
 
 def search(x, dt, lags, *, key):
-    """The library's best for many lags: midpoints, spline screening, moves judged by networks, and
-    the delays of what is kept estimated between the candidates.
+    """The library's best for many lags: midpoints, spline screening, moves judged by networks, all
+    of it again at the midpoints that the model so far computes; then the delays of what is kept,
+    estimated between the candidates.
     """
-    windows = _midpoints(x, dt, lags)
     search_key, fit_key, delay_key = jr.split(key, 3)
-    found = ndde.search_lags(windows, key=search_key)
-    graph = np.asarray(found.graph)
-    model = ndde.fit_graph(windows, graph, key=fit_key)
+    windows, model = _midpoints(x, dt, lags), None
+    for _ in range(PASSES):
+        if model is not None:
+            windows = ndde.midpoint_windows(x, dt=dt, lags=lags, model=model)
+        found = ndde.search_lags(windows, key=search_key)
+        graph = np.asarray(found.graph)
+        model = ndde.fit_graph(windows, graph, key=fit_key)
     delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
     return _checked(Prediction(np.asarray(found.evidence), graph, model, delays))
 
