@@ -1,8 +1,8 @@
 """Methods as small adapters of one signature: problems in, systems to simulate out.
 
-An adapter gets all problems that are to be done, so that it may fit them as one batch, and one key
-per problem; it returns one `Learned` per problem. To add a method, write its adapter and one line
-in `METHODS`, or a recipe in `settings.toml`.
+An adapter gets problems, of which it may make a batch, and one key per problem; it returns one
+`Learned` per problem. To add a method, write its adapter and one line in `METHODS`, or a recipe in
+`settings.toml`.
 """
 
 import functools

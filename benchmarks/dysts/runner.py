@@ -1,4 +1,4 @@
-"""Run methods over systems: a task is one method on several systems, fitted and run as a batch."""
+"""Run methods over systems: a task is one method on one system, so an interrupt costs no more."""
 
 import dataclasses
 import time
@@ -20,32 +20,31 @@ from .scoring import METRICS, score
 from .settings import recipes
 
 BENCHMARK = "dysts"
-# Systems of a task: all of them, because systems of one batch share compilations, and every task
-# repeats them.
-BATCH = 50
 # Samples of the first test's forecast that are kept for figures, and of its spectrum.
 KEPT = 4000
 
 
 @dataclass(frozen=True)
 class Task:
-    """One method on the systems that are still to be done."""
+    """One method on one system."""
 
-    paths: tuple[Path, ...]
+    path: Path
     method: str
     seed: int
     category: str
     settings: str
     predictions: Path | None = None
+    finished: bool = False
 
-    def unit(self, path: Path) -> Unit:
-        """The key of one system in the store."""
-        return Unit(BENCHMARK, self.category, path.stem, 0, self.method, self.seed)
+    @property
+    def unit(self) -> Unit:
+        """The key of the system in the store."""
+        return Unit(BENCHMARK, self.category, self.path.stem, 0, self.method, self.seed)
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """One per system."""
-        return tuple(self.unit(path) for path in self.paths)
+        """The one, unless it is done."""
+        return () if self.finished else (self.unit,)
 
     @property
     def settings_text(self) -> str:
@@ -53,9 +52,8 @@ class Task:
         return self.settings
 
     def without(self, done: set[Unit]) -> "Task":
-        """The systems that are not done yet."""
-        rest = tuple(path for path in self.paths if self.unit(path) not in done)
-        return dataclasses.replace(self, paths=rest)
+        """This task, or nothing if it is done."""
+        return dataclasses.replace(self, finished=self.unit in done)
 
 
 def run(
@@ -95,10 +93,7 @@ def run(
     tasks = share_of(list(_tasks(files, methods, seed, category, predictions)), share)
     if predictions is not None:
         store.forget(
-            task.unit(path)
-            for task in tasks
-            for path in task.paths
-            if not (task.predictions / path.name).exists()
+            task.unit for task in tasks if not (task.predictions / task.path.name).exists()
         )
     run_tasks(
         tasks,
@@ -117,80 +112,55 @@ def _tasks(files, methods, seed, category, predictions) -> Iterator[Task]:
         folder = predictions
         if predictions is not None and len(methods) > 1:
             folder = predictions / method
-        for first in range(0, len(files), BATCH):
-            paths = tuple(files[first : first + BATCH])
-            yield Task(paths, method, seed, category, settings, folder)
+        for path in files:
+            yield Task(path, method, seed, category, settings, folder)
 
 
 def evaluate(task: Task) -> list[Record]:
-    """Compute one task: a record per system. An exception of the method becomes a status."""
-    problems = [read_problem(path) for path in task.paths]
-    start = time.perf_counter()
-    found = _each_or_error(lambda some: _fit(task, some), problems)
-    fitted = time.perf_counter()
-    outcomes = _each_or_error(
-        lambda pairs: _simulate(*zip(*pairs, strict=True)),
-        [(p, one) for p, one in zip(problems, found, strict=True)],
-    )
-    seconds = (fitted - start) / len(problems)
-    return [
-        _record(task, path, problem, learned, outcome, seconds)
-        for path, problem, learned, outcome in zip(
-            task.paths, problems, found, outcomes, strict=True
-        )
-    ]
-
-
-def _fit(task: Task, problems: Sequence[Problem]) -> list[Learned]:
-    root = jr.key(task.seed)
-    keys = [jr.fold_in(root, zlib.crc32(p.name.encode())) for p in problems]
-    return METHODS[task.method](problems, keys=keys)
-
-
-def _simulate(problems: Sequence[Problem], learned: Sequence[Learned]) -> list[tuple]:
-    """Forecasts, exponents and one-step errors of what was learned."""
-    failed = [one for one in learned if isinstance(one, Exception)]
-    if failed:
-        raise failed[0]
-    if learned[0].model is None:
-        return [(np.zeros((len(p.starts), p.n_forecast, p.dim)), None, np.nan) for p in problems]
-    models, solver = [one.model for one in learned], learned[0].solver
-    starts = [p.starts + one.shift for p, one in zip(problems, learned, strict=True)]
-    paths = forecast.forecasts(models, problems, solver, starts)
-    spectra = forecast.exponents(models, problems, solver)
-    errors = [forecast.one_step_error(m, p, solver) for m, p in zip(models, problems, strict=True)]
-    return list(zip(paths, spectra, errors, strict=True))
-
-
-def _each_or_error(compute, items: Sequence) -> list:
-    """All items as one batch; one by one if that fails, so that only the culprits are errors."""
+    """Compute one task. An exception of the method becomes a status."""
+    problem = read_problem(task.path)
+    key = jr.fold_in(jr.key(task.seed), zlib.crc32(problem.name.encode()))
+    start, fitted = time.perf_counter(), None
     try:
-        return compute(items)
-    except Exception as error:
-        if len(items) == 1:
-            return [error]
-    return [_each_or_error(compute, [item])[0] for item in items]
+        (learned,) = METHODS[task.method]([problem], keys=[key])
+        fitted = time.perf_counter()
+        trajectories, spectra, error = _simulate(problem, learned)
+        values = score(problem, trajectories, spectra, learned.graph, problem.spectra)
+        status = learned.status
+    except Exception as failure:
+        values, arrays = dict.fromkeys([*METRICS, "train"], np.nan), {}
+        status = f"error: {type(failure).__name__}: {str(failure).strip()[:300]}"
+    else:
+        values |= {
+            "train": error,
+            "chaotic": float(problem.regime == "chaotic"),
+            "dense_shd": float(1 - problem.graph.mean()),
+        }
+        arrays = _arrays(learned, trajectories, spectra)
+        if task.predictions is not None:
+            _write_predictions(task.predictions / task.path.name, trajectories, arrays)
+    seconds = (fitted or time.perf_counter()) - start
+    return [Record(task.unit, values, status, seconds, arrays)]
 
 
-def _record(task, path, problem: Problem, learned, outcome, seconds) -> Record:
-    unit = task.unit(path)
-    if isinstance(outcome, Exception):
-        missing = dict.fromkeys([*METRICS, "train"], np.nan)
-        status = f"error: {type(outcome).__name__}: {str(outcome).strip()[:300]}"
-        return Record(unit, missing, status, seconds)
-    trajectories, spectra, error = outcome
-    values = score(problem, trajectories, spectra, learned.graph, problem.spectra)
-    values["train"] = error
-    values["chaotic"] = float(problem.regime == "chaotic")
-    values["dense_shd"] = float(1 - problem.graph.mean())
+def _simulate(problem: Problem, learned: Learned) -> tuple:
+    """Forecasts, exponents and one-step error of what was learned."""
+    model, solver = learned.model, learned.solver
+    if model is None:
+        return np.zeros((len(problem.starts), problem.n_forecast, problem.dim)), None, np.nan
+    starts = problem.starts + learned.shift
+    (paths,) = forecast.forecasts([model], [problem], solver, [starts])
+    (spectra,) = forecast.exponents([model], [problem], solver)
+    return paths, spectra, forecast.one_step_error(model, problem, solver)
+
+
+def _arrays(learned: Learned, trajectories, spectra) -> dict[str, np.ndarray]:
     arrays = {"start": np.asarray(trajectories[0, :KEPT], np.float32)}
     if learned.graph is not None:
         arrays["graph"] = learned.graph
     if spectra is not None:
         arrays["spectra"] = spectra
-    if task.predictions is not None:
-        _write_predictions(task.predictions / path.name, trajectories, arrays)
-    return Record(unit, values, learned.status, seconds, arrays)
+    return arrays
 
 
 def _write_predictions(path: Path, trajectories, arrays) -> None:
