@@ -63,14 +63,10 @@ def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
     return fit
 
 
-def strength(x, dt, lags, *, key):
-    """Gates, then search, then refitted signal strengths: what `discover` does."""
-    windows = _windows(x, dt, lags)
-    found = ndde.signal_strengths(windows, key=key)
-    graph = np.asarray(found.kept())
-    model = ndde.fit_graph(windows, graph, key=jr.fold_in(key, 1))
-    scores = np.asarray(found.value)
-    return Prediction(scores, graph, model, None, OK if np.isfinite(scores).all() else "refused")
+def discover(x, dt, lags, *, key):
+    """The library's front door, whatever it makes of the data."""
+    found = ndde.discover(x, dt=dt, lags=lags, key=key)
+    return _checked(Prediction(found.scores, found.graph, found.model))
 
 
 def splines(x, dt, lags, *, key):
@@ -130,7 +126,7 @@ METHODS: dict[str, Method] = {
     "cnode": gates(ndde.CNODE()),
     "pathreg": gates(ndde.PathReg()),
     "node": gates(ndde.NODE()),
-    "strength": strength,
+    "discover": discover,
     "splines": splines,
     "search": search,
 }

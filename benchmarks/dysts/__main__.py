@@ -10,12 +10,11 @@ from benchmarks._store import Store
 from benchmarks.causal_dynamics.data import find_files
 
 from .methods import METHODS
-from .report import ablation, table
+from .report import ANCHORS, ablation, table
 from .runner import run
 from .settings import recipes, system_names
 
 FIVE = ("l0ndde", "node", "cnode", "agl", "pathreg")
-ANCHORS = ("oracle", "floor", "mean")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,138 +6,27 @@ An adapter gets problems, of which it may make a batch, and one key per problem;
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Bool
 
 import ndde_jax as ndde
 from benchmarks import peers
-from ndde_jax._polynomial import monomials
 from ndde_jax._refit import RESOLUTION
 from ndde_jax._windows import pad_windows
 
+from .anchors import Learned, Method, Polynomial, floor, mean, oracle, terms
 from .data import Problem
-from .forecast import TrueSystem, rate_of_change
+from .forecast import TrueSystem
 from .settings import Recipe, recipes
 
-# Distance of the floor's starts from the true ones, standardised.
-WRONG_START = 1e-3
-# Gauss–Newton steps of the oracle; from the published parameters it takes three.
-ORACLE_STEPS = 10
 # Windows are padded to this times a power of two: 10000, the most there are, needs no padding.
 SHORTEST = 1250
 # Refits that tell which edges pay: one start each, two blocks held out.
 SELECTION = ndde.StrengthConfig(restarts=1, steps=40, folds=2, fold_steps=8)
-
-
-class Learned(NamedTuple):
-    """What a method says about one system.
-
-    - `model`: something to simulate; None forecasts the mean of the training data, for ever.
-    - `solver`: name in `forecast.SOLVERS`.
-    - `graph`: None where there is nothing to compare.
-    - `status`: `ok`, or what happened.
-    - `shift`: added to the initial states.
-    """
-
-    model: Any
-    solver: str
-    graph: Bool[np.ndarray, "source target"] | None
-    status: str
-    shift: float = 0.0
-
-
-Method = Callable[..., list[Learned]]
-
-
-def mean(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """Ceiling: the mean of the training data, whatever the start."""
-    return [Learned(None, "euler", None, "ok") for _ in problems]
-
-
-def floor(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """The true system from a slightly wrong start: what no method can be expected to beat."""
-    return [Learned(true_system(p), "flow", p.graph, "ok", shift=WRONG_START) for p in problems]
-
-
-def oracle(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """The true equations with parameters refitted to the training data: what the noise permits.
-
-    Least squares of one-step forecasts, as all methods that know the flow, from the published
-    parameters. Directions that the data do not determine stay where they are.
-    """
-    return [Learned(_refitted(p), "flow", p.graph, "ok") for p in problems]
-
-
-def true_system(problem: Problem) -> TrueSystem:
-    """The equations of the system behind a problem, in its standardised coordinates."""
-    system = ndde.systems.get(problem.name)
-    return TrueSystem(system.drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
-
-
-def _refitted(problem: Problem) -> TrueSystem:
-    from jax.flatten_util import ravel_pytree
-
-    # Double precision: parameters of a system may differ by many orders of magnitude.
-    with jax.enable_x64(True):
-        system = ndde.systems.get(problem.name)
-        x = jnp.asarray(problem.train, float)
-        start, restore = ravel_pytree(system.parameters)
-        model = TrueSystem(system.drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
-
-        def residual(parameters):
-            moved = TrueSystem(
-                type(system.drift)(system.drift.field, restore(parameters)), model.mean, model.std
-            )
-            return (_runge_kutta(moved, x[:-1], problem.dt) - x[1:]).ravel()
-
-        @jax.jit
-        def step(parameters):
-            jacobian = jax.jacfwd(residual)(parameters)
-            size = jnp.linalg.norm(jacobian, axis=0)
-            size = jnp.where(size > 0, size, 1)
-            move = jnp.linalg.lstsq(jacobian / size[None], -residual(parameters), rcond=1e-6)[0]
-            return parameters + move / size
-
-        parameters = start
-        for _ in range(ORACLE_STEPS):
-            parameters = step(parameters)
-        if not np.isfinite(parameters).all():
-            raise ValueError(f"the parameters of {problem.name} cannot be refitted.")
-        found = {key: np.asarray(value) for key, value in restore(parameters).items()}
-    drift = type(system.drift)(
-        system.drift.field, {key: jnp.asarray(v, float) for key, v in found.items()}
-    )
-    return TrueSystem(drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
-
-
-def _runge_kutta(model, x, h):
-    """One classical step of every row."""
-
-    def step(x):
-        k1 = rate_of_change(model, x)
-        k2 = rate_of_change(model, x + h / 2 * k1)
-        k3 = rate_of_change(model, x + h / 2 * k2)
-        return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + rate_of_change(model, x + h * k3))
-
-    return jax.vmap(step)(x)
-
-
-class Polynomial(eqx.Module):
-    """A right-hand side as coefficients of monomials, in the units of the equations."""
-
-    coefficients: jax.Array
-    powers: tuple[tuple[int, ...], ...] = eqx.field(static=True)
-
-    def __call__(self, t, x, lagged):
-        """Rate of change of the state."""
-        return self.coefficients @ monomials(x[None], self.powers)[0]
 
 
 def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
@@ -290,6 +179,7 @@ METHODS: dict[str, Method] = {
     "mean": mean,
     "floor": floor,
     "oracle": oracle,
+    "terms": terms,
     "pysindy": pysindy,
     **{name: functools.partial(learned, recipe) for name, recipe in recipes().items()},
 }

@@ -14,7 +14,7 @@ from .scoring import METRICS
 
 BENCHMARK = "dysts"
 REFERENCE = "l0ndde"
-ANCHORS = ("oracle", "floor", "mean")
+ANCHORS = ("oracle", "terms", "floor", "mean")
 # Sign flips of the paired permutation test.
 FLIPS = 9999
 LEVEL = 0.05

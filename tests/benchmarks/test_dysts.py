@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 
 import ndde_jax as ndde
 from benchmarks._store import Record, Store, Unit
-from benchmarks.dysts import forecast, generate, methods, report, runner, scoring
+from benchmarks.dysts import anchors, forecast, generate, methods, report, runner, scoring
 from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
 from benchmarks.dysts.methods import METHODS, Learned
@@ -140,7 +141,7 @@ def test_unknown_settings_are_refused(tmp_path):
 
 
 def test_the_true_system_reproduces_its_own_tests(lorenz):
-    model = methods.true_system(lorenz)
+    model = anchors.true_system(lorenz)
     (path,) = forecast.forecasts([model], [lorenz], "flow", [lorenz.starts])
     assert path.shape == (3, lorenz.n_forecast, 3)
     np.testing.assert_allclose(path[:, :60], lorenz.tests[:, :60], atol=1e-3)
@@ -176,12 +177,53 @@ def test_scores_of_the_truth_and_of_anchors(lorenz):
 
 
 def test_the_oracle_recovers_the_parameters(lorenz):
-    (found,) = methods.oracle([lorenz], keys=[None])
-    (floor,) = methods.floor([lorenz], keys=[None])
+    (found,) = anchors.oracle([lorenz], keys=[None])
+    (floor,) = anchors.floor([lorenz], keys=[None])
     published = floor.model.drift.parameters
     for name, value in found.model.drift.parameters.items():
         # 60 noisy samples: a tenth, not exactly.
         assert 0 < abs(value / published[name] - 1) < 0.1
+
+
+def test_true_terms_are_the_equations(lorenz):
+    found = anchors.true_terms(lorenz)
+    terms = {
+        (target, power): round(float(value), 6)
+        for target, row in enumerate(found.coefficients)
+        for power, value in zip(found.powers, row, strict=True)
+        if value
+    }
+    assert terms == {
+        (0, (1, 0, 0)): -10,
+        (0, (0, 1, 0)): 10,
+        (1, (1, 0, 0)): 28,
+        (1, (0, 1, 0)): -1,
+        (1, (1, 0, 1)): -1,
+        (2, (0, 0, 1)): round(-8 / 3, 3),
+        (2, (1, 1, 0)): 1,
+    }
+    assert anchors.true_terms(dataclasses.replace(lorenz, name="Thomas")) is None
+
+
+def test_true_terms_are_refitted(lorenz):
+    """One more Gauss–Newton step, by SciPy, does not lower the error."""
+    (found,) = anchors.terms([lorenz], keys=[None])
+    polynomial, published = found.model.drift, anchors.true_terms(lorenz)
+    which = np.nonzero(published.coefficients)
+    np.testing.assert_array_equal(np.nonzero(polynomial.coefficients), which)
+    numbers = np.asarray(polynomial.coefficients)[which]
+    assert 1e-4 < np.abs(numbers / published.coefficients[which] - 1).max() < 0.5
+
+    def residual(numbers):
+        moved = np.zeros(published.coefficients.shape)
+        moved[which] = numbers
+        drift = anchors.Polynomial(jnp.asarray(moved), published.powers)
+        model = anchors.TrueSystem(drift, jnp.asarray(lorenz.mean), jnp.asarray(lorenz.std))
+        x = jnp.asarray(lorenz.train, float)
+        return np.asarray(anchors._runge_kutta(model, x[:-1], lorenz.dt) - x[1:]).ravel()
+
+    best = scipy.optimize.least_squares(residual, numbers, x_scale=np.abs(numbers))
+    np.testing.assert_allclose(numbers, best.x, rtol=1e-4)
 
 
 # Running
@@ -266,7 +308,7 @@ def test_finished_systems_are_not_repeated_unless_their_predictions_are_missing(
 
     def counted(problems, *, keys):
         calls.append([p.name for p in problems])
-        return methods.mean(problems, keys=keys)
+        return anchors.mean(problems, keys=keys)
 
     monkeypatch.setitem(METHODS, "counted", counted)
     folder = tmp_path / "preds"
@@ -334,7 +376,7 @@ def test_command_line(files, tmp_path, capsys):
 
 def wobbling(problems, *, keys):
     """The true system from a wrong start, with a graph that is wrong in one of two systems."""
-    found = methods.floor(problems, keys=keys)
+    found = anchors.floor(problems, keys=keys)
     return [one._replace(graph=one.graph | (i == 0), shift=0.1) for i, one in enumerate(found)]
 
 

@@ -24,7 +24,7 @@ def test_pcmci_plus_finds_a_delayed_driver():
 
 def test_pysindy_finds_a_spiral_and_forecasts_it(tmp_path):
     pytest.importorskip("pysindy")
-    from benchmarks.dysts import forecast, methods
+    from benchmarks.dysts import anchors, forecast
 
     dt = 0.02
     z = np.exp((-0.2 + 2j) * dt * np.arange(1500))
@@ -34,7 +34,7 @@ def test_pysindy_finds_a_spiral_and_forecasts_it(tmp_path):
     assert linear.keys() == {(1, 0), (0, 1)}
     np.testing.assert_allclose(linear[1, 0], [-0.2, 2], atol=0.01)
     np.testing.assert_allclose(linear[0, 1], [-2, -0.2], atol=0.01)
-    drift = methods.Polynomial(jax.numpy.asarray(found), tuple(map(tuple, powers.tolist())))
+    drift = anchors.Polynomial(jax.numpy.asarray(found), tuple(map(tuple, powers.tolist())))
     model = forecast.TrueSystem(drift, np.zeros(2), np.ones(2))
     rate = forecast.rate_of_change(model, jax.numpy.array([1.0, 0.5]))
     np.testing.assert_allclose(rate, [-1.2, 1.9], atol=0.02)
