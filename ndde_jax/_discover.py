@@ -276,7 +276,7 @@ def discover(
         options = dict(search=search, config=strength_config, key=search_key)
         graph = select_graph(windows, result, **options)
         if windows.scheme == "midpoint":
-            stage("searching in what this says of the steps")
+            stage("searching again, between the samples")
             model = fit_graph(windows, graph, config=strength_config, key=model_key)
             given = dict(lags=lags, names=names, prior=prior)
             windows = midpoint_windows(values, dt=float(windows.dt), model=model, **given)

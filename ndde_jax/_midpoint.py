@@ -111,19 +111,15 @@ def windows_by_scheme(x, *, dt, t, lags, scheme: str, names, prior) -> Windows:
     first = "euler" if scheme == "midpoint" else scheme
     windows = lagged_windows(x, dt=dt, t=t, lags=lags, scheme=first, names=names, prior=prior)
     regular = is_regular(windows)
-    if (
-        scheme == "auto"
-        and choose_scheme(
+    if scheme == "auto":
+        scheme = choose_scheme(
             np.asarray(windows.noise_share),
             np.asarray(windows.roll_off),
             np.asarray(windows.ringing),
             regular=regular,
             delayed=any(lag > 0 for lag in windows.lags),
         )
-        != "midpoint"
-    ):
-        return windows
-    if scheme not in ("auto", "midpoint"):
+    if scheme != "midpoint":
         return windows
     if not regular:
         raise ValueError(
