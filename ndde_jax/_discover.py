@@ -278,7 +278,7 @@ def discover(
         if windows.scheme == "midpoint":
             stage("searching again, between the samples")
             model = fit_graph(windows, graph, config=strength_config, key=model_key)
-            given = dict(lags=lags, names=names, prior=prior)
+            given = dict(lags=windows.lags, names=names, prior=prior)
             windows = midpoint_windows(values, dt=float(windows.dt), model=model, **given)
             graph = select_graph(windows, result, **options)
         stage("measuring edges")

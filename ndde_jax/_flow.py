@@ -196,6 +196,7 @@ def _correct(windows: Windows, model) -> Windows:
     return eqx.tree_at(lambda w: w.increment, windows, increment.astype(windows.increment.dtype))
 
 
+@eqx.filter_jit
 def meet_midway(windows: Windows, model, following=None) -> Windows:
     """Windows at the middle of every step, with the rates of change that the model needs there.
 

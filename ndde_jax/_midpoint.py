@@ -126,4 +126,4 @@ def windows_by_scheme(x, *, dt, t, lags, scheme: str, names, prior) -> Windows:
             "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular "
             "time stamps, or interpolate to a regular grid."
         )
-    return midpoint_windows(x, dt=float(windows.dt), lags=lags, names=names, prior=prior)
+    return midpoint_windows(x, dt=float(windows.dt), lags=windows.lags, names=names, prior=prior)

@@ -45,10 +45,10 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
     scheme = windows.scheme if scheme is None else scheme
     if windows.history.ndim != 3:
         raise ValueError("thin_windows takes the windows of one system.")
-    if scheme not in STENCILS and windows.scheme != "midpoint":
-        raise ValueError(f"scheme must be one of {tuple(STENCILS)}; got {scheme!r}.")
     if windows.scheme == "midpoint":
         raise ValueError("midpoint windows hold states between samples, which cannot be thinned.")
+    if scheme not in STENCILS:
+        raise ValueError(f"scheme must be one of {tuple(STENCILS)}; got {scheme!r}.")
     if factor < 1:
         raise ValueError(f"factor must be at least 1; got {factor}.")
     if not is_regular(windows):

@@ -18,7 +18,7 @@ from benchmarks import linear, peers
 from .settings import settings
 
 OK = "ok"
-# Searches of `search`; programs are compiled for the first, the others take seconds.
+# Searches of `search`, each at the midpoints that the model of the one before computes.
 PASSES = 3
 
 

@@ -77,7 +77,7 @@ def terms(problems: Sequence[Problem], *, keys) -> list[Learned]:
 
 def true_system(problem: Problem) -> TrueSystem:
     """The equations of the system behind a problem, in its standardised coordinates."""
-    return _in_coordinates(ndde.systems.get(problem.name).drift, problem)
+    return in_coordinates(ndde.systems.get(problem.name).drift, problem)
 
 
 class Polynomial(eqx.Module):
@@ -122,7 +122,7 @@ def _refitted_terms(problem: Problem) -> TrueSystem | None:
         return Polynomial(empty.at[which].set(numbers), published.powers)
 
     numbers = _least_squares(problem, with_numbers, published.coefficients[which])
-    return _in_coordinates(with_numbers(jnp.asarray(numbers, float)), problem)
+    return in_coordinates(with_numbers(jnp.asarray(numbers, float)), problem)
 
 
 def _refitted(problem: Problem) -> TrueSystem:
@@ -140,7 +140,7 @@ def _refitted(problem: Problem) -> TrueSystem:
         numbers = jnp.asarray(_least_squares(problem, with_numbers, start))
         found = {key: np.asarray(value) for key, value in restore(numbers).items()}
     found = {key: jnp.asarray(value, float) for key, value in found.items()}
-    return _in_coordinates(type(system.drift)(field, found), problem)
+    return in_coordinates(type(system.drift)(field, found), problem)
 
 
 def _least_squares(problem: Problem, with_numbers: Callable, start) -> np.ndarray:
@@ -151,7 +151,7 @@ def _least_squares(problem: Problem, with_numbers: Callable, start) -> np.ndarra
         @jax.jit
         def step(numbers, x):
             def residual(numbers):
-                model = _in_coordinates(with_numbers(numbers), problem)
+                model = in_coordinates(with_numbers(numbers), problem)
                 return (_runge_kutta(model, x[:-1], problem.dt) - x[1:]).ravel()
 
             jacobian = jax.jacfwd(residual)(numbers)
@@ -168,7 +168,8 @@ def _least_squares(problem: Problem, with_numbers: Callable, start) -> np.ndarra
         return np.asarray(numbers)
 
 
-def _in_coordinates(drift, problem: Problem) -> TrueSystem:
+def in_coordinates(drift, problem: Problem) -> TrueSystem:
+    """A right-hand side in the units of the equations, in standardised coordinates."""
     return TrueSystem(drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
 
 

@@ -18,9 +18,8 @@ from benchmarks import peers
 from ndde_jax._refit import RESOLUTION
 from ndde_jax._windows import pad_windows
 
-from .anchors import Learned, Method, Polynomial, floor, mean, oracle, terms
+from .anchors import Learned, Method, Polynomial, floor, in_coordinates, mean, oracle, terms
 from .data import Problem
-from .forecast import TrueSystem
 from .settings import Recipe, recipes
 
 # Windows are padded to this times a power of two: 10000, the most there are, needs no padding.
@@ -38,7 +37,7 @@ def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
         )
         graph = ((found != 0).astype(int) @ powers).T > 0
         drift = Polynomial(jnp.asarray(found), tuple(map(tuple, powers.tolist())))
-        model = TrueSystem(drift, jnp.asarray(problem.mean), jnp.asarray(problem.std))
+        model = in_coordinates(drift, problem)
         return Learned(model, "flow", graph, "ok" if np.isfinite(found).all() else "diverged")
 
     return [one(problem) for problem in problems]
