@@ -182,10 +182,20 @@ def held_out_errors(
         error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
         return (error @ member) / jnp.where(share > 0, share, 1)
 
-    # The same starts for all graphs of a target, so that their differences are paired.
+    # The same starts for all graphs of a target, so that their differences are paired, and a graph
+    # equal to the one before, as most are along a path, needs no refit.
     def target(args):
         masks, output, key = args
-        return jax.lax.map(lambda mask: one((mask, output, key)), masks)
+
+        def step(before, mask):
+            last, error = before
+            error = jax.lax.cond(
+                jnp.any(mask != last), lambda: one((mask, output, key)), lambda: error
+            )
+            return (mask, error), error
+
+        none = jnp.zeros(share.shape, jnp.result_type(data.outputs))
+        return jax.lax.scan(step, (~masks[0], none), masks)[1]
 
     keys = jr.split(key, masks.shape[1])
     errors = jax.lax.map(target, (jnp.swapaxes(masks, 0, 1), data.outputs.T, keys))

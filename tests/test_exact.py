@@ -11,6 +11,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax._graph import from_graph_axes
+from ndde_jax._path import held_out_errors
 from ndde_jax._refit import fit_layers
 
 CONFIG = ndde.StrengthConfig(restarts=2, steps=15, fold_steps=4, folds=2, resamples=20)
@@ -134,6 +135,19 @@ def test_path(along):
 def test_selected_graph_holds_the_true_drivers(along):
     found = np.asarray(from_graph_axes(along.graph()))
     assert not np.any(TRUTH & ~found)
+
+
+def test_a_graph_met_again_is_judged_alike(windows):
+    """Equal neighbours along a path share a refit, and only they do."""
+    full, true = np.ones((2, 4), bool), TRUTH.reshape(2, 4)
+    mixed = np.stack([full[0], true[1]])
+    judge = eqx.filter_jit(lambda masks: held_out_errors(windows, masks, CONFIG, key=jr.key(0))[0])
+    one_way = np.asarray(judge(np.stack([full, full, mixed, true])))
+    another = np.asarray(judge(np.stack([true, mixed, full, true])))
+    np.testing.assert_array_equal(one_way[:, 0], one_way[:, 1])
+    np.testing.assert_allclose(one_way[:, [1, 2, 3]], another[:, [2, 1, 0]], rtol=1e-5)
+    np.testing.assert_allclose(another[:, 0], another[:, 3], rtol=1e-5)
+    assert np.all(one_way[:, 0] != one_way[:, 3])
 
 
 @pytest.mark.slow
