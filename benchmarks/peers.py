@@ -48,3 +48,24 @@ def sparse_regression(
     model = pysindy.SINDy(feature_library=library)
     model.fit(np.asarray(x, float), t=dt)
     return library.powers_, np.asarray(model.coefficients())
+
+
+def lagged_sparse_regression(
+    inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
+) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
+    """SINDy of every rate on all lagged inputs, standardised, from PySINDy.
+
+    Polynomials of degree 3 up to 12 inputs, of degree 2 up to 40, linear beyond: more terms than
+    samples help nobody. Returns the summed absolute coefficients of the terms that hold an input,
+    and whether there are any.
+    """
+    import pysindy
+
+    n_inputs, n_targets = inputs.shape[1], rate.shape[1]
+    library = pysindy.PolynomialLibrary(degree=3 if n_inputs <= 12 else 2 if n_inputs <= 40 else 1)
+    model = pysindy.SINDy(feature_library=library)
+    inputs, rate = ((a - a.mean(axis=0)) / a.std(axis=0) for a in (inputs, rate))
+    # It wants as many states as rates; what is delayed enters as control.
+    model.fit(inputs[:, :n_targets], t=1.0, x_dot=rate, u=inputs[:, n_targets:])
+    sizes = np.abs(np.asarray(model.coefficients())) @ (library.powers_ > 0)
+    return sizes, sizes > 0

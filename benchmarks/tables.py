@@ -62,6 +62,12 @@ def mean(values: Iterable[float]) -> float:
     return sum(finite) / len(finite) if finite else math.nan
 
 
+def median(values: Iterable[float]) -> float:
+    """Over what is defined; NaN if nothing is."""
+    finite = [value for value in values if not math.isnan(value)]
+    return float(np.median(finite)) if finite else math.nan
+
+
 def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = False):
     """Rank of every method in every case, `[method case]`: 1 is best, ties share their mean, and
     what is missing (NaN) ranks last. Needs SciPy.

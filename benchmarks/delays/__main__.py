@@ -22,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from .methods import METHODS
+    from .report import ATTRACTOR
+    from .scoring import LEVELS
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delays")
     actions = parser.add_subparsers(required=True, metavar="run|table|figures|card|theory")
@@ -34,13 +36,14 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--method", action="append", choices=METHODS, help="may be repeated")
     _add_choice(running)
     running.add_argument("--seed", type=int, default=0)
+    running.add_argument("--attractor", action="store_true", help="simulate what was learned too")
     add_machines(running)
     running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
 
     showing = actions.add_parser("table", help="print results as Markdown")
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
-    showing.add_argument("--level", choices=("exact", "near", "summary"), help="all its scores")
+    showing.add_argument("--level", choices=(*LEVELS, ATTRACTOR), help="all its scores")
 
     drawing = actions.add_parser("figures", help="draw results, or recovery against theory")
     drawing.set_defaults(action=_figures)
@@ -96,6 +99,7 @@ def _run(options) -> int:
             methods,
             store,
             seed=options.seed,
+            attractor=options.attractor,
             workers=options.workers,
             share=options.share,
             retry_errors=options.retry_errors,

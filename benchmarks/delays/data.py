@@ -55,8 +55,8 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
     **Raises:** `ValueError` if the path diverges.
     """
     system, step = spec.system(), spec.sampling_step
-    name = f"{spec.name}/{spec.category}/{spec.series}".encode()
-    pilot_key, key, test_key, error_key = jr.split(jr.fold_in(jr.key(seed), zlib.crc32(name)), 4)
+    keys = jr.split(jr.fold_in(jr.key(seed), _number(spec)), 4)
+    pilot_key, key, test_key, error_key = keys
 
     pilot, _, _ = _run(spec, system.sigma, PILOT, pilot_key)
     deviation = pilot.std(axis=0)
@@ -78,6 +78,12 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
     )
 
 
+def another_run(spec: Specification, seed: int, number: int) -> Float[np.ndarray, "time dim"]:
+    """A further run of the same task without measurement error, as long as its series."""
+    key = jr.fold_in(jr.fold_in(jr.key(seed + 1), _number(spec)), number)
+    return _run(spec, simulate(spec, seed).sigma, spec.length, key)[0]
+
+
 def truth(spec: Specification) -> tuple[np.ndarray, np.ndarray]:
     """The true graph on the candidate lags, and the true delay of its edges."""
     system = spec.system()
@@ -89,6 +95,10 @@ def truth(spec: Specification) -> tuple[np.ndarray, np.ndarray]:
         graph[:, :, nearest] |= full[:, :, k]
         delays[:, :, nearest] = np.where(full[:, :, k], delay, delays[:, :, nearest])
     return graph, delays
+
+
+def _number(spec: Specification) -> int:
+    return zlib.crc32(f"{spec.name}/{spec.category}/{spec.series}".encode())
 
 
 def _run(spec: Specification, sigma, n_samples: int, key):

@@ -18,8 +18,9 @@ from benchmarks import linear, peers
 from .settings import settings
 
 OK = "ok"
-# Searches of `search`, each at the midpoints that the model of the one before computes.
-PASSES = 3
+# Searches of `search`, each at the midpoints that the model of the one before computes, and the
+# number of candidate inputs beyond which one has to do: there each takes minutes.
+PASSES, MANY = 3, 40
 
 
 class Prediction(NamedTuple):
@@ -29,6 +30,7 @@ class Prediction(NamedTuple):
     - `drift`: physical history `[lag dim]` to physical drift, or None.
     - `delays`: estimated delay of every kept edge, in time; None stands for the lags themselves.
     - `status`: `ok`, or what happened.
+    - `windows`: what the drift was fitted to, where it can be simulated.
     """
 
     scores: Float[np.ndarray, "source target lag"]
@@ -36,6 +38,7 @@ class Prediction(NamedTuple):
     drift: Callable | None = None
     delays: Float[np.ndarray, "source target lag"] | None = None
     status: str = OK
+    windows: ndde.Windows | None = None
 
 
 def allones(x, dt, lags, *, key):
@@ -55,10 +58,12 @@ def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
     """One of the library's methods with its default coefficient."""
 
     def fit(x, dt, lags, *, key):
-        result = ndde.fit(method, _windows(x, dt, lags), key=key)
+        windows = _windows(x, dt, lags)
+        result = ndde.fit(method, windows, key=key)
         scores = np.asarray(ndde.edge_scores(result))
         status = OK if np.isfinite(scores).all() else result.outcome
-        return Prediction(scores, np.asarray(ndde.window_graph(result)), result.model, None, status)
+        graph = np.asarray(ndde.window_graph(result))
+        return Prediction(scores, graph, result.model, status=status, windows=windows)
 
     return fit
 
@@ -66,7 +71,7 @@ def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
 def discover(x, dt, lags, *, key):
     """The library's front door, whatever it makes of the data."""
     found = ndde.discover(x, dt=dt, lags=lags, key=key)
-    return _checked(Prediction(found.scores, found.graph, found.model))
+    return _checked(Prediction(found.scores, found.graph, found.model, windows=found.windows))
 
 
 def splines(x, dt, lags, *, key):
@@ -82,14 +87,14 @@ def search(x, dt, lags, *, key):
     """
     search_key, fit_key, delay_key = jr.split(key, 3)
     windows, model = _midpoints(x, dt, lags), None
-    for _ in range(PASSES):
+    for _ in range(PASSES if x.shape[1] * len(lags) <= MANY else 1):
         if model is not None:
             windows = ndde.midpoint_windows(x, dt=dt, lags=lags, model=model)
         found = ndde.search_lags(windows, key=search_key)
         graph = np.asarray(found.graph)
         model = ndde.fit_graph(windows, graph, key=fit_key)
     delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
-    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays))
+    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays, windows=windows))
 
 
 def _checked(prediction: Prediction) -> Prediction:
@@ -121,6 +126,7 @@ METHODS: dict[str, Method] = {
     "granger": regression(linear.vector_autoregression),
     "forest": regression(linear.random_forest),
     "pcmci_plus": pcmci_plus,
+    "pysindy": regression(peers.lagged_sparse_regression),
     "l0ndde": gates(ndde.L0NDDE()),
     "agl": gates(ndde.AGL()),
     "cnode": gates(ndde.CNODE()),

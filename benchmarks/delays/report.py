@@ -10,12 +10,25 @@ from .runner import BENCHMARK
 from .scoring import LEVELS
 
 SIZES = ((1, 5), (6, 20))
+# The level of `run --attractor`, and its columns.
+ATTRACTOR = "attractor"
+SIMULATED = (
+    "spectrum",
+    "chance.spectrum",
+    "law",
+    "chance.law",
+    "exponent_error",
+    "escaped",
+    "drift_error",
+)
 
 
 def table(store: Store, *, level: str | None = None) -> str:
     """Markdown: one row per category, size and method; means over systems and replicates.
 
-    Without `level`, AUROC and F1 of all three levels; with one, all scores of that level.
+    Without `level`, AUROC and F1 of all three levels; with one, all scores of that level. The level
+    `attractor` has medians of the distances between learned and true attractor, since single
+    systems that lose theirs would make any mean.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -25,13 +38,7 @@ def table(store: Store, *, level: str | None = None) -> str:
         groups[row.category, row.method][row.graph, row.series, row.seed][row.metric] = row.value
     if not groups:
         raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
-    scores = ("auroc", "auprc", "f1", "shd")
-    columns = (
-        [f"{at}.{name}" for at in LEVELS for name in ("auroc", "f1")]
-        if level is None
-        else [f"{level}.{name}" for name in scores]
-    )
-    columns += ["exact.recovered", "lag_error_steps", "drift_error"]
+    columns, middle = _columns(level), tables.median if level == ATTRACTOR else tables.mean
     header = [
         "category",
         "D",
@@ -50,7 +57,7 @@ def table(store: Store, *, level: str | None = None) -> str:
                 continue
             n_failed = sum(t["failed"] for t in chosen.values())
             cells = [
-                tables.number(tables.mean(t.get(name, math.nan) for t in chosen.values()), 3)
+                tables.number(middle(t.get(name, math.nan) for t in chosen.values()), 3)
                 for name in columns
             ]
             time = tables.mean(seconds[category, method, key] for key in chosen)
@@ -67,6 +74,17 @@ def table(store: Store, *, level: str | None = None) -> str:
             )
     ended = tables.statuses(rows, "failed")
     return f"{tables.markdown(header, body, text_columns=3)}\n\nStatuses: {ended}."
+
+
+def _columns(level: str | None) -> list[str]:
+    if level == ATTRACTOR:
+        return list(SIMULATED)
+    columns = (
+        [f"{at}.{name}" for at in LEVELS for name in ("auroc", "f1")]
+        if level is None
+        else [f"{level}.{name}" for name in ("auroc", "auprc", "f1", "shd")]
+    )
+    return [*columns, "exact.recovered", "lag_error_steps", "drift_error"]
 
 
 def _seconds(rows: list[Row]) -> dict:

@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import Record, Store, Unit
 
+from .attractor import attractor_scores
 from .data import simulate
 from .methods import METHODS, Prediction
 from .scoring import failed, score
@@ -31,11 +32,12 @@ SMOKE = (
 
 @dataclass(frozen=True)
 class Task:
-    """One method on one series."""
+    """One method on one series, and with `attractor` a simulation of what it learned."""
 
     spec: Specification
     method: str
     seed: int
+    attractor: bool = False
     finished: bool = False
 
     @property
@@ -53,7 +55,10 @@ class Task:
     def settings_text(self) -> str:
         """What all tasks of a category share."""
         chosen = {key: settings()[key] for key in ("sampling", "noise", "observed", "method")}
-        return json.dumps({**chosen, "length": self.spec.length}, sort_keys=True)
+        chosen["length"] = self.spec.length
+        if self.attractor:
+            chosen["attractor"] = True
+        return json.dumps(chosen, sort_keys=True)
 
     def without(self, done: set[Unit]) -> "Task":
         """The task, finished if its unit is done."""
@@ -90,12 +95,13 @@ def run(
     store: Store,
     *,
     seed: int = 0,
+    attractor: bool = False,
     workers: int = 1,
     share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Do what the store does not hold yet. With `attractor`, learned systems are simulated too.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.
@@ -106,7 +112,8 @@ def run(
     # All methods of a series in turn, since its simulation is kept for them, and all series of a
     # system, since they share compiled programs.
     specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
-    tasks = share_of([Task(spec, method, seed) for spec in specs for method in methods], share)
+    tasks = [Task(spec, method, seed, attractor) for spec in specs for method in methods]
+    tasks = share_of(tasks, share)
     run_tasks(tasks, evaluate, store, workers=workers, retry_errors=retry_errors, progress=progress)
 
 
@@ -125,6 +132,8 @@ def evaluate(task: Task) -> list[Record]:
         found = Prediction(nothing, np.zeros(nothing.shape, bool), status=status)
     seconds = time.perf_counter() - start
     metrics = {**score(found, series), "failed": float(failed(found)), "dim": series.x.shape[1]}
+    if task.attractor and found.windows is not None and not failed(found):
+        metrics |= attractor_scores(found.drift, found.windows, series, task.seed)
     arrays = {"scores": found.scores, "graph": found.graph, "truth": series.graph}
     if found.delays is not None:
         arrays["delays"] = found.delays

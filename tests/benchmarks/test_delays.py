@@ -2,13 +2,16 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from benchmarks import linear
 from benchmarks._store import Store
 from benchmarks.delays.__main__ import main
+from benchmarks.delays.attractor import attractor_scores, sliced_wasserstein
 from benchmarks.delays.data import Series, simulate, truth
 from benchmarks.delays.methods import METHODS, Prediction
 from benchmarks.delays.networks import random_network
@@ -113,6 +116,40 @@ def test_refined_delays_are_what_is_scored():
     assert score(found, series)["lag_error"] == pytest.approx(0.02)
 
 
+def test_laws_are_compared_by_projections():
+    from scipy.stats import wasserstein_distance
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(500, 1)), 2 * rng.normal(size=(500, 1)) + 1
+    expected = wasserstein_distance(a[:, 0], b[:, 0])
+    np.testing.assert_allclose(sliced_wasserstein(a, b), expected, rtol=1e-10)
+    # A shift by d moves every projection by its component along d: E|cos| = 2/π in the plane.
+    c = rng.normal(size=(400, 2))
+    assert sliced_wasserstein(c, c + np.array([3.0, 0])) == pytest.approx(6 / np.pi, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_true_graph_keeps_the_attractor_and_a_wrong_one_does_not():
+    spec = Specification("mackey_glass", "low", 1500)
+    series = simulate(spec)
+    windows = ndde.midpoint_windows(series.x, dt=series.dt, lags=series.lags)
+    config = ndde.StrengthConfig(restarts=1)
+    decay = np.zeros_like(series.graph)
+    decay[..., 0] = True
+
+    def scores(graph):
+        model = ndde.fit_graph(windows, graph, key=jax.random.key(0), config=config)
+        return attractor_scores(model, windows, series)
+
+    right, wrong = scores(series.graph), scores(decay)
+    assert right["law"] < 4 * right["chance.law"] and right["spectrum"] < 5
+    assert wrong["law"] > 2 * right["law"] and wrong["spectrum"] > 2 * right["spectrum"]
+    # True: 0.0053 per day (Farmer 1982 has 0.007 at this delay), over the delay of 17 days.
+    assert right["exponent_error"] < 0.06 and np.isfinite(wrong["exponent_error"])
+    assert right["escaped"] == wrong["escaped"] == 0
+    assert right["chance.law"] == wrong["chance.law"] > 0
+
+
 def test_near_scores_match_one_to_one():
     truth_ = np.array([[[0, 1, 1, 0, 0, 0]]], bool)
     one = np.array([[[0, 0, 0, 1, 0, 0]]], bool)
@@ -196,6 +233,32 @@ def test_an_exception_becomes_a_status(tmp_path, monkeypatch):
         run(choose(smoke=True, limit=1), ["selfedges"], store, progress=False)
         rows = list(store.rows("delays"))
     assert {row.status for row in rows} == {"error: RuntimeError: no"}
+
+
+def test_learned_systems_are_simulated_on_request(tmp_path, monkeypatch, capsys):
+    spec = choose(smoke=True, limit=1)[0]
+    windows = ndde.lagged_windows(simulate(spec).x, dt=simulate(spec).dt, lags=spec.lags)
+    graph = simulate(spec).graph
+
+    def knows(x, dt, lags, *, key):
+        return Prediction(graph * 1.0, graph, lambda history: history[0], windows=windows)
+
+    def simulated(model, given, series, seed):
+        assert given is windows and series.spec == spec and seed == 0
+        return {"spectrum": 2.5, "law": 0.125, "chance.law": 0.0625, "escaped": 0.0}
+
+    monkeypatch.setitem(METHODS, "search", knows)
+    monkeypatch.setattr("benchmarks.delays.runner.attractor_scores", simulated)
+    out = str(tmp_path / "r.sqlite")
+    command = ["run", "--smoke", "--limit", "1", "--method", "search", "--method", "selfedges"]
+    assert main([*command, "--out", out, "--attractor"]) == 0
+    capsys.readouterr()
+    assert main(["table", out, "--level", "attractor"]) == 0
+    rows = {line.split("|")[3].strip(): line for line in capsys.readouterr().out.splitlines()[2:4]}
+    assert "2.500" in rows["search"] and ".125" in rows["search"] and ".062" in rows["search"]
+    assert ".125" not in rows["selfedges"]
+    # What was done without simulating is not mixed with what was done with it.
+    assert main([*command, "--out", out]) == 2
 
 
 def test_choices():

@@ -38,3 +38,15 @@ def test_pysindy_finds_a_spiral_and_forecasts_it(tmp_path):
     model = forecast.TrueSystem(drift, np.zeros(2), np.ones(2))
     rate = forecast.rate_of_change(model, jax.numpy.array([1.0, 0.5]))
     np.testing.assert_allclose(rate, [-1.2, 1.9], atol=0.02)
+
+
+def test_pysindy_finds_delayed_terms():
+    pytest.importorskip("pysindy")
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(1000, 6))  # three lags of two variables
+    rate = np.stack([inputs[:, 4] - inputs[:, 0], inputs[:, 1] * inputs[:, 2]], axis=1)
+    sizes, kept = peers.lagged_sparse_regression(inputs, rate)
+    expected = np.zeros((2, 6), bool)
+    expected[0, [0, 4]] = expected[1, [1, 2]] = True
+    np.testing.assert_array_equal(kept, expected)
+    np.testing.assert_allclose(sizes[0, [0, 4]], 1 / np.sqrt(2), rtol=0.05)

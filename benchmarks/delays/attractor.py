@@ -1,0 +1,116 @@
+"""Whether the learned system, simulated with the noise it leaves, lives where the true one does."""
+
+import functools
+import math
+from typing import NamedTuple
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+import ndde_jax as ndde
+from ndde_jax import metrics
+
+from .data import Series, another_run
+from .settings import Specification
+
+# Steps per sample of the simulated path, and samples over which growth is measured.
+FINE, GROWTH = 2, 10_000
+# Directions on which laws are projected, and standard deviations beyond which a path has left.
+DIRECTIONS, FAR = 64, 20.0
+
+
+class Reference(NamedTuple):
+    """Two true runs, `[time dim]`, and the leading Lyapunov exponent of the true drift."""
+
+    path: Float[np.ndarray, "time dim"]
+    twin: Float[np.ndarray, "time dim"]
+    exponent: float
+
+
+@functools.lru_cache(maxsize=2)
+def reference(spec: Specification, seed: int = 0) -> Reference:
+    """What learned systems of a task are compared with."""
+    system = spec.system()
+    spectrum = _growth(system.drift, system.history, spec.sampling_step, lags=system.lags)
+    path, twin = (another_run(spec, seed, number) for number in range(2))
+    return Reference(path, twin, spectrum)
+
+
+def attractor_scores(
+    model: ndde.NeuralDDE, windows: ndde.Windows, series: Series, seed: int = 0
+) -> dict[str, float]:
+    """Distances of the learned system from the true one.
+
+    - `spectrum`: log-spectral distance of the noisy paths, in decibels.
+    - `law`: sliced Wasserstein distance between the laws of the state now and at the longest true
+        delay before, in true standard deviations.
+    - `exponent_error`: difference of the leading Lyapunov exponents of the noise-free drifts, per
+        longest delay.
+    - `escaped`: 1 if the path ends beyond 20 standard deviations.
+    - `chance.spectrum`, `chance.law`: the same distances between two true paths, the best there is.
+
+    The model runs confined to the box of its data, with independent noises as large as what it
+    leaves of the one-step increments, from the end of the data on: as a map if it was trained on
+    forward differences, otherwise as a differential equation.
+    """
+    spec, true = series.spec, reference(series.spec, seed)
+    as_map = windows.scheme == "euler"
+    model = ndde.confine(model, windows=windows)
+    past = jnp.asarray(series.x[-spec.lags[-1] - 2 :], windows.history.dtype)
+    sigma = jnp.sqrt(jnp.diagonal(ndde.noise_covariance(windows, model)))
+    options = dict(history=past, sigma=sigma, key=jr.key(seed))
+    if as_map:
+        path = ndde.rollout(model, n_steps=spec.length, **options)
+    else:
+        path = ndde.solve_sdde(
+            model,
+            dt=series.dt / FINE,
+            n_steps=FINE * spec.length,
+            save_every=FINE,
+            solver=diffrax.Heun(),
+            **options,
+        )
+    exponent = _growth(model, past, series.dt, diffrax.Euler() if as_map else None)
+    ys = np.asarray(metrics.bounded(path.ys), float)[1:]
+    scale = true.path.std(axis=0)
+    longest = float(spec.system().lags[-1])
+    late = round(longest / series.dt)
+    return {
+        **_distances(ys, true.path, late),
+        **{f"chance.{k}": v for k, v in _distances(true.twin, true.path, late).items()},
+        "exponent_error": abs(exponent - true.exponent) * longest,
+        "escaped": float(np.any(np.abs(ys[-1] - true.path.mean(axis=0)) > FAR * scale)),
+    }
+
+
+def sliced_wasserstein(
+    a: Float[np.ndarray, "point dim"], b: Float[np.ndarray, "point dim"]
+) -> float:
+    """Mean over random directions of the one-dimensional Wasserstein distance W₁ of equally many
+    points (Bonneel et al., *J. Math. Imaging Vision* 51, 2015).
+    """
+    directions = np.random.default_rng(0).normal(size=(a.shape[1], DIRECTIONS))
+    directions /= np.linalg.norm(directions, axis=0)
+    return float(np.mean(np.abs(np.sort(a @ directions, axis=0) - np.sort(b @ directions, axis=0))))
+
+
+def _distances(path, true, late: int) -> dict[str, float]:
+    center, scale = true.mean(axis=0), true.std(axis=0)
+    path, true = (path - center) / scale, (true - center) / scale
+    spectrum = jax.jit(metrics.log_spectral_distance)(path, true)
+    delayed = [np.concatenate([z[late:], z[: len(z) - late]], axis=1) for z in (path, true)]
+    return {"spectrum": float(spectrum), "law": sliced_wasserstein(*delayed)}
+
+
+def _growth(drift, history, dt: float, solver=None, *, lags=None) -> float:
+    """Leading Lyapunov exponent of a noise-free drift."""
+    given = {} if lags is None else {"lags": lags, "dt": dt}
+    found = ndde.lyapunov_spectrum(
+        drift, history=history, n_steps=GROWTH, k=1, solver=solver, **given
+    )
+    value = float(found.exponents[0])
+    return value if math.isfinite(value) else math.nan
