@@ -23,6 +23,7 @@ def run(name, *, with_outputs=False):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_first_look_at_real_data():
     text = "".join(run("first_look_at_real_data.ipynb"))
@@ -34,6 +35,13 @@ def test_first_look_at_real_data():
 def test_reading_a_graph_with_delays():
     text = "".join(run("reading_a_graph_with_delays.ipynb"))
     assert "missed: []" in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_delay_of_el_nino():
+    text = "".join(run("the_delay_of_el_nino.ipynb"))
+    assert "lag  6 months" in text and "best: 5 months; not worse: [4 5 6 7]" in text
 
 
 @pytest.mark.slow

@@ -34,11 +34,10 @@ def batch(systems):
 
 def check(one, batched, singles, **tolerance):
     """`vmap(one)` over a batch agrees with one-by-one calls, and so does `jit`."""
-    together = eqx.filter_vmap(one)(*batched)
+    together, compiled = eqx.filter_vmap(one)(*batched), eqx.filter_jit(one)
     for i, single in enumerate(singles):
-        expected = one(*single)
-        jitted = eqx.filter_jit(one)(*single)
-        for whole, b, c in zip(*map(jax.tree.leaves, (together, expected, jitted)), strict=True):
+        results = together, one(*single), compiled(*single)
+        for whole, b, c in zip(*map(jax.tree.leaves, results), strict=True):
             np.testing.assert_allclose(whole[i], b, **tolerance)
             np.testing.assert_allclose(c, b, **tolerance)
 
