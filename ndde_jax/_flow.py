@@ -197,11 +197,12 @@ def _correct(windows: Windows, model) -> Windows:
 
 
 @eqx.filter_jit
-def meet_midway(windows: Windows, model, following=None) -> Windows:
+def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     """Windows at the middle of every step, with the rates of change that the model needs there.
 
     `following`: standardised histories one sample later; by default those of the next row, and
-    where that is not the next sample the past stands still.
+    where that is not the next sample the past stands still. `bend`: how far off the straight line
+    the past lies halfway, by default not at all.
 
     The model goes half a step forward from the start and half a step back from the end. Where the
     two do not meet, its rate of change at the middle is wrong by their distance per step. That is
@@ -209,8 +210,8 @@ def meet_midway(windows: Windows, model, following=None) -> Windows:
     first order in the step: rounds converge faster, and still do where steps are long.
     """
 
-    def meet(start, end, increment, h):
-        rate = _rate(model, start, end)
+    def meet(start, end, increment, h, bend):
+        rate = _rate(model, start, end, bend)
         x = start[0]
         first = _mean_rate(rate, x, 0.0, 0.5, h)
         second = _mean_rate(rate, x + h * increment, 1.0, 0.5, h)
@@ -219,10 +220,11 @@ def meet_midway(windows: Windows, model, following=None) -> Windows:
 
     s = windows.scaling
     following = _following(windows, windows.history) if following is None else following
-    move, difference = _each_step(meet, windows, following)
+    bend = jnp.zeros_like(following) if bend is None else bend
+    move, difference = _each_step(meet, windows, following, bend * s.scale[None, None])
     usable = jnp.all(jnp.isfinite(move) & jnp.isfinite(difference), axis=1) & windows.valid
     move, difference = (jnp.where(usable[:, None], a, 0) for a in (move, difference))
-    halfway = 0.5 * (windows.history + following)
+    halfway = 0.5 * (windows.history + following) + bend
     history = jnp.where(usable[:, None, None], halfway, windows.history)
     if windows.lags[0] == 0:
         history = history.at[:, 0].set(windows.history[:, 0] + move / s.scale[None])
@@ -234,8 +236,8 @@ def meet_midway(windows: Windows, model, following=None) -> Windows:
     )
 
 
-def _each_step(function: Callable, windows: Windows, following):
-    """`function(start, end, increment, h)` of every row, in physical units."""
+def _each_step(function: Callable, windows: Windows, following, *others):
+    """`function(start, end, increment, h, *others)` of every row, in physical units."""
     s = windows.scaling
     start, end = (
         history * s.scale[None, None] + s.center[None, None]
@@ -243,14 +245,16 @@ def _each_step(function: Callable, windows: Windows, following):
     )
     increment = windows.increment * s.rate_scale[None] + s.rate_center[None]
     step = windows.dt * jnp.where(windows.weight > 0, windows.weight, 1)
-    return jax.vmap(function)(start, end, increment, step)
+    return jax.vmap(function)(start, end, increment, step, *others)
 
 
-def _rate(model, start, end):
-    """The drift of a state at a fraction of the step from one history to the next."""
+def _rate(model, start, end, bend=0.0):
+    """The drift of a state at a fraction of the step from one history to the next, on a parabola
+    that lies `bend` off the straight line halfway.
+    """
 
     def rate(x, fraction):
-        lagged = start + fraction * (end - start)
+        lagged = start + fraction * (end - start) + 4 * fraction * (1 - fraction) * bend
         return model(lagged.at[0].set(x) if model.lags[0] == 0 else lagged)
 
     return rate

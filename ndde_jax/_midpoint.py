@@ -37,7 +37,9 @@ def midpoint_windows(
     has neither error, but in noise-driven data it measures something else than the drift (see
     [`lagged_windows`][ndde_jax.lagged_windows]). Here the rates are forward differences, and
 
-    - past states (lags ≥ 1) are the means of both ends of the step, which are known;
+    - past states (lags ≥ 1) are interpolated from the samples around, which are known: two on
+      either side (Catmull and Rom, 1974), or at lag 1 two before and one after. On a straight line
+      between the ends of the step, what bends the path there would show up as further lags;
     - present states are *predicted* half a step ahead, X[k] + rate · dt/2, from what was known at
       sample k. The noise of the step is not in the prediction, so no bias enters.
 
@@ -50,9 +52,8 @@ def midpoint_windows(
 
     - `x`, `dt`, `lags`, `names`, `prior`: as for [`lagged_windows`][ndde_jax.lagged_windows];
         samples must be equally spaced.
-    - `rate`: expected standardised rates of the rows of the windows of scheme "euler" that have the
-        lags l and l − 1 for each l of `lags`, for the prediction; by default what
-        [`spline_graph`][ndde_jax.spline_graph] fits.
+    - `rate`: expected standardised rates for the prediction, one row per returned window; by
+        default what [`spline_graph`][ndde_jax.spline_graph] fits.
     - `model`: fitted to windows like these without one, or any function from a physical history
         `[lag dim]` to a physical drift, if it has `lags`; instead of `rate`.
 
@@ -75,31 +76,48 @@ def midpoint_windows(
     ```
     """
     lags = read_lags(lags)
-    both = tuple(sorted({max(lag - shift, 0) for lag in lags for shift in (0, 1)}))
-    wide = lagged_windows(x, dt=dt, lags=both, scheme="euler", names=names)
-    start = jnp.array([both.index(lag) for lag in lags])
-    end = jnp.array([both.index(max(lag - 1, 0)) for lag in lags])
+    around = {max(lag - shift, 0) for lag in lags if lag > 0 for shift in (-1, 0, 1, 2)}
+    around = tuple(sorted(around | set(lags)))
+    wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
+    before, start, end, after = (
+        wide.history[:, jnp.array([around.index(_shifted(lag, shift)) for lag in lags])]
+        for shift in (-1, 0, 1, 2)
+    )
+    bend = _bend(before, start, end, after, lags)
     prior = read_prior(prior, wide.dim, len(lags))
     wide = dataclasses.replace(wide, lags=lags, prior=prior, scheme="midpoint")
-    plain = dataclasses.replace(wide, history=wide.history[:, start])
+    plain = dataclasses.replace(wide, history=start)
     if model is not None:
         if rate is not None or tuple(model.lags) != lags:
             raise ValueError(
                 f"expected rate or model, and a model with the lags {lags}; got "
                 f"{'both' if rate is not None else tuple(model.lags)}."
             )
-        return meet_midway(plain, model, wide.history[:, end])
+        return meet_midway(plain, model, end, bend)
     if rate is None:
         rate = spline_graph(plain).rate
     if rate.shape != wide.increment.shape:
         raise ValueError(f"rate must have shape {wide.increment.shape}; got {rate.shape}.")
-    history = (wide.history[:, start] + wide.history[:, end]) / 2
+    history = (start + end) / 2 + bend
     if 0 in lags:
         s = wide.scaling
         physical = s.rate_center[None] + s.rate_scale[None] * rate
         ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
         history = history.at[:, lags.index(0)].add(ahead)
     return dataclasses.replace(wide, history=history)
+
+
+def _shifted(lag: int, shift: int) -> int:
+    """A lag so many samples later; the present stays where it is."""
+    return max(lag - shift, 0) if lag > 0 else 0
+
+
+def _bend(before, start, end, after, lags: tuple[int, ...]) -> Float[Array, "window lag dim"]:
+    """How far the interpolated path lies off the straight line halfway from `start` to `end`."""
+    cubic = (start + end - before - after) / 16
+    parabola = (2 * start - before - end) / 8
+    at = jnp.asarray(lags)[None, :, None]
+    return jnp.where(at >= 2, cubic, jnp.where(at == 1, parabola, 0))
 
 
 def windows_by_scheme(x, *, dt, t, lags, scheme: str, names, prior) -> Windows:

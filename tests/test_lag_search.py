@@ -177,6 +177,50 @@ def test_midpoints_of_the_true_model_are_of_fourth_order():
     assert error(0.2) < 2e-6
 
 
+@pytest.mark.parametrize("lag,order", [(1, 3), (2, 4), (7, 4)])
+def test_the_past_is_interpolated(lag, order):
+    """Halfway between samples, from samples not later than the present."""
+
+    def error(dt):
+        t = dt * np.arange(int(40 / dt))
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        w = ndde.midpoint_windows(x, dt=dt, lags=(0, lag))
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 1]
+        at = t[np.asarray(w.position)] + (0.5 - lag) * dt
+        return np.abs(np.asarray(states) - np.stack([np.sin(at), np.cos(at)], 1)).max()
+
+    assert np.log2(error(0.2) / error(0.1)) == pytest.approx(order, abs=0.2)
+
+
+class Lagging(eqx.Module):
+    """x' = −x(t − τ), with the present as an idle input."""
+
+    lags: tuple = eqx.field(static=True)
+
+    def __call__(self, history):
+        return -history[1] + 0.0 * history[0]
+
+
+def test_rates_of_a_delayed_model_meet_at_the_middle():
+    """x = exp(rt), r = −exp(−rτ): the rate that belongs to the middle, to fourth order."""
+
+    def error(dt):
+        lag = round(1.2 / dt)
+        r = complex(0.3, 1.1)
+        for _ in range(50):  # Newton, for r + exp(−rτ) = 0
+            r -= (r + np.exp(-1.2 * r)) / (1 - 1.2 * np.exp(-1.2 * r))
+        z = np.exp(r * dt * np.arange(round(12 / dt)))
+        x = np.stack([z.real, z.imag], 1)
+        w = ndde.midpoint_windows(x, dt=dt, lags=(0, lag), model=Lagging((0, lag)))
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 1]
+        rates = s.rate_center[None] + s.rate_scale[None] * w.increment
+        return float(jnp.abs(rates + states).max() / jnp.abs(rates).max())
+
+    assert np.log2(error(0.2) / error(0.1)) == pytest.approx(4, abs=0.3)
+
+
 def test_the_past_at_midpoints_ends_with_the_data():
     """With a model as without one, the last row knows where its past went."""
     x = delayed_pair(200)
@@ -197,12 +241,13 @@ def test_the_past_at_midpoints_ends_with_the_data():
 def test_midpoints_do_not_see_the_step_they_explain():
     x = delayed_pair(200)
     zero = lambda w: jnp.zeros_like(w.increment)  # noqa: E731
-    wide = ndde.lagged_windows(x, dt=0.1, lags=(0, 2, 3))
+    wide = ndde.lagged_windows(x, dt=0.1, lags=(0, 4))
     w = ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=zero(wide))
     s = w.scaling
     physical = np.asarray(s.center[None, None] + s.scale[None, None] * w.history)
-    k = np.asarray(w.position) - np.asarray(w.position)[0] + 3
-    np.testing.assert_allclose(physical[:, 1], (x[k - 3] + x[k - 2]) / 2, atol=1e-9)
+    k = np.asarray(w.position) - np.asarray(w.position)[0] + 4
+    between = (9 * (x[k - 3] + x[k - 2]) - x[k - 4] - x[k - 1]) / 16
+    np.testing.assert_allclose(physical[:, 1], between, atol=1e-9)
     mean = np.asarray(s.rate_center)[None] * 0.1 / 2
     np.testing.assert_allclose(physical[:, 0], x[k] + mean, atol=1e-9)
 
