@@ -6,7 +6,7 @@ from benchmarks import tables
 
 from .data import simulate
 from .settings import Specification
-from .theory import true_strengths
+from .theory import Window, measured_strengths
 
 
 def card(spec: Specification, seed: int = 0) -> dict[str, float]:
@@ -19,6 +19,9 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
         variance of its target's measured rate.
     - `price`: what an edge must be worth under the default rule at this length and noise, for the
         target of the weakest edge.
+    - `margin`, `spread`: by how much, by the penalised theorem at the largest price of all targets,
+        every wrong graph is worse, and the size of chance in that. Where the margin is larger the
+        theorem promises the graph; elsewhere it is silent.
     - `identifiable`: share of true edges whose strength exceeds the price, so that no model without
         them can compete. Others may still be found, since the projection uses all other candidates
         and a sparse graph pays for each.
@@ -27,13 +30,12 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
     step = series.lags[1] - series.lags[0]
     late, early = series.x[step:], series.x[:-step]
     autocorrelation = [np.corrcoef(a, b)[0, 1] for a, b in zip(late.T, early.T, strict=True)]
-    drift = series.drift.var(axis=0)
-    measured = drift + series.sigma**2 / series.dt
-    noise = 1 - drift / measured
-    strengths = true_strengths(series) * (drift / measured)[None, :, None]
+    noise = 1 - series.explained
+    strengths = measured_strengths(series)
     n, n_inputs = len(series.x), series.graph.shape[0] * series.graph.shape[2]
     # The price of ndde_jax.SignalStrengths.kept, with networks of 8 units.
     price = 1e-4 + 8 * max(np.log(n) - 2 + np.log(n_inputs), 0) / n * noise
+    window = Window.of(series, strengths)
     edges = np.nonzero(series.graph)
     weakest = np.nanargmin(strengths[edges] / price[edges[1]])
     return {
@@ -44,6 +46,8 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
         "noise": float(noise.mean()),
         "weakest": float(strengths[edges][weakest]),
         "price": float(price[edges[1]][weakest]),
+        "margin": window.margin(float(price.max())),
+        "spread": window.spread(n),
         "identifiable": float(np.mean(strengths[edges] > price[edges[1]])),
     }
 
@@ -51,7 +55,7 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
 def cards(specs: list[Specification]) -> str:
     """A Markdown table, one row per task."""
     header = ["task", "D", "candidates", "edges", "autocorrelation", "noise", "weakest", "price"]
-    header.append("identifiable")
+    header += ["margin", "spread", "identifiable"]
     rows = []
     for spec in specs:
         c = card(spec)
@@ -60,8 +64,7 @@ def cards(specs: list[Specification]) -> str:
                 f"{spec.category}/{spec.name}",
                 *(str(int(c[name])) for name in ("dim", "candidates", "edges")),
                 *(tables.number(c[name], 3) for name in ("autocorrelation", "noise")),
-                f"{c['weakest']:.1e}",
-                f"{c['price']:.1e}",
+                *(f"{c[name]:.1e}" for name in ("weakest", "price", "margin", "spread")),
                 tables.number(c["identifiable"], 2),
             ]
         )

@@ -47,6 +47,12 @@ class Series:
         """Step of the lag grid, in time."""
         return (self.lags[1] - self.lags[0]) * self.dt
 
+    @property
+    def explained(self) -> Float[np.ndarray, "dim"]:
+        """Share of the variance of each measured rate that the drift explains, and not noise."""
+        drift = self.drift.var(axis=0)
+        return drift / (drift + self.sigma**2 / self.dt)
+
 
 @functools.lru_cache(maxsize=4)
 def simulate(spec: Specification, seed: int = 0) -> Series:

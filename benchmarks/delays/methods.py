@@ -14,10 +14,16 @@ from jaxtyping import Bool, Float
 
 import ndde_jax as ndde
 from benchmarks import linear, peers
+from benchmarks.causal_dynamics.methods import single_coefficient
+from benchmarks.causal_dynamics.settings import settings_for
 
 from .settings import settings
 
 OK = "ok"
+# Coefficients to choose from, and the refits that judge them.
+GRID = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+REFIT = dict(restarts=1, steps=25, folds=3, fold_steps=8)
+SINGLE = ("l0ndde_single", "agl", "cnode", "pathreg")
 # Searches of `search`, each at the midpoints that the model of the one before computes, and the
 # number of candidate inputs beyond which one has to do: there each takes minutes.
 PASSES, MANY = 3, 40
@@ -64,6 +70,26 @@ def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
         status = OK if np.isfinite(scores).all() else result.outcome
         graph = np.asarray(ndde.window_graph(result))
         return Prediction(scores, graph, result.model, status=status, windows=windows)
+
+    return fit
+
+
+def tuned(name: str):
+    """One of the library's methods with the coefficient that the paper's rule chose on Lorenz84."""
+    chosen = settings_for("").coefficients[name]
+    return gates(single_coefficient(name, chosen))
+
+
+def truth_free(name: str):
+    """The same method with the coefficient of its path that held-out blocks choose."""
+
+    def fit(x, dt, lags, *, key):
+        windows, (path_key, fit_key) = _windows(x, dt, lags), jr.split(key)
+        method, refit = single_coefficient(name, None), ndde.StrengthConfig(**REFIT)
+        found = ndde.path(method, windows, GRID, key=path_key, refit=refit)
+        graph = np.asarray(found.graph())
+        model = ndde.fit_graph(windows, graph, key=fit_key)
+        return _checked(Prediction(np.asarray(found.scores), graph, model, windows=windows))
 
     return fit
 
@@ -132,6 +158,8 @@ METHODS: dict[str, Method] = {
     "cnode": gates(ndde.CNODE()),
     "pathreg": gates(ndde.PathReg()),
     "node": gates(ndde.NODE()),
+    **{f"{name}_tuned": tuned(name) for name in SINGLE},
+    **{f"{name}_free": truth_free(name) for name in SINGLE},
     "discover": discover,
     "splines": splines,
     "search": search,

@@ -43,6 +43,11 @@ def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
     return found
 
 
+def measured_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
+    """The same as shares of the variance of the *measured* rates, which noise makes larger."""
+    return true_strengths(series) * series.explained[None, :, None]
+
+
 def _spline(z):
     """Restricted cubic spline: linear beyond the outer knots."""
     k = np.quantile(z, KNOTS)
@@ -84,6 +89,13 @@ class Window:
     limit: float
     noise: float
 
+    @classmethod
+    def of(cls, series: Series, strengths: Float[np.ndarray, "source target lag"]) -> "Window":
+        """From strengths as shares of the variance of measured rates."""
+        weakest = float(np.nanmin(strengths))
+        drivers = int(series.graph.sum(axis=(0, 2)).max())
+        return cls(weakest, drivers, weakest / drivers, float(np.max(1 - series.explained)))
+
     def margin(self, price: float) -> float:
         """γ = min(price, s_min² − price · d_max): by how much every wrong graph is worse."""
         return min(price, self.weakest - price * self.most_drivers)
@@ -94,17 +106,6 @@ class Window:
         difference that the weakest edge makes.
         """
         return self.noise * width / n + 2 * np.sqrt(self.noise * max(self.weakest, 0) / n)
-
-
-def window(series: Series) -> Window:
-    """The price window of a task from its true drift and noise."""
-    strengths = true_strengths(series)
-    drift = series.drift.var(axis=0)
-    measured = drift + series.sigma**2 / series.dt
-    share = (drift / measured)[None, :, None]
-    weakest = float(np.nanmin(strengths * share))
-    drivers = int(series.graph.sum(axis=(0, 2)).max())
-    return Window(weakest, drivers, weakest / drivers, float(np.max(1 - drift / measured)))
 
 
 def recovery(
@@ -123,7 +124,7 @@ def recovery(
     rows = []
     for length in lengths:
         series = [simulate(Specification(name, noise, length, i)) for i in range(seeds)]
-        about = window(series[0])
+        about = Window.of(series[0], measured_strengths(series[0]))
         windows = [ndde.midpoint_windows(s.x, dt=s.dt, lags=s.lags) for s in series]
         for factor in (*prices, float("nan")):
             price = factor * about.weakest
