@@ -26,9 +26,9 @@ def lagged_lasso(
     """
     from sklearn.linear_model import LassoLarsIC
 
-    scaled = _standardise(inputs)
+    scaled = standardise(inputs)
     sizes = np.stack(
-        [np.abs(LassoLarsIC(criterion="bic").fit(scaled, y).coef_) for y in _standardise(rate).T]
+        [np.abs(LassoLarsIC(criterion="bic").fit(scaled, y).coef_) for y in standardise(rate).T]
     )
     return sizes, sizes > 0
 
@@ -46,7 +46,7 @@ def vector_autoregression(
     """
     from scipy import stats
 
-    design = np.column_stack([_standardise(inputs), np.ones(len(inputs))])
+    design = np.column_stack([standardise(inputs), np.ones(len(inputs))])
     coefficients, *_ = np.linalg.lstsq(design, rate, rcond=None)
     freedom = len(inputs) - design.shape[1]
     variance = np.sum((rate - design @ coefficients) ** 2, axis=0) / freedom
@@ -66,9 +66,9 @@ def linear_strengths(
     """
     from scipy import stats
 
-    design = np.column_stack([_standardise(inputs), np.ones(len(inputs))])
+    design = np.column_stack([standardise(inputs), np.ones(len(inputs))])
     source = np.arange(inputs.shape[1]) % rate.shape[1]
-    rise, log_p = nested_comparisons(design, [*source, -1], _standardise(rate))
+    rise, log_p = nested_comparisons(design, [*source, -1], standardise(rate))
     kept = stats.false_discovery_control(np.exp(log_p).ravel()).reshape(log_p.shape) <= 0.01
     return rise.T[:, source], kept.T[:, source]
 
@@ -116,6 +116,7 @@ def random_forest(
     return sizes, sizes > 2 / inputs.shape[1]
 
 
-def _standardise(a):
+def standardise(a: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
+    """Columns of mean 0 and variance 1; a constant one becomes 0."""
     spread = a.std(axis=0)
     return (a - a.mean(axis=0)) / np.where(spread > 0, spread, 1)

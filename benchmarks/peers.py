@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .linear import standardise
+
 # Of PCMCI+, its default.
 LEVEL = 0.01
 
@@ -64,7 +66,7 @@ def lagged_sparse_regression(
     n_inputs, n_targets = inputs.shape[1], rate.shape[1]
     library = pysindy.PolynomialLibrary(degree=3 if n_inputs <= 12 else 2 if n_inputs <= 40 else 1)
     model = pysindy.SINDy(feature_library=library)
-    inputs, rate = ((a - a.mean(axis=0)) / a.std(axis=0) for a in (inputs, rate))
+    inputs, rate = standardise(inputs), standardise(rate)
     # It wants as many states as rates; what is delayed enters as control.
     model.fit(inputs[:, :n_targets], t=1.0, x_dot=rate, u=inputs[:, n_targets:])
     sizes = np.abs(np.asarray(model.coefficients())) @ (library.powers_ > 0)

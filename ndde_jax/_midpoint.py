@@ -76,8 +76,7 @@ def midpoint_windows(
     ```
     """
     lags = read_lags(lags)
-    around = {max(lag - shift, 0) for lag in lags if lag > 0 for shift in (-1, 0, 1, 2)}
-    around = tuple(sorted(around | set(lags)))
+    around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
     wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
     before, start, end, after = (
         wide.history[:, jnp.array([around.index(_shifted(lag, shift)) for lag in lags])]

@@ -110,6 +110,14 @@ def single_coefficient(name: str, coefficient: float | None):
     return kinds[name](**given)
 
 
+def quick_path(name: str, windows, grid: Sequence[float], *, key):
+    """The method's path along a grid of coefficients, judged by short refits."""
+    import ndde_jax as ndde
+
+    refit = ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
+    return ndde.path(single_coefficient(name, None), windows, grid, key=key, refit=refit)
+
+
 def truth_free(name: str) -> Method:
     """The same, with the coefficient that `CoefficientPath.select` takes from a grid: the largest
     whose refitted graph predicts held-out blocks as well as the best, up to one standard error.
@@ -120,13 +128,7 @@ def truth_free(name: str) -> Method:
         import ndde_jax as ndde
 
         def one(x, key):
-            found = ndde.path(
-                single_coefficient(name, None),
-                _windows(x, dt, settings),
-                settings.grid,
-                key=key,
-                refit=ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8),
-            )
+            found = quick_path(name, _windows(x, dt, settings), settings.grid, key=key)
             status = ndde.Status[found.status].split()[0].rstrip(":")
             return _prediction(found.scores, found.graph(), status)
 

@@ -1,7 +1,6 @@
 """Whether the learned system, simulated with the noise it leaves, lives where the true one does."""
 
 import functools
-import math
 from typing import NamedTuple
 
 import diffrax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import wasserstein_distance
 
 import ndde_jax as ndde
 from ndde_jax import metrics
@@ -35,9 +35,11 @@ class Reference(NamedTuple):
 def reference(spec: Specification, seed: int = 0) -> Reference:
     """What learned systems of a task are compared with."""
     system = spec.system()
-    spectrum = _growth(system.drift, system.history, spec.sampling_step, lags=system.lags)
+    exponent = _growth(
+        system.drift, history=system.history, lags=system.lags, dt=spec.sampling_step
+    )
     path, twin = (another_run(spec, seed, number) for number in range(2))
-    return Reference(path, twin, spectrum)
+    return Reference(path, twin, exponent)
 
 
 def attractor_scores(
@@ -74,7 +76,7 @@ def attractor_scores(
             solver=diffrax.Heun(),
             **options,
         )
-    exponent = _growth(model, past, series.dt, diffrax.Euler() if as_map else None)
+    exponent = _growth(model, history=past, solver=diffrax.Euler() if as_map else None)
     ys = np.asarray(metrics.bounded(path.ys), float)[1:]
     scale = true.path.std(axis=0)
     longest = float(spec.system().lags[-1])
@@ -90,12 +92,13 @@ def attractor_scores(
 def sliced_wasserstein(
     a: Float[np.ndarray, "point dim"], b: Float[np.ndarray, "point dim"]
 ) -> float:
-    """Mean over random directions of the one-dimensional Wasserstein distance W₁ of equally many
-    points (Bonneel et al., *J. Math. Imaging Vision* 51, 2015).
+    """Mean over random directions of the one-dimensional Wasserstein distance W₁ (Bonneel et al.,
+    *J. Math. Imaging Vision* 51, 2015).
     """
     directions = np.random.default_rng(0).normal(size=(a.shape[1], DIRECTIONS))
     directions /= np.linalg.norm(directions, axis=0)
-    return float(np.mean(np.abs(np.sort(a @ directions, axis=0) - np.sort(b @ directions, axis=0))))
+    pairs = zip((a @ directions).T, (b @ directions).T, strict=True)
+    return float(np.mean([wasserstein_distance(u, v) for u, v in pairs]))
 
 
 def _distances(path, true, late: int) -> dict[str, float]:
@@ -106,11 +109,6 @@ def _distances(path, true, late: int) -> dict[str, float]:
     return {"spectrum": float(spectrum), "law": sliced_wasserstein(*delayed)}
 
 
-def _growth(drift, history, dt: float, solver=None, *, lags=None) -> float:
+def _growth(drift, **options) -> float:
     """Leading Lyapunov exponent of a noise-free drift."""
-    given = {} if lags is None else {"lags": lags, "dt": dt}
-    found = ndde.lyapunov_spectrum(
-        drift, history=history, n_steps=GROWTH, k=1, solver=solver, **given
-    )
-    value = float(found.exponents[0])
-    return value if math.isfinite(value) else math.nan
+    return float(ndde.lyapunov_spectrum(drift, n_steps=GROWTH, k=1, **options).exponents[0])

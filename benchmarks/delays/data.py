@@ -61,8 +61,7 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
     **Raises:** `ValueError` if the path diverges.
     """
     system, step = spec.system(), spec.sampling_step
-    keys = jr.split(jr.fold_in(jr.key(seed), _number(spec)), 4)
-    pilot_key, key, test_key, error_key = keys
+    pilot_key, key, test_key, error_key = jr.split(_key(spec, seed), 4)
 
     pilot, _, _ = _run(spec, system.sigma, PILOT, pilot_key)
     deviation = pilot.std(axis=0)
@@ -86,7 +85,7 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
 
 def another_run(spec: Specification, seed: int, number: int) -> Float[np.ndarray, "time dim"]:
     """A further run of the same task without measurement error, as long as its series."""
-    key = jr.fold_in(jr.fold_in(jr.key(seed + 1), _number(spec)), number)
+    key = _key(spec, seed, f"/another/{number}")
     return _run(spec, simulate(spec, seed).sigma, spec.length, key)[0]
 
 
@@ -103,8 +102,9 @@ def truth(spec: Specification) -> tuple[np.ndarray, np.ndarray]:
     return graph, delays
 
 
-def _number(spec: Specification) -> int:
-    return zlib.crc32(f"{spec.name}/{spec.category}/{spec.series}".encode())
+def _key(spec: Specification, seed: int, purpose: str = ""):
+    name = f"{spec.name}/{spec.category}/{spec.series}{purpose}"
+    return jr.fold_in(jr.key(seed), zlib.crc32(name.encode()))
 
 
 def _run(spec: Specification, sigma, n_samples: int, key):

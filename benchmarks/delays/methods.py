@@ -14,15 +14,13 @@ from jaxtyping import Bool, Float
 
 import ndde_jax as ndde
 from benchmarks import linear, peers
-from benchmarks.causal_dynamics.methods import single_coefficient
+from benchmarks.causal_dynamics.methods import quick_path, single_coefficient
 from benchmarks.causal_dynamics.settings import settings_for
 
 from .settings import settings
 
 OK = "ok"
-# Coefficients to choose from, and the refits that judge them.
-GRID = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
-REFIT = dict(restarts=1, steps=25, folds=3, fold_steps=8)
+# Methods of one coefficient, as `benchmarks.causal_dynamics` names them.
 SINGLE = ("l0ndde_single", "agl", "cnode", "pathreg")
 # Searches of `search`, each at the midpoints that the model of the one before computes, and the
 # number of candidate inputs beyond which one has to do: there each takes minutes.
@@ -76,8 +74,12 @@ def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
 
 def tuned(name: str):
     """One of the library's methods with the coefficient that the paper's rule chose on Lorenz84."""
-    chosen = settings_for("").coefficients[name]
-    return gates(single_coefficient(name, chosen))
+
+    def fit(x, dt, lags, *, key):
+        coefficient = settings_for("simple").coefficients[name]
+        return gates(single_coefficient(name, coefficient))(x, dt, lags, key=key)
+
+    return fit
 
 
 def truth_free(name: str):
@@ -85,8 +87,7 @@ def truth_free(name: str):
 
     def fit(x, dt, lags, *, key):
         windows, (path_key, fit_key) = _windows(x, dt, lags), jr.split(key)
-        method, refit = single_coefficient(name, None), ndde.StrengthConfig(**REFIT)
-        found = ndde.path(method, windows, GRID, key=path_key, refit=refit)
+        found = quick_path(name, windows, settings()["method"]["grid"], key=path_key)
         graph = np.asarray(found.graph())
         model = ndde.fit_graph(windows, graph, key=fit_key)
         return _checked(Prediction(np.asarray(found.scores), graph, model, windows=windows))

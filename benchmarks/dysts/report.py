@@ -103,8 +103,7 @@ def _rows(values: Values, keep: set[str] | None) -> tuple[list[list[str]], int]:
 
 def median(values: Mapping[str, float], systems: Sequence[str]) -> float:
     """Median over the systems that have a value."""
-    found = [values[s] for s in systems if s in values and not math.isnan(values[s])]
-    return float(np.median(found)) if found else math.nan
+    return tables.median(values.get(s, math.nan) for s in systems)
 
 
 def _ranks(kept: Values, contenders, metric: str, systems) -> np.ndarray:
