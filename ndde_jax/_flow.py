@@ -36,6 +36,7 @@ from ._polynomial import (
     bounds,
     fit_polynomial,
     natural_origin,
+    physical_units,
 )
 from ._refit import StrengthConfig, spread_network
 from ._strength import checked_graph, input_slots
@@ -93,6 +94,7 @@ def fit_flow(
     config: StrengthConfig | None = None,
     max_inputs: int | None = None,
     family: str = "auto",
+    simple_numbers: bool = False,
 ) -> NeuralDDE:
     """Fit a drift on a given graph so that its flow, not its Euler step, matches the data.
 
@@ -122,6 +124,10 @@ def fit_flow(
     - `family`: `"network"`, `"polynomial"`, or `"auto"`, the better one per target. Polynomials are
         of degree three in up to six inputs, two in up to twelve, else one; from a hundred inputs on
         there are networks only.
+    - `simple_numbers`: hold coefficients of polynomials, in physical units, at whole numbers or at
+        the size of another one, where that is likelier than not (False). For laws like
+        x' = 10 (y − x), velocities, and couplings by differences. What is wrongly held is off by
+        about its standard error, and what is rightly held is exact.
 
     **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE], whose mask is the graph. Its drift is a
     [`MaskedDrift`][ndde_jax.MaskedDrift] for `"network"`, otherwise a
@@ -164,7 +170,7 @@ def fit_flow(
                 "inputs; thin out the graph, or say max_inputs."
             )
         family = "network"
-    drift = _fit(windows, base, config, slots, members, rounds, family, key=key)
+    drift = _fit(windows, base, config, slots, members, rounds, family, simple_numbers, key=key)
     mask = from_graph_axes(graph)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
@@ -279,7 +285,7 @@ def _following(windows: Windows, history: Float[Array, "window lag dim"]):
 
 
 @eqx.filter_jit
-def _fit(windows, base, config, slots, members, rounds, family, *, key):
+def _fit(windows, base, config, slots, members, rounds, family, simple_numbers, *, key):
     data = FlatData(windows)
     index, used = jax.vmap(lambda mask: select_inputs(mask.astype(data.inputs.dtype), slots))(base)
     networks = None
@@ -287,7 +293,7 @@ def _fit(windows, base, config, slots, members, rounds, family, *, key):
         networks = _Networks(data, base, index, used, config, members, key)
     polynomials = None
     if family != "network":
-        polynomials = _Polynomials(windows, data, index, used)
+        polynomials = _Polynomials(windows, data, index, used, simple_numbers)
 
     def drift(fits, inputs, outputs):
         if polynomials is None:
@@ -332,8 +338,9 @@ def _like(flag: Bool[Array, "target"], a: Array) -> Array:
 class _Polynomials:
     """Sparse polynomials, one per target."""
 
-    def __init__(self, windows, data, index, used):
+    def __init__(self, windows, data, index, used, simple_numbers):
         self.data, self.index, self.used = data, index, used > 0
+        self.scaling, self.simple_numbers = windows.scaling, simple_numbers
         self.exponents = all_exponents(index.shape[1])
         self.origin = jnp.tile(natural_origin(windows.scaling), windows.n_lags)
         self.box = bounds(data.inputs, data.weight)
@@ -345,10 +352,16 @@ class _Polynomials:
         inputs = inputs + self.origin[None]
 
         def target(args):
-            output, index, used = args
-            return fit_polynomial(inputs[:, index], used, output, self.data.weight, self.exponents)
+            j, output, index, used = args
+            units = None
+            if self.simple_numbers:
+                units = physical_units(self.scaling, index, j, self.exponents)
+            return fit_polynomial(
+                inputs[:, index], used, output, self.data.weight, self.exponents, units
+            )
 
-        found = jax.lax.map(target, ((outputs + self.constant[None]).T, self.index, self.used))
+        outputs = (outputs + self.constant[None]).T
+        found = jax.lax.map(target, (jnp.arange(len(outputs)), outputs, self.index, self.used))
         first = found.coefficients[:, 0] - self.constant
         return eqx.tree_at(lambda f: f.coefficients, found, found.coefficients.at[:, 0].set(first))
 

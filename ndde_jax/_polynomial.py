@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ._drift import MaskedDrift
+from ._simple_numbers import FLOOR, RIDGE, simplify
 from ._windows import Scaling
 
 # Highest degree, and most terms: with more inputs the degree is lowered.
@@ -25,10 +26,6 @@ SPARE = 0.5
 # Zero is the natural origin of physical laws, unless it is so many standard deviations away that
 # the powers of a variable are collinear.
 FAR = 5.0
-# Shares of variance: below what corrected differences err anyway, and what keeps collinear terms
-# from breaking a factorisation in single precision.
-FLOOR = 1e-7
-RIDGE = 1e-5
 
 Exponents = tuple[tuple[int, ...], ...]
 
@@ -137,12 +134,28 @@ def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:
     return jnp.where(jnp.abs(shift) <= FAR, shift, 0)
 
 
+def physical_units(
+    scaling: Scaling, index: Int[Array, "slot"], target: Int[Array, ""], exponents: Exponents
+) -> Float[Array, "term"]:
+    """What a coefficient of 1 of every term is in physical units, or 0 if that is not a product of
+    the variables themselves, because zero is far from their values.
+    """
+    shift = jnp.abs(scaling.center / jnp.where(scaling.scale > 0, scaling.scale, 1))
+    source = index % scaling.scale.shape[0]
+    natural = (scaling.scale > 0) & (shift <= FAR)
+    e = np.asarray(exponents)
+    size = jnp.prod(jnp.where(e > 0, scaling.scale[source][None] ** e, 1), axis=1)
+    usable = jnp.all((e == 0) | natural[source][None], axis=1)
+    return jnp.where(usable, scaling.rate_scale[target] / size, 0)
+
+
 def fit_polynomial(
     inputs: Float[Array, "window slot"],
     used: Bool[Array, "slot"],
     output: Float[Array, "window"],
     weight: Float[Array, "window"],
     exponents: Exponents,
+    units: Float[Array, "term"] | None = None,
 ) -> PolynomialFit:
     """Least squares on the terms that backward elimination leaves.
 
@@ -154,6 +167,9 @@ def fit_polynomial(
     counts, P being the number of terms of any degree ([Chen and Chen,
     2008](https://doi.org/10.1093/biomet/asn034)). On a limit cycle, where terms are functions of
     one another, starting from low degrees is what finds the simple law.
+
+    With `units`, what a coefficient of 1 is worth in the units in which laws are written (0 where
+    it has no such unit), coefficients that may well be simple numbers become so, see `simplify`.
     """
     n_terms, dtype = len(exponents), inputs.dtype
     root = jnp.sqrt(weight.astype(dtype))[:, None]
@@ -197,7 +213,13 @@ def fit_polynomial(
     cost, found, risk, k = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     best = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
     unit = size / jnp.where(norm > 0, norm, 1)
-    return PolynomialFit(found[best] * unit, risk[best] * size**2 / n, k[best])
+    found, risk, k = found[best], risk[best], k[best]
+    if units is not None:
+        # Where one origin is not zero, coefficients of lower degree hold part of the others.
+        known = jnp.all((units != 0) | (found == 0))
+        units = jnp.where(known, units * unit, 0)
+        found, risk, k = simplify(design, target, found != 0, units, jnp.asarray(degree), n)
+    return PolynomialFit(found * unit, risk * size**2 / n, k)
 
 
 def bounds(

@@ -150,6 +150,7 @@ def test_many_candidates_are_searched_by_splines(monkeypatch):
         discover(X, dt=DT, search="lasso")
 
 
+@pytest.mark.slow
 def test_checks_search_as_the_discovery_did(found, monkeypatch):
     searches = []
 

@@ -177,7 +177,7 @@ def test_midpoints_of_the_true_model_are_of_fourth_order():
     assert error(0.2) < 2e-6
 
 
-@pytest.mark.parametrize("lag,order", [(1, 3), (2, 4), (7, 4)])
+@pytest.mark.parametrize("lag,order", [(1, 3), (2, 4), pytest.param(7, 4, marks=pytest.mark.slow)])
 def test_the_past_is_interpolated(lag, order):
     """Halfway between samples, from samples not later than the present."""
 
@@ -277,6 +277,7 @@ def test_search_agrees_with_enumeration(pair):
 EVERYTHING = jnp.ones(8, bool)
 
 
+@pytest.mark.slow
 def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
     """From a network on a neighbour of the true lag, one move leads to the truth."""
     inputs = pair.history.reshape(len(pair.history), -1)  # (lag, source)

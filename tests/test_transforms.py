@@ -55,6 +55,7 @@ def test_fit(systems, batch):
     check(one, (batch, keys), list(zip(systems, keys, strict=True)), **LOOSE)
 
 
+@pytest.mark.slow
 def test_fit_over_coefficients_and_configurations(systems):
     coefficients = jnp.array([0.01, 1.0, 30.0])
     rates = jnp.array([1e-3, 2e-3, 3e-3])
@@ -142,6 +143,7 @@ def test_signal_strengths_search_and_refit(systems, batch):
     check(search, (batch, keys), singles, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rivals(systems, batch):
     keys = jr.split(jr.key(2), 3)
     graph = jnp.array([[True, False], [False, True]])[:, :, None]

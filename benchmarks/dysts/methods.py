@@ -119,7 +119,7 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
     """Pilot on all inputs, selection on windows corrected by it, refit on what was selected."""
     pilot_key, gate_key, strength_key, refit_key = jr.split(key, 4)
     graph, status = "full", "ok"
-    options = dict(rounds=recipe.rounds, family=recipe.family)
+    options = dict(rounds=recipe.rounds, family=recipe.family, simple_numbers=recipe.simple_numbers)
     if recipe.penalty != "node":
         pilot = ndde.fit_flow(windows, key=pilot_key, members=1, **options)
         corrected = ndde.correct_flow(windows, pilot)

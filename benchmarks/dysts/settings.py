@@ -23,6 +23,7 @@ class Recipe:
     flow: bool = False
     select: str = "gates"
     family: str = "network"
+    simple_numbers: bool = False
     members: int = 1
     rounds: int = 6
     confine: bool = False
@@ -41,6 +42,8 @@ class Recipe:
             raise ValueError("select='strength' measures corrected windows: set flow=true as well.")
         if self.family != "network" and not self.flow:
             raise ValueError(f"family={self.family!r} belongs to fit_flow: set flow=true as well.")
+        if self.simple_numbers and not self.flow:
+            raise ValueError("simple_numbers belongs to fit_flow: set flow=true as well.")
 
     def to_json(self) -> str:
         """One line of text that is equal if and only if the recipes are."""
