@@ -12,6 +12,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import connection, get_context, parent_process
 from typing import Protocol, Self, TypeVar
 
+import jax
+
 from ._store import Record, Store, Unit
 
 
@@ -32,6 +34,10 @@ class Task(Protocol):
         """The task that is left when these units are done."""
         ...
 
+
+# Every compiled function takes some memory areas, of which Linux allows a process 65 530; beyond
+# that compilation fails. A large task takes a few thousand.
+MOST_MAPS = 30_000
 
 AnyTask = TypeVar("AnyTask", bound=Task)
 Share = tuple[int, int]
@@ -107,16 +113,33 @@ def _evaluated(
 ) -> Iterator[tuple[AnyTask, list[Record]]]:
     if workers == 1 or len(tasks) < 2:
         for task in tasks:
-            yield task, evaluate(task)
+            yield task, _evaluate(evaluate, task)
         return
     # Forked children would inherit JAX's threads in an unknown state.
     with ProcessPoolExecutor(workers, get_context("spawn"), _exit_with_parent) as pool:
-        running = {pool.submit(evaluate, task): task for task in tasks}
+        running = {pool.submit(_evaluate, evaluate, task): task for task in tasks}
         try:
             for future in as_completed(running):
                 yield running[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _evaluate(evaluate: Callable[[AnyTask], list[Record]], task: AnyTask) -> list[Record]:
+    """One task. Compiled functions are forgotten before there are too many of them."""
+    records = evaluate(task)
+    if memory_maps() > MOST_MAPS:
+        jax.clear_caches()
+    return records
+
+
+def memory_maps() -> int:
+    """Memory areas of this process; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
 
 
 def _exit_with_parent() -> None:

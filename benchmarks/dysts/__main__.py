@@ -1,8 +1,9 @@
-"""Command line: `python -m benchmarks.dysts generate|run|table|figures`."""
+"""Command line: `python -m benchmarks.dysts generate|run|tune|table|figures`."""
 
 import argparse
 import fnmatch
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks._arguments import add_machines, existing_store, positive
@@ -12,7 +13,8 @@ from benchmarks.causal_dynamics.data import find_files
 from .methods import METHODS
 from .report import ANCHORS, ablation, table
 from .runner import run
-from .settings import recipes, system_names
+from .settings import grid, recipes, system_names, tuning_names
+from .tuning import tune
 
 FIVE = ("l0ndde", "node", "cnode", "agl", "pathreg")
 
@@ -29,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dysts")
-    actions = parser.add_subparsers(required=True, metavar="generate|run|table|figures")
+    actions = parser.add_subparsers(required=True, metavar="generate|run|tune|table|figures")
 
     making = actions.add_parser("generate", help="simulate the data alone")
     making.set_defaults(action=_generate)
@@ -51,6 +53,15 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--predictions", type=Path, metavar="DIR", help="write forecasts")
     running.add_argument("--retry-errors", action="store_true", help="redo systems with errors")
     _select(running)
+
+    choosing = actions.add_parser("tune", help="choose settings by the valid prediction time")
+    choosing.set_defaults(action=_tune, only=None, limit=None)
+    choosing.add_argument("--data", type=Path, metavar="DIR", help="systems as .npz; default: made")
+    choosing.add_argument("--method", required=True, choices=recipes())
+    choosing.add_argument("--key", action="append", choices=grid(), help="may be repeated")
+    choosing.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite trials")
+    choosing.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
+    choosing.add_argument("--seed", type=int, default=0)
 
     showing = actions.add_parser("table", help="print results as Markdown")
     showing.set_defaults(action=_table)
@@ -100,11 +111,25 @@ def made_folder(results: Path) -> Path:
     return results.with_name(f"{results.stem}_data")
 
 
-def _made(folder: Path, options) -> list[Path]:
+def _tune(options) -> int:
+    names = tuning_names()
+    folder = options.data or made_folder(options.out)
+    if options.data is None:
+        _made(folder, options, names)
+    files = [folder / f"{name}.npz" for name in names]
+    if missing := [file.stem for file in files if not file.exists()]:
+        raise ValueError(f"{folder} lacks {', '.join(missing)}; without --data they are made.")
+    with Store(options.out) as store:
+        more = dict(keys=options.key, seed=options.seed, workers=options.workers)
+        print(tune(options.method, files, store, **more))
+    return 0
+
+
+def _made(folder: Path, options, known: Sequence[str] | None = None) -> list[Path]:
     """Simulated systems, those that are missing in the folder."""
     from .generate import generate_all
 
-    known = system_names()
+    known = system_names() if known is None else known
     kept = [n for n in known if options.only is None or fnmatch.fnmatch(n, f"*{options.only}*")]
     kept = kept[: options.limit]
     if not kept:

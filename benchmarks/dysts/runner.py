@@ -14,8 +14,9 @@ from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import Record, Store, Unit
 
 from . import forecast
+from .anchors import Learned, Method
 from .data import Problem, read_problem
-from .methods import METHODS, Learned
+from .methods import METHODS
 from .scoring import METRICS, score
 from .settings import recipes
 
@@ -118,11 +119,16 @@ def _tasks(files, methods, seed, category, predictions) -> Iterator[Task]:
 
 def evaluate(task: Task) -> list[Record]:
     """Compute one task. An exception of the method becomes a status."""
+    return evaluate_with(METHODS[task.method], task)
+
+
+def evaluate_with(method: Method, task: Task) -> list[Record]:
+    """The same with any method."""
     problem = read_problem(task.path)
     key = jr.fold_in(jr.key(task.seed), zlib.crc32(problem.name.encode()))
     start, fitted = time.perf_counter(), None
     try:
-        (learned,) = METHODS[task.method]([problem], keys=[key])
+        (learned,) = method([problem], keys=[key])
         fitted = time.perf_counter()
         trajectories, spectra, error = _simulate(problem, learned)
         values = score(problem, trajectories, spectra, learned.graph, problem.spectra)

@@ -91,6 +91,16 @@ def protocol(file: Path = SETTINGS_FILE) -> Protocol:
     return Protocol(**_tables(file)["protocol"])
 
 
+def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
+    """Values of every setting that `tune` tries."""
+    return _tables(file)["grid"]
+
+
+def tuning_names(file: Path = SETTINGS_FILE) -> tuple[str, ...]:
+    """The systems on which settings are chosen."""
+    return tuple(_tables(file)["systems"]["tuning"])
+
+
 def system_names(file: Path = SETTINGS_FILE) -> tuple[str, ...]:
     """The tuning systems, then the test systems."""
     systems = _tables(file)["systems"]

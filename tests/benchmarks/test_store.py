@@ -1,4 +1,4 @@
-"""The results store: complete records or none, whatever happens to the process."""
+"""The results store and its runner: complete records or none, whatever happens to the process."""
 
 import math
 import signal
@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+from benchmarks import _runner
 from benchmarks._store import Record, Store, Unit
 
 REPOSITORY = Path(__file__).parents[2]
@@ -118,7 +120,9 @@ def test_two_writers_share_a_file(tmp_path):
 WORKER = """
 import sys
 import time
+import jax
 import numpy as np
+from benchmarks import _runner
 from benchmarks._store import Record, Store, Unit
 with Store(sys.argv[1]) as store:
     done = store.done("bench")
@@ -179,3 +183,15 @@ def test_resumes_after_kill_9_without_loss_or_repetition(tmp_path):
     database = sqlite3.connect(path)
     assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     database.close()
+
+
+def test_compiled_functions_are_forgotten_before_there_are_too_many(monkeypatch):
+    function = jax.jit(lambda x: x + 1)
+    evaluate = lambda task: [function(1.0)]  # noqa: E731
+    _runner._evaluate(evaluate, None)
+    assert function._cache_size() == 1
+    if sys.platform == "linux":
+        assert _runner.memory_maps() > 100
+        monkeypatch.setattr(_runner, "MOST_MAPS", 100)
+        _runner._evaluate(evaluate, None)
+        assert function._cache_size() == 0
