@@ -99,6 +99,7 @@ def single_coefficient(name: str, coefficient: float | None):
     kinds = {
         "l0ndde_single": ndde.L0NDDE,
         "l0ndde_paper": ndde.L0NDDE.paper,
+        "l0ndde_paper_no_gradient": ndde.L0NDDE.paper,
         "agl": ndde.AGL,
         "cnode": ndde.CNODE,
         "pathreg": ndde.PathReg,
@@ -210,6 +211,9 @@ METHODS: dict[str, Method] = {
     "linear": regression(linear.linear_strengths),
     "l0ndde": l0ndde,
     "l0ndde_paper": penalised("l0ndde_paper", lambda ndde: ndde.FitConfig.paper()),
+    "l0ndde_paper_no_gradient": penalised(
+        "l0ndde_paper_no_gradient", lambda ndde: ndde.FitConfig.paper(gradient_penalty=0.0)
+    ),
     **{name: penalised(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg", "node")},
     **{f"{name}_free": truth_free(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg")},
     "pcmci_plus": pcmci_plus,
