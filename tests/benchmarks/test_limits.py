@@ -56,6 +56,22 @@ def test_mean_over_orders_equals_enumeration(rng):
     np.testing.assert_allclose(limits.averaged(graph, group), np.mean(orders, axis=0))
 
 
+def test_nothing_is_known_of_constants():
+    """Its score is the mean over all guesses of their edges."""
+    labels = ~_graph(3, (0, 2), (2, 1))
+    best = limits.seen(labels, np.array([True, True, False]))
+    assert np.array_equal(best[:2, :2], labels[:2, :2])
+    hidden = [(0, 2), (1, 2), (2, 0), (2, 1), (2, 2)]
+    assert {best[edge] for edge in hidden} == {0.6}
+    scores = []
+    for order in itertools.permutations(range(5)):
+        guess = best.copy()
+        guess[tuple(np.transpose(hidden))] += 1e-3 * np.array(order)
+        scores.append(float(metrics.auroc(guess, labels)))
+    assert float(metrics.auroc(best, labels)) == pytest.approx(np.mean(scores))
+    assert np.array_equal(limits.seen(labels, np.ones(3, bool)), labels)
+
+
 def test_a_network_without_copies_can_be_ranked_perfectly(rng):
     network = networks.Network(
         _graph(4, (3, 1), (2, 1), (2, 0), (3, 0)), None, np.ones((4, 3, 3)), np.ones((4, 3))
@@ -73,6 +89,23 @@ def test_what_is_hidden_hands_its_causes_on():
     scores, labels = limits.best_ranking(network, hide=True)
     np.testing.assert_array_equal(labels, np.diag([False, True, True]))
     np.testing.assert_array_equal(scores, [[0, 0, 0], [1, 1, 0], [1, 0, 1]])
+
+
+def test_by_the_past_late_causes_are_effects():
+    # 2 and 3 drive 1 at once; what 0 does follows what 1 will do.
+    network = networks.Network(
+        _graph(4, (3, 1), (2, 1)), _graph(4, (1, 0)), np.ones((8, 3, 3)), np.ones((4, 3))
+    )
+    scores, labels = limits.best_ranking(network, hide=False, past=True)
+    assert labels[1, 0] and not labels[0, 1]
+    scores_of_both = limits.best_ranking(network, hide=False)[0]
+    assert scores[0, 1] == scores[1, 0] == scores_of_both[1, 0]  # copies
+    network = networks.Network(
+        _graph(4, (3, 1), (2, 1), (3, 0)), _graph(4, (1, 0)), np.ones((8, 3, 3)), np.ones((4, 3))
+    )
+    scores, labels = limits.best_ranking(network, hide=False, past=True)
+    assert labels[1, 0] and scores[0, 1] == 1 and scores[1, 0] == 0
+    assert scores[3, 0] == scores[3, 1] == 1
 
 
 def test_limits_lie_between_guess_and_one():
