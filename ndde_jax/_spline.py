@@ -65,8 +65,8 @@ def spline_graph(windows: Windows, *, shortlist: int = 12, steps: int = 20) -> S
     For each target, inputs are taken in turn by how much their spline explains of what is left
     (orthogonal matching pursuit by groups), up to `shortlist` of them. Among these, models are
     improved by adding, dropping or *swapping* inputs: a swap is what corrects a wrong choice among
-    neighbouring lags, which no single addition or removal mends. A model is a sum of splines, with
-    or without the products of its inputs, whichever is better by
+    neighbouring lags, which no single addition or removal mends. A model is linear, or a sum
+    of splines, with or without the products of its inputs, whichever is best by
 
         n log(risk + 10⁻⁴) + (features) log n + 2 log (F choose inputs)
 
@@ -213,7 +213,7 @@ def _pursuit(features, y, n_slots: int, allowed, required) -> Int[Array, "slot"]
 
 
 class _Model:
-    """Least squares on the splines of some slots, with and without products of their inputs.
+    """Least squares on some slots, on their splines, and on these and the products of inputs.
 
     Everything is done on the triangular factor of all columns: its size does not grow with the
     number of windows.
@@ -225,6 +225,8 @@ class _Model:
         pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
         products = _normalised(inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]], root)
         self.owner = np.repeat(np.arange(n_slots), n_features)
+        # The first column of a spline is the variable itself.
+        self.straight = np.tile(np.arange(n_features) == 0, n_slots)
         self.pairs = pairs
         splines = jnp.moveaxis(features, 1, 0).reshape(n_windows, -1)
         self.columns, self.y = jnp.concatenate([splines, products], axis=1), y
@@ -233,10 +235,11 @@ class _Model:
         self.gram = self.triangle.T @ self.triangle
 
     def _masks(self, chosen):
-        """Columns in use without and with products."""
+        """Columns in use of a linear model, of splines, and of splines and products."""
         splines = chosen[self.owner]
         products = chosen[self.pairs[:, 0]] & chosen[self.pairs[:, 1]]
         return [
+            jnp.concatenate([splines & self.straight, jnp.zeros_like(products)]),
             jnp.concatenate([splines, jnp.zeros_like(products)]),
             jnp.concatenate([splines, products]),
         ]
@@ -254,15 +257,16 @@ class _Model:
         return improve(improve(jnp.zeros_like(used)))
 
     def best(self, chosen):
-        """Risk, criterion without the number of inputs, and coefficients, of the better model."""
+        """Risk, criterion without the number of inputs, and coefficients, of the best model."""
         found = []
         for used in self._masks(chosen):
             c = self._solve(used)
             risk = jnp.sum((self.rotated - self.triangle @ c) ** 2)
             criterion = self.n * jnp.log(risk + FLOOR) + jnp.sum(used) * jnp.log(self.n)
             found.append((criterion, risk, c))
-        plain, full = found
-        return jax.tree.map(lambda a, b: jnp.where(plain[0] <= full[0], a, b), plain, full)
+        criteria, *_ = found = [jnp.stack(parts) for parts in zip(*found, strict=True)]
+        best = jnp.argmin(jnp.where(jnp.isnan(criteria), jnp.inf, criteria))
+        return tuple(part[best] for part in found)
 
     def criterion(self, chosen):
         """The extended Bayesian information criterion."""

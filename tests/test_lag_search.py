@@ -47,21 +47,28 @@ def test_spline_graph_finds_the_lag_among_its_neighbours(pair):
 def test_risk_and_rate_of_a_spline_model_are_those_of_least_squares(pair):
     found = ndde.spline_graph(pair)
     z = np.asarray(pair.history).reshape(len(pair.history), -1)
-    y = np.asarray(pair.increment)
+    y, kinds = np.asarray(pair.increment), set()
     for target in range(2):
         chosen = np.moveaxis(TRUTH, (0, 1, 2), (2, 0, 1))[target].ravel()
         root, inputs = jnp.ones(len(z)), jnp.asarray(z[:, chosen].T)
         columns = [np.asarray(_spline._spline(c, root)) for c in inputs]
         pairs = itertools.combinations(np.nonzero(chosen)[0], 2)
         designs = [
+            np.column_stack([np.ones(len(z)), z[:, chosen]]),
             np.column_stack([np.ones(len(z)), *columns]),
             np.column_stack([np.ones(len(z)), *columns, *(z[:, a] * z[:, b] for a, b in pairs)]),
         ]
         fits = [d @ np.linalg.lstsq(d, y[:, target], rcond=None)[0] for d in designs]
         risks = [np.mean((y[:, target] - f) ** 2) / np.var(y[:, target]) for f in fits]
-        best = np.argmin(np.abs(np.array(risks) - float(found.risk[target])))
+        costs = [
+            len(z) * np.log(risk + 1e-4) + (design.shape[1] - 1) * np.log(len(z))
+            for risk, design in zip(risks, designs, strict=True)
+        ]
+        best = np.argmin(costs)
+        kinds.add(int(best))
         np.testing.assert_allclose(found.risk[target], risks[best], rtol=1e-6)
         np.testing.assert_allclose(found.rate[:, target], fits[best], atol=1e-4)
+    assert kinds == {0, 1}  # one law is straight, the other not
 
 
 def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
