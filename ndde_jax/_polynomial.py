@@ -130,8 +130,12 @@ def monomials(z: Float[Array, "row slot"], exponents: Exponents) -> Float[Array,
 
 def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:
     """Where physical zero lies, in standard deviations from the mean; the mean if that is far."""
-    shift = scaling.center / jnp.where(scaling.scale > 0, scaling.scale, 1)
+    shift = _shift(scaling)
     return jnp.where(jnp.abs(shift) <= FAR, shift, 0)
+
+
+def _shift(scaling: Scaling) -> Float[Array, "dim"]:
+    return scaling.center / jnp.where(scaling.scale > 0, scaling.scale, 1)
 
 
 def physical_units(
@@ -140,9 +144,8 @@ def physical_units(
     """What a coefficient of 1 of every term is in physical units, or 0 if that is not a product of
     the variables themselves, because zero is far from their values.
     """
-    shift = jnp.abs(scaling.center / jnp.where(scaling.scale > 0, scaling.scale, 1))
     source = index % scaling.scale.shape[0]
-    natural = (scaling.scale > 0) & (shift <= FAR)
+    natural = (scaling.scale > 0) & (jnp.abs(_shift(scaling)) <= FAR)
     e = np.asarray(exponents)
     size = jnp.prod(jnp.where(e > 0, scaling.scale[source][None] ** e, 1), axis=1)
     usable = jnp.all((e == 0) | natural[source][None], axis=1)

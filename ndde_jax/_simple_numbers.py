@@ -56,12 +56,12 @@ def simplify(
     upper = jnp.triu(jnp.ones((n_terms, n_terms), bool), 1)
     density = math.sqrt(2 * math.pi)
 
-    def fit(groups, held):
+    def fit(columns, target, groups, held):
         """Values of all groups of terms, their covariance, and the squared error."""
         grouped = columns @ groups
-        norm = jnp.sqrt(jnp.sum(grouped**2, axis=0))
-        free = norm > 0
-        norm = jnp.where(free, norm, 1)
+        square = jnp.sum(grouped**2, axis=0)
+        free = square > 0
+        norm = jnp.sqrt(jnp.where(free, square, 1))  # the root of 0 has no derivative
         pivots = jnp.where(free, RIDGE, 1.0).astype(dtype)
         q, r = jnp.linalg.qr(jnp.concatenate([grouped / norm[None], jnp.diag(pivots)]))
         inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(n_terms, dtype=dtype))
@@ -71,9 +71,12 @@ def simplify(
         covariance = (inverse @ inverse.T) / (norm[:, None] * norm[None]) * (error + FLOOR) / n
         return values, covariance, error, free
 
+    # Decisions have no derivative, and a loop of unknown length none in reverse.
+    decided_on = jax.lax.stop_gradient((columns, target))
+
     def moves(state):
         """Odds of holding each group at a whole number, and of joining each pair."""
-        values, covariance, _, free = fit(*state[:2])
+        values, covariance, _, free = fit(*decided_on, *state)
         variance = jnp.diag(covariance)
         whole = jnp.round(values)
         possible = free & usable & (whole != 0)
@@ -110,5 +113,5 @@ def simplify(
 
     start = (jnp.diag(kept.astype(dtype)), jnp.zeros(n_terms, dtype))
     groups, held, *_ = jax.lax.while_loop(worthwhile, step, (*start, *moves(start)))
-    values, _, error, free = fit(groups, held)
+    values, _, error, free = fit(columns, target, groups, held)
     return (groups @ values + held) / scale, error, jnp.sum(free).astype(dtype)

@@ -1,5 +1,6 @@
 """The search over the paper's grids."""
 
+import dataclasses
 import math
 import re
 
@@ -8,23 +9,11 @@ import pytest
 from benchmarks._store import Record, Store
 from benchmarks.dysts import generate, tuning
 from benchmarks.dysts.__main__ import main
-from benchmarks.dysts.settings import Protocol, Recipe, grid, recipes
+from benchmarks.dysts.settings import Recipe, grid, protocol, recipes
 
-SHORT = Protocol(
-    noise=0.05,
-    train_lyapunov_times=1,
-    min_samples=60,
-    max_samples=80,
-    test_over_train=5,
-    n_tests=3,
-    substeps=3,
+SHORT = dataclasses.replace(
+    protocol(), train_lyapunov_times=1, min_samples=60, max_samples=80, substeps=3
 )
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "trials.sqlite") as store:
-        yield store
 
 
 @pytest.fixture
