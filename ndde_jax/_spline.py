@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ._data import FlatData
 from ._graph import to_graph_axes
@@ -25,6 +25,10 @@ N_FEATURES = len(QUANTILES) - 1
 # precision, and below what splines and difference quotients err anyway.
 RIDGE = 1e-5
 FLOOR = 1e-4
+# Most shortlists for a target; two or three are the rule, since the last improves nothing.
+ROUNDS = 6
+# Places on each that are for inputs which the model before did not have.
+ROOM = 4
 
 
 class SplineGraph(eqx.Module):
@@ -65,8 +69,11 @@ def spline_graph(windows: Windows, *, shortlist: int = 12, steps: int = 20) -> S
     For each target, inputs are taken in turn by how much their spline explains of what is left
     (orthogonal matching pursuit by groups), up to `shortlist` of them. Among these, models are
     improved by adding, dropping or *swapping* inputs: a swap is what corrects a wrong choice among
-    neighbouring lags, which no single addition or removal mends. A model is linear, or a sum
-    of splines, with or without the products of its inputs, whichever is best by
+    neighbouring lags, which no single addition or removal mends. What the model leaves unexplained
+    then draws up a new shortlist, on which inputs also come in pairs, by their product, since those
+    that act only through one another have no spline to be found by; and so on while models get
+    better. A model is linear, or a sum of splines, with or without the products of its inputs,
+    whichever is best by
 
         n log(risk + 10⁻⁴) + (features) log n + 2 log (F choose inputs)
 
@@ -110,15 +117,22 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     dim, n_inputs = data.dim, data.inputs.shape[1]
     root = jnp.sqrt(data.weight)
     features = jax.lax.map(lambda z: _spline(z, root), data.inputs.T)  # [input window feature]
+    norms = _product_norms(data.inputs, data.weight)
 
     def target(args):
         output, allowed, required = args
         y = _centred(output[:, None], root)[:, 0]
         scale = jnp.sum(y**2)
         y = y / jnp.sqrt(jnp.where(scale > 0, scale, 1))
-        slots = _pursuit(features, y, n_slots, allowed, required)
+
+        slots, chosen = _choose(
+            *jax.lax.stop_gradient((features, data.inputs, norms, y, root)),
+            n_slots,
+            steps,
+            allowed,
+            required,
+        )
         model = _Model(features[slots], data.inputs[:, slots], y, root, n_inputs)
-        chosen = _local_search(model, steps, allowed[slots], required[slots])
         # One map over the model and all its neighbours: every further use compiles once more.
         flips = chosen[None] ^ jnp.eye(n_slots + 1, n_slots, -1, dtype=bool)
         without = chosen[None] & (slots[None] % dim != jnp.arange(dim)[:, None])
@@ -126,7 +140,8 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
         risk, flipped, left_out = risks[0], risks[1 : n_slots + 1], risks[n_slots + 1 :]
         residual = model.y - model.columns @ coefficients[0]
         change = jnp.log((flipped + FLOOR) / (risk + FLOOR))
-        evidence = _outside(features, residual, slots, chosen, risk, data.weight)
+        gains = _outside_gains(features, residual, slots, chosen) - N_FEATURES * risk / model.n
+        evidence = jnp.log((risk + FLOOR) / (jnp.maximum(risk - gains, 0) + FLOOR))
         evidence = evidence.at[slots].set(jnp.where(chosen, change, -change))
         mask = jnp.zeros(n_inputs, bool).at[slots].set(chosen)
         fitted = (y - residual) * jnp.sqrt(scale)
@@ -147,6 +162,48 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
         risk=jnp.where(refused, jnp.nan, risk),
         rate=jnp.where(refused, jnp.nan, rate.T),
     )
+
+
+def _choose(features, inputs, norms, y, root, n_slots: int, steps: int, allowed, required):
+    """A shortlist of one target, and which of it the best model found takes.
+
+    The first list is by pursuit. Each further one holds the inputs of the model before, best first
+    and without the least of them if it is full, and what explains most of that model's residual.
+    """
+    n_inputs = len(features)
+    most = n_slots - min(ROOM, n_slots // 3)
+
+    def listed(worth, gains):
+        """Inputs of a model by what they are worth (minus infinity: not in it), then others."""
+        return jnp.lexsort((-gains, -worth))[:n_slots]
+
+    def improve(carry):
+        slots, best, count, _ = carry
+        model = _Model(features[slots], inputs[:, slots], y, root, n_inputs)
+        chosen, cost = _local_search(model, steps, allowed[slots], required[slots])
+        masks = chosen[None] & ~jnp.eye(n_slots + 1, n_slots, -1, dtype=bool)
+        _, risks, coefficients = jax.lax.map(model.best, masks)
+        residual = y - model.columns @ coefficients[0]
+        risk, without = risks[0], jnp.nan_to_num(risks[1:], nan=1.0)
+        gains = _outside_gains(features, residual, slots, chosen) - N_FEATURES * risk / model.n
+        pairs = _product_gains(inputs, root * residual, norms, allowed)
+        pairs = pairs - 2 * jnp.log(n_inputs) * risk / model.n  # the largest of so many by chance
+        gains = jnp.where(allowed, jnp.maximum(gains, pairs), -jnp.inf)
+        worth = jnp.where(required[slots], jnp.inf, without)
+        worth = jnp.full(n_inputs, -jnp.inf).at[slots].set(jnp.where(chosen, worth, -jnp.inf))
+        found = (listed(worth, gains), jnp.arange(n_slots) < jnp.sum(chosen), cost)
+        # Not worse but not better: the same model, seen beside what else could be in it.
+        keep, better = cost > best[2] + 1e-3, cost < best[2] - 1e-3
+        best = jax.tree.map(lambda old, new: jnp.where(keep, old, new), best, found)
+        dispensable = (jnp.argsort(jnp.argsort(-worth)) >= most) & ~required
+        slots = listed(jnp.where(dispensable, -jnp.inf, worth), gains)
+        return slots, best, count + 1, better
+
+    slots = _pursuit(features, y, n_slots, allowed, required)
+    nothing = (slots, jnp.zeros(n_slots, bool), jnp.asarray(jnp.inf, y.dtype))
+    start = (slots, nothing, jnp.zeros((), int), jnp.asarray(True))
+    rounds = ROUNDS if n_slots < n_inputs else 1
+    return jax.lax.while_loop(lambda c: c[3] & (c[2] < rounds), improve, start)[1][:2]
 
 
 def _centred(columns, root):
@@ -276,7 +333,7 @@ class _Model:
         return self.best(chosen)[0] + 2 * count
 
 
-def _local_search(model: _Model, steps: int, allowed, required) -> Bool[Array, "slot"]:
+def _local_search(model: _Model, steps: int, allowed, required):
     """Best prefix of the pursuit, then the best addition, removal or swap while that pays."""
     n_slots = int(model.owner[-1]) + 1
     prefixes = jnp.arange(n_slots)[None] < jnp.arange(n_slots + 1)[:, None]
@@ -310,18 +367,30 @@ def _local_search(model: _Model, steps: int, allowed, required) -> Bool[Array, "
         return chosen, jnp.where(better, costs[best], cost), count + 1, better
 
     begin = (prefixes[start], costs[start], jnp.zeros((), int), jnp.asarray(True))
-    return jax.lax.while_loop(lambda c: c[3] & (c[2] < steps), step, begin)[0]
+    return jax.lax.while_loop(lambda c: c[3] & (c[2] < steps), step, begin)[:2]
 
 
-def _outside(features, residual, slots, chosen, risk, weight) -> Float[Array, "input"]:
-    """Evidence for inputs that were not on the shortlist: what their splines, less what the chosen
-    ones can take over, explain of the residual, minus what chance would explain.
-    """
+def _outside_gains(features, residual, slots, chosen) -> Float[Array, "input"]:
+    """What the splines of inputs explain of a residual, less what chosen ones can take over."""
     basis = jnp.moveaxis(features[slots] * chosen[:, None, None], 1, 0).reshape(len(residual), -1)
     gram = basis.T @ basis + RIDGE * jnp.eye(basis.shape[1])
-    overlap = jnp.einsum("wb,iwf->ibf", basis, features)
-    solved = jax.vmap(lambda o: jnp.linalg.solve(gram, o))(overlap)
-    gain = _gains(features - jnp.einsum("wb,ibf->iwf", basis, solved), residual)
-    chance = risk * N_FEATURES / jnp.maximum(jnp.sum(weight), 1)
-    left = jnp.maximum(risk - (gain - chance), 0)
-    return jnp.log((risk + FLOOR) / (left + FLOOR))
+    overlap = jnp.einsum("wb,iwf->bif", basis, features)
+    flat = overlap.reshape(len(overlap), -1)
+    solved = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram), True), flat)
+    solved = solved.reshape(overlap.shape)
+    return _gains(features - jnp.einsum("wb,bif->iwf", basis, solved), residual)
+
+
+def _product_norms(inputs, weight) -> Float[Array, "input input"]:
+    """Sum of squares of every centred product of two inputs."""
+    mean = inputs.T @ (weight[:, None] * inputs) / jnp.maximum(jnp.sum(weight), 1)
+    square = (inputs**2).T @ (weight[:, None] * inputs**2)
+    return square - jnp.maximum(jnp.sum(weight), 1) * mean**2
+
+
+def _product_gains(inputs, residual, norms, allowed) -> Float[Array, "input"]:
+    """What the best product with another input explains of a residual, which sums to 0."""
+    inner = inputs.T @ (residual[:, None] * inputs)
+    usable = allowed[:, None] & allowed[None] & ~jnp.eye(len(norms), dtype=bool) & (norms > 0)
+    gains = jnp.where(usable, inner**2 / jnp.where(usable, norms, 1), 0)
+    return jnp.max(gains, axis=1)

@@ -126,6 +126,39 @@ def test_products_are_found():
     np.testing.assert_array_equal(ndde.spline_graph(w).graph[:, :, 0], expected)
 
 
+def test_inputs_that_act_only_through_one_another_are_found_among_many():
+    """No spline of either has anything to do with the product of two independent inputs."""
+    rng = np.random.default_rng(0)
+    w = ndde.lagged_windows(rng.normal(size=(600, 2)), dt=1.0, lags=range(30))
+    z = w.history
+    rates = [z[:, 3, 1] * z[:, 17, 0], z[:, 2, 0] * z[:, 25, 0] + 0.7 * z[:, 11, 1]]
+    expected = np.zeros((2, 2, 30), bool)
+    expected[1, 0, 3] = expected[0, 0, 17] = True
+    expected[0, 1, [2, 25]] = expected[1, 1, 11] = True
+    found = ndde.spline_graph(eqx.tree_at(lambda w: w.increment, w, jnp.stack(rates, 1)))
+    np.testing.assert_array_equal(found.graph, expected)
+    for target in range(2):  # what the model has leads the shortlist
+        drivers = np.flatnonzero(np.moveaxis(expected, 2, 0)[:, :, target])
+        assert set(drivers) == set(np.asarray(found.shortlist)[target, : len(drivers)])
+
+
+@pytest.mark.slow
+def test_a_full_shortlist_makes_room():
+    """Products of neighbours on a ring: the first models fill their shortlists with stand-ins."""
+    system = ndde.systems.get("lorenz96_delayed")
+    path = ndde.solve_sdde(
+        system.drift, lags=system.lags, dt=1 / 300, n_steps=40000, history=system.history,
+        sigma=0.5, key=jr.key(0), save_every=10,
+    )  # fmt: skip
+    lags = (0, 5, 10, 15, 20, 25)
+    found = ndde.spline_graph(ndde.midpoint_windows(path.ys[500:], dt=1 / 30, lags=lags))
+    expected = np.zeros((6, 6, 6), bool)
+    for i in range(6):
+        expected[[(i + 1) % 6, i - 2, i - 1, i], i, 0] = True
+        expected[(i + 3) % 6, i, 3] = True
+    np.testing.assert_array_equal(found.graph, expected)
+
+
 def test_padding_changes_nothing(pair):
     from ndde_jax._windows import pad_windows
 
