@@ -8,12 +8,19 @@ from jaxtyping import Bool, Float
 
 def on_windows(regress: Callable, windows, **options):
     """Scores and graph, `[source target lag]`, of one of the regressions below."""
-    n, n_lags, dim = windows.history.shape
-    valid = np.asarray(windows.valid)
-    flat = np.asarray(windows.history, float).reshape(n, -1)[valid]
-    found = regress(flat, np.asarray(windows.increment, float)[valid], **options)
+    _, n_lags, dim = windows.history.shape
+    found = regress(*flat_windows(windows), **options)
     # [target (lag source)] -> [source target lag]
     return [np.moveaxis(a.reshape(dim, n_lags, dim), (0, 1, 2), (1, 2, 0)) for a in found]
+
+
+def flat_windows(
+    windows,
+) -> tuple[Float[np.ndarray, "window input"], Float[np.ndarray, "window target"]]:
+    """Inputs, in the order (lag, source), and rates of the valid windows."""
+    valid = np.asarray(windows.valid)
+    flat = np.asarray(windows.history, float).reshape(len(valid), -1)
+    return flat[valid], np.asarray(windows.increment, float)[valid]
 
 
 def lagged_lasso(
@@ -71,6 +78,16 @@ def linear_strengths(
     rise, log_p = nested_comparisons(design, [*source, -1], standardise(rate))
     kept = stats.false_discovery_control(np.exp(log_p).ravel()).reshape(log_p.shape) <= 0.01
     return rise.T[:, source], kept.T[:, source]
+
+
+def linear_risk(
+    inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
+) -> Float[np.ndarray, " target"]:
+    """Share of every rate's variance that least squares on all inputs leaves unexplained."""
+    design = np.column_stack([standardise(inputs), np.ones(len(inputs))])
+    output = standardise(rate)
+    left = output - design @ np.linalg.lstsq(design, output, rcond=None)[0]
+    return np.mean(left**2, axis=0)
 
 
 def nested_comparisons(

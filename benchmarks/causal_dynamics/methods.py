@@ -19,6 +19,8 @@ from .data import varying
 from .settings import Settings
 
 OK = "ok"
+# Of `relevance`: below this a source is not worth naming; risks below that are errors of rates.
+NEGLIGIBLE, FLOOR = 0.05, 1e-4
 
 
 class Prediction(NamedTuple):
@@ -176,14 +178,44 @@ def splines(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key)
     import ndde_jax as ndde
 
     found = [ndde.spline_graph(_windows(x, dt, settings)) for x in series]
-    return [
-        _prediction(
-            np.maximum(one.value, np.asarray(one.source_value)[:, :, None]),
-            one.graph,
-            OK if np.isfinite(one.risk).all() else "refused",
+    return [_prediction(_values(one), one.graph, _outcome(one)) for one in found]
+
+
+@blind_to_constants
+def relevance(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
+    """How much each source matters: the strengths of `splines`, and of linear regression on every
+    input where that predicts about as well.
+
+    A search among many stand-ins has to pick one, and on other noise would pick another. A
+    regression on all of them does not choose, so each steadies the other; it counts by the square
+    of the ratio of risks, not at all where effects are bent. Strengths are roots of what a rate
+    loses without the source, between their size as a share of the rate's variance and as a share of
+    what all sources of that target are worth, which makes targets comparable that are hard and easy
+    to predict. Edges of the search whose square is below `NEGLIGIBLE` are left out.
+    """
+    import ndde_jax as ndde
+
+    def one(x):
+        windows = _windows(x, dt, settings)
+        found = ndde.spline_graph(windows)
+        straight, _ = linear.on_windows(linear.linear_strengths, windows)
+        ratio = (np.asarray(found.risk) + FLOOR) / (
+            linear.linear_risk(*linear.flat_windows(windows)) + FLOOR
         )
-        for one in found
-    ]
+        weight = np.minimum(ratio, 1) ** 2
+        chosen = _relative(np.asarray(_values(found)).max(axis=2))
+        scores = (chosen + weight * _relative(straight.max(axis=2))) / (1 + weight)
+        graph = np.asarray(found.graph).any(axis=2) & (scores**2 > NEGLIGIBLE)
+        return Prediction(scores, graph, _outcome(found))
+
+    return [one(x) for x in series]
+
+
+def _relative(value: Float[np.ndarray, "source target"]) -> Float[np.ndarray, "source target"]:
+    """Root of the geometric mean of a strength and its share among those of a target."""
+    value = np.maximum(value, 0)
+    total = np.sum(value, axis=0, keepdims=True)
+    return np.sqrt(value / np.sqrt(np.where(total > 0, total, 1)))
 
 
 def regression(regress: Callable) -> Method:
@@ -219,6 +251,7 @@ METHODS: dict[str, Method] = {
     "pcmci_plus": pcmci_plus,
     "strength": strength,
     "splines": splines,
+    "relevance": relevance,
 }
 
 
@@ -231,6 +264,15 @@ def _windows(x, dt, settings):
 def _prediction(scores, graph, status) -> Prediction:
     """From [source target lag] to [source target]: the strongest lag speaks for the pair."""
     return Prediction(np.asarray(scores).max(axis=-1), np.asarray(graph).any(axis=-1), status)
+
+
+def _values(found):
+    """What each edge of a spline search, or else all lags of its source, are worth."""
+    return np.maximum(found.value, np.asarray(found.source_value)[:, :, None])
+
+
+def _outcome(found) -> str:
+    return OK if np.isfinite(found.risk).all() else "refused"
 
 
 def _guess(scores) -> Prediction:

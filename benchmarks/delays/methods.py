@@ -112,16 +112,28 @@ def search(x, dt, lags, *, key):
     of it again at the midpoints that the model so far computes; then the delays of what is kept,
     estimated between the candidates.
     """
-    search_key, fit_key, delay_key = jr.split(key, 3)
+    *keys, delay_key = jr.split(key, 3)
+    windows, found, model = search_in_passes(x, dt, lags, keys=keys)
+    graph = np.asarray(found.graph)
+    delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
+    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays, windows=windows))
+
+
+def search_in_passes(
+    x, dt, lags, *, keys, coefficient: float | None = None
+) -> tuple[ndde.Windows, ndde.LagSearch, ndde.NeuralDDE]:
+    """`search_lags` at midpoints, again at those that the model of the pass before computes.
+
+    Returns windows, result and model of the last pass.
+    """
+    search_key, fit_key = keys
     windows, model = _midpoints(x, dt, lags), None
     for _ in range(PASSES if x.shape[1] * len(lags) <= MANY else 1):
         if model is not None:
             windows = ndde.midpoint_windows(x, dt=dt, lags=lags, model=model)
-        found = ndde.search_lags(windows, key=search_key)
-        graph = np.asarray(found.graph)
-        model = ndde.fit_graph(windows, graph, key=fit_key)
-    delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
-    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays, windows=windows))
+        found = ndde.search_lags(windows, key=search_key, coefficient=coefficient)
+        model = ndde.fit_graph(windows, np.asarray(found.graph), key=fit_key)
+    return windows, found, model
 
 
 def _checked(prediction: Prediction) -> Prediction:

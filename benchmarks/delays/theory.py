@@ -7,9 +7,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-import ndde_jax as ndde
-
 from .data import Series, simulate
+from .methods import search_in_passes
 from .settings import Specification
 
 # Beyond this many candidates products of inputs are left out of a projection: they would need more
@@ -116,7 +115,7 @@ def recovery(
     seeds: int = 5,
     noise: str = "low",
 ) -> list[dict]:
-    """How often `search_lags` finds the exact graph, by length and price.
+    """How often the benchmark's method `search` finds the exact graph, by length and price.
 
     `prices` are multiples of the weakest strength s_min²; those of 1/d_max and more lie outside the
     theorem's window. A further row per length has the library's own price (`factor` NaN).
@@ -125,14 +124,16 @@ def recovery(
     for length in lengths:
         series = [simulate(Specification(name, noise, length, i)) for i in range(seeds)]
         about = Window.of(series[0], measured_strengths(series[0]))
-        windows = [ndde.midpoint_windows(s.x, dt=s.dt, lags=s.lags) for s in series]
         for factor in (*prices, float("nan")):
             price = factor * about.weakest
-            n_inputs = windows[0].dim * windows[0].n_lags
+            n_inputs = series[0].graph.shape[0] * series[0].graph.shape[2]
             coefficient = None if np.isnan(factor) else price * n_inputs
             hits, paid = 0, []
-            for i, (s, w) in enumerate(zip(series, windows, strict=True)):
-                found = ndde.search_lags(w, key=jr.key(i), coefficient=coefficient)
+            for i, s in enumerate(series):
+                keys = jr.split(jr.key(i))
+                _, found, _ = search_in_passes(
+                    s.x, s.dt, s.lags, keys=keys, coefficient=coefficient
+                )
                 hits += bool((np.asarray(found.graph) == s.graph).all())
                 paid.append(float(np.mean(found.threshold)))
             price = float(np.mean(paid))

@@ -268,6 +268,42 @@ def test_single_coefficients_reach_the_methods():
     assert METHODS.keys() >= {"agl_free", "cnode_free", "pathreg_free", "l0ndde_single_free"}
 
 
+def test_relevance_of_linear_effects_is_that_of_nested_regressions():
+    """x1 leans on x0 strongly, x2 on x1 too little to be named."""
+    api = pytest.importorskip("statsmodels.api")
+    rng, drift = np.random.default_rng(0), np.array([[-1, 0, 0], [0.6, -1, 0], [0, 0.1, -1]])
+    x = np.zeros((1500, 3))
+    for k in range(len(x) - 1):
+        x[k + 1] = x[k] + 0.5 * drift @ x[k] + 0.3 * rng.normal(size=3)
+    (found,) = METHODS["relevance"]([x], 0.5, SETTINGS, key=jr.key(0))
+    assert found.status == "ok"
+    np.testing.assert_array_equal(found.graph, [[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    (searched,) = METHODS["splines"]([x], 0.5, SETTINGS, key=jr.key(0))
+    assert searched.graph[1, 2] and searched.graph[0, 1]  # significant, both of them
+    rises = np.zeros(3)
+    for source in range(3):
+        keep = np.arange(3) != source
+        full, rest = (
+            api.OLS(np.diff(x[:, 1]), api.add_constant(x[:-1, k])).fit()
+            for k in (slice(None), keep)
+        )
+        rises[source] = (rest.ssr - full.ssr) / full.centered_tss
+    expected = np.sqrt(rises / np.sqrt(rises.sum()))
+    np.testing.assert_allclose(found.scores[:2, 1], expected[:2], rtol=5e-3)
+
+
+def test_relevance_leaves_bent_effects_to_splines():
+    """Where a straight line explains nothing, linear strengths have no say."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1500, 2))
+    for k in range(len(x) - 1):
+        x[k + 1, 1] = 3 * np.cos(2 * x[k, 0]) + 0.05 * rng.normal()
+    (found,) = METHODS["relevance"]([x], 1.0, SETTINGS, key=jr.key(0))
+    (searched,) = METHODS["splines"]([x], 1.0, SETTINGS, key=jr.key(0))
+    value = searched.scores[:, 1]
+    np.testing.assert_allclose(found.scores[:, 1], np.sqrt(value / np.sqrt(value.sum())), rtol=0.05)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["agl", "agl_free", "cnode", "pathreg", "node", "l0ndde_paper"])
 def test_baselines_on_a_driven_variable(name):
