@@ -43,6 +43,11 @@ def allones(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key)
     return [_guess(np.ones(2 * x.shape[1:])) for x in series]
 
 
+def empty(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
+    """Anchor: nothing drives anything, which makes few errors in a sparse graph."""
+    return [_guess(np.zeros(2 * x.shape[1:])) for x in series]
+
+
 def selfedges(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
     """Anchor: every variable drives itself and nothing else."""
     return [_guess(np.eye(x.shape[1])) for x in series]
@@ -237,6 +242,7 @@ def pcmci_plus(series: Sequence[np.ndarray], dt: float, settings: Settings, *, k
 
 METHODS: dict[str, Method] = {
     "allones": allones,
+    "empty": empty,
     "selfedges": selfedges,
     "lasso": regression(linear.lagged_lasso),
     "granger": regression(linear.vector_autoregression),
