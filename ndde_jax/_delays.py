@@ -22,6 +22,8 @@ from ._windows import Windows
 SHORTEST = 2.5
 # Half-width of an interval, in samples, that discretisation leaves whatever the noise.
 FINEST = 0.25
+# Fewest steps to explain.
+MINIMUM = 20
 # Steps of the joint fit.
 STEPS = 40
 
@@ -95,8 +97,8 @@ def refine_delays(
 
     **Returns:** [`DelayEstimates`][ndde_jax.DelayEstimates].
 
-    **Raises:** `ValueError` if `graph` does not fit `x` and `lags`, and as
-    [`lagged_windows`][ndde_jax.lagged_windows].
+    **Raises:** `ValueError` if `graph` does not fit `x` and `lags`, or fewer than 20 steps are left
+    to explain, and as [`lagged_windows`][ndde_jax.lagged_windows].
 
     Delays as parameters of a fit: the method of steps makes a solution differentiable in its
     delays (Hale and Verduyn Lunel, 1993); intervals by the sandwich formula (White, 1982).
@@ -128,8 +130,7 @@ def refine_delays(
     steps = np.diff(lags)
     # Room for the longest delay to grow by one candidate step, and for interpolation.
     reach = lags[-1] + (int(steps.max()) if len(steps) else 1) + 2
-    windows = midpoint_windows(x, dt=dt, lags=(*lags, reach))
-    data = _Data(windows, x)
+    data = _Data(midpoint_windows(x, dt=dt, lags=lags), x, reach)
     rows = []
     for target in range(x.shape[1]):
         rows += _refine_target(data, graph[:, target], lags, target, config, key)
@@ -158,12 +159,19 @@ class _Data(eqx.Module):
     position: Int[Array, "window"]
     fixed: dict
 
-    def __init__(self, windows: Windows, x):
+    def __init__(self, windows: Windows, x, reach: int):
         s = windows.scaling
         self.samples = (jnp.asarray(x, windows.history.dtype) - s.center[None]) / s.scale[None]
-        self.present = windows.history
-        self.rate = windows.increment
-        self.position = windows.position
+        # Not windows of one lag more, which would have to be screened, and compiled, once more.
+        inside = np.flatnonzero(np.asarray(windows.position) > reach)
+        if len(inside) < MINIMUM:
+            raise ValueError(
+                f"a delay may grow to {reach} samples; that leaves {len(inside)} of {len(x)} to "
+                f"explain, and at least {MINIMUM} are needed. Use a longer series or shorter lags."
+            )
+        self.present = windows.history[inside]
+        self.rate = windows.increment[inside]
+        self.position = windows.position[inside]
         self.fixed = {lag: i for i, lag in enumerate(windows.lags)}
 
 

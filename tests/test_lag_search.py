@@ -418,6 +418,8 @@ def test_no_delayed_edge_gives_no_estimate():
     assert found.delay.shape == (0,) and found.lags.shape == (0, 2)
     with pytest.raises(ValueError, match="source target lag"):
         ndde.refine_delays(x, np.ones((1, 2, 2), bool), dt=0.1, lags=(0, 10), key=jr.key(0))
+    with pytest.raises(ValueError, match="may grow to 182 samples; that leaves 16 of 200"):
+        ndde.refine_delays(x[:200], np.ones((1, 1, 2), bool), dt=0.1, lags=(0, 90), key=jr.key(0))
 
 
 @pytest.mark.slow
