@@ -141,16 +141,16 @@ def _theory(options) -> int:
     rows = []
     for name in options.system or ("mackey_glass",):
         rows += recovery(name, seeds=options.seeds, **lengths)
-    header = ["system", "samples", "price / s²min", "price", "in window", "margin", "spread"]
-    header.append("recovered")
+    header = ["system", "samples", "price / s²min", "price", "in window", "hopeless", "margin"]
+    header += ["spread", "recovered"]
     body = [
         [
             row["system"],
             str(row["length"]),
             tables.number(row["factor"]),
             *(
-                f"{row[name]:.1e}" if name != "inside" else str(row[name])
-                for name in ("price", "inside", "margin", "spread")
+                str(row[name]) if isinstance(row[name], bool) else f"{row[name]:.1e}"
+                for name in ("price", "inside", "hopeless", "margin", "spread")
             ),
             tables.number(row["recovered"]),
         ]

@@ -67,26 +67,36 @@ def _curves(values, directory: Path) -> Path:
 
 
 def draw_recovery(rows: list[dict], path: Path) -> Path:
-    """Recovery against length, one line per price, filled where the theorem's window holds the
-    price; and recovery against margin over spread.
+    """Recovery against length, one line per price, and against margin over spread: filled where the
+    theorem's window holds the price, open where the theorem is silent, crossed out where the true
+    graph costs more than one with an edge less.
     """
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
     figure, panels = axes(2, 4.6)
     lines = defaultdict(list)
     for row in rows:
         factor = row["factor"]
-        label = "library's price" if math.isnan(factor) else f"{factor:g} s²min"
+        label = "library's price" if math.isnan(factor) else f"{factor:.2g} s²min"
         lines[row["system"], label].append(row)
-    for (system, label), points in lines.items():
-        x = [p["length"] for p in points]
+    for i, ((system, label), points) in enumerate(lines.items()):
+        # Lines that would hide one another lie a little apart.
+        x = [p["length"] * 1.015 ** (i - len(lines) / 2) for p in points]
         y = [p["recovered"] for p in points]
         (line,) = panels[0].plot(x, y, label=f"{system}, {label}")
-        for p in points:
-            fill = line.get_color() if p["inside"] else "white"
-            panels[0].plot(p["length"], p["recovered"], "o", color=line.get_color(), mfc=fill)
+        for at, p in zip(x, points, strict=True):
+            color = line.get_color()
+            style = dict(color=color, marker="o", mfc=color if p["inside"] else "white")
+            if p["hopeless"]:
+                style = dict(color=color, marker="x")
+            panels[0].plot(at, p["recovered"], **style)
             ratio = max(p["margin"] / p["spread"], 1e-2)
-            panels[1].plot(ratio, p["recovered"], "o", color=line.get_color(), mfc=fill)
+            panels[1].plot(ratio, p["recovered"], **style)
     panels[0].set(xscale="log", xlabel="samples", ylabel="exact recovery", ylim=(-0.05, 1.05))
-    panels[0].set_title("filled: price inside the theorem's window")
+    panels[0].set_xticks(sorted({row["length"] for row in rows}))
+    panels[0].xaxis.set_major_formatter(ScalarFormatter())
+    panels[0].xaxis.set_minor_formatter(NullFormatter())
+    panels[0].set_title("filled: inside the theorem's window; ×: must fail", fontsize=10)
     panels[0].legend(fontsize=7)
     panels[1].axvline(1, color="grey", lw=0.8)
     panels[1].set(xscale="log", xlabel="margin / spread (0.01: none)", ylim=(-0.05, 1.05))

@@ -42,6 +42,29 @@ def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
     return found
 
 
+def breaking_price(series: Series) -> float:
+    """The price from which on no method that minimises risk + price × edges can return the true
+    graph: what the least of its edges lowers the risk by, given only the other true ones, as a
+    share of the variance of the measured rate. By the same projection, so it is exact where the
+    drift is a sum of splines and products.
+    """
+    points, _, dim = series.history.shape
+    flat = series.history.reshape(points, -1)
+    flat = (flat - flat.mean(axis=0)) / flat.std(axis=0)
+    splines = [_spline(z) for z in flat.T]
+    rate = (series.drift - series.drift.mean(axis=0)) / series.drift.std(axis=0)
+    least = np.inf
+    for target in range(dim):
+        sources, lags = np.nonzero(series.graph[:, target])
+        inputs = list(lags * dim + sources)
+        y = rate[:, [target]]
+        full = _unexplained(flat, splines, inputs, y)
+        for left_out in inputs:
+            rest = _unexplained(flat, splines, [i for i in inputs if i != left_out], y)
+            least = min(least, float((rest - full)[0] * series.explained[target]))
+    return least
+
+
 def measured_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
     """The same as shares of the variance of the *measured* rates, which noise makes larger."""
     return true_strengths(series) * series.explained[None, :, None]
@@ -111,20 +134,24 @@ def recovery(
     name: str,
     *,
     lengths: tuple[int, ...] = (250, 500, 1000, 2000, 4000),
-    prices: tuple[float, ...] = (0.02, 0.5, 4.0),
+    prices: tuple[float, ...] = (0.02, 0.5),
+    beyond: float = 2.0,
     seeds: int = 5,
     noise: str = "low",
 ) -> list[dict]:
     """How often the benchmark's method `search` finds the exact graph, by length and price.
 
     `prices` are multiples of the weakest strength s_min²; those of 1/d_max and more lie outside the
-    theorem's window. A further row per length has the library's own price (`factor` NaN).
+    theorem's window, which is sufficient. One more price is `beyond` times that of
+    `breaking_price`, where recovery must fail, and a further row per length has the library's own
+    (`factor` NaN).
     """
     rows = []
     for length in lengths:
         series = [simulate(Specification(name, noise, length, i)) for i in range(seeds)]
         about = Window.of(series[0], measured_strengths(series[0]))
-        for factor in (*prices, float("nan")):
+        broken = breaking_price(series[0])
+        for factor in (*prices, beyond * broken / about.weakest, float("nan")):
             price = factor * about.weakest
             n_inputs = series[0].graph.shape[0] * series[0].graph.shape[2]
             coefficient = None if np.isnan(factor) else price * n_inputs
@@ -144,6 +171,7 @@ def recovery(
                     factor=factor,
                     price=price,
                     inside=bool(0 < price < about.limit),
+                    hopeless=bool(price > broken),
                     margin=about.margin(price),
                     spread=about.spread(length),
                     recovered=hits / seeds,

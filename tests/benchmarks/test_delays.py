@@ -295,11 +295,34 @@ def test_search_beats_the_linear_methods_on_a_small_task(tmp_path):
 def test_recovery_needs_a_price_inside_the_window():
     from benchmarks.delays.theory import recovery
 
-    # The window is sufficient, not necessary: prices somewhat above it may still recover the graph.
-    # None above the whole variance of a rate can.
-    rows = recovery("mackey_glass", lengths=(2000,), prices=(0.1, 400.0), seeds=2)
+    # The window is sufficient, not necessary: prices somewhat above it may still recover the graph,
+    # none above what its least edge is worth.
+    rows = recovery("mackey_glass", lengths=(2000,), prices=(0.1,), seeds=2)
     inside, outside, own = rows
-    assert inside["inside"] and inside["recovered"] == 1
-    assert not outside["inside"] and outside["price"] > 1
+    assert inside["inside"] and not inside["hopeless"] and inside["recovered"] == 1
+    assert outside["hopeless"] and not outside["inside"]
     assert outside["margin"] < 0 and outside["recovered"] == 0
-    assert own["recovered"] == 1
+    assert own["recovered"] == 1 and not own["hopeless"]
+
+
+def test_the_price_that_breaks_a_graph_is_its_least_share():
+    """Independent inputs: what an edge is worth is its coefficient's square."""
+    from benchmarks.delays.theory import breaking_price
+
+    history = np.random.default_rng(0).normal(size=(20000, 2, 2))
+    drift = np.stack([2 * history[:, 0, 0] + history[:, 1, 1], 3 * history[:, 0, 1]], 1)
+    graph = np.zeros((2, 2, 2), bool)
+    graph[0, 0, 0] = graph[1, 0, 1] = graph[1, 1, 0] = True
+    made = Series(
+        spec=specifications(("low",))[0],
+        x=history[:, 0],
+        dt=0.1,
+        lags=(0, 1),
+        graph=graph,
+        delays=np.where(graph, 0.0, np.nan),
+        history=history,
+        drift=drift,
+        sigma=np.array([0.5, 0.5]),
+    )
+    expected = made.explained[0] * 1 / 5
+    np.testing.assert_allclose(breaking_price(made), expected, rtol=0.03)
