@@ -4,7 +4,6 @@ import math
 from contextlib import nullcontext
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,7 +13,7 @@ import scipy.integrate
 import scipy.linalg
 
 import ndde_jax as ndde
-from ndde_jax import PathStatus, solve_sdde
+from ndde_jax import solve_sdde
 
 
 def langevin(t, x, lagged, args):
@@ -352,158 +351,3 @@ def test_gradients_against_central_differences(solver):
     forward = jax.jacfwd(loss)(values)
     for a, b in zip(jax.tree.leaves(forward), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
-
-
-def test_delays_as_a_batch():
-    lags = jnp.array([[0.3], [0.45], [0.9]])
-
-    def solve(lag, bounds):
-        return solve_sdde(
-            langevin,
-            lags=lag,
-            dt=0.05,
-            n_steps=100,
-            history=cosine,
-            solver=diffrax.Heun(),
-            lag_bounds=bounds,
-        ).ys
-
-    together = jax.vmap(lambda lag: solve(lag, (0.3, 0.9)))(lags)
-    for i in range(3):
-        np.testing.assert_allclose(together[i], solve(lags[i], None), rtol=1e-12, atol=1e-13)
-    with pytest.raises(ValueError, match="pass lag_bounds"):
-        jax.vmap(lambda lag: solve(lag, None))(lags)
-
-
-def test_divergence_is_a_status_of_its_own_path():
-    def solve(start):
-        return solve_sdde(
-            lambda t, x, lagged, args: x**3 + 0 * lagged[0],
-            lags=0.1,
-            dt=0.1,
-            n_steps=60,
-            history=start[None],
-        )
-
-    paths = eqx.filter_vmap(solve)(jnp.array([0.1, 3.0, 0.2]))
-    finite = jnp.all(jnp.isfinite(paths.ys), axis=(1, 2))
-    np.testing.assert_array_equal(finite, [True, False, True])
-    assert solve(jnp.array(0.1)).status == PathStatus.successful
-    assert solve(jnp.array(3.0)).status == PathStatus.diverged
-    np.testing.assert_allclose(paths.ys[2], solve(jnp.array(0.2)).ys)
-
-
-def test_one_compilation_per_shape():
-    traces = 0
-
-    def drift(t, x, lagged, args):
-        nonlocal traces
-        traces += 1
-        return -args * lagged[0]
-
-    def solve(args, start, key):
-        history = jnp.full(1, start)
-        return solve_sdde(
-            drift, lags=0.5, dt=0.1, n_steps=20, history=history, sigma=0.1, key=key, args=args
-        )
-
-    solve(jnp.array(1.0), 0.1, jr.key(0))
-    once = traces
-    solve(jnp.array(2.0), 0.3, jr.key(1))
-    assert traces == once > 0
-
-
-def test_single_precision():
-    """Time is counted in whole steps, so that long runs keep their grid."""
-    n, dt = 200_000, np.float32(0.01)
-    path = solve_sdde(
-        lambda t, x, lagged, args: jnp.cos(t)[None] + 0 * lagged[0],
-        lags=np.float32(0.3),
-        dt=dt,
-        n_steps=n,
-        history=jnp.zeros(1, jnp.float32),
-        save_every=1000,
-    )
-    assert path.ys.dtype == path.ts.dtype == jnp.float32
-    np.testing.assert_allclose(path.ts, 0.01 * 1000 * np.arange(201), rtol=1e-6)
-    # Euler's error plus that of cos near t = 2000 in single precision.
-    np.testing.assert_allclose(path.ys[:, 0], np.sin(path.ts), atol=0.03)
-
-
-def test_progress_and_interrupt(monkeypatch):
-    common = dict(lags=1.0, dt=0.01, history=jnp.ones(1), sigma=0.1, key=jr.key(8), save_every=7)
-    quiet = solve_sdde(langevin, n_steps=5000, **common)
-    shown = solve_sdde(langevin, n_steps=5000, progress=True, **common)
-    np.testing.assert_array_equal(quiet.ys, shown.ys)
-
-    import tqdm.auto
-
-    class Impatient(tqdm.auto.tqdm):
-        def update(self, n=1):
-            super().update(n)
-            if self.n > 2000:
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(tqdm.auto, "tqdm", Impatient)
-    stopped = solve_sdde(langevin, n_steps=5000, progress=True, **common)
-    assert stopped.status == PathStatus.interrupted
-    n = len(stopped.ys)
-    assert 2000 / 7 < n < 4000 / 7
-    np.testing.assert_array_equal(stopped.ys, quiet.ys[:n])
-
-
-GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (dict(lags=0.05), "below the step"),
-        (dict(lags=-1.0), "positive and finite"),
-        (dict(lags=np.nan), "positive and finite"),
-        (dict(lags=[[1.0]]), "one number per delay"),
-        (dict(dt=None), "dt is missing"),
-        (dict(dt=-0.1), "positive number"),
-        (dict(n_steps=0), "n_steps must be"),
-        (dict(n_steps=2.5), "n_steps must be"),
-        (dict(save_every=11), "nothing is kept"),
-        (dict(history=jnp.zeros((5, 2))), "needs 11"),
-        (dict(history=jnp.array([0.0, jnp.nan])), "not finite"),
-        (dict(history=1.0), "state"),
-        (dict(history=lambda t: t), "must return the state"),
-        (dict(sigma=0.1), "pass key="),
-        (dict(sigma=jnp.ones(3)), "sigma must be"),
-        (dict(sigma=jnp.ones((3, 2))), "sigma must be"),
-        (dict(sigma=np.inf), "not finite"),
-        (dict(sigma=lambda *a: jnp.ones((5, 5)), key=jr.key(0)), "must return a number"),
-        (dict(sigma=lambda *a: 1.0, solver=diffrax.Heun()), "Itô"),
-        (dict(sigma=0.1, increments=jnp.zeros((10, 3))), "increments must"),
-        (dict(sigma=0.1, increments=jnp.zeros((9, 2))), "increments must"),
-        (dict(sigma=0.1, key=jr.split(jr.key(0), 3)), "one key or one per member"),
-        (dict(sigma=0.1, key=jnp.zeros(2, jnp.uint32)), "jax.random.key"),
-        (dict(drift=lambda t, x, lagged, args: x[0]), "shape of the state"),
-        (dict(solver=diffrax.ImplicitEuler()), "explicit Runge-Kutta"),
-        (dict(lag_bounds=(2.0, 1.0)), "shortest <= longest"),
-    ],
-)
-def test_refusals(change, message):
-    given = {**GOOD, **change}
-    with pytest.raises(ValueError, match=message):
-        solve_sdde(given.pop("drift", langevin), **given)
-
-
-@pytest.mark.slow
-def test_ten_million_steps():
-    """Constant memory: one chunk of noise at a time."""
-    path = solve_sdde(
-        langevin,
-        lags=1.0,
-        dt=0.01,
-        n_steps=10_000_000,
-        history=jnp.zeros(1),
-        sigma=0.1,
-        key=jr.key(0),
-        save_every=10_000,
-        progress=True,
-    )
-    assert path.ys.shape == (1001, 1) and path.status == PathStatus.successful
