@@ -77,7 +77,7 @@ def draw_recovery(rows: list[dict], path: Path) -> Path:
     lines = defaultdict(list)
     for row in rows:
         factor = row["factor"]
-        label = "library's price" if math.isnan(factor) else f"{factor:.2g} s²min"
+        label = "library's price" if math.isnan(factor) else f"{factor:.3g} s²min"
         lines[row["system"], label].append(row)
     for i, ((system, label), points) in enumerate(lines.items()):
         # Lines that would hide one another lie a little apart.
