@@ -191,6 +191,7 @@ def _choose(features, inputs, norms, y, root, n_slots: int, steps: int, allowed,
         gains = jnp.where(allowed, jnp.maximum(gains, pairs), -jnp.inf)
         worth = jnp.where(required[slots], jnp.inf, without)
         worth = jnp.full(n_inputs, -jnp.inf).at[slots].set(jnp.where(chosen, worth, -jnp.inf))
+        cost = cost.astype(y.dtype)  # counting gives double precision where that is on
         found = (listed(worth, gains), jnp.arange(n_slots) < jnp.sum(chosen), cost)
         # Not worse but not better: the same model, seen beside what else could be in it.
         keep, better = cost > best[2] + 1e-3, cost < best[2] - 1e-3
