@@ -85,9 +85,7 @@ def linear_risk(
 ) -> Float[np.ndarray, " target"]:
     """Share of every rate's variance that least squares on all inputs leaves unexplained."""
     design = np.column_stack([standardise(inputs), np.ones(len(inputs))])
-    output = standardise(rate)
-    left = output - design @ np.linalg.lstsq(design, output, rcond=None)[0]
-    return np.mean(left**2, axis=0)
+    return _squared_error(design, standardise(rate))
 
 
 def nested_comparisons(
@@ -104,15 +102,16 @@ def nested_comparisons(
 
     group = np.asarray(group)
 
-    def error(columns):
-        left = output - columns @ np.linalg.lstsq(columns, output, rcond=None)[0]
-        return np.mean(left**2, axis=0)
-
-    full, freedom = error(design), len(design) - design.shape[1]
+    full, freedom = _squared_error(design, output), len(design) - design.shape[1]
     groups = range(group.max() + 1)
     size = np.array([[np.sum(group == g)] for g in groups])
-    rise = np.stack([error(design[:, group != g]) for g in groups]) - full
+    rise = np.stack([_squared_error(design[:, group != g], output) for g in groups]) - full
     return rise, stats.f.logsf(rise / size / (full / freedom), size, freedom)
+
+
+def _squared_error(design, output):
+    left = output - design @ np.linalg.lstsq(design, output, rcond=None)[0]
+    return np.mean(left**2, axis=0)
 
 
 def random_forest(

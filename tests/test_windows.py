@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from sklearn.preprocessing import StandardScaler
 
-from ndde_jax._windows import lagged_windows, stack_windows
+from ndde_jax._windows import lagged_windows, stack_windows, unstack_windows
 
 NEIGHBOURS = {"euler": (0, 1), "central": (-1, 1), "central4": (-2, -1, 1, 2)}
 STACKED = ("history", "increment", "valid", "weight", "position")
@@ -299,3 +299,67 @@ def test_nothing_valid_stays_finite_under_jit():
     assert int(windows.n_valid) == 0
     for name in STACKED:
         np.testing.assert_array_equal(np.isfinite(getattr(windows, name)), True)
+
+
+# ------------------------------------------------------------------------------------ stacking
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(12, 40), min_size=1, max_size=4), st.integers(0, 1000))
+def test_padding_changes_nothing(lengths, seed):
+    alone = [
+        lagged_windows(x, dt=1.0, lags=(0, 3)) for x in walks(*lengths, seed=seed, missing=0.01)
+    ]
+    batch = stack_windows(alone)
+    np.testing.assert_array_equal(batch.n_valid, [int(w.n_valid) for w in alone])
+    for w, padded in zip(alone, unstack_windows(batch), strict=True):
+        w, padded = jax.tree.map(np.asarray, (w, padded))
+        n = len(w.valid)
+        for name in STACKED:
+            np.testing.assert_array_equal(getattr(padded, name)[:n], getattr(w, name))
+        for name in ("history", "increment", "valid", "weight"):
+            assert not np.any(getattr(padded, name)[n:])
+        assert (np.diff(padded.position[n - 1 :]) == 1).all()
+        for name in ("scaling", "dt", "noise_share", "dropped"):
+            for a, b in zip(
+                jax.tree.leaves(getattr(padded, name)),
+                jax.tree.leaves(getattr(w, name)),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(a, b)
+        assert (padded.lags, padded.scheme) == (w.lags, w.scheme)
+
+        def risk(w):
+            residual = w.increment - np.tanh(w.history[:, 0] - 0.5 * w.history[:, 1])
+            return (w.weight @ residual**2) / w.weight.sum()
+
+        np.testing.assert_allclose(risk(padded), risk(w), rtol=1e-12)
+
+
+def test_stack_is_differentiable():
+    a, b = walks(12, 9)
+
+    def total(a, b):
+        batch = stack_windows([lagged_windows(a, dt=1.0), lagged_windows(b, dt=1.0)])
+        return jnp.sum(batch.increment**3)
+
+    gradient = jax.jit(jax.grad(total, argnums=1))(a, b)
+    alone = jax.jit(jax.grad(lambda b: jnp.sum(lagged_windows(b, dt=1.0).increment ** 3)))(b)
+    np.testing.assert_allclose(gradient, alone, atol=1e-12)
+
+
+def test_stack_refuses_what_differs():
+    x = walks(30)[0]
+    w = lagged_windows(x, dt=1.0)
+    with pytest.raises(ValueError, match="at least one"):
+        stack_windows([])
+    with pytest.raises(ValueError, match=r"lags of windows 2 is \(0, 1\), of windows 0 \(0,\)"):
+        stack_windows([w, w, lagged_windows(x, dt=1.0, lags=(0, 1))])
+    with pytest.raises(ValueError, match="scheme of windows 1 is 'central'"):
+        stack_windows([w, lagged_windows(x, dt=1.0, scheme="central")])
+    with pytest.raises(ValueError, match="dim of windows 1 is 1, of windows 0 2"):
+        stack_windows([w, lagged_windows(x[:, :1], dt=1.0)])
+    with pytest.raises(ValueError, match="windows 0 has a batch axis already"):
+        stack_windows([stack_windows([w])])
+    with pytest.raises(ValueError, match="unstack_windows needs one batch axis"):
+        unstack_windows(w)

@@ -25,13 +25,10 @@ def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
     on splines and, up to 30 candidates, products of inputs, so the figure is an upper bound where
     the drift needs more than that.
     """
-    points, n_lags, dim = series.history.shape
-    flat = series.history.reshape(points, -1)
-    flat = (flat - flat.mean(axis=0)) / flat.std(axis=0)
-    splines = [_spline(z) for z in flat.T]
+    _, n_lags, dim = series.history.shape
+    flat, splines, rate = _to_project(series)
     found = np.full(series.graph.shape, np.nan)
     everything = range(len(splines))
-    rate = (series.drift - series.drift.mean(axis=0)) / series.drift.std(axis=0)
     full = _unexplained(flat, splines, everything, rate)
     for source, lag in itertools.product(range(dim), range(n_lags)):
         targets = np.nonzero(series.graph[source, :, lag])[0]
@@ -48,11 +45,8 @@ def breaking_price(series: Series) -> float:
     share of the variance of the measured rate. By the same projection, so it is exact where the
     drift is a sum of splines and products.
     """
-    points, _, dim = series.history.shape
-    flat = series.history.reshape(points, -1)
-    flat = (flat - flat.mean(axis=0)) / flat.std(axis=0)
-    splines = [_spline(z) for z in flat.T]
-    rate = (series.drift - series.drift.mean(axis=0)) / series.drift.std(axis=0)
+    dim = series.history.shape[2]
+    flat, splines, rate = _to_project(series)
     least = np.inf
     for target in range(dim):
         sources, lags = np.nonzero(series.graph[:, target])
@@ -68,6 +62,14 @@ def breaking_price(series: Series) -> float:
 def measured_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
     """The same as shares of the variance of the *measured* rates, which noise makes larger."""
     return true_strengths(series) * series.explained[None, :, None]
+
+
+def _to_project(series: Series):
+    """Standardised inputs in the order (lag, source), the splines of each, standardised drifts."""
+    flat = series.history.reshape(len(series.history), -1)
+    flat = (flat - flat.mean(axis=0)) / flat.std(axis=0)
+    rate = (series.drift - series.drift.mean(axis=0)) / series.drift.std(axis=0)
+    return flat, [_spline(z) for z in flat.T], rate
 
 
 def _spline(z):

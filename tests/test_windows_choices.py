@@ -1,95 +1,19 @@
-"""Windows of several systems, the automatic scheme, and what is refused."""
+"""The automatic scheme of windows and its explanation, what is refused, and odd arguments."""
 
+import chex
 import hypothesis.strategies as st
 import jax
-import jax.numpy as jnp
 import jax.test_util
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ndde_jax._trajectories import read_lags
-from ndde_jax._windows import Windows, lagged_windows, stack_windows, unstack_windows
-
-STACKED = ("history", "increment", "valid", "weight", "position")
+from ndde_jax._windows import Windows, lagged_windows, stack_windows
 
 
-def walks(*lengths, dim=2, seed=0, missing=0.0):
-    rng = np.random.default_rng(seed)
-    series = [rng.normal(size=(n, dim)).cumsum(axis=0) for n in lengths]
-    for x in series:
-        x[rng.uniform(size=x.shape) < missing] = np.nan
-    return series
-
-
-def assert_windows_close(a, b, **tolerance):
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_allclose(x, y, **tolerance)
-
-
-# ------------------------------------------------------------------------------------ stacking
-
-
-@settings(max_examples=15)
-@given(st.lists(st.integers(12, 40), min_size=1, max_size=4), st.integers(0, 1000))
-def test_padding_changes_nothing(lengths, seed):
-    alone = [
-        lagged_windows(x, dt=1.0, lags=(0, 3)) for x in walks(*lengths, seed=seed, missing=0.01)
-    ]
-    batch = stack_windows(alone)
-    np.testing.assert_array_equal(batch.n_valid, [int(w.n_valid) for w in alone])
-    for w, padded in zip(alone, unstack_windows(batch), strict=True):
-        w, padded = jax.tree.map(np.asarray, (w, padded))
-        n = len(w.valid)
-        for name in STACKED:
-            np.testing.assert_array_equal(getattr(padded, name)[:n], getattr(w, name))
-        for name in ("history", "increment", "valid", "weight"):
-            assert not np.any(getattr(padded, name)[n:])
-        assert (np.diff(padded.position[n - 1 :]) == 1).all()
-        for name in ("scaling", "dt", "noise_share", "dropped"):
-            for a, b in zip(
-                jax.tree.leaves(getattr(padded, name)),
-                jax.tree.leaves(getattr(w, name)),
-                strict=True,
-            ):
-                np.testing.assert_array_equal(a, b)
-        assert (padded.lags, padded.scheme) == (w.lags, w.scheme)
-
-        def risk(w):
-            residual = w.increment - np.tanh(w.history[:, 0] - 0.5 * w.history[:, 1])
-            return (w.weight @ residual**2) / w.weight.sum()
-
-        np.testing.assert_allclose(risk(padded), risk(w), rtol=1e-12)
-
-
-def test_stack_is_differentiable():
-    a, b = walks(12, 9)
-
-    def total(a, b):
-        batch = stack_windows([lagged_windows(a, dt=1.0), lagged_windows(b, dt=1.0)])
-        return jnp.sum(batch.increment**3)
-
-    gradient = jax.jit(jax.grad(total, argnums=1))(a, b)
-    alone = jax.jit(jax.grad(lambda b: jnp.sum(lagged_windows(b, dt=1.0).increment ** 3)))(b)
-    np.testing.assert_allclose(gradient, alone, atol=1e-12)
-
-
-def test_stack_refuses_what_differs():
-    x = walks(30)[0]
-    w = lagged_windows(x, dt=1.0)
-    with pytest.raises(ValueError, match="at least one"):
-        stack_windows([])
-    with pytest.raises(ValueError, match=r"lags of windows 2 is \(0, 1\), of windows 0 \(0,\)"):
-        stack_windows([w, w, lagged_windows(x, dt=1.0, lags=(0, 1))])
-    with pytest.raises(ValueError, match="scheme of windows 1 is 'central'"):
-        stack_windows([w, lagged_windows(x, dt=1.0, scheme="central")])
-    with pytest.raises(ValueError, match="dim of windows 1 is 1, of windows 0 2"):
-        stack_windows([w, lagged_windows(x[:, :1], dt=1.0)])
-    with pytest.raises(ValueError, match="windows 0 has a batch axis already"):
-        stack_windows([stack_windows([w])])
-    with pytest.raises(ValueError, match="unstack_windows needs one batch axis"):
-        unstack_windows(w)
+def walk(length, dim=2):
+    return np.random.default_rng(0).normal(size=(length, dim)).cumsum(axis=0)
 
 
 # ------------------------------------------------------------------------- choices and refusals
@@ -114,7 +38,7 @@ def test_automatic_scheme_and_its_explanation():
 
 
 def test_explanation_counts_and_scales():
-    x = walks(50)[0]
+    x = walk(50)
     x[20] = np.nan
     windows = lagged_windows(x, dt=0.5, lags=(0, 5))
     text = windows.explain()
@@ -128,7 +52,7 @@ def test_explanation_counts_and_scales():
         stack_windows([windows]).explain()
 
 
-X = walks(30)[0]
+X = walk(30)
 
 
 def with_value(value, k=4, j=1):
@@ -165,7 +89,7 @@ def flat(j=1):
         (np.where(np.arange(30)[:, None] % 3 == 0, np.nan, X), {"dt": 1.0, "lags": (0, 1)},
          "only 0 valid windows remain"),
         (X * np.nan, {"dt": 1.0}, "every sample has a missing value"),
-        (walks(9, dim=20)[0], {"dt": 1.0}, r"more columns \(20\) than rows \(9\).*transposed"),
+        (walk(9, dim=20), {"dt": 1.0}, r"more columns \(20\) than rows \(9\).*transposed"),
         (X.T, {"dt": 1.0, "lags": (0, 10)}, r"trajectory 0 has 2 samples.*transposed \(x.T\)"),
         (X, {"dt": 1.0, "lags": (0, 29)}, "largest lag of 29 samples .* needs at least 31"),
         ([X, X[:6]], {"dt": 1.0, "lags": (7,)}, "trajectory 1 has 6 samples, too short"),
@@ -216,4 +140,4 @@ def test_windows_pass_through_jit():
     windows = lagged_windows(X, dt=1.0, lags=(0, 2))
     same = jax.jit(lambda w: w)(windows)
     assert isinstance(same, Windows)
-    assert_windows_close(same, windows)
+    chex.assert_trees_all_close(same, windows)
