@@ -5,37 +5,16 @@ interval, the category's settings and a key, and returns one `Prediction` per se
 add a method, write its adapter and one line in `METHODS`.
 """
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax.random as jr
 import numpy as np
-from jaxtyping import Bool, Float
 
 from benchmarks import linear, peers
 
-from .data import varying
+from .outcomes import OK, Method, Prediction, blind_to_constants, outcome, values
+from .relevance import relevance
 from .settings import Settings
-
-OK = "ok"
-# Of `relevance`: below this a source is not worth naming; risks below that are errors of rates.
-NEGLIGIBLE, FLOOR = 0.05, 1e-4
-
-
-class Prediction(NamedTuple):
-    """What a method says about one series, [source, target].
-
-    `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep;
-    `status` is `ok` or says what happened.
-    """
-
-    scores: Float[np.ndarray, "source target"]
-    graph: Bool[np.ndarray, "source target"]
-    status: str
-
-
-Method = Callable[..., list[Prediction]]
 
 
 def allones(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
@@ -51,32 +30,6 @@ def empty(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
 def selfedges(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
     """Anchor: every variable drives itself and nothing else."""
     return [_guess(np.eye(x.shape[1])) for x in series]
-
-
-def blind_to_constants(method: Method) -> Method:
-    """Hide constant variables from a method and give them no edges.
-
-    A variable that never moves has no drift to learn and tells nothing about the others, and a fit
-    cannot standardise it. The climate tier has one.
-    """
-
-    @functools.wraps(method)
-    def wrapped(series, dt, settings, *, key):
-        seen = varying(series)
-        if not seen.any():
-            raise ValueError("every variable is constant")
-        found = method([x[:, seen] for x in series], dt, settings, key=key)
-        inside = np.ix_(seen, seen)
-
-        def embed(prediction):
-            scores = np.zeros(2 * seen.shape, dtype=prediction.scores.dtype)
-            graph = np.zeros(2 * seen.shape, dtype=bool)
-            scores[inside], graph[inside] = prediction.scores, prediction.graph
-            return Prediction(scores, graph, prediction.status)
-
-        return [embed(prediction) for prediction in found]
-
-    return wrapped
 
 
 def penalised(name: str, config: Callable | None = None) -> Method:
@@ -183,44 +136,7 @@ def splines(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key)
     import ndde_jax as ndde
 
     found = [ndde.spline_graph(_windows(x, dt, settings)) for x in series]
-    return [_prediction(_values(one), one.graph, _outcome(one)) for one in found]
-
-
-@blind_to_constants
-def relevance(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """How much each source matters: the strengths of `splines`, and of linear regression on every
-    input where that predicts about as well.
-
-    A search among many stand-ins has to pick one, and on other noise would pick another. A
-    regression on all of them does not choose, so each steadies the other; it counts by the square
-    of the ratio of risks, not at all where effects are bent. Strengths are roots of what a rate
-    loses without the source, between their size as a share of the rate's variance and as a share of
-    what all sources of that target are worth, which makes targets comparable that are hard and easy
-    to predict. Edges of the search whose square is below `NEGLIGIBLE` are left out.
-    """
-    import ndde_jax as ndde
-
-    def one(x):
-        windows = _windows(x, dt, settings)
-        found = ndde.spline_graph(windows)
-        straight, _ = linear.on_windows(linear.linear_strengths, windows)
-        ratio = (np.asarray(found.risk) + FLOOR) / (
-            linear.linear_risk(*linear.flat_windows(windows)) + FLOOR
-        )
-        weight = np.minimum(ratio, 1) ** 2
-        chosen = _relative(np.asarray(_values(found)).max(axis=2))
-        scores = (chosen + weight * _relative(straight.max(axis=2))) / (1 + weight)
-        graph = np.asarray(found.graph).any(axis=2) & (scores**2 > NEGLIGIBLE)
-        return Prediction(scores, graph, _outcome(found))
-
-    return [one(x) for x in series]
-
-
-def _relative(value: Float[np.ndarray, "source target"]) -> Float[np.ndarray, "source target"]:
-    """Root of the geometric mean of a strength and its share among those of a target."""
-    value = np.maximum(value, 0)
-    total = np.sum(value, axis=0, keepdims=True)
-    return np.sqrt(value / np.sqrt(np.where(total > 0, total, 1)))
+    return [_prediction(values(one), one.graph, outcome(one)) for one in found]
 
 
 def regression(regress: Callable) -> Method:
@@ -270,15 +186,6 @@ def _windows(x, dt, settings):
 def _prediction(scores, graph, status) -> Prediction:
     """From [source target lag] to [source target]: the strongest lag speaks for the pair."""
     return Prediction(np.asarray(scores).max(axis=-1), np.asarray(graph).any(axis=-1), status)
-
-
-def _values(found):
-    """What each edge of a spline search, or else all lags of its source, are worth."""
-    return np.maximum(found.value, np.asarray(found.source_value)[:, :, None])
-
-
-def _outcome(found) -> str:
-    return OK if np.isfinite(found.risk).all() else "refused"
 
 
 def _guess(scores) -> Prediction:

@@ -15,7 +15,8 @@ from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import POOLED, Record, Store, Unit
 
 from .data import Graph, read_graph, standardise
-from .methods import METHODS, Prediction
+from .methods import METHODS
+from .outcomes import Prediction
 from .scoring import failed, individual_scores, pooled_scores
 from .settings import Settings, settings_for
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from ndde_jax import metrics
 
-from .methods import Prediction
+from .outcomes import Prediction
 
 SCORES = ("auroc", "auprc", "shd")
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from benchmarks._store import Store
-from benchmarks.causal_dynamics.methods import METHODS, Prediction
+from benchmarks.causal_dynamics.methods import METHODS
+from benchmarks.causal_dynamics.outcomes import Prediction
 
 CHAIN = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]])
 

@@ -9,9 +9,10 @@ import pytest
 import sklearn.metrics as skm
 
 from benchmarks._store import POOLED, Record, Unit
-from benchmarks.causal_dynamics import data, methods, runner, scoring
+from benchmarks.causal_dynamics import data, methods, outcomes, runner, scoring
 from benchmarks.causal_dynamics.__main__ import main
-from benchmarks.causal_dynamics.methods import METHODS, Prediction
+from benchmarks.causal_dynamics.methods import METHODS
+from benchmarks.causal_dynamics.outcomes import Prediction
 from benchmarks.causal_dynamics.report import cost, table
 from benchmarks.causal_dynamics.settings import Settings, settings_for
 
@@ -107,7 +108,7 @@ def test_anchors():
 def test_constant_variables_are_hidden_and_get_no_edges():
     seen = []
 
-    @methods.blind_to_constants
+    @outcomes.blind_to_constants
     def everything(series, dt, settings, *, key):
         seen.extend(x.shape for x in series)
         return methods.allones(series, dt, settings, key=key)
@@ -267,43 +268,6 @@ def test_single_coefficients_reach_the_methods():
         assert float(method.coefficient) == 0.125 and method.path.shape == (0,)
     assert methods.single_coefficient("node", None).coefficients(3).shape == (1,)
     assert METHODS.keys() >= {"agl_free", "cnode_free", "pathreg_free", "l0ndde_single_free"}
-
-
-def test_relevance_of_linear_effects_is_that_of_nested_regressions():
-    """x1 leans on x0 strongly, x2 on x1 too little to be named."""
-    api = pytest.importorskip("statsmodels.api")
-    rng, drift = np.random.default_rng(0), np.array([[-1, 0, 0], [0.6, -1, 0], [0, 0.1, -1]])
-    x = np.zeros((1500, 3))
-    for k in range(len(x) - 1):
-        x[k + 1] = x[k] + 0.5 * drift @ x[k] + 0.3 * rng.normal(size=3)
-    (found,) = METHODS["relevance"]([x], 0.5, SETTINGS, key=jr.key(0))
-    assert found.status == "ok"
-    np.testing.assert_array_equal(found.graph, [[1, 1, 0], [0, 1, 0], [0, 0, 1]])
-    (searched,) = METHODS["splines"]([x], 0.5, SETTINGS, key=jr.key(0))
-    assert searched.graph[1, 2] and searched.graph[0, 1]  # significant, both of them
-    rises = np.zeros(3)
-    for source in range(3):
-        keep = np.arange(3) != source
-        full, rest = (
-            api.OLS(np.diff(x[:, 1]), api.add_constant(x[:-1, k])).fit()
-            for k in (slice(None), keep)
-        )
-        rises[source] = (rest.ssr - full.ssr) / full.centered_tss
-    expected = np.sqrt(rises / np.sqrt(rises.sum()))
-    np.testing.assert_allclose(found.scores[:2, 1], expected[:2], rtol=5e-3)
-
-
-@pytest.mark.slow
-def test_relevance_leaves_bent_effects_to_splines():
-    """Where a straight line explains nothing, linear strengths have no say."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(1500, 2))
-    for k in range(len(x) - 1):
-        x[k + 1, 1] = 3 * np.cos(2 * x[k, 0]) + 0.05 * rng.normal()
-    (found,) = METHODS["relevance"]([x], 1.0, SETTINGS, key=jr.key(0))
-    (searched,) = METHODS["splines"]([x], 1.0, SETTINGS, key=jr.key(0))
-    value = searched.scores[:, 1]
-    np.testing.assert_allclose(found.scores[:, 1], np.sqrt(value / np.sqrt(value.sum())), rtol=0.05)
 
 
 @pytest.mark.slow

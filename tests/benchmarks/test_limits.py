@@ -2,6 +2,8 @@
 
 import itertools
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -108,8 +110,36 @@ def test_by_the_past_late_causes_are_effects():
     assert scores[3, 0] == scores[3, 1] == 1
 
 
+@pytest.mark.parametrize("present", list(itertools.product([0, 1], repeat=4)))
+def test_what_every_coordinate_of_a_hidden_variable_shows(present, rng):
+    """Right graphs of two variables, both driven by a third that is hidden. With the rate of one
+    target for its coordinate, that target has no visible source, and the other has those that
+    act on either.
+    """
+    labels = np.array(present, bool).reshape(2, 2)
+    weight, bend = rng.normal(size=(2, 3)), rng.normal(size=(2, 3))
+    mask = np.append(labels.T, np.ones((2, 1)), axis=1)  # [target, (x, y, z)]
+
+    def rates(state):
+        return jnp.sum(mask * (weight * state[None] + bend * jnp.sin(state)[None]), axis=1)
+
+    slopes = np.stack([jax.jacfwd(rates)(state) for state in rng.normal(size=(20, 3))])
+    shown = limits.up_to_coordinates(labels)
+    for kept, other in ((0, 1), (1, 0)):
+        # The slope of a rate at fixed rate of the other target, by the implicit function theorem.
+        ratio = slopes[:, kept, 2] / slopes[:, other, 2]
+        left = slopes[:, kept, :2] - ratio[:, None] * slopes[:, other, :2]
+        acts = np.abs(left).max(axis=0) > 1e-4
+        np.testing.assert_array_equal(shown, np.outer(acts, [1, 1]))
+    guessed = limits.up_to_coordinates(labels, own=0.5)
+    np.testing.assert_array_equal(guessed - shown, np.diag(0.5 * labels.any(axis=1)))
+
+
 def test_limits_lie_between_guess_and_one():
-    auroc, auprc, guess, _ = limits.coupled_limit("coupled/default", n_graphs=20, n_nodes=10)
+    auroc, auprc, errors, guess, _ = limits.coupled_limit(
+        "coupled/default", n_graphs=20, n_nodes=10
+    )
+    assert 0 < errors < 100  # of 1000 entries, of which 150 are edges
     assert guess + 0.2 < auroc < 1
     assert auprc < auroc
 
@@ -133,7 +163,9 @@ def test_seasonal_regression_against_statsmodels(rng):
             assert scores[source, target] == pytest.approx(-np.log(p), rel=1e-6)
 
 
-def test_tables_are_printed(tmp_path, capsys, rng):
+def test_tables_are_printed(tmp_path, capsys, rng, monkeypatch):
+    # The second variable is hidden. Of the others the first drives both, the third itself.
+    monkeypatch.setattr(limits, "systems_with_jacobian", lambda: ("Lorenz",))
     truth = np.array([[1, 0], [1, 1]])
     np.savez(
         tmp_path / "simple_default_Two.npz",
@@ -146,5 +178,8 @@ def test_tables_are_printed(tmp_path, capsys, rng):
     assert main(["limits", "--data", str(tmp_path), "--graphs", "3", "--nodes", "5"]) == 0
     printed = capsys.readouterr().out
     assert "coupled/timelag" in printed
+    tied, guessed = printed.splitlines()[2:4]
+    assert " .500 |" in tied
+    assert f"{5 / 6:.3f}"[1:] in guessed  # its own effects first, of two pairs one is tied
     right = float(metrics.auroc(truth.astype(float), np.eye(2, dtype=bool)))
     assert f"{right:.3f}"[1:] in printed

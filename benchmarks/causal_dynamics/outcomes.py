@@ -1,0 +1,63 @@
+"""What a method returns, and what all of them share."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .data import varying
+
+OK = "ok"
+
+
+class Prediction(NamedTuple):
+    """What a method says about one series, [source, target].
+
+    `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep;
+    `status` is `ok` or says what happened.
+    """
+
+    scores: Float[np.ndarray, "source target"]
+    graph: Bool[np.ndarray, "source target"]
+    status: str
+
+
+Method = Callable[..., list[Prediction]]
+
+
+def blind_to_constants(method: Method) -> Method:
+    """Hide constant variables from a method and give them no edges.
+
+    A variable that never moves has no drift to learn and tells nothing about the others, and a fit
+    cannot standardise it. The climate tier has one.
+    """
+
+    @functools.wraps(method)
+    def wrapped(series, dt, settings, *, key):
+        seen = varying(series)
+        if not seen.any():
+            raise ValueError("every variable is constant")
+        found = method([x[:, seen] for x in series], dt, settings, key=key)
+        inside = np.ix_(seen, seen)
+
+        def embed(prediction):
+            scores = np.zeros(2 * seen.shape, dtype=prediction.scores.dtype)
+            graph = np.zeros(2 * seen.shape, dtype=bool)
+            scores[inside], graph[inside] = prediction.scores, prediction.graph
+            return Prediction(scores, graph, prediction.status)
+
+        return [embed(prediction) for prediction in found]
+
+    return wrapped
+
+
+def values(found):
+    """What each edge of a spline search, or else all lags of its source, are worth."""
+    return np.maximum(found.value, np.asarray(found.source_value)[:, :, None])
+
+
+def outcome(found) -> str:
+    """`ok`, or `refused` for windows that a spline search would not take."""
+    return OK if np.isfinite(found.risk).all() else "refused"

@@ -1,0 +1,104 @@
+"""How much each source matters, by the present where it tells the rate, else by the past too.
+
+One setting for every kind of series. Where all variables are seen and nothing is delayed, the
+present state tells the rate, and the past offers stand-ins only. Where something is hidden, or
+nodes are static maps of states of which a third is seen, the past carries what the present lacks.
+Which of the two holds shows in the data: by how much the past lowers what the present leaves
+unexplained.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from benchmarks import linear
+
+from .outcomes import OK, Prediction, blind_to_constants, outcome, values
+
+# In samples, of which the benchmark takes a hundred per period. Two spacings, since either alone is
+# a chance choice of which stand-ins are on offer; the last is what the present is compared with:
+# samples five apart share little of the noise that ends up in a difference quotient.
+PRESENT = (0,)
+PASTS = ((0, 2, 4, 6), (0, 5, 10))
+# Of a target's variance: gains below this are no sign of anything hidden.
+NOTICEABLE = 0.1
+# How fast trust in the present falls with what the past adds, in units of the logarithm of a risk.
+STEEPNESS = 4.0
+# The least score that makes an edge, and how much more it takes where all depends on stand-ins.
+NEGLIGIBLE, CAUTION = 0.1, 0.8
+# Risks below this are errors of rates.
+FLOOR = 1e-4
+
+Square = Float[np.ndarray, "source target"]
+
+
+class Strengths(NamedTuple):
+    """What one set of lags says: scores, the risk per target, and whether all went well."""
+
+    scores: Square
+    risk: Float[np.ndarray, " target"]
+    status: str
+
+
+@blind_to_constants
+def relevance(series, dt, settings, *, key):
+    """Strengths of `spline_graph` and of linear regression, with the present alone and with two
+    sets of lags, weighted by how much the past adds.
+
+    The weight of the present is exp(−4 g), g being the root mean square over targets of
+    log((risk by the present + .1) / (risk with the past + .1)). An edge is kept from a score of .1
+    on, and where the past must help from up to .8 · (1 − 2/D) more: each of the other D − 2
+    variables can then be a stand-in.
+    """
+    import ndde_jax as ndde
+
+    def one(x):
+        present, *pasts = (
+            strengths(ndde.lagged_windows(x, dt=dt, lags=lags, scheme=settings.scheme))
+            for lags in (PRESENT, *PASTS)
+        )
+        trust = trust_in_present(present.risk, pasts[-1].risk)
+        past = np.mean([found.scores for found in pasts], axis=0)
+        scores = trust * present.scores + (1 - trust) * past
+        least = NEGLIGIBLE + CAUTION * (1 - trust) * (1 - 2 / max(len(scores), 2))
+        failed = [found.status for found in (present, *pasts) if found.status != OK]
+        return Prediction(scores, scores > least, failed[0] if failed else OK)
+
+    return [one(x) for x in series]
+
+
+def trust_in_present(present, past) -> float:
+    """From 1, where the past adds nothing to what the present tells, down to 0."""
+    gain = np.log((present + NOTICEABLE) / (past + NOTICEABLE))
+    return float(np.exp(-STEEPNESS * np.sqrt(np.mean(np.maximum(gain, 0) ** 2))))
+
+
+def strengths(windows) -> Strengths:
+    """Strengths of `spline_graph`, and of linear regression on every input where that predicts
+    about as well.
+
+    A search among many stand-ins has to pick one, and on other noise would pick another. A
+    regression on all of them does not choose, so each steadies the other; it counts by the square
+    of the ratio of risks, not at all where effects are bent. Strengths are roots of what a rate
+    loses without the source, between their size as a share of the rate's variance and as a share of
+    what all sources of that target are worth, which makes targets comparable that are hard and easy
+    to predict.
+    """
+    import ndde_jax as ndde
+
+    found = ndde.spline_graph(windows)
+    straight, _ = linear.on_windows(linear.linear_strengths, windows)
+    risk = np.asarray(found.risk)
+    ratio = (risk + FLOOR) / (linear.linear_risk(*linear.flat_windows(windows)) + FLOOR)
+    weight = np.minimum(ratio, 1) ** 2
+    chosen = _relative(values(found).max(axis=2))
+    scores = (chosen + weight * _relative(straight.max(axis=2))) / (1 + weight)
+    return Strengths(scores, risk, outcome(found))
+
+
+def _relative(value: Square) -> Square:
+    """Root of the geometric mean of a strength and its share among those of a target."""
+    value = np.maximum(value, 0)
+    total = np.sum(value, axis=0, keepdims=True)
+    return np.sqrt(value / np.sqrt(np.where(total > 0, total, 1)))

@@ -1,0 +1,83 @@
+"""The method `relevance`: strengths against nested regressions, and when the past is asked."""
+
+import jax.random as jr
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from benchmarks.causal_dynamics.methods import METHODS
+from benchmarks.causal_dynamics.relevance import strengths, trust_in_present
+from benchmarks.causal_dynamics.settings import settings_for
+
+
+def relevance(x, dt):
+    (found,) = METHODS["relevance"]([x], dt, settings_for("simple/default"), key=jr.key(0))
+    return found
+
+
+def test_strengths_of_linear_effects_are_those_of_nested_regressions():
+    """x1 leans on x0."""
+    api = pytest.importorskip("statsmodels.api")
+    rng, drift = np.random.default_rng(0), np.array([[-1, 0, 0], [0.6, -1, 0], [0, 0.1, -1]])
+    x = np.zeros((1500, 3))
+    for k in range(len(x) - 1):
+        x[k + 1] = x[k] + 0.5 * drift @ x[k] + 0.3 * rng.normal(size=3)
+    found = strengths(ndde.lagged_windows(x, dt=0.5))
+    assert found.status == "ok"
+    rises = np.zeros(3)
+    for source in range(3):
+        full, rest = (
+            api.OLS(np.diff(x[:, 1]), api.add_constant(x[:-1, kept])).fit()
+            for kept in (slice(None), np.arange(3) != source)
+        )
+        rises[source] = (rest.ssr - full.ssr) / full.centered_tss
+    expected = np.sqrt(rises / np.sqrt(rises.sum()))
+    np.testing.assert_allclose(found.scores[:2, 1], expected[:2], rtol=5e-3)
+    np.testing.assert_allclose(found.risk[1], full.ssr / full.centered_tss, rtol=5e-3)
+
+
+@pytest.mark.slow
+def test_strengths_leave_bent_effects_to_splines():
+    """Where a straight line explains nothing, linear strengths have no say."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1500, 2))
+    for k in range(len(x) - 1):
+        x[k + 1, 1] = 3 * np.cos(2 * x[k, 0]) + 0.05 * rng.normal()
+    windows = ndde.lagged_windows(x, dt=1.0)
+    value = np.asarray(ndde.spline_graph(windows).value)[:, 1, 0]
+    found = strengths(windows)
+    np.testing.assert_allclose(found.scores[:, 1], np.sqrt(value / np.sqrt(value.sum())), rtol=0.05)
+
+
+def test_trust_falls_with_what_the_past_adds():
+    """1 where it adds nothing, whatever the noise; 4 powers of a ratio that all targets share."""
+    rest = np.array([0.9, 0.2, 0.001])
+    assert trust_in_present(rest, rest) == 1
+    assert trust_in_present(rest, rest + 0.05) == 1  # worse with the past: chance
+    halved = (rest + 0.1) / 2 - 0.1
+    np.testing.assert_allclose(trust_in_present(rest, halved), 2**-4)
+    one = np.array([0.9, 0.2, (0.001 + 0.1) / 4 - 0.1])
+    np.testing.assert_allclose(trust_in_present(rest, one), 4 ** (-4 / np.sqrt(3)))
+
+
+def driven(delay):
+    """x0 forgets itself, x1 follows what x0 was so many samples ago."""
+    rng = np.random.default_rng(0)
+    x = np.zeros((1000, 2))
+    for k in range(delay, len(x) - 1):
+        x[k + 1, 0] = 0.6 * x[k, 0] + rng.normal()
+        x[k + 1, 1] = 0.8 * x[k, 1] + 0.5 * x[k - delay, 0] + 0.3 * rng.normal()
+    return x
+
+
+def test_the_past_is_asked_where_it_tells_more():
+    for delay in (0, 5):
+        x = driven(delay)
+        found = relevance(x, 1.0)
+        assert found.status == "ok"
+        np.testing.assert_array_equal(found.graph, [[1, 1], [0, 1]])
+        present = strengths(ndde.lagged_windows(x, dt=1.0, scheme="auto")).scores
+        if delay:  # the present sees little of it
+            assert found.scores[0, 1] > present[0, 1] + 0.3
+        else:
+            np.testing.assert_allclose(found.scores, present, atol=0.05)
