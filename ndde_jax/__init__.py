@@ -2,7 +2,7 @@
 
 from . import gates as gates, metrics as metrics, systems as systems
 from ._batch import fit_many as fit_many
-from ._conditioning import noise_covariance as noise_covariance
+from ._conditioning import noise_covariance as noise_covariance, residual_memory as residual_memory
 from ._confine import (
     Certificate as Certificate,
     RestoredDDE as RestoredDDE,

@@ -7,8 +7,13 @@ from jaxtyping import Array, Float
 
 from ._confine import RestoredDDE
 from ._model import NeuralDDE
+from ._schemes import STENCILS
 from ._thin import is_regular, standardised_samples
 from ._windows import Windows
+
+# How many earlier times residuals are compared with, and how many standard errors a correlation may
+# be away from 0: of that many, one in a thousand is further by chance.
+EARLIER, CHANCE = 3, 3.6
 
 
 def condition_number(windows: Windows) -> float:
@@ -57,6 +62,70 @@ def noise_covariance(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[
     residual = step - dt * np.asarray(drift, float)
     residual = residual[np.isfinite(residual).all(axis=1)]
     return jnp.asarray(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
+
+
+def residual_memory(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[np.ndarray, "dim"]:
+    """Share of each rate's variance that a model leaves and that persists in its residuals.
+
+    Noise that drives a system is new at every step, and so are the residuals of a drift that knows
+    all it depends on. Where a driver is hidden, a delay is not among the candidates or the network
+    is too small, the same things are missed again and again. This is the largest covariance, in
+    size, of residuals with those at the next three times whose differences share no sample; 0
+    where it may be chance (one case in a thousand). White measurement error does not add to it;
+    central differences do where noise drives the system (`scheme="auto"` avoids them there).
+
+    **Raises:** `ValueError` for a batch of systems or irregular sampling.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    rng, x = np.random.default_rng(0), np.zeros((2000, 2))
+    for k in range(1999):
+        drift = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
+        x[k + 1] = x[k] + 0.1 * drift + [0.1, 0.5] * rng.normal(size=2)
+    for seen in (x, x[:, :1]):
+        windows = ndde.lagged_windows(seen, dt=0.1)
+        model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+        print(ndde.residual_memory(windows, model))  # 0 and 0; about a fifth
+    ```
+    """
+    if windows.history.ndim != 3:
+        raise ValueError("residual_memory takes the windows of one system.")
+    if not is_regular(windows):
+        raise ValueError("residual_memory needs equally spaced samples.")
+    valid, scaling = np.asarray(windows.valid), windows.scaling
+    states = windows.history * scaling.scale[None, None] + scaling.center[None, None]
+    drift = np.asarray(jax.vmap(model)(states), float)
+    fitted = (drift - np.asarray(scaling.rate_center)) / np.asarray(scaling.rate_scale)
+    residual = np.asarray(windows.increment, float) - fitted
+    residual -= residual[valid].mean(axis=0)
+    offsets = STENCILS.get(windows.scheme, STENCILS["euler"])
+    step = max(offsets) - min(offsets) + 1
+    # Rows by sample: trajectories lie apart, and what is missing stays so.
+    position = np.asarray(windows.position)[valid]
+    by_sample = np.full((position.max() + 1, windows.dim), np.nan)
+    by_sample[position] = residual[valid]
+    return np.array([_persistent(column, step) for column in by_sample.T])
+
+
+def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
+    """Largest covariance, in size, with residuals some steps later; 0 where that may be chance."""
+
+    def products(k):
+        both = residual[: len(residual) - k] * residual[k:]
+        return both[np.isfinite(both)]
+
+    square = np.mean(products(0))
+    # Differences that overlap make neighbouring residuals alike, and chance larger (Bartlett).
+    alike = [np.mean(products(k)) / square for k in range(1, step) if products(k).size]
+    spread = square * np.sqrt(1 + 2 * np.sum(np.square(alike)))
+    largest = 0.0
+    for k in range(step, (EARLIER + 1) * step, step):
+        both = products(k)
+        if both.size and abs(both.mean()) > CHANCE * spread / np.sqrt(both.size):
+            largest = max(largest, abs(float(both.mean())))
+    return largest
 
 
 def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:

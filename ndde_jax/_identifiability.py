@@ -17,6 +17,7 @@ from ._identifiability_checks import (
     Notes,
     about_damping,
     about_data,
+    about_memory,
     about_noise,
     about_signal,
     assumptions,
@@ -205,6 +206,7 @@ def identifiability_report(
     price = prices(windows, strengths, coefficient)
     about_data(notes, windows)
     about_signal(notes, strengths, price)
+    about_memory(notes, windows, model)
     about_noise(notes, windows, model)
     about_damping(notes, windows, model, simulate=refit)
     extra = {}

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._conditioning import condition_number, noise_covariance, radial_drift
+from ._conditioning import condition_number, noise_covariance, radial_drift, residual_memory
 from ._confine import RestoredDDE, confine
 from ._model import NeuralDDE
 from ._schemes import SMOOTH_SHARE
@@ -22,6 +22,8 @@ WINDOWS_PER_INPUT = 20
 COLLINEAR = 1e4
 # Held-out risk from which on a rate counts as unexplained.
 UNEXPLAINED = 0.9
+# Share of a rate's variance that may be foretold by residuals before something must be missing.
+MEMORY = 0.05
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 
 
@@ -221,6 +223,36 @@ def about_noise(notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE) 
         )
 
 
+def about_memory(notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE) -> None:
+    """Whether what a rate depends on is all among the inputs."""
+    theorem = "data-generating process"
+    if not is_regular(windows):
+        notes.add(
+            ASSUMED,
+            "residual memory",
+            "not measured",
+            theorem,
+            "that needs equally spaced samples.",
+        )
+        return
+    memory = residual_memory(windows, model)
+    worst = int(np.argmax(memory))
+    notes.add(
+        ESTIMATED,
+        "residual memory",
+        float(memory[worst]),
+        theorem,
+        f"of the variance of the rate of {notes.names[worst]}, unexplained and persistent, the "
+        "most of all; noise has no memory.",
+    )
+    if memory[worst] > MEMORY:
+        which = ", ".join(n for n, m in zip(notes.names, memory, strict=True) if m > MEMORY)
+        notes.reservations.append(
+            f"What is left of the rate of {which} has a memory: a driver is hidden or a delay is "
+            "not among the candidates. Edges may be stand-ins for it."
+        )
+
+
 def about_damping(
     notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE, *, simulate: bool
 ) -> None:
@@ -294,7 +326,8 @@ def assumptions(notes: Notes, windows: Windows) -> None:
         "no hidden driver",
         "untestable",
         "data-generating process",
-        "every variable that drives another is observed.",
+        "every variable that drives another is observed; one that leaves no memory in "
+        "the residuals would go unnoticed.",
     )
     add(
         ASSUMED,

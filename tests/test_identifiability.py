@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import scipy.linalg
 
 import ndde_jax as ndde
 from ndde_jax._conditioning import condition_number, radial_drift
 from ndde_jax._data import FlatData
 from ndde_jax._graph import from_graph_axes
+from ndde_jax._identifiability_checks import Notes, about_memory
 from ndde_jax._refit import fit_layers
 
 from .test_methods import TRUTH, windows
@@ -131,6 +133,75 @@ def test_noise_covariance_needs_a_grid_and_the_present():
     model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
     with pytest.raises(ValueError, match="equally spaced"):
         ndde.noise_covariance(w, model)
+
+
+def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
+    """Against the stationary covariances of the linear system, x1 hidden."""
+    n, dt = 20_000, 0.1
+    step = np.eye(2) + dt * np.array([[-1.0, 1.0], [0.0, -1.0]])
+    noise = np.diag([0.1, 0.5])
+    x, drawn = np.zeros((n, 2)), np.random.default_rng(0).normal(size=(n, 2)) @ noise
+    for k in range(n - 1):
+        x[k + 1] = step @ x[k] + drawn[k]
+    whole, part = ndde.lagged_windows(x, dt=dt), ndde.lagged_windows(x[:, :1], dt=dt)
+    model = ndde.fit_graph(whole, "full", key=jr.key(0), config=QUICK)
+    np.testing.assert_array_equal(ndde.residual_memory(whole, model), [0, 0])
+
+    stationary = scipy.linalg.solve_discrete_lyapunov(step, noise**2)
+    rate = (step - np.eye(2))[0] / dt
+    variance = rate @ stationary @ rate + noise[0, 0] ** 2 / dt**2
+    left = rate - [rate @ stationary[:, 0] / stationary[0, 0], 0]
+    # By the state two samples earlier, and by the noise that the rate was driven with then.
+    later = left @ step
+    covariance = later @ step @ stationary @ left + later[0] * noise[0, 0] ** 2 / dt
+    model = ndde.fit_graph(part, "full", key=jr.key(0), config=QUICK)
+    found = ndde.residual_memory(part, model)
+    np.testing.assert_allclose(found, covariance / variance, rtol=0.1)
+
+
+def test_a_delay_that_is_no_candidate_is_noticed():
+    rng, x = np.random.default_rng(0), np.zeros((3000, 2))
+    for k in range(15, 2999):
+        drift = np.array([-x[k, 0], 2 * np.tanh(2 * x[k - 15, 0]) - x[k, 1]])
+        x[k + 1] = x[k] + 0.1 * drift + [0.3, 0.1] * rng.normal(size=2)
+    for lags, missed in (((0,), True), ((0, 15), False)):
+        w = ndde.lagged_windows(x, dt=0.1, lags=lags)
+        model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+        notes = Notes(("driver", "follower"), lags, np.ones((2, 2, len(lags)), bool))
+        about_memory(notes, w, model)
+        (finding,) = notes.findings
+        assert (finding.value > 0.1) == missed
+        assert [note for note in notes.reservations if "rate of follower has" in note] == (
+            notes.reservations if missed else []
+        )
+        assert len(notes.reservations) == missed
+
+
+def test_residual_memory_across_gaps_and_trajectories():
+    """What is missing, and where one trajectory ends, no two residuals are compared."""
+    rng = np.random.default_rng(0)
+    paths = [rng.normal(size=(n, 1)).cumsum(axis=0) for n in (300, 200)]
+    paths[0][100:103] = np.nan
+    w = ndde.lagged_windows(paths, dt=1.0)
+    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    assert ndde.residual_memory(w, model) == [0]
+    # Rates that agree with those two samples earlier, wherever those are known.
+    signs = np.where(np.asarray(w.position) // 2 % 2 == 0, 1.0, -1.0)[:, None]
+    alternating = eqx.tree_at(lambda w: w.increment, w, jnp.asarray(signs, jnp.float32))
+    np.testing.assert_allclose(ndde.residual_memory(alternating, model), 1, atol=0.1)
+
+
+def test_residual_memory_needs_one_system_on_a_grid():
+    x, _ = linear(200)
+    w = ndde.lagged_windows(x, t=np.arange(200.0) ** 1.1)
+    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    with pytest.raises(ValueError, match="equally spaced"):
+        ndde.residual_memory(w, model)
+    with pytest.raises(ValueError, match="one system"):
+        ndde.residual_memory(ndde.stack_windows([w, w]), model)
+    notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
+    about_memory(notes, w, model)
+    assert notes.findings[0].value == "not measured"
 
 
 def test_radial_drift_is_the_rate_of_an_isotropic_pull():

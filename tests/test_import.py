@@ -168,6 +168,7 @@ PROGRAMS = {
 SLOW = (
     "_batch.fit_many",
     "_conditioning.noise_covariance",
+    "_conditioning.residual_memory",
     "_confine.confine",
     "_delays.refine_delays",
     "_discover.discover",

@@ -99,16 +99,35 @@ def up_to_coordinates(labels: Adjacency, *, own: float = 0.0) -> Float[np.ndarra
     return labels.any(axis=1, keepdims=True) * (1 + own * np.eye(len(labels)))
 
 
-def hidden_limit(*, own: float = 0.0) -> list[float]:
-    """As `coupled_limit`, over the systems of simple/confounder with their right graphs."""
-    found = []
+def hidden_limits() -> dict[str, list[float]]:
+    """As `coupled_limit`, over the systems of simple/confounder with their right graphs: of what
+    data can show; of this and the guess that own effects are more common; of this and the
+    frequencies of the edges in all other systems that show the same.
+    """
+    whole, parts = [], []
     for name in systems_with_jacobian():
         hidden = networks.hidden_variable(published_graph(name), tier="simple")
         (labels,) = without(hidden, corrected_graph(name))
         if labels.any() and not labels.all():
-            scores = labels if hidden is None else up_to_coordinates(labels, own=own)
-            found.append(_judged(scores, labels))
-    return np.mean(found, axis=0).tolist()
+            (whole if hidden is None else parts).append(labels)
+    rankings = {
+        "": up_to_coordinates,
+        ", own effects first": lambda labels: up_to_coordinates(labels, own=0.5),
+        ", frequencies known": lambda labels: _frequencies(labels, parts),
+    }
+    return {
+        name: np.mean(
+            [_judged(x, x) for x in whole] + [_judged(rank(x), x) for x in parts], axis=0
+        ).tolist()
+        for name, rank in rankings.items()
+    }
+
+
+def _frequencies(labels: Adjacency, among: list[Adjacency]) -> Float[np.ndarray, "node node"]:
+    """How often the edges exist in the other graphs of the same `up_to_coordinates`."""
+    shown = up_to_coordinates(labels)
+    alike = [x for x in among if x is not labels and np.array_equal(up_to_coordinates(x), shown)]
+    return np.mean(alike, axis=0) if alike else shown
 
 
 def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12):
@@ -133,8 +152,9 @@ def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
     """Limits that follow from the laws of the networks."""
     header = ["category", "AUROC", "AUPRC", "SHD", "self-edges", "AUPRC"]
     body, size = [], dict(n_graphs=n_graphs, n_nodes=n_nodes, seed=seed)
-    for name, own in ("simple/confounder", 0.0), ("simple/confounder, own effects first", 0.5):
-        body.append([name, *(tables.number(value, 3) for value in hidden_limit(own=own))])
+    for name, limit in hidden_limits().items():
+        values = (tables.number(value, 3) for value in limit)
+        body.append([f"simple/confounder{name}", *values])
     for category, recipe in RECIPES.items():
         if category.startswith("coupled/"):
             for past in (False, True) if recipe.lagged else (False,):

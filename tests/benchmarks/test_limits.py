@@ -135,6 +135,25 @@ def test_what_every_coordinate_of_a_hidden_variable_shows(present, rng):
     np.testing.assert_array_equal(guessed - shown, np.diag(0.5 * labels.any(axis=1)))
 
 
+def test_frequencies_are_those_of_other_systems_that_show_the_same(monkeypatch):
+    """Two systems in which both variables act, and one in which the second does not."""
+    graphs = {
+        "a": [[1, 0], [0, 1]],
+        "b": [[1, 1], [0, 1]],
+        "c": [[1, 0], [0, 0]],
+    }
+    monkeypatch.setattr(limits, "systems_with_jacobian", lambda: tuple(graphs))
+    monkeypatch.setattr(limits, "published_graph", lambda name: np.ones((2, 2), bool))
+    monkeypatch.setattr(limits, "corrected_graph", lambda name: np.array(graphs[name], bool))
+    monkeypatch.setattr(limits.networks, "hidden_variable", lambda published, tier: -1)
+    monkeypatch.setattr(limits, "without", lambda hidden, graph: [graph])
+    found = limits.hidden_limits()
+    # a by b: the edges of a, and one more beside them. b by a: its third edge last, tied. c: tied.
+    aurocs = [3 / 4, (2 + 1 / 2) / 3, (1 + 2 + 2) / 6]
+    assert found[", frequencies known"][0] == pytest.approx(np.mean(aurocs))
+    assert found[""][0] == pytest.approx(np.mean([1 / 2, 1 / 2, 5 / 6]))
+
+
 def test_limits_lie_between_guess_and_one():
     auroc, auprc, errors, guess, _ = limits.coupled_limit(
         "coupled/default", n_graphs=20, n_nodes=10
@@ -178,8 +197,9 @@ def test_tables_are_printed(tmp_path, capsys, rng, monkeypatch):
     assert main(["limits", "--data", str(tmp_path), "--graphs", "3", "--nodes", "5"]) == 0
     printed = capsys.readouterr().out
     assert "coupled/timelag" in printed
-    tied, guessed = printed.splitlines()[2:4]
+    tied, guessed, known = printed.splitlines()[2:5]
     assert " .500 |" in tied
     assert f"{5 / 6:.3f}"[1:] in guessed  # its own effects first, of two pairs one is tied
+    assert " .500 |" in known  # of no other system
     right = float(metrics.auroc(truth.astype(float), np.eye(2, dtype=bool)))
     assert f"{right:.3f}"[1:] in printed
