@@ -237,13 +237,14 @@ def about_memory(notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE)
         return
     memory = residual_memory(windows, model)
     worst = int(np.argmax(memory))
+    of = f"of the variance of the rate of {notes.names[worst]}, unexplained and persistent"
+    text = of if memory[worst] > 0 else "what is left of the rates does not persist beyond chance"
     notes.add(
         ESTIMATED,
         "residual memory",
         float(memory[worst]),
         theorem,
-        f"of the variance of the rate of {notes.names[worst]}, unexplained and persistent, the "
-        "most of all; noise has no memory.",
+        f"{text}; noise has no memory.",
     )
     if memory[worst] > MEMORY:
         which = ", ".join(n for n, m in zip(notes.names, memory, strict=True) if m > MEMORY)

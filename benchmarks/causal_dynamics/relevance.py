@@ -25,8 +25,11 @@ PASTS = ((0, 2, 4, 6), (0, 5, 10))
 NOTICEABLE = 0.1
 # How fast trust in the present falls with what the past adds, in units of the logarithm of a risk.
 STEEPNESS = 4.0
-# The least score that makes an edge, and how much more it takes where all depends on stand-ins.
-NEGLIGIBLE, CAUTION = 0.1, 0.8
+# Exponents of what all sources of a target are worth, by which strengths are divided: half of it
+# keeps something of their size, which means nothing among stand-ins.
+OF_PRESENT, OF_PAST = 0.5, 1.0
+# The least strength that makes an edge, and how much more it takes where all depends on stand-ins.
+NEGLIGIBLE, CAUTION = 0.12, 0.9
 # Risks below this are errors of rates.
 FLOOR = 1e-4
 
@@ -34,9 +37,9 @@ Square = Float[np.ndarray, "source target"]
 
 
 class Strengths(NamedTuple):
-    """What one set of lags says: scores, the risk per target, and whether all went well."""
+    """What one set of lags says: strengths, the risk per target, and whether all went well."""
 
-    scores: Square
+    value: Square
     risk: Float[np.ndarray, " target"]
     status: str
 
@@ -46,24 +49,24 @@ def relevance(series, dt, settings, *, key):
     """Strengths of `spline_graph` and of linear regression, with the present alone and with two
     sets of lags, weighted by how much the past adds.
 
-    The weight of the present is exp(−4 g), g being the root mean square over targets of
-    log((risk by the present + .1) / (risk with the past + .1)). An edge is kept from a score of .1
-    on, and where the past must help from up to .8 · (1 − 2/D) more: each of the other D − 2
-    variables can then be a stand-in.
+    The weight of the present is exp(−4 g), g being the mean over targets of
+    log((risk by the present + .1) / (risk with the past + .1)) where that is positive. An edge is
+    kept from a strength of .12 on, and where the past must help from up to .9 · (1 − 2/D) more:
+    each of the other D − 2 variables can then be a stand-in. Scores are 1/2 at that threshold.
     """
     import ndde_jax as ndde
 
     def one(x):
         present, *pasts = (
-            strengths(ndde.lagged_windows(x, dt=dt, lags=lags, scheme=settings.scheme))
-            for lags in (PRESENT, *PASTS)
+            strengths(ndde.lagged_windows(x, dt=dt, lags=lags, scheme=settings.scheme), exponent)
+            for lags, exponent in [(PRESENT, OF_PRESENT), *((lags, OF_PAST) for lags in PASTS)]
         )
         trust = trust_in_present(present.risk, pasts[-1].risk)
-        past = np.mean([found.scores for found in pasts], axis=0)
-        scores = trust * present.scores + (1 - trust) * past
-        least = NEGLIGIBLE + CAUTION * (1 - trust) * (1 - 2 / max(len(scores), 2))
+        past = np.mean([found.value for found in pasts], axis=0)
+        value = trust * present.value + (1 - trust) * past
+        least = NEGLIGIBLE + CAUTION * (1 - trust) * (1 - 2 / max(len(value), 2))
         failed = [found.status for found in (present, *pasts) if found.status != OK]
-        return Prediction(scores, scores > least, failed[0] if failed else OK)
+        return Prediction(value / (value + least), value > least, failed[0] if failed else OK)
 
     return [one(x) for x in series]
 
@@ -71,19 +74,18 @@ def relevance(series, dt, settings, *, key):
 def trust_in_present(present, past) -> float:
     """From 1, where the past adds nothing to what the present tells, down to 0."""
     gain = np.log((present + NOTICEABLE) / (past + NOTICEABLE))
-    return float(np.exp(-STEEPNESS * np.sqrt(np.mean(np.maximum(gain, 0) ** 2))))
+    return float(np.exp(-STEEPNESS * np.mean(np.maximum(gain, 0))))
 
 
-def strengths(windows) -> Strengths:
+def strengths(windows, exponent: float = OF_PRESENT) -> Strengths:
     """Strengths of `spline_graph`, and of linear regression on every input where that predicts
     about as well.
 
     A search among many stand-ins has to pick one, and on other noise would pick another. A
     regression on all of them does not choose, so each steadies the other; it counts by the square
     of the ratio of risks, not at all where effects are bent. Strengths are roots of what a rate
-    loses without the source, between their size as a share of the rate's variance and as a share of
-    what all sources of that target are worth, which makes targets comparable that are hard and easy
-    to predict.
+    loses without the source, divided by a power of what all sources of that target are worth,
+    which makes targets comparable that are hard and easy to predict.
     """
     import ndde_jax as ndde
 
@@ -92,13 +94,13 @@ def strengths(windows) -> Strengths:
     risk = np.asarray(found.risk)
     ratio = (risk + FLOOR) / (linear.linear_risk(*linear.flat_windows(windows)) + FLOOR)
     weight = np.minimum(ratio, 1) ** 2
-    chosen = _relative(values(found).max(axis=2))
-    scores = (chosen + weight * _relative(straight.max(axis=2))) / (1 + weight)
-    return Strengths(scores, risk, outcome(found))
+    chosen = _relative(values(found).max(axis=2), exponent)
+    straight = _relative(straight.max(axis=2), exponent)
+    return Strengths((chosen + weight * straight) / (1 + weight), risk, outcome(found))
 
 
-def _relative(value: Square) -> Square:
-    """Root of the geometric mean of a strength and its share among those of a target."""
+def _relative(value: Square, exponent: float) -> Square:
+    """Root of a strength over a power of the sum of those of a target."""
     value = np.maximum(value, 0)
     total = np.sum(value, axis=0, keepdims=True)
-    return np.sqrt(value / np.sqrt(np.where(total > 0, total, 1)))
+    return np.sqrt(value / np.where(total > 0, total, 1) ** exponent)
