@@ -25,9 +25,6 @@ PASTS = ((0, 2, 4, 6), (0, 5, 10))
 NOTICEABLE = 0.1
 # How fast trust in the present falls with what the past adds, in units of the logarithm of a risk.
 STEEPNESS = 4.0
-# Exponents of what all sources of a target are worth, by which strengths are divided: half of it
-# keeps something of their size, which means nothing among stand-ins.
-OF_PRESENT, OF_PAST = 0.5, 1.0
 # The least strength that makes an edge, and how much more it takes where all depends on stand-ins.
 NEGLIGIBLE, CAUTION = 0.12, 0.9
 # Risks below this are errors of rates.
@@ -46,8 +43,8 @@ class Strengths(NamedTuple):
 
 @blind_to_constants
 def relevance(series, dt, settings, *, key):
-    """Strengths of `spline_graph` and of linear regression, with the present alone and with two
-    sets of lags, weighted by how much the past adds.
+    """Strengths with the present alone and with two sets of lags, weighted by how much the past
+    adds.
 
     The weight of the present is exp(−4 g), g being the mean over targets of
     log((risk by the present + .1) / (risk with the past + .1)) where that is positive. An edge is
@@ -57,10 +54,11 @@ def relevance(series, dt, settings, *, key):
     import ndde_jax as ndde
 
     def one(x):
-        present, *pasts = (
-            strengths(ndde.lagged_windows(x, dt=dt, lags=lags, scheme=settings.scheme), exponent)
-            for lags, exponent in [(PRESENT, OF_PRESENT), *((lags, OF_PAST) for lags in PASTS)]
-        )
+        def windows(lags):
+            return ndde.lagged_windows(x, dt=dt, lags=lags, scheme=settings.scheme)
+
+        present = strengths_now(windows(PRESENT))
+        pasts = [strengths_of_past(windows(lags)) for lags in PASTS]
         trust = trust_in_present(present.risk, pasts[-1].risk)
         past = np.mean([found.value for found in pasts], axis=0)
         value = trust * present.value + (1 - trust) * past
@@ -77,29 +75,40 @@ def trust_in_present(present, past) -> float:
     return float(np.exp(-STEEPNESS * np.mean(np.maximum(gain, 0))))
 
 
-def strengths(windows, exponent: float = OF_PRESENT) -> Strengths:
-    """Strengths of `spline_graph`, and of linear regression on every input where that predicts
+def strengths_now(windows) -> Strengths:
+    """Of a search among inputs that tell the rate: root of the geometric mean of what is lost
+    without a source and its share among all sources of the target.
+    """
+    found, value = _search(windows)
+    return Strengths(_shares(value, 0.5), np.asarray(found.risk), outcome(found))
+
+
+def strengths_of_past(windows) -> Strengths:
+    """Of a search among stand-ins, and of linear regression on all of them where that predicts
     about as well.
 
-    A search among many stand-ins has to pick one, and on other noise would pick another. A
-    regression on all of them does not choose, so each steadies the other; it counts by the square
-    of the ratio of risks, not at all where effects are bent. Strengths are roots of what a rate
-    loses without the source, divided by a power of what all sources of that target are worth,
-    which makes targets comparable that are hard and easy to predict.
+    A search has to pick one of many stand-ins, and on other noise would pick another. A regression
+    on all of them does not choose, so each steadies the other; it counts by the square of the ratio
+    of risks, not at all where effects are bent. Roots of shares of what all sources of a target are
+    worth: the size of a stand-in means little.
     """
-    import ndde_jax as ndde
-
-    found = ndde.spline_graph(windows)
+    found, value = _search(windows)
     straight, _ = linear.on_windows(linear.linear_strengths, windows)
     risk = np.asarray(found.risk)
     ratio = (risk + FLOOR) / (linear.linear_risk(*linear.flat_windows(windows)) + FLOOR)
     weight = np.minimum(ratio, 1) ** 2
-    chosen = _relative(values(found).max(axis=2), exponent)
-    straight = _relative(straight.max(axis=2), exponent)
-    return Strengths((chosen + weight * straight) / (1 + weight), risk, outcome(found))
+    both = _shares(value, 1.0) + weight * _shares(straight.max(axis=2), 1.0)
+    return Strengths(both / (1 + weight), risk, outcome(found))
 
 
-def _relative(value: Square, exponent: float) -> Square:
+def _search(windows):
+    import ndde_jax as ndde
+
+    found = ndde.spline_graph(windows)
+    return found, values(found).max(axis=2)
+
+
+def _shares(value: Square, exponent: float) -> Square:
     """Root of a strength over a power of the sum of those of a target."""
     value = np.maximum(value, 0)
     total = np.sum(value, axis=0, keepdims=True)

@@ -6,7 +6,7 @@ import pytest
 
 import ndde_jax as ndde
 from benchmarks.causal_dynamics.methods import METHODS
-from benchmarks.causal_dynamics.relevance import strengths, trust_in_present
+from benchmarks.causal_dynamics.relevance import strengths_now, strengths_of_past, trust_in_present
 from benchmarks.causal_dynamics.settings import settings_for
 
 
@@ -15,38 +15,45 @@ def relevance(x, dt):
     return found
 
 
+def worth(x, target):
+    """What a linear model of x[k + 1, target] − x[k, target] loses without each source, and the
+    share of the variance that it leaves.
+    """
+    api, rises = pytest.importorskip("statsmodels.api"), []
+    for source in range(x.shape[1]):
+        full, rest = (
+            api.OLS(np.diff(x[:, target]), api.add_constant(x[:-1, kept])).fit()
+            for kept in (slice(None), np.arange(x.shape[1]) != source)
+        )
+        rises.append((rest.ssr - full.ssr) / full.centered_tss)
+    return np.array(rises), full.ssr / full.centered_tss
+
+
 def test_strengths_of_linear_effects_are_those_of_nested_regressions():
     """x1 leans on x0."""
-    api = pytest.importorskip("statsmodels.api")
     rng, drift = np.random.default_rng(0), np.array([[-1, 0, 0], [0.6, -1, 0], [0, 0.1, -1]])
     x = np.zeros((1500, 3))
     for k in range(len(x) - 1):
         x[k + 1] = x[k] + 0.5 * drift @ x[k] + 0.3 * rng.normal(size=3)
-    found = strengths(ndde.lagged_windows(x, dt=0.5))
-    assert found.status == "ok"
-    rises = np.zeros(3)
-    for source in range(3):
-        full, rest = (
-            api.OLS(np.diff(x[:, 1]), api.add_constant(x[:-1, kept])).fit()
-            for kept in (slice(None), np.arange(3) != source)
-        )
-        rises[source] = (rest.ssr - full.ssr) / full.centered_tss
-    expected = np.sqrt(rises / np.sqrt(rises.sum()))
-    np.testing.assert_allclose(found.value[:2, 1], expected[:2], rtol=5e-3)
-    np.testing.assert_allclose(found.risk[1], full.ssr / full.centered_tss, rtol=5e-3)
+    rises, risk = worth(x, 1)
+    for method, exponent in ((strengths_now, 0.5), (strengths_of_past, 1.0)):
+        found = method(ndde.lagged_windows(x, dt=0.5))
+        assert found.status == "ok"
+        expected = np.sqrt(rises / rises.sum() ** exponent)
+        np.testing.assert_allclose(found.value[:2, 1], expected[:2], rtol=5e-3)
+        np.testing.assert_allclose(found.risk[1], risk, rtol=5e-3)
 
 
 @pytest.mark.slow
-def test_strengths_leave_bent_effects_to_splines():
-    """Where a straight line explains nothing, linear strengths have no say."""
+def test_linear_strengths_have_no_say_where_effects_are_bent():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(1500, 2))
     for k in range(len(x) - 1):
         x[k + 1, 1] = 3 * np.cos(2 * x[k, 0]) + 0.05 * rng.normal()
     windows = ndde.lagged_windows(x, dt=1.0)
     value = np.asarray(ndde.spline_graph(windows).value)[:, 1, 0]
-    found = strengths(windows)
-    np.testing.assert_allclose(found.value[:, 1], np.sqrt(value / np.sqrt(value.sum())), rtol=0.05)
+    found = strengths_of_past(windows)
+    np.testing.assert_allclose(found.value[:, 1], np.sqrt(value / value.sum()), rtol=0.05)
 
 
 def test_trust_falls_with_what_the_past_adds():
@@ -76,9 +83,9 @@ def test_the_past_is_asked_where_it_tells_more():
         found = relevance(x, 1.0)
         assert found.status == "ok"
         np.testing.assert_array_equal(found.graph, [[1, 1], [0, 1]])
-        present = strengths(ndde.lagged_windows(x, dt=1.0, scheme="auto")).value
+        present = strengths_now(ndde.lagged_windows(x, dt=1.0, scheme="auto")).value
         if delay:  # the present sees little of it, and shares are asked for more than present.value
-            shares = strengths(ndde.lagged_windows(x, dt=1.0, lags=(0, 5, 10)), 1.0).value
+            shares = strengths_of_past(ndde.lagged_windows(x, dt=1.0, lags=(0, 5, 10))).value
             assert rank(found.scores) == rank(shares) and present[0, 1] < shares[0, 1] - 0.3
         else:
             assert rank(found.scores) == rank(present)
