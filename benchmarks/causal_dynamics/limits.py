@@ -153,15 +153,19 @@ def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
     header = ["category", "AUROC", "AUPRC", "SHD", "self-edges", "AUPRC"]
     body, size = [], dict(n_graphs=n_graphs, n_nodes=n_nodes, seed=seed)
     for name, limit in hidden_limits().items():
-        values = (tables.number(value, 3) for value in limit)
-        body.append([f"simple/confounder{name}", *values])
+        body.append([f"simple/confounder{name}", *_cells(limit)])
     for category, recipe in RECIPES.items():
         if category.startswith("coupled/"):
             for past in (False, True) if recipe.lagged else (False,):
                 limit = coupled_limit(category, **size, past=past)
                 name = f"{category}, by the past" if past else category
-                body.append([name, *(tables.number(value, 3) for value in limit)])
+                body.append([name, *_cells(limit)])
     return tables.markdown(header, body)
+
+
+def _cells(limit: Sequence[float]) -> list[str]:
+    """AUROC, AUPRC, errors, and the first two of self-edges."""
+    return [tables.number(value, 1 if k == 2 else 3) for k, value in enumerate(limit)]
 
 
 def data_table(files: Iterable[Path]) -> str:
