@@ -19,6 +19,8 @@ from .trajectories import corrected_graph, published_graph, systems_with_jacobia
 Adjacency = Bool[np.ndarray, "source target"]
 # Harmonics of the calendar year in the model that made the ENSO series.
 HARMONICS = 2
+# −log p from which on an edge of that model counts as found.
+SURE = -np.log(0.05)
 
 
 def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
@@ -164,7 +166,7 @@ def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
 
 
 def _cells(limit: Sequence[float]) -> list[str]:
-    """AUROC, AUPRC, errors, and the first two of self-edges."""
+    """AUROC, AUPRC, errors, and perhaps the first two of self-edges."""
     return [tables.number(value, 1 if k == 2 else 3) for k, value in enumerate(limit)]
 
 
@@ -180,25 +182,25 @@ def data_table(files: Iterable[Path]) -> str:
             continue
         if corrected is not None:
             rows.setdefault((graph.category, "right graph"), []).append(
-                _ranked(corrected, published)
+                _judged(corrected, published)[:3]
             )
         varies = np.any(np.ptp(graph.series, axis=1) > 0, axis=0)
         if not varies.all():
             best = seen(published if corrected is None else corrected, varies)
             rows.setdefault((graph.category, "right graph, constants unknown"), []).append(
-                _ranked(best, published)
+                _judged(best, published)[:3]
             )
         if graph.category == "climate/enso":
             fits = [seasonal_regression(x) for x in standardise(graph.series)]
-            scores = [_ranked(fit, published) for fit in fits]
+            scores = [_judged(fit, published, least=SURE)[:3] for fit in fits]
             rows.setdefault((graph.category, "true kind of model"), []).append(
                 np.mean(scores, axis=0)
             )
     body = [
-        [*key, str(len(values)), *(tables.number(v, 3) for v in np.mean(values, axis=0))]
+        [*key, str(len(values)), *_cells(np.mean(values, axis=0))]
         for key, values in sorted(rows.items())
     ]
-    header = ["category", "answer", "graphs", "AUROC", "AUPRC"]
+    header = ["category", "answer", "graphs", "AUROC", "AUPRC", "SHD"]
     return tables.markdown(header, body, text_columns=2)
 
 
@@ -207,9 +209,11 @@ def _both(scores, labels):
     return metrics.auroc(scores, labels), metrics.auprc(scores, labels)
 
 
-def _judged(scores, labels) -> list[float]:
-    """Scores of a ranking, errors of its upper half in ten series, and scores of self-edges."""
-    errors = 10.0 * np.sum((scores > 0.5) != labels)
+def _judged(scores, labels, least: float = 0.5) -> list[float]:
+    """Scores of a ranking, errors in ten series of what is above the least, and scores of
+    self-edges.
+    """
+    errors = 10.0 * np.sum((scores > least) != labels)
     return [*_ranked(scores, labels), errors, *_ranked(np.eye(len(labels)), labels)]
 
 
