@@ -200,6 +200,7 @@ def delayed_and_smooth(n=1000):
     return x[1000::20]
 
 
+@pytest.mark.slow
 def test_smooth_samples_of_a_delayed_system_are_taken_midway():
     options = dict(dt=0.2, lags=(0, 3, 5, 7), scheme="auto")
     found = discover(delayed_and_smooth(), **options)

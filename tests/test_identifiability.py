@@ -114,7 +114,8 @@ def linear(n=20_000, dt=0.05):
 
 
 @pytest.mark.parametrize(
-    "scheme", ["euler", "midpoint", pytest.param("central", marks=pytest.mark.slow)]
+    "scheme",
+    ["euler", *(pytest.param(other, marks=pytest.mark.slow) for other in ("midpoint", "central"))],
 )
 def test_noise_covariance(scheme):
     x, truth = linear()

@@ -174,6 +174,7 @@ def test_a_constant_variable_gives_nan(pair):
     assert np.isnan(found.evidence).all() and not np.asarray(found.graph).any()
 
 
+@pytest.mark.slow
 def test_midpoints_are_of_second_order():
     """Rates minus the drift at the windows' states, for x'' = −x: halving dt quarters it."""
 
@@ -217,7 +218,9 @@ def test_midpoints_of_the_true_model_are_of_fourth_order():
     assert error(0.2) < 2e-6
 
 
-@pytest.mark.parametrize("lag,order", [(1, 3), (2, 4), pytest.param(7, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "lag,order", [(1, 3), *(pytest.param(lag, 4, marks=pytest.mark.slow) for lag in (2, 7))]
+)
 def test_the_past_is_interpolated(lag, order):
     """Halfway between samples, from samples not later than the present."""
 
@@ -302,6 +305,7 @@ def test_midpoint_windows_reads_its_arguments():
         ndde.midpoint_windows(x, dt=0.1, rate=jnp.zeros((199, 2)), model=Rotation())
 
 
+@pytest.mark.slow
 def test_search_agrees_with_enumeration(pair):
     found = ndde.search_lags(pair, key=jr.key(0), config=QUICK)
     np.testing.assert_array_equal(found.graph, TRUTH)
@@ -331,6 +335,7 @@ def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
     np.testing.assert_array_equal(found, right)
 
 
+@pytest.mark.slow
 def test_linearised_risks_foresee_refits(pair):
     """An addition is predicted to a few per cent of the risk."""
     inputs = pair.history.reshape(len(pair.history), -1)
@@ -412,6 +417,7 @@ def test_interpolation_reproduces_cubics_at_the_samples_and_parabolas_between():
     np.testing.assert_allclose(slope, [7.0, 2 * 7.3 - 3], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_delayed_edge_gives_no_estimate():
     x = late_oscillator(1.0, 0, n=500)
     found = ndde.refine_delays(x, np.array([[[True, False]]]), dt=0.1, lags=(0, 10), key=jr.key(0))

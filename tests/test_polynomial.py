@@ -139,6 +139,7 @@ def test_the_lorenz_equations_are_found_with_their_coefficients(model):
             np.testing.assert_allclose(found[powers], value, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_networks_remain_where_no_polynomial_will_do():
     """A washboard, which no cubic can follow, beside a linear law."""
     rng, n, dt = np.random.default_rng(1), 3000, 0.05

@@ -135,6 +135,7 @@ def test_exact_graph_is_the_best_that_obeys(quick):
     np.testing.assert_array_equal(bound.graph[:, 1:], free.graph[:, 1:])
 
 
+@pytest.mark.slow
 def test_search_among_lags_obeys(quick):
     found = ndde.search_lags(informed(), key=jr.key(1), config=quick)
     for graph in (found.graph, found.screening.graph):

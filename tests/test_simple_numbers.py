@@ -171,6 +171,7 @@ def test_units_turn_coefficients_into_those_of_the_equation():
         assert (unit == 0) == (powers[0] > 0)
 
 
+@pytest.mark.slow
 def test_several_systems_at_once_find_what_each_finds_alone():
     both = [ndde.lagged_windows(pendulum(offset, n=500), dt=0.05) for offset in (0.0, 1000.0)]
 

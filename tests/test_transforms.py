@@ -126,6 +126,7 @@ def test_fit_is_differentiable_with_respect_to_data_and_hyperparameters(systems)
         assert abs(float(g)) > 1e-6
 
 
+@pytest.mark.slow
 def test_signal_strengths_search_and_refit(systems, batch):
     keys = jr.split(jr.key(2), 3)
     graph = jnp.array([[True, True], [False, True]])[:, :, None]
@@ -169,6 +170,7 @@ def test_constants_of_the_theorems():
     assert float(jax.grad(bound)(0.5)) < 0
 
 
+@pytest.mark.slow
 def test_select_graph(systems):
     def one(k):
         return ndde.select_graph(systems[0], result, key=k, config=STRENGTH)
@@ -352,6 +354,7 @@ def test_forecast_and_attractor_metrics():
         np.testing.assert_allclose(slope, expected, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_flow():
     """Correction and fit over systems and keys; the slope of a correction against differences."""
     graph = jnp.array([[True, True], [False, True]])[:, :, None]
