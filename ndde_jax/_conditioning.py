@@ -116,6 +116,8 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
         both = residual[: len(residual) - k] * residual[k:]
         return both[np.isfinite(both)]
 
+    if not products(0).size:
+        return float("nan")
     square = np.mean(products(0))
     # Differences that overlap make neighbouring residuals alike, and chance larger (Bartlett).
     alike = [np.mean(products(k)) / square for k in range(1, step) if products(k).size]

@@ -236,6 +236,9 @@ def about_memory(notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE)
         )
         return
     memory = residual_memory(windows, model)
+    if not np.isfinite(memory).all():
+        notes.add(ASSUMED, "residual memory", "not measured", theorem, "the model is not finite.")
+        return
     worst = int(np.argmax(memory))
     of = f"of the variance of the rate of {notes.names[worst]}, unexplained and persistent"
     text = of if memory[worst] > 0 else "what is left of the rates does not persist beyond chance"

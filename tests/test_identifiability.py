@@ -192,7 +192,7 @@ def test_residual_memory_across_gaps_and_trajectories():
     np.testing.assert_allclose(ndde.residual_memory(alternating, model), 1, atol=0.1)
 
 
-def test_residual_memory_needs_one_system_on_a_grid():
+def test_residual_memory_needs_one_system_on_a_grid_and_a_finite_model():
     x, _ = linear(200)
     w = ndde.lagged_windows(x, t=np.arange(200.0) ** 1.1)
     model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
@@ -203,6 +203,13 @@ def test_residual_memory_needs_one_system_on_a_grid():
     notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
     about_memory(notes, w, model)
     assert notes.findings[0].value == "not measured"
+    w = ndde.lagged_windows(x, dt=1.0)
+    broken = jax.tree.map(
+        lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf, model
+    )
+    assert np.isnan(ndde.residual_memory(w, broken)).all()
+    about_memory(notes, w, broken)
+    assert notes.findings[1].value == "not measured"
 
 
 def test_radial_drift_is_the_rate_of_an_isotropic_pull():
