@@ -190,6 +190,11 @@ def test_residual_memory_across_gaps_and_trajectories():
     signs = np.where(np.asarray(w.position) // 2 % 2 == 0, 1.0, -1.0)[:, None]
     alternating = eqx.tree_at(lambda w: w.increment, w, jnp.asarray(signs, jnp.float32))
     np.testing.assert_allclose(ndde.residual_memory(alternating, model), 1, atol=0.1)
+    half = eqx.tree_at(lambda w: w.valid, alternating, w.valid & (rng.random(len(signs)) < 0.5))
+    np.testing.assert_allclose(ndde.residual_memory(half, model), 1, atol=0.1)
+    # A rate that is wrong by a constant is no memory.
+    shifted = eqx.tree_at(lambda w: w.increment, w, w.increment + 0.7)
+    assert ndde.residual_memory(shifted, model) == [0]
 
 
 def test_residual_memory_needs_one_system_on_a_grid_and_a_finite_model():

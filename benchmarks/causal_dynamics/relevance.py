@@ -62,7 +62,7 @@ def relevance(series, dt, settings, *, key):
         trust = trust_in_present(present.risk, pasts[-1].risk)
         past = np.mean([found.value for found in pasts], axis=0)
         value = trust * present.value + (1 - trust) * past
-        least = NEGLIGIBLE + CAUTION * (1 - trust) * (1 - 2 / max(len(value), 2))
+        least = least_strength(trust, len(value))
         failed = [found.status for found in (present, *pasts) if found.status != OK]
         return Prediction(value / (value + least), value > least, failed[0] if failed else OK)
 
@@ -73,6 +73,13 @@ def trust_in_present(present, past) -> float:
     """From 1, where the past adds nothing to what the present tells, down to 0."""
     gain = np.log((present + NOTICEABLE) / (past + NOTICEABLE))
     return float(np.exp(-STEEPNESS * np.mean(np.maximum(gain, 0))))
+
+
+def least_strength(trust: float, dim: int) -> float:
+    """What an edge must be worth: more, the less the present tells and the more variables there are
+    besides the two that could stand in.
+    """
+    return NEGLIGIBLE + CAUTION * (1 - trust) * (1 - 2 / max(dim, 2))
 
 
 def strengths_now(windows) -> Strengths:

@@ -6,7 +6,12 @@ import pytest
 
 import ndde_jax as ndde
 from benchmarks.causal_dynamics.methods import METHODS
-from benchmarks.causal_dynamics.relevance import strengths_now, strengths_of_past, trust_in_present
+from benchmarks.causal_dynamics.relevance import (
+    least_strength,
+    strengths_now,
+    strengths_of_past,
+    trust_in_present,
+)
 from benchmarks.causal_dynamics.settings import settings_for
 
 
@@ -65,6 +70,14 @@ def test_trust_falls_with_what_the_past_adds():
     np.testing.assert_allclose(trust_in_present(rest, halved), 2**-4)
     one = np.array([0.9, 0.2, (0.001 + 0.1) / 4 - 0.1])
     np.testing.assert_allclose(trust_in_present(rest, one), 4 ** (-4 / 3))
+
+
+def test_stand_ins_must_be_worth_more():
+    """Where the present tells all, or nobody else is there, as much as anything worth naming."""
+    least = least_strength(1.0, 10)
+    assert least == least_strength(0.0, 2) == least_strength(0.0, 1)
+    assert least < least_strength(0.5, 10) < least_strength(0.0, 10) < 1
+    assert least_strength(0.0, 4) < least_strength(0.0, 10)
 
 
 def driven(delay):
