@@ -56,10 +56,7 @@ def noise_covariance(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[
         samples, first = standardised_samples(windows)
         position = np.asarray(windows.position)[valid] - first
         step = (samples[position + 1] - samples[position]) * scale[None]
-    history = np.asarray(windows.history, float)[valid]
-    history = history * scale[None, None] + np.asarray(scaling.center)[None, None]
-    drift = jax.vmap(model)(jnp.asarray(history, windows.history.dtype))
-    residual = step - dt * np.asarray(drift, float)
+    residual = step - dt * _drift(windows, model)
     residual = residual[np.isfinite(residual).all(axis=1)]
     return jnp.asarray(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
 
@@ -72,7 +69,8 @@ def residual_memory(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[n
     is too small, the same things are missed again and again. This is the largest covariance, in
     size, of residuals with those at the next three times whose differences share no sample; 0
     where it may be chance (one case in a thousand). White measurement error does not add to it;
-    central differences do where noise drives the system (`scheme="auto"` avoids them there).
+    central differences do where noise drives the system (`scheme="auto"` avoids them there). NaN
+    where the model is not finite.
 
     **Raises:** `ValueError` for a batch of systems or irregular sampling.
 
@@ -94,17 +92,16 @@ def residual_memory(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[n
     if not is_regular(windows):
         raise ValueError("residual_memory needs equally spaced samples.")
     valid, scaling = np.asarray(windows.valid), windows.scaling
-    states = windows.history * scaling.scale[None, None] + scaling.center[None, None]
-    drift = np.asarray(jax.vmap(model)(states), float)
-    fitted = (drift - np.asarray(scaling.rate_center)) / np.asarray(scaling.rate_scale)
-    residual = np.asarray(windows.increment, float) - fitted
-    residual -= residual[valid].mean(axis=0)
+    fitted = _drift(windows, model) - np.asarray(scaling.rate_center)[None]
+    residual = np.asarray(windows.increment, float)[valid]
+    residual -= fitted / np.asarray(scaling.rate_scale)[None]
+    residual -= residual.mean(axis=0)
     offsets = STENCILS.get(windows.scheme, STENCILS["euler"])
     step = max(offsets) - min(offsets) + 1
     # Rows by sample: trajectories lie apart, and what is missing stays so.
     position = np.asarray(windows.position)[valid]
     by_sample = np.full((position.max() + 1, windows.dim), np.nan)
-    by_sample[position] = residual[valid]
+    by_sample[position] = residual
     return np.array([_persistent(column, step) for column in by_sample.T])
 
 
@@ -127,6 +124,14 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
         if both.size and abs(both.mean()) > CHANCE * spread / np.sqrt(both.size):
             largest = max(largest, abs(float(both.mean())))
     return largest
+
+
+def _drift(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
+    """What a model says of all valid rows, physical units."""
+    scaling = windows.scaling
+    history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
+    history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
+    return np.asarray(jax.vmap(model)(jnp.asarray(history, windows.history.dtype)), float)
 
 
 def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:

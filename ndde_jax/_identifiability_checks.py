@@ -22,7 +22,7 @@ WINDOWS_PER_INPUT = 20
 COLLINEAR = 1e4
 # Held-out risk from which on a rate counts as unexplained.
 UNEXPLAINED = 0.9
-# Share of a rate's variance that may be foretold by residuals before something must be missing.
+# Share of a rate's variance that may persist in its residuals before something must be missing.
 MEMORY = 0.05
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 

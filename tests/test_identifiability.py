@@ -128,14 +128,6 @@ def test_noise_covariance(scheme):
     np.testing.assert_allclose(found, truth, rtol=0.05, atol=0.01)
 
 
-def test_noise_covariance_needs_a_grid_and_the_present():
-    x, _ = linear(200)
-    w = ndde.lagged_windows(x, t=np.arange(200.0) ** 1.1)
-    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
-    with pytest.raises(ValueError, match="equally spaced"):
-        ndde.noise_covariance(w, model)
-
-
 def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
     """Against the stationary covariances of the linear system, x1 hidden."""
     n, dt = 20_000, 0.1
@@ -172,10 +164,8 @@ def test_a_delay_that_is_no_candidate_is_noticed():
         about_memory(notes, w, model)
         (finding,) = notes.findings
         assert (finding.value > 0.1) == missed
-        assert [note for note in notes.reservations if "rate of follower has" in note] == (
-            notes.reservations if missed else []
-        )
         assert len(notes.reservations) == missed
+        assert all("rate of follower has" in note for note in notes.reservations)
 
 
 def test_residual_memory_across_gaps_and_trajectories():
@@ -197,24 +187,23 @@ def test_residual_memory_across_gaps_and_trajectories():
     assert ndde.residual_memory(shifted, model) == [0]
 
 
-def test_residual_memory_needs_one_system_on_a_grid_and_a_finite_model():
+def test_residuals_need_one_system_on_a_grid_and_a_finite_model():
     x, _ = linear(200)
     w = ndde.lagged_windows(x, t=np.arange(200.0) ** 1.1)
     model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
-    with pytest.raises(ValueError, match="equally spaced"):
-        ndde.residual_memory(w, model)
+    for measure in (ndde.noise_covariance, ndde.residual_memory):
+        with pytest.raises(ValueError, match="equally spaced"):
+            measure(w, model)
     with pytest.raises(ValueError, match="one system"):
         ndde.residual_memory(ndde.stack_windows([w, w]), model)
+    numbers, rest = eqx.partition(model, eqx.is_inexact_array)
+    broken = eqx.combine(jax.tree.map(lambda leaf: leaf * jnp.nan, numbers), rest)
+    regular = ndde.lagged_windows(x, dt=1.0)
+    assert np.isnan(ndde.residual_memory(regular, broken)).all()
     notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
     about_memory(notes, w, model)
-    assert notes.findings[0].value == "not measured"
-    w = ndde.lagged_windows(x, dt=1.0)
-    broken = jax.tree.map(
-        lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf, model
-    )
-    assert np.isnan(ndde.residual_memory(w, broken)).all()
-    about_memory(notes, w, broken)
-    assert notes.findings[1].value == "not measured"
+    about_memory(notes, regular, broken)
+    assert [finding.value for finding in notes.findings] == ["not measured"] * 2
 
 
 def test_radial_drift_is_the_rate_of_an_isotropic_pull():

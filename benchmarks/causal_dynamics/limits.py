@@ -86,7 +86,7 @@ def coupled_limit(
         )
         scores, labels = best_ranking(network, hide=recipe.hidden, past=past)
         if labels.any() and not labels.all():
-            found.append(_judged(scores, labels))
+            found.append(_beside_guess(scores, labels))
     return np.mean(found, axis=0).tolist()
 
 
@@ -117,10 +117,9 @@ def hidden_limits() -> dict[str, list[float]]:
         ", own effects first": lambda labels: up_to_coordinates(labels, own=0.5),
         ", frequencies known": lambda labels: _frequencies(labels, parts),
     }
+    known = [_beside_guess(labels, labels) for labels in whole]
     return {
-        name: np.mean(
-            [_judged(x, x) for x in whole] + [_judged(rank(x), x) for x in parts], axis=0
-        ).tolist()
+        name: np.mean(known + [_beside_guess(rank(x), x) for x in parts], axis=0).tolist()
         for name, rank in rankings.items()
     }
 
@@ -182,17 +181,17 @@ def data_table(files: Iterable[Path]) -> str:
             continue
         if corrected is not None:
             rows.setdefault((graph.category, "right graph"), []).append(
-                _judged(corrected, published)[:3]
+                _judged(corrected, published)
             )
         varies = np.any(np.ptp(graph.series, axis=1) > 0, axis=0)
         if not varies.all():
             best = seen(published if corrected is None else corrected, varies)
             rows.setdefault((graph.category, "right graph, constants unknown"), []).append(
-                _judged(best, published)[:3]
+                _judged(best, published)
             )
         if graph.category == "climate/enso":
             fits = [seasonal_regression(x) for x in standardise(graph.series)]
-            scores = [_judged(fit, published, least=SURE)[:3] for fit in fits]
+            scores = [_judged(fit, published, least=SURE) for fit in fits]
             rows.setdefault((graph.category, "true kind of model"), []).append(
                 np.mean(scores, axis=0)
             )
@@ -209,12 +208,14 @@ def _both(scores, labels):
     return metrics.auroc(scores, labels), metrics.auprc(scores, labels)
 
 
+def _beside_guess(scores, labels) -> list[float]:
+    """Scores of a ranking and its errors, and the scores of self-edges."""
+    return [*_judged(scores, labels), *_ranked(np.eye(len(labels)), labels)]
+
+
 def _judged(scores, labels, least: float = 0.5) -> list[float]:
-    """Scores of a ranking, errors in ten series of what is above the least, and scores of
-    self-edges.
-    """
-    errors = 10.0 * np.sum((scores > least) != labels)
-    return [*_ranked(scores, labels), errors, *_ranked(np.eye(len(labels)), labels)]
+    """Scores of a ranking, and errors in ten series of what is above the least."""
+    return [*_ranked(scores, labels), 10.0 * np.sum((scores > least) != labels)]
 
 
 def _ranked(scores, labels) -> list[float]:

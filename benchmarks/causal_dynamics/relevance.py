@@ -7,6 +7,7 @@ Which of the two holds shows in the data: by how much the past lowers what the p
 unexplained.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from jaxtyping import Float
 from benchmarks import linear
 
 from .outcomes import OK, Prediction, blind_to_constants, outcome, values
+from .settings import Settings
 
 # In samples, of which the benchmark takes a hundred per period. Two spacings, since either alone is
 # a chance choice of which stand-ins are on offer; the last is what the present is compared with:
@@ -42,7 +44,7 @@ class Strengths(NamedTuple):
 
 
 @blind_to_constants
-def relevance(series, dt, settings, *, key):
+def relevance(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
     """Strengths with the present alone and with two sets of lags, weighted by how much the past
     adds.
 
