@@ -136,6 +136,7 @@ def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
     x, drawn = np.zeros((n, 2)), np.random.default_rng(0).normal(size=(n, 2)) @ noise
     for k in range(n - 1):
         x[k + 1] = step @ x[k] + drawn[k]
+    x = 5 + x  # models see physical units, windows do not
     whole, part = ndde.lagged_windows(x, dt=dt), ndde.lagged_windows(x[:, :1], dt=dt)
     model = ndde.fit_graph(whole, "full", key=jr.key(0), config=QUICK)
     np.testing.assert_array_equal(ndde.residual_memory(whole, model), [0, 0])
