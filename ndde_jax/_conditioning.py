@@ -1,5 +1,7 @@
 """What the data themselves say about identifiability: inputs, noise and damping."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,11 +28,14 @@ def condition_number(windows: Windows) -> float:
     return float(np.linalg.cond(design))
 
 
-def noise_covariance(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[Array, "dim dim"]:
+def noise_covariance(
+    windows: Windows, model: NeuralDDE | RestoredDDE | Callable
+) -> Float[Array, "dim dim"]:
     """ΣΣᵀ per unit of time, physical units, from what a model leaves of one-step increments.
 
     Whatever scheme the model was fitted with, increments X[k+1] − X[k] − dt·G are taken, since the
-    residuals of central differences are not the noise. Where there is hardly any noise this
+    residuals of central differences are not the noise; of thinned windows those over their longer
+    step. Where there is hardly any noise this
     measures the error of the forward difference instead, and is an upper bound.
 
     **Raises:** `ValueError` for irregular sampling or without lag 0.
@@ -48,20 +53,27 @@ def noise_covariance(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[
     if not is_regular(windows) or 0 not in windows.lags:
         raise ValueError("noise_covariance needs equally spaced samples and lag 0.")
     valid, scaling = np.asarray(windows.valid), windows.scaling
-    scale, dt = np.asarray(scaling.scale, float), float(windows.dt)
+    scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
     if windows.scheme in ("euler", "midpoint"):
         rate = np.asarray(windows.increment, float)[valid] * np.asarray(scaling.rate_scale)[None]
         step = dt * (rate + np.asarray(scaling.rate_center)[None])
     else:
         samples, first = standardised_samples(windows)
         position = np.asarray(windows.position)[valid] - first
-        step = (samples[position + 1] - samples[position]) * scale[None]
+        step = (samples[position + windows.step] - samples[position]) * scale[None]
     residual = step - dt * _drift(windows, model)
     residual = residual[np.isfinite(residual).all(axis=1)]
+    if not len(residual):
+        raise ValueError(
+            "noise_covariance found no two neighbouring samples among these windows; make them "
+            "with scheme='euler', or thin them less."
+        )
     return jnp.asarray(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
 
 
-def residual_memory(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[np.ndarray, "dim"]:
+def residual_memory(
+    windows: Windows, model: NeuralDDE | RestoredDDE | Callable
+) -> Float[np.ndarray, "dim"]:
     """Share of each rate's variance that a model leaves and that persists in its residuals.
 
     Noise that drives a system is new at every step, and so are the residuals of a drift that knows
@@ -97,7 +109,7 @@ def residual_memory(windows: Windows, model: NeuralDDE | RestoredDDE) -> Float[n
     residual -= fitted / np.asarray(scaling.rate_scale)[None]
     residual -= residual.mean(axis=0)
     offsets = STENCILS.get(windows.scheme, STENCILS["euler"])
-    step = max(offsets) - min(offsets) + 1
+    step = (max(offsets) - min(offsets) + 1) * windows.step
     # Rows by sample: trajectories lie apart, and what is missing stays so.
     position = np.asarray(windows.position)[valid]
     by_sample = np.full((position.max() + 1, windows.dim), np.nan)

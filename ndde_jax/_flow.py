@@ -206,7 +206,7 @@ def _correct(windows: Windows, model) -> Windows:
 def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     """Windows at the middle of every step, with the rates of change that the model needs there.
 
-    `following`: standardised histories one sample later; by default those of the next row, and
+    `following`: standardised histories at the end of the step; by default those of the next row, and
     where that is not the next sample the past stands still. `bend`: how far off the straight line
     the past lies halfway, by default not at all.
 
@@ -250,7 +250,7 @@ def _each_step(function: Callable, windows: Windows, following, *others):
         for history in (windows.history, following)
     )
     increment = windows.increment * s.rate_scale[None] + s.rate_center[None]
-    step = windows.dt * jnp.where(windows.weight > 0, windows.weight, 1)
+    step = windows.step * windows.dt * jnp.where(windows.weight > 0, windows.weight, 1)
     return jax.vmap(function)(start, end, increment, step, *others)
 
 
@@ -277,9 +277,9 @@ def _mean_rate(rate, x, start, stop, h):
 
 
 def _following(windows: Windows, history: Float[Array, "window lag dim"]):
-    """Histories one sample later, where the next row is that; else the same."""
+    """Histories at the end of the step, where the next row is that; else the same."""
     valid, position = windows.valid, windows.position
-    adjacent = (position[1:] == position[:-1] + 1) & valid[1:] & valid[:-1]
+    adjacent = (position[1:] == position[:-1] + windows.step) & valid[1:] & valid[:-1]
     later = jnp.where(adjacent[:, None, None], history[1:], history[:-1])
     return jnp.concatenate([later, history[-1:]])
 

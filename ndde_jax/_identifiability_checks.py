@@ -197,7 +197,7 @@ def about_noise(notes: Notes, windows: Windows, model: NeuralDDE | RestoredDDE) 
         theorem,
         "of ΣΣᵀ in standardised states.",
     )
-    duration = int(windows.n_valid) * float(windows.dt)
+    duration = int(windows.n_valid) * windows.step * float(windows.dt)
     reach = float(np.sqrt(duration * smallest))
     notes.add(
         ESTIMATED,

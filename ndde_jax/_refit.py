@@ -323,7 +323,7 @@ def _folds(windows: Windows, data: FlatData, n_folds: int):
     """The fold of every window, and for each fold which windows share no sample with it."""
     fold = _blocks(windows.valid, n_folds)
     position = windows.position
-    gap = max(windows.lags) + 4  # largest lag plus the widest difference stencil
+    gap = windows.reach
     far = jnp.iinfo(position.dtype).max // 2
     member = fold[None] == jnp.arange(n_folds)[:, None]
     first = jnp.min(jnp.where(member, position[None], far), axis=1, keepdims=True)

@@ -12,6 +12,8 @@ STENCILS: dict[str, dict[int, float]] = {
     "central": {-1: -1 / 2, 1: 1 / 2},
     "central4": {-2: 1 / 12, -1: -8 / 12, 1: 8 / 12, 2: -1 / 12},
 }
+# Samples from the first to the last that any scheme reads.
+WIDEST_STENCIL = max(max(stencil) - min(stencil) for stencil in STENCILS.values())
 FORMULAS = {
     "euler": "(X[k+1] - X[k]) / Δ",
     "central": "(X[k+1] - X[k-1]) / 2Δ",

@@ -23,11 +23,12 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
 
     - `windows`: of one system, regularly sampled; outside `jit`, because which rows remain depends
         on missing values.
-    - `factor`: 1 or more.
+    - `factor`: 1 or more; windows that have been thinned before are thinned further.
     - `scheme`: of the new differences; by default that of the windows.
 
-    **Returns:** [`Windows`][ndde_jax.Windows] with valid rows only, standardised anew. Its
-    `noise_share` is still that of the samples.
+    **Returns:** [`Windows`][ndde_jax.Windows] with valid rows only, standardised anew, whose `step`
+    says how far their differences reach. Its `dt`, the unit of its lags, and its `noise_share` are
+    still those of the samples.
 
     **Raises:** `ValueError` for a batch, irregular sampling, midpoint windows, an unknown scheme,
     or too few rows.
@@ -55,18 +56,20 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
         raise ValueError("thin_windows needs equally spaced samples.")
     samples, first = standardised_samples(windows)
     position = np.asarray(windows.position) - first
-    stencil = {offset * factor: c / factor for offset, c in STENCILS[scheme].items()}
+    step = factor * windows.step
+    stencil = {offset * step: c / step for offset, c in STENCILS[scheme].items()}
     inside = (position + min(stencil) >= 0) & (position + max(stencil) < len(samples))
-    used = np.flatnonzero(np.asarray(windows.valid) & inside & (position % factor == 0))
+    used = np.flatnonzero(np.asarray(windows.valid) & inside & (position % step == 0))
     difference = sum(c * samples[position[used] + offset] for offset, c in stencil.items())
     known = np.isfinite(difference).all(axis=1) if len(used) else np.zeros(0, bool)
     used, difference = used[known], difference[known]
     if len(used) < windows.dim + 1:
         raise ValueError(
-            f"only {len(used)} rows remain at every {factor}th sample, fewer than dim + 1 = "
+            f"only {len(used)} rows remain at every {step}th sample, fewer than dim + 1 = "
             f"{windows.dim + 1}. Use a smaller factor."
         )
-    return _with_rates(_rows(windows, used), difference / float(windows.dt), scheme)
+    rows = dataclasses.replace(_rows(windows, used), scheme=scheme, step=step)
+    return _with_rates(rows, difference / float(windows.dt))
 
 
 def half_blocks(windows: Windows) -> list[Windows]:
@@ -94,21 +97,22 @@ def is_regular(windows: Windows) -> bool:
 
 def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
     """The samples in standardised units, NaN where no valid row knows them, and the position of the
-    first; trajectories follow one another with NaN in between.
+    first; trajectories follow one another with NaN in between. Thinned rows, which lie a whole
+    number of steps apart, are found at whole numbers of steps from the first.
     """
     valid = np.asarray(windows.valid)
     position = np.asarray(windows.position)[valid]
     history = np.asarray(windows.history, np.float64)[valid]
-    first = int(position.min()) - max(windows.lags)
-    samples = np.full((int(position.max()) - first + 2, windows.dim), np.nan)
+    first = int(position.min()) - -(-max(windows.lags) // windows.step) * windows.step
+    samples = np.full((int(position.max()) - first + windows.step + 1, windows.dim), np.nan)
     if windows.scheme == "euler":
         # The sample that the difference reaches for; overwritten where it is known as a state.
         scaling = windows.scaling
         ratio, offset = scaling.rate_scale / scaling.scale, scaling.rate_center / scaling.scale
         rate = np.asarray(windows.increment, np.float64)[valid] * np.asarray(ratio)[None]
         if 0 in windows.lags:
-            step = (rate + np.asarray(offset)[None]) * float(windows.dt)
-            samples[position + 1 - first] = history[:, windows.lags.index(0)] + step
+            step = (rate + np.asarray(offset)[None]) * (windows.step * float(windows.dt))
+            samples[position + windows.step - first] = history[:, windows.lags.index(0)] + step
     for k, lag in enumerate(windows.lags):
         samples[position - lag - first] = history[:, k]
     return samples, first
@@ -122,13 +126,13 @@ def _rows(windows: Windows, index: np.ndarray) -> Windows:
     return eqx.tree_at(leaves, windows, jax.tree.map(take, leaves(windows)))
 
 
-def _with_rates(windows: Windows, rate: np.ndarray, scheme: str) -> Windows:
+def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
     """Windows with other rates, in standardised states per unit of time."""
     center, scale = moments(rate, np.ones(len(rate)), np)
     scale = np.where(scale > 0, scale, 1)
     dtype = windows.increment.dtype
     state_scale = np.asarray(windows.scaling.scale, np.float64)
-    changed = eqx.tree_at(
+    return eqx.tree_at(
         lambda w: (w.increment, w.scaling.rate_center, w.scaling.rate_scale),
         windows,
         tuple(
@@ -136,4 +140,3 @@ def _with_rates(windows: Windows, rate: np.ndarray, scheme: str) -> Windows:
             for a in ((rate - center) / scale, center * state_scale, scale * state_scale)
         ),
     )
-    return dataclasses.replace(changed, scheme=scheme)

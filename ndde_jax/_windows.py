@@ -19,7 +19,14 @@ from ._rows import (
     moments,
     positions,
 )
-from ._schemes import RINGING_ENDS, STENCILS, choose_scheme, explain_scheme, rings
+from ._schemes import (
+    RINGING_ENDS,
+    STENCILS,
+    WIDEST_STENCIL,
+    choose_scheme,
+    explain_scheme,
+    rings,
+)
 from ._trajectories import read_lags, read_trajectories
 from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike
 
@@ -65,6 +72,8 @@ class Windows(eqx.Module):
     - `lags`: candidate lags, in samples. Static.
     - `scheme`: `"euler"`, `"central"`, `"central4"` or, from
         [`midpoint_windows`][ndde_jax.midpoint_windows], `"midpoint"`; never `"auto"`. Static.
+    - `step`: samples between two neighbouring ones that a difference reads: 1, and more after
+        [`thin_windows`][ndde_jax.thin_windows]. Static.
     """
 
     history: Float[Array, "window lag dim"]
@@ -81,6 +90,7 @@ class Windows(eqx.Module):
     prior: PriorKnowledge
     lags: tuple[int, ...] = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
+    step: int = eqx.field(static=True, default=1)
 
     @property
     def n_valid(self) -> Int[Array, "*batch"]:
@@ -97,6 +107,13 @@ class Windows(eqx.Module):
         """Number of candidate lags."""
         return len(self.lags)
 
+    @property
+    def reach(self) -> int:
+        """Rows whose positions lie further apart than this share no sample: the largest lag and
+        the widest difference stencil.
+        """
+        return self.lags[-1] + WIDEST_STENCIL * self.step
+
     def explain(self) -> str:
         """A few sentences on the data and the choices made, for a report.
 
@@ -110,6 +127,7 @@ class Windows(eqx.Module):
             f"{int(self.n_valid)} windows of {self.dim} variables at lags {self.lags} samples, "
             f"{'' if regular else 'mean '}dt = {float(self.dt):.6g}; {int(self.dropped)} left out "
             "for missing values. "
+            + (f"Differences reach {self.step} samples instead of one. " if self.step > 1 else "")
             + explain_scheme(
                 self.scheme,
                 np.asarray(self.noise_share),
@@ -289,13 +307,13 @@ def stack_windows(windows: Sequence[Windows]) -> Windows:
 
     **Arguments:**
 
-    - `windows`: at least one, alike in lags, scheme and number of variables.
+    - `windows`: at least one, alike in lags, scheme, step and number of variables.
 
     **Returns:** `Windows` whose arrays have one more axis, `[batch window lag dim]` and so on; for
     use under `jax.vmap`.
 
     **Raises:** `ValueError` if there are none, if one is already stacked, or if they differ in
-    lags, scheme or number of variables.
+    lags, scheme, step or number of variables.
 
     ```python
     import jax
@@ -319,10 +337,10 @@ def stack_windows(windows: Sequence[Windows]) -> Windows:
                 f"windows {i} has a batch axis already (history of shape {w.history.shape}); pass "
                 "unstacked ones."
             )
-        for what in ("lags", "scheme", "dim"):
+        for what in ("lags", "scheme", "step", "dim"):
             if getattr(w, what) != getattr(first, what):
                 raise ValueError(
-                    f"windows to stack must agree in lags, scheme and dim; {what} of windows {i} "
+                    f"windows to stack must agree in lags, scheme, step and dim; {what} of windows {i} "
                     f"is {getattr(w, what)!r}, of windows 0 {getattr(first, what)!r}."
                 )
     # In NumPy where possible: JAX would compile once for every length.

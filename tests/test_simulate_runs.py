@@ -140,7 +140,8 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(sigma=jnp.ones(3)), "sigma must be"),
         (dict(sigma=jnp.ones((3, 2))), "sigma must be"),
         (dict(sigma=np.inf), "not finite"),
-        (dict(sigma=lambda *a: jnp.ones((5, 5)), key=jr.key(0)), "must return a number"),
+        (dict(sigma=lambda *a: jnp.ones((5, 5)), key=jr.key(0)), r"sigma\(t, x, .* must be a number"),
+        (dict(sigma=jnp.eye(2), diagonal=True), "a number or diagonals"),
         (dict(sigma=lambda *a: 1.0, solver=diffrax.Heun()), "Itô"),
         (dict(sigma=0.1, increments=jnp.zeros((10, 3))), "increments must"),
         (dict(sigma=0.1, increments=jnp.zeros((9, 2))), "increments must"),
@@ -155,6 +156,56 @@ def test_refusals(change, message):
     given = {**GOOD, **change}
     with pytest.raises(ValueError, match=message):
         solve_sdde(given.pop("drift", langevin), **given)
+
+
+def in_a_batch(sigma, batch, **options):
+    """Paths of members that start apart, each with its own key."""
+    return solve_sdde(
+        lambda t, x, lagged, args: -x,
+        dt=0.1,
+        n_steps=40,
+        history=jnp.broadcast_to(jnp.linspace(0, 1, batch)[:, None], (1, batch, 2)),
+        sigma=sigma,
+        key=jr.split(jr.key(8), batch),
+        **options,
+    ).ys
+
+
+def alone(sigma, batch, member):
+    return solve_sdde(
+        lambda t, x, lagged, args: -x,
+        dt=0.1,
+        n_steps=40,
+        history=jnp.full(2, jnp.linspace(0, 1, batch)[member]),
+        sigma=sigma,
+        key=jr.split(jr.key(8), batch)[member],
+    ).ys
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("as_function", [False, True])
+def test_a_matrix_is_a_matrix_whatever_the_size_of_the_batch(batch, as_function):
+    """With as many members as variables it used to become the diagonals of the members."""
+    matrix = jnp.array([[1.0, 0.0], [0.9, 0.1]])
+    each = jnp.stack([matrix * (1 + i) for i in range(batch)])
+    given = lambda value: (lambda t, x, lagged, args: value) if as_function else value  # noqa: E731
+    shared, own = in_a_batch(given(matrix), batch), in_a_batch(given(each), batch)
+    for i in range(batch):
+        np.testing.assert_allclose(shared[:, i], alone(matrix, batch, i), atol=1e-12)
+        np.testing.assert_allclose(own[:, i], alone(each[i], batch, i), atol=1e-12)
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+@pytest.mark.parametrize("as_function", [False, True])
+def test_diagonals_of_the_members_are_said_to_be_that(batch, as_function):
+    each = 0.1 + jnp.arange(2.0 * batch).reshape(batch, 2)
+    sigma = (lambda t, x, lagged, args: each) if as_function else each
+    together = in_a_batch(sigma, batch, diagonal=True)
+    for i in range(batch):
+        np.testing.assert_allclose(together[:, i], alone(each[i], batch, i), atol=1e-12)
+    if batch != 2:
+        with pytest.raises(ValueError, match="Say diagonal=True"):
+            in_a_batch(sigma, batch)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Coarser and shorter versions of windows, against windows cut from thinned samples."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,6 +66,70 @@ def test_missing_values_and_several_trajectories():
     for position, (_, rate) in thinned.items():
         # Two steps on, known from the next rows: the mean of two forward differences.
         np.testing.assert_allclose(rate, (rows[position][1] + rows[position + 1][1]) / 2, rtol=1e-8)
+
+
+@pytest.fixture(scope="module")
+def thinned_twice():
+    """An oscillator with noise, its windows thinned by 2 and by 2 again, and those of every fourth
+    sample, which know of no thinning.
+    """
+    rng, x = np.random.default_rng(3), np.zeros((1600, 2))
+    for k in range(len(x) - 1):
+        drift = np.array([x[k, 1], -x[k, 0] - 0.5 * x[k, 1]])
+        x[k + 1] = x[k] + 0.05 * drift + np.sqrt(0.05) * np.array([0.3, 0.4]) * rng.normal(size=2)
+    windows = ndde.lagged_windows(x, dt=0.05, lags=(0, 8))
+    thinned = ndde.thin_windows(ndde.thin_windows(windows, 2), 2)
+    return windows, thinned, ndde.lagged_windows(x[::4], dt=0.2, lags=(0, 2))
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """A drift of the present and of the state .4 earlier, in units of either sampling."""
+
+    class Linear(eqx.Module):
+        lags: tuple[int, ...] = eqx.field(static=True)
+
+        def __call__(self, history):
+            now, then = history[0], history[1]
+            return jnp.stack([now[1] - 0.2 * then[0], -now[0] - 0.5 * now[1] + 0.3 * then[1]])
+
+    return Linear
+
+
+def test_thinned_windows_know_their_step(thinned_twice, linear):
+    """Noise, flow and memory are those of windows that were cut from every fourth sample."""
+    windows, thinned, direct = thinned_twice
+    assert (windows.step, thinned.step, direct.step) == (1, 4, 1)
+    assert thinned.reach == 8 + 4 * 4 and direct.reach == 2 + 4
+    ours, theirs = linear((0, 8)), linear((0, 2))
+    corrected = physical(ndde.correct_flow(thinned, ours))
+    expected = physical(ndde.correct_flow(direct, theirs))
+    offset = int(thinned.position[0]) - 4 * int(direct.position[0])
+    shifted = {4 * position + offset: row for position, row in expected.items()}
+    # The last row has no next one to take the past from, and the first may be cut off.
+    assert_same({k: v for k, v in corrected.items() if k != max(corrected)}, shifted)
+    np.testing.assert_allclose(
+        ndde.noise_covariance(thinned, ours), ndde.noise_covariance(direct, theirs), rtol=0.05
+    )
+    np.testing.assert_allclose(
+        ndde.residual_memory(thinned, ours), ndde.residual_memory(direct, theirs), atol=0.02
+    )
+
+
+@pytest.mark.parametrize("scheme", ["euler", "central"])
+@pytest.mark.parametrize("factor", [2, 4])
+def test_noise_per_unit_of_time_does_not_depend_on_thinning(thinned_twice, linear, scheme, factor):
+    """It used to fall as 1 / factor."""
+    windows, _, _ = thinned_twice
+    thinned = ndde.thin_windows(windows, factor, scheme=scheme)
+    found = np.diagonal(ndde.noise_covariance(thinned, linear((0, 8))))
+    np.testing.assert_allclose(found, [0.09, 0.16], rtol=0.25)
+
+
+def test_windows_of_unlike_steps_do_not_stack(thinned_twice):
+    windows, thinned, _ = thinned_twice
+    with pytest.raises(ValueError, match="step of windows 1 is 4, of windows 0 1"):
+        ndde.stack_windows([windows, thinned])
 
 
 def test_refusals():

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._confine import RestoredDDE
@@ -23,6 +24,7 @@ class Problem(eqx.Module):
     history: Callable
     dt: Float[Array, ""]
     t0: Float[Array, ""]
+    diagonal: bool = eqx.field(static=True, default=False)
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
         """Time of a step; from an integer, because a sum of dt drifts in single precision."""
@@ -33,7 +35,7 @@ class Problem(eqx.Module):
         if increment is None:
             return None
         sigma = self.sigma(t, y, lagged, self.args) if callable(self.sigma) else self.sigma
-        return apply_sigma(sigma, increment, y.ndim)
+        return apply_sigma(jnp.asarray(sigma), increment, diagonal=self.diagonal)
 
     def check(self) -> tuple[int, ...] | None:
         """Shape of one Brownian increment, None without noise; refuses functions that answer in
@@ -50,18 +52,11 @@ class Problem(eqx.Module):
             )
         if self.sigma is None:
             return None
-        if not callable(self.sigma):
-            return state if self.sigma.ndim < 2 else (*state[:-1], self.sigma.shape[1])
-        found = jax.eval_shape(lambda: self.sigma(*at))
-        shape = getattr(found, "shape", None)
-        if shape in ((), state[-1:], state):
-            return state
-        if shape is not None and shape[:-1] in (state[-1:], state):
-            return (*state[:-1], shape[-1])
-        raise ValueError(
-            "sigma(t, x, lagged, args) must return a number, a diagonal [dim] or a matrix "
-            f"[dim noise], or one for each member of a batch; got {found} for a state {state}."
-        )
+        shape = np.shape(self.sigma)
+        if callable(self.sigma):
+            found = jax.eval_shape(lambda: self.sigma(*at))
+            shape = getattr(found, "shape", None)
+        return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")
 
 
 class LearnedDrift(eqx.Module):
@@ -142,12 +137,31 @@ class GridHistory(eqx.Module):
         return jnp.tensordot(jnp.stack(weights), rows, axes=1)
 
 
-def apply_sigma(sigma, increment, n_state_axes: int):
+def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -> tuple[int, ...]:
+    """Shape of a Brownian increment for a Σ of this shape, or a `ValueError`.
+
+    Two axes or more are a matrix unless `diagonal` says otherwise: for as many members as
+    variables, the diagonals of a batch and a matrix have the same shape.
+    """
+    dim, batch = state[-1], state[:-1]
+    if shape in ((), (dim,)) or (diagonal and shape == state):
+        return state
+    matrix = shape is not None and len(shape) >= 2 and not diagonal
+    if matrix and shape[-2] == dim and shape[:-2] in ((), batch):
+        return (*batch, shape[-1])
+    hint = ""
+    if diagonal:
+        allowed = f"a number or diagonals {list(state)}"
+    else:
+        allowed = f"a number, a diagonal [{dim}] or a matrix [{dim} noise]"
+        if batch:
+            allowed += f", the matrix also once per member, {[*batch, dim]} and noise"
+            hint = " Say diagonal=True for one diagonal per member." if shape == state else ""
+    raise ValueError(f"{what} must be {allowed}; got shape {shape}.{hint}")
+
+
+def apply_sigma(sigma, increment, *, diagonal: bool):
     """Σ dW for a number, a diagonal or a matrix, the latter two possibly per member of a batch."""
-    if sigma.ndim == n_state_axes + 1 or (sigma.ndim == 2 and n_state_axes == 1):
+    if sigma.ndim >= 2 and not diagonal:
         return jnp.einsum("...ij,...j->...i", sigma, increment)
-    if sigma.ndim == 2 and sigma.shape != increment.shape:
-        return increment @ sigma.T
-    if sigma.ndim == 1 and n_state_axes > 1:
-        sigma = sigma.reshape((1,) * (n_state_axes - 1) + sigma.shape)
-    return sigma * increment
+    return sigma.reshape((1,) * (increment.ndim - sigma.ndim) + sigma.shape) * increment

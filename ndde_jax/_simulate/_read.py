@@ -10,7 +10,14 @@ import numpy as np
 from .._confine import RestoredDDE
 from .._model import NeuralDDE
 from ._delays import Delays, concrete, read_delays
-from ._problem import ConstantHistory, FunctionHistory, GridHistory, LearnedDrift, Problem
+from ._problem import (
+    ConstantHistory,
+    FunctionHistory,
+    GridHistory,
+    LearnedDrift,
+    Problem,
+    noise_shape,
+)
 
 
 def check_counts(n_steps: Any, save_every: Any) -> None:
@@ -22,7 +29,9 @@ def check_counts(n_steps: Any, save_every: Any) -> None:
         raise ValueError(f"save_every = {save_every} exceeds n_steps = {n_steps}: nothing is kept.")
 
 
-def read_problem(drift, lags, dt, history, sigma, args, t0, lag_bounds, order):
+def read_problem(
+    drift, lags, dt, history, sigma, args, t0, lag_bounds, order, *, diagonal=False
+) -> Problem:
     """The problem, with everything checked that can be known without running the drift."""
     dtype = _dtype(history)
     t0 = jnp.asarray(t0, dtype)
@@ -38,8 +47,8 @@ def read_problem(drift, lags, dt, history, sigma, args, t0, lag_bounds, order):
         spacing, needed = dt, delays.longest + 1
     dt = jnp.asarray(dt, dtype)
     past = read_history(history, spacing, needed, t0, dtype)
-    sigma = read_sigma(sigma, past.shape[-1], order, dtype)
-    return Problem(drift, sigma, args, delays, past, dt, t0)
+    sigma = read_sigma(sigma, past.shape, order, dtype, diagonal=diagonal)
+    return Problem(drift, sigma, args, delays, past, dt, t0, diagonal)
 
 
 def read_step(dt: Any, lags: Any) -> Any:
@@ -113,7 +122,7 @@ def read_history(history: Any, spacing, needed: int, t0, dtype) -> Callable:
     return GridHistory(values, jnp.asarray(spacing, dtype), jnp.asarray(t0, dtype))
 
 
-def read_sigma(sigma: Any, dim: int, order: int, dtype) -> Any:
+def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagonal: bool) -> Any:
     """Checks the diffusion; None if there is none."""
     if callable(sigma):
         if order > 1:
@@ -123,12 +132,7 @@ def read_sigma(sigma: Any, dim: int, order: int, dtype) -> Any:
             )
         return sigma
     known = None if isinstance(sigma, jax.core.Tracer) else np.asarray(sigma)
-    shape = np.shape(sigma)
-    if shape not in ((), (dim,)) and not (len(shape) == 2 and shape[0] == dim):
-        raise ValueError(
-            f"sigma must be a number, a diagonal [{dim}], a matrix [{dim} noise] or a function; "
-            f"got shape {shape}."
-        )
+    noise_shape(np.shape(sigma), state, diagonal, "sigma")
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
     # Zero without a derivative to take spares the draws.

@@ -43,6 +43,7 @@ def solve_sdde(
     lags: Any = None,
     dt: Any = None,
     sigma: Any = 0.0,
+    diagonal: bool = False,
     key: Any = None,
     increments: Any = None,
     args: Any = None,
@@ -72,8 +73,11 @@ def solve_sdde(
         solvers of order above 2, dt should divide the delays. For a model dt is that of its data by
         default, or an integer fraction of it.
     - `lags`: delays τ in units of time, any number of them, none for an ordinary equation.
-    - `sigma`: Σ, a number, a diagonal `[dim]`, a matrix `[dim noise]`, or a function like the drift
-        that returns one of these (Itô, with Euler–Maruyama only).
+    - `sigma`: Σ, a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix per member of a
+        batch `[batch dim noise]`, or a function like the drift that returns one of these (Itô,
+        with Euler–Maruyama only).
+    - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
+        shapes, which agree for as many members as variables; without it two axes are a matrix.
     - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
         its key alone, and that of a longer run begins with that of a shorter one.
     - `increments`: Brownian increments instead, `[time *noise]`, variance dt.
@@ -110,7 +114,8 @@ def solve_sdde(
     """
     check_counts(n_steps, save_every)
     tableau = read_solver(solver)
-    problem = read_problem(drift, lags, dt, history, sigma, args, t0, lag_bounds, tableau.order)
+    given = (drift, lags, dt, history, sigma, args, t0, lag_bounds, tableau.order)
+    problem = read_problem(*given, diagonal=diagonal)
     noise = read_noise(key, increments, problem, n_steps)
     plan = Plan.of(problem, tableau, n_steps, save_every)
     if progress:
