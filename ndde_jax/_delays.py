@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.scipy.special import betainc
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from ._drift import init_layers
@@ -37,7 +38,8 @@ class DelayEstimates(eqx.Module):
     - `delay`: the estimate.
     - `standard_error`: from the spread of blocks of the series, so that autocorrelated residuals
         and a drift that is not quite a network's are accounted for.
-    - `lower`, `upper`: two-sided 95 % interval.
+    - `lower`, `upper`: two-sided 95 % interval, by Student's t with one degree of freedom less than
+        there are blocks.
     - `resolution`: how far the delay must move until the fit is worse by what an edge costs. Nearer
         than this, two lags of one source cannot be told apart in these data.
     """
@@ -199,6 +201,7 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
         if best is None or cost <= best[0]:
             best = (cost, price, terms, found)
     _, price, terms, found = best
+    quantile = student_quantile(0.975, config.blocks - 1)
     rows = []
     for i, (source, group) in enumerate(terms):
         curvature = max(float(found["curvature"][i]), 1e-30)
@@ -211,14 +214,26 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
                 float(found["delay"][i]),
                 float(found["error"][i]),
                 math.sqrt(price / curvature),
-                _T_QUANTILE.get(config.blocks, 2.0),
+                quantile,
             )
         )
     return rows
 
 
-# Student's t at 97.5 % for so many blocks less one; 2 is right to two per cent from 24 on.
-_T_QUANTILE = {2: 12.7, 4: 3.18, 8: 2.36, 16: 2.13, 32: 2.04}
+def student_quantile(probability: float, degrees: int) -> float:
+    """The t that a Student variable with so many degrees of freedom stays below with this
+    probability, above one half: P(|t| > q) is the regularised incomplete beta function of
+    degrees / (degrees + q²).
+    """
+    beyond = 2 * (1 - probability)
+    low, high = 0.0, 1.0
+    for _ in range(100):  # the share of the variance, which falls from 1 to 0 as q grows
+        middle = 0.5 * (low + high)
+        if float(betainc(0.5 * degrees, 0.5, middle)) < beyond:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(degrees * (1 / low - 1))
 
 
 def _joint_fit(data, fixed, terms, target, step, config, key) -> dict:

@@ -13,7 +13,7 @@ from ._loss import empirical_risk
 from ._methods import AbstractMethod
 from ._methods._base import scale_inputs
 from ._model import NeuralDDE
-from ._training import Known, refine_weights, sparsify
+from ._training import Known, epoch_length, refine_weights, sparsify
 from ._types import as_scalar
 from ._windows import Windows
 
@@ -55,7 +55,7 @@ class FitConfig(eqx.Module):
         [Levenberg–Marquardt](https://doi.org/10.1162/neco.1992.4.3.415) (`newton_steps` of them);
         `"adam"` from `warmup_steps` penalty-free Adam steps, as the paper does; `"auto"` takes the
         first up to 8 inputs.
-    - `max_steps`: Adam steps in the sparsifying phase at most.
+    - `max_steps`: Adam steps in the sparsifying phase at most; whole epochs of `epoch_steps`.
     - `patience`: the phase ends once the smoothed penalised objective has not improved for this
         many steps. `None` always takes `max_steps`, which makes `fit` reverse-differentiable.
     - `refine`: after the mask is frozen, the networks are trained on with `"newton"`, with `"adam"`
@@ -218,30 +218,31 @@ def _fit(method, windows, config, key):
 
     size = dict(width=config.width, depth=config.depth, dtype=dtype)
     if warmup == "newton":
-        layers = init_layers(dim, n_inputs, key=init_key, **size)
-        layers = _newton(layers, data, data.allowed.astype(dtype), config.newton_steps)
-        layers = jax.tree.map(
-            lambda leaf: jnp.tile(leaf, (n_coefficients,) + (1,) * (leaf.ndim - 1)), layers
+        initial = init_layers(dim, n_inputs, key=init_key, **size)
+        layers = _newton(initial, data, data.allowed.astype(dtype), config.newton_steps)
+        layers, initial = jax.tree.map(
+            lambda leaf: jnp.tile(leaf, (n_coefficients,) + (1,) * (leaf.ndim - 1)),
+            (layers, initial),
         )
         warmup_steps, steps = 0, config.newton_steps
     else:
-        layers = init_layers(n_networks, n_inputs, key=init_key, **size)
+        initial = layers = init_layers(n_networks, n_inputs, key=init_key, **size)
         warmup_steps, steps = config.warmup_steps, 0
 
     known = Known(data, n_coefficients)
     # Columns that see nothing stay at zero, so that no penalty on weights counts them.
-    layers = scale_inputs(layers, known.allowed.astype(dtype))
+    allowed = known.allowed.astype(dtype)
+    layers, initial = scale_inputs(layers, allowed), scale_inputs(initial, allowed)
     selector = method.init(layers)
     coefficient = jnp.repeat(coefficients, dim)
-    train = sparsify(
-        method, config, data, known, coefficient, warmup_steps, layers, selector, train_key
-    )
+    start = (layers, initial, selector)
+    train = sparsify(method, config, data, known, coefficient, warmup_steps, *start, train_key)
     layers, selector = train.params
     converged = train.step - train.best_step >= (config.patience or jnp.inf)
 
     # Averaged over the phase as well: at prices where all gates close, the order in which they do
     # still ranks them.
-    n_active = jnp.maximum(train.epoch - -(-warmup_steps // config.epoch_steps), 1)
+    n_active = jnp.maximum(train.epoch - warmup_steps // epoch_length(config), 1)
     scores = (train.scores / n_active).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
     # The first coefficient is the model's own.
     masks = known.decide(method.mask(selector, layers), True)

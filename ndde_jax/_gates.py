@@ -99,8 +99,9 @@ def hard_mask(
 ) -> Bool[Array, "*shape"]:
     """Which gates count as open. The three rules in use disagree between log_alpha −2.4 and 0:
 
-    - `"open_probability"` (default, the paper's): P(z ≠ 0) > 1/2, i.e. log_alpha > −0.79;
-    - `"median"`: sigmoid(log_alpha) > 1/2, i.e. log_alpha > 0;
+    - `"open_probability"` (default): P(z ≠ 0) > 1/2, i.e. log_alpha > −0.79;
+    - `"median"` (the paper's, whose mask is the sigmoid of the logits): sigmoid(log_alpha) > 1/2,
+        i.e. log_alpha > 0;
     - `"deterministic_gate"`: the test-time gate is positive, i.e. log_alpha > −2.40.
 
     **Raises:** `ValueError` for an unknown rule.

@@ -255,7 +255,9 @@ def fit_layers(
     *,
     key: PRNGKeyArray,
 ) -> tuple[tuple[Layer, ...], Float[Array, "target"]]:
-    """Stacked networks trained on the inputs `mask` leaves open, and their corrected risk."""
+    """Stacked networks trained on the inputs `mask` leaves open, and their corrected risk; NaN for
+    windows that are refused.
+    """
     data = FlatData(windows)
     n = jnp.maximum(jnp.sum(data.weight), 1)
 
@@ -266,7 +268,7 @@ def fit_layers(
 
     keys = jr.split(key, mask.shape[0])
     layers, risk = jax.lax.map(target, (mask, data.outputs.T, keys))
-    return layers, jnp.where(data.refused, jnp.nan, risk)
+    return jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), (layers, risk))
 
 
 def _best_of_starts(

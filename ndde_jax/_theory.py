@@ -118,7 +118,7 @@ def finite_sample_bound(
     - `duration`: T∘ = T − τ_max, in units of time.
     - `step`: Δ, at most 1.
     - `confidence`: 1 − δ.
-    - `modulus`: ω_G(Δ), mean square change of the true drift within a step.
+    - `modulus`: ω_G(Δ), root mean square change of the true drift within a step.
     - `spread`: m_E, root mean square diameter of the model class.
     - `envelope`: E_ρ ≥ 1, its largest diameter within radius ρ.
     - `tail`: v_ρ, its mean square diameter outside.

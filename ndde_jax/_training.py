@@ -53,16 +53,25 @@ class Known(eqx.Module):
         )
 
 
+def epoch_length(config) -> int:
+    """Steps between two evaluations of the stopping rule."""
+    return min(config.epoch_steps, config.max_steps)
+
+
 def sparsify(
-    method, config, data, known, coefficient, warmup_steps, layers, selector, key
+    method, config, data, known, coefficient, warmup_steps, layers, initial, selector, key
 ) -> Train:
-    """Adam on networks and gates until the smoothed penalised objective stops improving."""
+    """Adam on networks and gates until the smoothed penalised objective stops improving.
+
+    `initial` are the random networks; `layers` the same, or fitted already. What the warm-up has
+    beyond whole epochs comes before them, so that it takes as many steps as asked for.
+    """
     dtype = data.inputs.dtype
     n_networks, n_inputs = coefficient.shape[0], data.inputs.shape[1]
     repeats = n_networks // data.dim
-    per_epoch = config.epoch_steps
-    n_warmup = -(-warmup_steps // per_epoch)
-    n_epochs = n_warmup + -(-config.max_steps // per_epoch)
+    per_epoch = epoch_length(config)
+    n_warmup, first_steps = divmod(warmup_steps, per_epoch)
+    n_epochs = n_warmup + config.max_steps // per_epoch
     import optax  # a tenth of a second that most imports of the library need not spend
 
     adam = optax.scale_by_adam(*ADAM_MEMORY)
@@ -108,7 +117,7 @@ def sparsify(
         batches = data.minibatches(batch_key, per_epoch, config.batch_size)
         noise = method.noise(noise_key, per_epoch, layers)
         active = (state.epoch >= n_warmup).astype(dtype)
-        started = method.begin(state.params[1], state.params[0], layers)[::-1]
+        started = method.begin(state.params[1], state.params[0], initial)[::-1]
         params = _where(state.epoch == n_warmup, started, state.params)
         (params, optimiser, _), own = jax.lax.scan(
             step, (params, state.optimiser, active), (*batches, noise)
@@ -133,10 +142,17 @@ def sparsify(
         )
 
     params = (layers, selector)
+    optimiser = adam.init(params)
+    if first_steps:
+        batch_key, noise_key = jr.split(jr.fold_in(key, n_epochs))
+        batches = data.minibatches(batch_key, first_steps, config.batch_size)
+        noise = method.noise(noise_key, first_steps, layers)
+        carry = (params, optimiser, jnp.zeros((), dtype))
+        (params, optimiser, _), _ = jax.lax.scan(step, carry, (*batches, noise))
     start = Train(
         params,
-        adam.init(params),
-        jnp.zeros((), jnp.int32),
+        optimiser,
+        jnp.asarray(first_steps, jnp.int32),
         jnp.zeros((), jnp.int32),
         jnp.asarray(0, dtype),
         jnp.asarray(jnp.inf, dtype),
@@ -174,11 +190,11 @@ def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ..
 
 def refine_weights(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
     """Adam with a cosine schedule on the networks alone, inputs fixed by the mask."""
-    per_epoch = config.epoch_steps
-    n_epochs = -(-config.refine_steps // per_epoch)
+    per_epoch = min(config.epoch_steps, config.refine_steps)
+    n_epochs, last_steps = divmod(config.refine_steps, per_epoch)
     import optax
 
-    schedule = optax.cosine_decay_schedule(1.0, n_epochs * per_epoch, alpha=0.01)
+    schedule = optax.cosine_decay_schedule(1.0, config.refine_steps, alpha=0.01)
     adam = optax.scale_by_adam(*ADAM_MEMORY)
     rate = config.learning_rate.astype(data.inputs.dtype)
     gates = mask[:, None]
@@ -207,9 +223,12 @@ def refine_weights(config, data: FlatData, mask, layers, key) -> tuple[Layer, ..
             count + 1,
         ), None
 
-    def epoch(carry, key):
-        batches = data.minibatches(key, per_epoch, config.batch_size)
+    def epoch(carry, key, n_steps=per_epoch):
+        batches = data.minibatches(key, n_steps, config.batch_size)
         return jax.lax.scan(step, carry, batches)[0], None
 
-    start = (layers, adam.init(layers), jnp.zeros((), jnp.int32))
-    return jax.lax.scan(jax.checkpoint(epoch), start, jr.split(key, n_epochs))[0][0]
+    carry = (layers, adam.init(layers), jnp.zeros((), jnp.int32))
+    carry = jax.lax.scan(jax.checkpoint(epoch), carry, jr.split(key, n_epochs))[0]
+    if last_steps:
+        carry = epoch(carry, jr.fold_in(key, n_epochs), last_steps)[0]
+    return carry[0]

@@ -133,6 +133,8 @@ def test_statuses_are_data(windows):
         result = ndde.fit(ndde.L0NDDE(path=()), case, config, key=jax.random.key(0))
         assert "refused" in str(result.status)
         assert bool(jnp.all(jnp.isnan(result.scores)))
+        model = ndde.fit_graph(case, "full", key=jax.random.key(0))
+        assert all(bool(jnp.all(jnp.isnan(a))) for a in jax.tree.leaves(model.drift))
     wild = ndde.FitConfig(
         max_steps=100, warmup="adam", warmup_steps=0, learning_rate=jnp.inf, refine="none"
     )
@@ -141,7 +143,7 @@ def test_statuses_are_data(windows):
 
 
 def test_prediction_gradient_penalty_is_a_rescaling(windows):
-    """The paper code's variant: coefficient × 4 / (draws² · batch · networks) × risk."""
+    """The paper code's variant: ‖∂loss/∂predictions‖² of the mean loss, by differentiating it."""
     drift = ndde.MaskedDrift.create(2, 2, key=jax.random.key(0))
     z, y = windows.history.reshape(-1, 4)[:32].T, windows.increment[:32].T
     gates = jnp.ones((2, 3, 4))
@@ -151,14 +153,15 @@ def test_prediction_gradient_penalty_is_a_rescaling(windows):
         return jnp.mean((output - y[:, None]) ** 2)
 
     output = apply_layers(drift.layers, z, gates)
-    # A loss averaged over draws, windows and networks, differentiated by the predictions.
+    # A loss averaged over draws, windows and networks, differentiated by the predictions. Sums over
+    # networks are what is minimised, so means of both sides are alike.
     gradient = jax.grad(mean_loss)(output)
     risk = empirical_risk(drift.layers, z, y, weight, gates)
+    np.testing.assert_allclose(jnp.mean(risk), mean_loss(output), rtol=1e-9)
     penalty = gradient_penalty(
         drift.layers, z, gates, risk, jnp.asarray(1.0), "prediction", n_networks=2
     )
-    # Squared and summed over predictions, averaged over the three draws.
-    np.testing.assert_allclose(jnp.mean(penalty), jnp.sum(gradient**2) / 3, rtol=1e-9)
+    np.testing.assert_allclose(jnp.mean(penalty), jnp.sum(gradient**2), rtol=1e-9)
 
 
 def test_paper_preset():
@@ -167,6 +170,39 @@ def test_paper_preset():
     assert config.patience == 200 and config.warmup_steps == 100 and config.batch_size == 128
     method = ndde.L0NDDE.paper()
     np.testing.assert_allclose(method.coefficients(3), [0.025])
+    # The paper's mask is the sigmoid of the logits, cut at one half.
+    logits = jnp.array([[-3.0, -0.5, -0.01, 0.01, 2.0]])
+    np.testing.assert_array_equal(method.mask(logits, ()), jax.nn.sigmoid(logits) > 0.5)
+    assert ndde.L0NDDE().rule == "open_probability"
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 25, 100, 130])
+def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps):
+    """25 used to become a whole epoch of 50; and the sparsifying phase never exceeds its limit."""
+    config = ndde.FitConfig(
+        warmup="adam",
+        warmup_steps=warmup_steps,
+        max_steps=100,
+        patience=None,
+        refine="adam",
+        refine_steps=70,
+        batch_size=16,
+    )
+    result = ndde.fit(ndde.L0NDDE(path=()), windows, config, key=jax.random.key(0))
+    assert int(result.steps) == warmup_steps + 100 + 70
+    assert result.losses.shape == (warmup_steps // 50 + 2,)
+    assert bool(jnp.all(jnp.isfinite(result.losses)))
+
+
+def test_scores_are_means_over_the_sparsifying_phase(windows):
+    """Where the warm-up is no whole number of epochs as well; gates stand still here."""
+    method = ndde.L0NDDE(path=(), coefficient=0.05)
+    config = ndde.FitConfig(
+        warmup="adam", warmup_steps=30, max_steps=20, epoch_steps=20, patience=None, refine="none"
+    )
+    still = eqx.tree_at(lambda c: c.gate_learning_rate, config, jnp.asarray(0.0))
+    result = ndde.fit(method, windows, still, key=jax.random.key(0))
+    np.testing.assert_allclose(result.scores, ndde.gates.open_probability(jnp.asarray(2.0)))
 
 
 @pytest.mark.parametrize(

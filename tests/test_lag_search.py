@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy import stats
 
 import ndde_jax as ndde
 from ndde_jax import _spline
+from ndde_jax._delays import student_quantile
 from ndde_jax._lag_search import _Problem
 from ndde_jax._levenberg import fit_network
 
@@ -439,3 +441,11 @@ def test_intervals_cover_as_often_as_they_say():
         )
         inside += bool(found.lower[0] <= 1.73 <= found.upper[0])
     assert inside >= 17  # 95 % nominal; fewer than 17 of 20 have probability .016
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 5, 10, 20, 32, 200])
+def test_quantiles_of_delay_intervals_against_scipy(blocks):
+    """They used to be 2 for most numbers of blocks: 3 blocks need 4.3."""
+    for probability in (0.95, 0.975):
+        expected = stats.t.ppf(probability, blocks - 1)
+        assert student_quantile(probability, blocks - 1) == pytest.approx(expected, rel=1e-6)

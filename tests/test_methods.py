@@ -13,17 +13,18 @@ import ndde_jax as ndde
 from ndde_jax._drift import init_layers
 from ndde_jax._methods._base import column_norms, group_shrink, path_weights
 
-# Name, method, whether its graph is exact on the easy system, whether a huge price empties it.
+# Name, method, wrong edges allowed on the easy system at this price. Those that lose a target
+# altogether have no price at which all three survive their own penalty.
 METHODS = [
-    ("L0NDDE", ndde.L0NDDE(path=()), True, True),
-    ("L0NDDE path", ndde.L0NDDE(), True, True),
-    ("CNODE gates", ndde.CNODE(coefficient=0.3), False, True),
-    ("CNODE paths", ndde.CNODE(variant="paths"), False, True),
-    ("AGL", ndde.AGL(coefficient=0.3), True, True),
-    ("AGL reset", ndde.AGL(coefficient=0.3, reset=True), False, True),
-    ("PathReg", ndde.PathReg(), True, True),
-    ("PathReg gates", ndde.PathReg(variant="gates", coefficient=0.5), True, False),
-    ("NODE", ndde.NODE(), False, False),
+    ("L0NDDE", ndde.L0NDDE(path=()), 0),
+    ("L0NDDE path", ndde.L0NDDE(), 0),
+    ("CNODE gates", ndde.CNODE(coefficient=0.3), 2),
+    ("CNODE paths", ndde.CNODE(variant="paths"), 0),
+    ("AGL", ndde.AGL(coefficient=0.3), 0),
+    ("AGL reset", ndde.AGL(coefficient=0.1, reset=True), 0),
+    ("PathReg", ndde.PathReg(), 0),
+    ("PathReg gates", ndde.PathReg(variant="gates", coefficient=0.5), 0),
+    ("NODE", ndde.NODE(), 4),
 ]
 NAMES = [row[0] for row in METHODS]
 CONFIG = ndde.FitConfig(
@@ -60,7 +61,7 @@ def fitted(request):
     """Default, no and a huge coefficient on the same data, and the default on variables in another
     order, all in one batch.
     """
-    _, method, *_ = request.param
+    _, method, _ = request.param
     data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[windows()] * 3, windows(ORDER))
 
     def one(coefficient, w):
@@ -74,7 +75,7 @@ def fitted(request):
 
 
 def test_shapes_and_types(fitted):
-    *_, result = fitted
+    result = fitted[-1]
     assert result.scores.shape == (4, 3, 1, 3) and result.scores.dtype == jnp.float32
     assert result.model.mask.shape == (4, 3, 1, 3) and result.model.mask.dtype == bool
     assert result.risk.dtype == jnp.float32
@@ -83,38 +84,62 @@ def test_shapes_and_types(fitted):
 
 
 def test_recovers_a_sparse_graph(fitted):
-    name, _, exact, _, result = fitted
-    scores = np.asarray(result.scores[0, :, 0])
-    if name != "NODE":
-        assert roc_auc_score(TRUTH.ravel(), scores.ravel()) > 0.95
-    if exact:
-        np.testing.assert_array_equal(result.model.mask[0, :, 0], TRUTH)
-        assert float(jnp.max(result.risk[0])) < 0.03
+    name, _, allowed, result = fitted
+    mask = np.asarray(result.model.mask[0, :, 0])
+    wrong = int((mask != TRUTH).sum())
+    if name == "NODE":  # selects nothing, so the wrong edges are those that do not exist
+        assert wrong == allowed == (~TRUTH).sum() and float(jnp.max(result.risk[0])) < 0.01
+        return
+    assert roc_auc_score(TRUTH.ravel(), np.asarray(result.scores[0, :, 0]).ravel()) > 0.95
+    assert wrong <= allowed and not (mask & ~TRUTH).any()
+    kept_whole = (mask == TRUTH).all(axis=1)
+    assert float(jnp.max(result.risk[0][kept_whole])) < 0.03
 
 
 def test_no_penalty_is_as_good_as_node(fitted):
-    """R² above 0.99: no method is handicapped by anything but its penalty."""
-    name, *_, result = fitted
-    # Gates of L0NDDE and PathReg stay random without a penalty, and close some inputs by chance.
-    if not name.startswith("PathReg"):
-        assert float(jnp.max(result.risk[1])) < 0.01
-        np.testing.assert_array_equal(
-            np.asarray(result.model.mask[1, :, 0]) | ~TRUTH, np.ones((3, 3), bool)
-        )
+    """R² above 0.99 with all true inputs: no method is handicapped by anything but its penalty."""
+    result = fitted[-1]
+    assert float(jnp.max(result.risk[1])) < 0.01
+    # Gates stay random without a penalty, and close some inputs that do not matter by chance.
+    assert np.all(np.asarray(result.model.mask[1, :, 0]) | ~TRUTH)
 
 
 def test_a_huge_penalty_closes_everything(fitted):
-    *_, empties, result = fitted
-    if empties:
+    name, _, _, result = fitted
+    if name == "NODE":  # has no price
+        np.testing.assert_array_equal(result.model.mask[2], result.model.mask[0])
+        np.testing.assert_array_equal(result.risk[2], result.risk[0])
+    else:
         assert not bool(jnp.any(result.model.mask[2]))
         np.testing.assert_allclose(result.risk[2], 1, atol=0.02)
 
 
 def test_order_of_variables_does_not_matter(fitted):
-    _, _, exact, _, result = fitted
-    if exact:
-        moved = np.asarray(result.model.mask[3, :, 0])
-        np.testing.assert_array_equal(moved, TRUTH[np.ix_(ORDER, ORDER)])
+    _, _, allowed, result = fitted
+    moved = np.asarray(result.model.mask[3, :, 0])
+    assert (moved != TRUTH[np.ix_(ORDER, ORDER)]).sum() <= allowed
+
+
+@pytest.mark.parametrize("warmup", ["newton", "adam"])
+def test_reset_starts_again_from_the_random_networks(warmup):
+    """With a Newton warm-up it used to go on from the pilot."""
+    config = ndde.FitConfig(
+        max_steps=1,
+        epoch_steps=1,
+        warmup=warmup,
+        warmup_steps=3,
+        newton_steps=3,
+        refine="none",
+        learning_rate=1e-12,  # nothing moves but by the reset
+    )
+    key = jr.key(0)
+    layers = init_layers(3, 3, width=8, depth=2, dtype=jnp.float32, key=jr.split(key, 3)[0])
+    for reset in (True, False):
+        method = ndde.AGL(coefficient=0.0, reset=reset)
+        found = ndde.fit(method, windows(), config, key=key).model.drift.layers
+        distance = float(jnp.max(jnp.abs(found[0][0] - layers[0][0])))
+        moved_by_pilot = warmup == "newton" and not reset
+        assert distance > 0.1 if moved_by_pilot else distance < 1e-6
 
 
 def test_one_compilation_for_all_coefficients():

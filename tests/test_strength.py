@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from sklearn.linear_model import LinearRegression
 
 import ndde_jax as ndde
-from ndde_jax._refit import edge_price
+from ndde_jax._refit import RESOLUTION, edge_price
 
 QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=3, resamples=100)
 
@@ -59,6 +60,36 @@ def test_values_are_those_of_regression(linear):
     edge = float(strengths.value[0, 0, 0])
     assert bool(strengths.kept(2 * edge * 0.99)[0, 0, 0])
     assert not bool(strengths.kept(2 * edge * 1.01)[0, 0, 0])
+
+
+@pytest.mark.parametrize("n_inputs", [3, 200])
+@pytest.mark.parametrize("width", [1, 8])
+def test_the_price_of_an_edge_is_where_the_information_criterion_is_indifferent(width, n_inputs):
+    """n ln(risk) + parameters · (ln n + ln F) of Gaussian models with and without an input, found by
+    bisection; the risks that are compared are corrected by generalised cross-validation.
+    """
+    n_parameters, risk = 10, 0.3
+
+    def indifferent(n):
+        def criterion(risk, parameters):
+            return n * np.log(risk) + parameters * (np.log(n) + np.log(n_inputs))
+
+        target = criterion(risk, n_parameters)
+        with_input = brentq(lambda r: criterion(r, n_parameters + width) - target, 1e-9, 1.0)
+        corrected = risk / (1 - n_parameters / n) ** 2
+        return corrected, corrected - with_input / (1 - (n_parameters + width) / n) ** 2
+
+    errors = []
+    for n in (2_000, 20_000, 200_000):
+        corrected, expected = indifferent(n)
+        found = float(edge_price(corrected, n, n_inputs, width)) - RESOLUTION
+        errors.append(abs(found / expected - 1))
+    # To first order in 1 / n, as the criterion itself: ten times the data, a tenth of the error.
+    assert errors[0] < 0.2 and errors[1] < 0.3 * errors[0] and errors[2] < 0.3 * errors[1]
+
+
+def test_few_windows_never_make_an_edge_free():
+    assert float(edge_price(1.0, 3, 2, 8)) >= RESOLUTION
 
 
 def test_search_finds_the_best_subset_by_brute_force(linear):

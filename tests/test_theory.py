@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 import ndde_jax as ndde
 
@@ -79,25 +80,62 @@ CONSTANTS = dict(
 )  # fmt: skip
 
 
-def by_hand(duration, step, c):
-    eta = (1 - c["confidence"]) / 6
-    block = max(1, math.log(c["mixing_prefactor"] * max(1, math.ceil(duration)) / eta) / 0.7)
-    complexity = math.log(4 * math.exp(c["covering"]) / eta)
-    sums = sum(math.sqrt(step) for _ in range(round(duration / step)))
-    return (
-        2 * c["spread"] * duration / eta * c["modulus"]
-        + 2 * c["noise_norm"] * c["envelope"] * math.sqrt(2 * duration * complexity)
-        + 2 * c["resolution"] * c["noise_trace"] / eta * sums
-        + c["envelope"] ** 2 * math.sqrt(2 * duration * (block + step) * complexity)
-        + 4 * c["envelope"] * c["resolution"] * duration
-        + c["tail"] * duration
-    )
+def bound(duration=1000.0, step=0.1, **changes):
+    return float(ndde.finite_sample_bound(duration, step, **(CONSTANTS | changes)))
 
 
-@pytest.mark.parametrize("duration, step", [(100.0, 0.1), (0.5, 0.01), (2000.0, 1.0)])
-def test_finite_sample_bound_by_hand(duration, step):
-    found = ndde.finite_sample_bound(duration, step, **CONSTANTS)
-    assert float(found) == pytest.approx(by_hand(duration, step, CONSTANTS), rel=1e-10)
+# Constants that switch off all terms but one.
+NOTHING = dict(modulus=0.0, resolution=0.0, tail=0.0, covering=0.0)
+
+
+@pytest.mark.parametrize("drifts", [1, 50])
+def test_the_brownian_term_is_a_union_bound_of_normal_tails(drifts):
+    """M = 2 Σ ⟨h, Σ ΔW⟩ with ‖h‖ = E is normal with standard deviation 2 σ E √T."""
+    settings = dict(envelope=1.0, covering=math.log(drifts), confidence=0.9)
+    without = bound(**(NOTHING | settings | dict(noise_norm=0.0)))
+    term = bound(**(NOTHING | settings | dict(noise_norm=0.2))) - without
+    beyond = 2 * drifts * stats.norm.sf(term / (2 * 0.2 * 1.0 * math.sqrt(1000.0)))
+    share = (1 - 0.9) / 6  # of the failures allowed, one of six events
+    assert beyond <= share / 2
+    # A factor of 1.5 too small, and it would no longer hold.
+    assert 2 * drifts * stats.norm.sf(term / 1.5 / (2 * 0.2 * math.sqrt(1000.0))) > share / 2
+
+
+def test_the_mean_over_time_covers_a_process_of_independent_stretches():
+    """A process that is constant, 0 or E², over stretches of the mixing block, the least averaging
+    that its mixing allows: exact binomial tails stay below the share of failures allowed.
+    """
+    duration, envelope, share = 4000.0, 1.7, 0.1 / 6
+    settings = NOTHING | dict(noise_norm=0.0, envelope=envelope, confidence=0.9)
+    block = math.log(3.0 * duration / share) / 0.7  # where C exp(-γ u) reaches share / stretches
+    blocks = int(duration / block)
+    term = bound(duration, 1e-9, **settings)
+    deviation = term / (envelope**2 * block)
+    centre = blocks / 2
+    beyond = 2 * stats.binom.sf(centre + deviation - 1, blocks, 0.5)
+    assert beyond <= share
+    assert 2 * stats.binom.sf(centre + deviation / 4 - 1, blocks, 0.5) > share
+    # Steps as long as the block average over half as many stretches.
+    longer = bound(duration, block, **settings)
+    assert longer == pytest.approx(math.sqrt(2) * term, rel=1e-6)
+
+
+def test_the_rest_of_the_bound_is_paid_per_unit_of_time():
+    """Markov's inequality at a share δ/6 for the discretisation, of the size of a drift times how
+    much the true one moves within a step; the net of resolution ε, √Δ for every step.
+    """
+    steps = np.full(10_000, 0.1)
+    settings = dict(envelope=0.0, spread=1.5, modulus=0.0, resolution=0.0, tail=0.0)
+    share = 0.1 / 6
+    assert bound(**settings) == 0
+    moving = bound(**(settings | dict(modulus=0.02)))
+    assert moving * share == pytest.approx(2 * np.sum(steps * 1.5 * 0.02), rel=1e-6)
+    net = bound(**(settings | dict(resolution=1e-3)))
+    assert net * share == pytest.approx(2e-3 * 0.5 * np.sum(np.sqrt(steps)), rel=1e-6)
+    assert bound(**(settings | dict(tail=0.01))) == pytest.approx(np.sum(steps * 0.01), rel=1e-6)
+    # Per unit of time, what averages out goes down as one over the root of it.
+    averaging = NOTHING | dict(noise_norm=0.0, mixing_prefactor=0.0)
+    assert bound(4e4, **averaging) == pytest.approx(2 * bound(1e4, **averaging), rel=1e-6)
 
 
 def test_bounds_are_differentiable():

@@ -31,8 +31,8 @@ class AGL(AbstractMethod):
         pays λ/F.
     - `path`: prices of an input that rank edges, as for `L0NDDE`; none by default.
     - `gamma`: power of the pilot's norm; 1. 0 is the plain group lasso.
-    - `reset`: after the pilot, start again from the initial weights, as the reference does, instead
-        of going on from the pilot.
+    - `reset`: after the pilot, start again from the random initial weights, as the reference does,
+        instead of going on from the pilot.
 
     Bellot, Branson and van der Schaar, *Neural graphical modelling in continuous time* (2022); Zou,
     *The adaptive lasso* (2006).

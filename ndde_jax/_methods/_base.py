@@ -67,8 +67,8 @@ class AbstractMethod(eqx.Module):
         return selector
 
     def begin(self, selector: Selector, layers: Layers, initial: Layers) -> tuple[Selector, Layers]:
-        """When the warm-up ends: what it taught, and where to go on from. `initial` are the
-        networks before it.
+        """When the warm-up ends: what it taught, and where to go on from. `initial` are the random
+        networks before it, whichever way it went.
         """
         return selector, layers
 

@@ -41,7 +41,9 @@ class L0NDDE(AbstractMethod):
         almost no gradient.
     - `max_log_alpha`: gates are clamped to ± this; 4. Beyond it draws are constant for all
         practical purposes and a gate could never come back.
-    - `rule`: which gates the model keeps, see [`hard_mask`][ndde_jax.gates.hard_mask].
+    - `rule`: which gates the model keeps, see [`hard_mask`][ndde_jax.gates.hard_mask]; by default
+        those that are open more often than not. The paper keeps those whose sigmoid exceeds one
+        half, `"median"`.
     - `gate`: temperature and stretch of the hard-concrete distribution.
 
     `L0NDDE.paper()` has the coefficient and settings of the paper's first benchmark.
@@ -62,8 +64,11 @@ class L0NDDE(AbstractMethod):
 
     @classmethod
     def paper(cls, coefficient=0.025) -> "L0NDDE":
-        """The paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts: 0.05)."""
-        return cls(coefficient=coefficient, path=())
+        """The paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts: 0.05), and
+        the mask sigmoid(log_alpha) > 1/2. Where gates start and that they are clamped the paper
+        does not say; these are the library's.
+        """
+        return cls(coefficient=coefficient, path=(), rule="median")
 
     def init(self, layers: Layers) -> Array:
         """`log_alpha` of every gate."""
