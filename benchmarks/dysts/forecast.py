@@ -21,7 +21,7 @@ from .data import Problem
 # true Lorenz system a Lyapunov time early.
 SOLVERS = {"euler": diffrax.Euler, "flow": diffrax.Tsit5}
 SOLVERS_OF_EXPONENTS = {"euler": diffrax.Euler, "flow": diffrax.Bosh3}
-# Numbers of steps are this times a power of two, which makes 50000, the most there are.
+# Numbers of steps are this times a power of two: few different programs.
 SHORTEST = 3125
 
 

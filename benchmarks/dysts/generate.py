@@ -1,7 +1,6 @@
 """The benchmark's own data: every trajectory by the library's simulator, from one seed.
 
-One run per system steps the noisy training trajectory and the noise-free tests as one batch, whose
-members differ in their start and in whether noise drives them.
+The tests of a system, which no noise drives, are stepped as one batch.
 """
 
 import functools
@@ -90,45 +89,30 @@ def _simulate(name: str, seed: int, settings: Protocol) -> dict:
     system = ndde.systems.get(name)
     unit = lyapunov_unit(name)
     dt = system.sampling_step
-    n_train = settings.train_lyapunov_times / unit / dt
-    n_train = int(np.clip(round(n_train), settings.min_samples, settings.max_samples))
-    n_test = settings.test_over_train * n_train
-    members = 1 + settings.n_tests
+    n_train, n_test = lengths(unit * dt, settings)
     start_key, pick_key, noise_key = jr.split(
         jr.fold_in(jr.key(seed), zlib.crc32(name.encode())), 3
     )
     run = functools.partial(
         _run, _Batched(system.drift), dt=dt / settings.substeps, save_every=settings.substeps
     )
-    quiet = np.zeros((n_train * settings.substeps, members, system.dim))
-
+    members = 1 + settings.n_tests
     nudge = 1 + 1e-3 * jr.normal(start_key, (members, system.dim))
-    clean = run(jnp.asarray(system.history, float)[None] * nudge, jnp.asarray(quiet))
+    clean = run(
+        jnp.asarray(system.history, float)[None] * nudge, n_steps=n_train * settings.substeps
+    )
     if not np.isfinite(clean).all():
         raise ValueError(f"{name} escapes from its published initial condition.")
     orbit = clean[len(clean) // 4 :].reshape(-1, system.dim)
-    spread = orbit.std(axis=0)
     starts = orbit[np.asarray(jr.choice(pick_key, len(orbit), (members,), replace=False))]
-
-    n_steps = n_test * settings.substeps
-    draws = jr.normal(noise_key, (n_train * settings.substeps, system.dim))
-    for halving in range(HALVINGS + 1):
-        scale = 0.5**halving
-        sigma = settings.noise * scale * spread
-        kicks = np.sqrt(dt / settings.substeps) * sigma * np.asarray(draws)
-        increments = np.zeros((n_steps, members, system.dim))
-        increments[: len(kicks), 0] = kicks
-        paths = run(jnp.asarray(starts), jnp.asarray(increments))
-        train = paths[:n_train, 0]
-        centred = np.abs(train - orbit.mean(axis=0)) / spread
-        if np.isfinite(paths).all() and centred.max() < 20:
-            break
-    else:
-        raise ValueError(f"{name} escapes even with {scale:g} of the noise.")
+    train, sigma, scale = _noisy(name, run, orbit, starts[:1], n_train, noise_key, settings)
+    tests = run(jnp.asarray(starts[1:]), n_steps=n_test * settings.substeps)[:n_test]
+    if not np.isfinite(tests).all():
+        raise ValueError(f"{name} escapes from its own attractor.")
 
     mean, std = train.mean(axis=0), train.std(axis=0)
-    kept = int(FULL_RESOLUTION * n_train)
-    tests = (paths[:n_test, 1:] - mean) / std
+    kept = min(int(FULL_RESOLUTION * n_train), n_test)
+    standardised = (tests - mean) / std
     arrays = {
         "train": ((train - mean) / std).astype(np.float32),
         "train_mean": mean,
@@ -140,16 +124,41 @@ def _simulate(name: str, seed: int, settings: Protocol) -> dict:
         "stride": STRIDE,
         "sigma": sigma,
         "noise_scale": scale,
-        "test_ic": tests[0],
+        "test_ic": standardised[0],
         "graph": np.asarray(system.graph[..., 0]).T.astype(int),
         "regime": regime(name),
         "seed": seed,
-        "lyap_tests": _spectra(system, paths[0, 1:], dt, n_test),
+        "lyap_tests": _spectra(system, tests[0], dt, n_test),
     }
     for k in range(settings.n_tests):
-        arrays[f"test{k}"] = tests[:kept, k].astype(np.float32)
-        arrays[f"test{k}_long"] = tests[::STRIDE, k].astype(np.float32)
+        arrays[f"test{k}"] = standardised[:kept, k].astype(np.float32)
+        arrays[f"test{k}_long"] = standardised[::STRIDE, k].astype(np.float32)
     return arrays
+
+
+def lengths(unit: float, settings: Protocol) -> tuple[int, int]:
+    """Samples of the training trajectory, which are limited, and of a test, which are not; `unit`
+    is one sample in Lyapunov times.
+    """
+    n_train = round(settings.train_lyapunov_times / unit)
+    n_train = int(np.clip(n_train, settings.min_samples, settings.max_samples))
+    return n_train, int(round(settings.test_lyapunov_times / unit))
+
+
+def _noisy(name, run, orbit, start, n_train, key, settings):
+    """A training trajectory on the attractor, its noise, and by how much that had to be reduced."""
+    spread, substeps = orbit.std(axis=0), settings.substeps
+    dt = run.keywords["dt"]
+    draws = np.asarray(jr.normal(key, (n_train * substeps, orbit.shape[1])))
+    for halving in range(HALVINGS + 1):
+        scale = 0.5**halving
+        sigma = settings.noise * scale * spread
+        increments = jnp.asarray(np.sqrt(dt) * sigma * draws)[:, None]
+        train = run(jnp.asarray(start), increments=increments, n_steps=len(draws))[:n_train, 0]
+        centred = np.abs(train - orbit.mean(axis=0)) / spread
+        if np.isfinite(train).all() and centred.max() < 20:
+            return train, sigma, scale
+    raise ValueError(f"{name} escapes even with {scale:g} of the noise.")
 
 
 def _spectra(system, starts, dt, n_steps) -> np.ndarray:
@@ -164,14 +173,14 @@ def _spectra(system, starts, dt, n_steps) -> np.ndarray:
     return np.asarray(jax.vmap(one)(jnp.asarray(starts)))
 
 
-def _run(drift, starts, increments, *, dt, save_every) -> np.ndarray:
+def _run(drift, starts, *, n_steps, dt, save_every, increments=None) -> np.ndarray:
     """Paths `[time member dim]`."""
     path = ndde.solve_sdde(
         drift,
         history=lambda t: starts,
         dt=dt,
-        n_steps=len(increments),
-        sigma=jnp.ones(starts.shape[1]),
+        n_steps=n_steps,
+        sigma=0.0 if increments is None else 1.0,
         increments=increments,
         solver=diffrax.Tsit5(),
         save_every=save_every,

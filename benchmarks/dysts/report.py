@@ -39,7 +39,8 @@ def read(rows: Sequence[Row], *, only: str | None = None) -> Values:
 
 
 def table(store: Store, *, only: str | None = None) -> str:
-    """Medians and average ranks of all methods, over all systems and over the chaotic ones.
+    """Medians and average ranks of all methods: over the chaotic systems that no setting was tuned
+    on, which is the headline, over all of those, and over the tuning systems.
 
     Ranks compare the methods that are not anchors, 1 the best, ties sharing their mean; a value
     that is missing ranks last. A star marks a rank that differs from that of `l0ndde` in a paired
@@ -49,14 +50,23 @@ def table(store: Store, *, only: str | None = None) -> str:
     values = read(rows, only=only)
     if not values:
         raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
-    chaotic = {
+    flagged = lambda name: {  # noqa: E731
         system
         for metrics in values.values()
-        for system, flag in metrics.get("chaotic", {}).items()
+        for system, flag in metrics.get(name, {}).items()
         if flag == 1
     }
+    everything = {system for metrics in values.values() for system in metrics["vlpt"]}
+    test = everything - flagged("tuning")
     parts = []
-    for title, keep in (("All", None), ("Chaotic", chaotic)):
+    groups = {
+        "Chaotic test systems": test & flagged("chaotic"),
+        "Test systems": test,
+        "Tuning systems": everything & flagged("tuning"),
+    }
+    for title, keep in groups.items():
+        if not keep:
+            continue
         body, n = _rows(values, keep)
         header = ["method"]
         for label, _, _ in METRICS.values():
@@ -65,16 +75,31 @@ def table(store: Store, *, only: str | None = None) -> str:
         seconds = _seconds(rows)
         for line in body:
             line.append(tables.number(seconds[line[0]], 1))
-        parts.append(f"{title} systems ({n}): medians and average ranks.\n")
+        parts.append(f"{title} ({n}): medians and average ranks.\n")
         parts.append(tables.markdown(header, body) + "\n")
-    ended = f"Statuses, in systems: {tables.statuses(rows, 'vlpt')}."
+    ended = f"{_test_lengths(values)}Statuses, in systems: {tables.statuses(rows, 'vlpt')}."
     return "\n".join([*parts, ended])
 
 
-def _rows(values: Values, keep: set[str] | None) -> tuple[list[list[str]], int]:
+def _test_lengths(values: Values) -> str:
+    """How long the tests are, which with `--data` is what the files hold."""
+    found = {}
+    for metrics in values.values():
+        found |= metrics.get("test_lyapunov_times", {})
+    known = {system: length for system, length in found.items() if np.isfinite(length)}
+    if not known:
+        return ""
+    shortest, longest = min(known, key=known.get), max(known, key=known.get)
+    return (
+        f"Tests last {known[shortest]:.0f} ({shortest}) to {known[longest]:.0f} ({longest}) "
+        f"Lyapunov times, half of them at least {np.median(list(known.values())):.0f}.\n\n"
+    )
+
+
+def _rows(values: Values, keep: set[str]) -> tuple[list[list[str]], int]:
     kept = {
         method: {
-            metric: {s: v for s, v in systems.items() if keep is None or s in keep}
+            metric: {s: v for s, v in systems.items() if s in keep}
             for metric, systems in metrics.items()
         }
         for method, metrics in values.items()
@@ -137,13 +162,15 @@ def permutation_p(differences: np.ndarray) -> float:
 
 
 def ablation(store: Store, *, known: Mapping, only: str | None = None) -> str:
-    """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic
+    """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic test
     systems that all three have done; their number is in the last column.
     """
     values = read(list(store.rows(BENCHMARK)), only=only)
     if not {"node", "oracle"} <= set(values):
         return ""
-    chaotic = {s for s, flag in values["node"].get("chaotic", {}).items() if flag == 1}
+    flags = values["node"]
+    chaotic = {s for s, flag in flags.get("chaotic", {}).items() if flag == 1}
+    chaotic -= {s for s, flag in flags.get("tuning", {}).items() if flag == 1}
     anchored = chaotic & set(values["oracle"]["vlpt"])
     compared = ("vlpt", "flee", "dky", "lsd", "dstsp")
     body = []

@@ -18,7 +18,7 @@ from .anchors import Learned, Method
 from .data import Problem, read_problem
 from .methods import METHODS
 from .scoring import METRICS, score
-from .settings import recipes
+from .settings import recipes, tuning_names
 
 BENCHMARK = "dysts"
 # Samples of the first test's forecast that are kept for figures, and of its spectrum.
@@ -139,6 +139,8 @@ def evaluate_with(method: Method, task: Task) -> list[Record]:
     else:
         values |= {
             "train": error,
+            "test_lyapunov_times": problem.n_forecast * problem.dt * problem.lyapunov,
+            "tuning": float(problem.name in tuning_names()),
             "chaotic": float(problem.regime == "chaotic"),
             "dense_shd": float(1 - problem.graph.mean()),
         }

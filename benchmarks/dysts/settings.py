@@ -58,7 +58,7 @@ class Protocol:
     train_lyapunov_times: float
     min_samples: int
     max_samples: int
-    test_over_train: int
+    test_lyapunov_times: float
     n_tests: int
     substeps: int
 

@@ -24,8 +24,8 @@ SHORT = Protocol(
     noise=0.05,
     train_lyapunov_times=1,
     min_samples=60,
-    max_samples=80,
-    test_over_train=5,
+    max_samples=70,
+    test_lyapunov_times=8,
     n_tests=3,
     substeps=3,
 )
@@ -60,7 +60,10 @@ def test_generated_data_follow_the_protocol(files, lorenz):
     n = int(raw["n_train"])
     assert lorenz.train.shape == (n, 3)
     assert lorenz.tests.shape == (3, int(1.2 * n), 3)
-    assert lorenz.long_tests.shape == (3, n, 3)
+    assert lorenz.long_tests.shape == (3, -(-int(raw["n_test"]) // 5), 3)
+    # The training trajectory is cut to the most samples allowed, tests are as long as they say.
+    assert n == SHORT.max_samples
+    assert lorenz.n_forecast * lorenz.dt * lorenz.lyapunov == pytest.approx(8, abs=0.1)
     np.testing.assert_allclose(lorenz.train.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(lorenz.train.std(axis=0), 1, rtol=1e-5)
     np.testing.assert_allclose(lorenz.tests[:, 0], lorenz.starts, rtol=1e-6)
@@ -121,6 +124,10 @@ def test_settings_hold_the_papers_lists():
     assert len(names) == len(set(names)) == 41
     assert sum(regime(name) == "chaotic" for name in names) == 32
     assert protocol().noise == 0.05
+    # 250 Lyapunov times for every system, also where the training trajectory hits a limit.
+    lengths = {name: generate.lengths(0.01 * k, protocol()) for k, name in enumerate(names, 1)}
+    for k, (n_train, n_test) in enumerate(lengths.values(), 1):
+        assert 1000 <= n_train <= 10000 and n_test == pytest.approx(25000 / k, abs=1)
     assert recipes()["cnode_paper"].refine_steps == 500
 
 
@@ -297,7 +304,10 @@ def test_run_stores_scores_statuses_and_predictions(files, store, tmp_path, monk
         np.testing.assert_allclose(file["test0"][0], lorenz.starts[0] + 1e-3, rtol=1e-5)
 
     text = report.table(store)
-    assert "All systems (2)" in text and "floor" in text
+    # Lorenz is one of the five that settings may be tuned on, and no part of the headline.
+    headline, tuning = text.index("Chaotic test systems (1)"), text.index("Tuning systems (1)")
+    assert headline < text.index("Test systems (1)") < tuning and "floor" in text
+    assert "Tests last 8 (" in text
     assert "error: RuntimeError: cannot 1" in text
 
 
