@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -11,6 +10,7 @@ from ._confine import RestoredDDE
 from ._model import NeuralDDE
 from ._schemes import STENCILS
 from ._thin import is_regular, standardised_samples
+from ._types import to_jax
 from ._windows import Windows
 
 # How many earlier times residuals are compared with, and how many standard errors a correlation may
@@ -68,7 +68,7 @@ def noise_covariance(
             "noise_covariance found no two neighbouring samples among these windows; make them "
             "with scheme='euler', or thin them less."
         )
-    return jnp.asarray(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
+    return to_jax(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
 
 
 def residual_memory(
@@ -143,7 +143,7 @@ def _drift(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
     scaling = windows.scaling
     history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
     history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
-    return np.asarray(jax.vmap(model)(jnp.asarray(history, windows.history.dtype)), float)
+    return np.asarray(jax.vmap(model)(to_jax(history, windows.history.dtype)), float)
 
 
 def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:

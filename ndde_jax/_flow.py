@@ -206,8 +206,8 @@ def _correct(windows: Windows, model) -> Windows:
 def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     """Windows at the middle of every step, with the rates of change that the model needs there.
 
-    `following`: standardised histories at the end of the step; by default those of the next row, and
-    where that is not the next sample the past stands still. `bend`: how far off the straight line
+    `following`: standardised histories at the end of the step; by default those of the next row,
+    and where that does not start there the past stands still. `bend`: how far off the straight line
     the past lies halfway, by default not at all.
 
     The model goes half a step forward from the start and half a step back from the end. Where the

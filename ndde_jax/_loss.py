@@ -36,10 +36,10 @@ def gradient_penalty(
 
     - `"jacobian"`: coefficient × mean ‖∂G_j/∂z‖² on standardised data. Entries of the Jacobian are
         of order 1, so coefficients between 1e-5 and 1e-2 make sense.
-    - `"prediction"`: the squared gradient of the loss with respect to the *predictions* instead, all
-        draws, windows and networks together. The loss is the mean over these, so its penalty equals
-        the loss times 4 / (draws · batch · networks): the paper's coefficients of 100 to 10000
-        amount to a rescaling. For reproduction only.
+    - `"prediction"`: the squared gradient of the loss with respect to the *predictions* instead,
+        all draws, windows and networks together. The loss is the mean over these, so its penalty
+        equals the loss times 4 / (draws · batch · networks): the paper's coefficients of 100 to
+        10000 amount to a rescaling. For reproduction only.
     """
     if variant == "jacobian":
         return coefficient * squared_input_gradient(layers, inputs, gates)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._trajectories import Trajectories, read_trajectories
-from ._types import Array, Float, TrajectoryLike
+from ._types import Array, Float, TrajectoryLike, to_jax
 
 # Shortest stretch without missing values whose spectrum counts.
 SHORTEST_SPECTRUM = 64
@@ -63,7 +63,7 @@ def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
     ```
     """
     data = read_trajectories(x, dt=1.0 if t is None else None, t=t)
-    return jnp.asarray(pooled_noise_share(data), data.dtype)
+    return to_jax(pooled_noise_share(data), data.dtype)
 
 
 def noise_autocorrelation(x: TrajectoryLike, *, order: int = ORDER) -> Float[Array, "dim"]:
@@ -101,7 +101,7 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: int = ORDER) -> Float[Arr
     product = xp.sum(xp.concatenate(products), axis=0)
     square = xp.sum(xp.concatenate(squares), axis=0)
     safe = xp.where(square > 0, square, 1)
-    return jnp.asarray(xp.where(square > 0, product / safe, xp.nan), data.dtype)
+    return to_jax(xp.where(square > 0, product / safe, xp.nan), data.dtype)
 
 
 def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
@@ -122,7 +122,7 @@ def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
     **Raises:** `ValueError` for unusable `x`.
     """
     data = read_trajectories(x, dt=1.0, t=None)
-    return jnp.asarray(pooled_roll_off(data), data.dtype)
+    return to_jax(pooled_roll_off(data), data.dtype)
 
 
 def pooled_roll_off(data: Trajectories) -> Any:
@@ -172,7 +172,7 @@ def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
     **Raises:** `ValueError` for unusable `x`.
     """
     data = read_trajectories(x, dt=1.0, t=None)
-    return jnp.asarray(pooled_ringing(data), data.dtype)
+    return to_jax(pooled_ringing(data), data.dtype)
 
 
 def pooled_ringing(data: Trajectories) -> Any:

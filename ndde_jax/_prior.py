@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
 from ._trajectories import read_lags
-from ._types import Graph
+from ._types import Graph, to_jax
 
 
 class PriorKnowledge(eqx.Module):
@@ -30,7 +29,7 @@ class PriorKnowledge(eqx.Module):
     def nothing(cls, dim: int, n_lags: int) -> "PriorKnowledge":
         """Every edge is a candidate and none is required."""
         shape = (dim, dim, n_lags)
-        return cls(jnp.ones(shape, bool), jnp.zeros(shape, bool))
+        return cls(to_jax(np.ones(shape, bool)), to_jax(np.zeros(shape, bool)))
 
     @property
     def undecided(self) -> Graph:
@@ -111,7 +110,7 @@ def prior_knowledge(
         raise ValueError(
             f"the edge {names[i]} -> {names[j]} at lag {lags[a]} is both required and forbidden."
         )
-    return PriorKnowledge(jnp.asarray(allowed), jnp.asarray(must))
+    return PriorKnowledge(to_jax(allowed), to_jax(must))
 
 
 def read_prior(prior: PriorKnowledge | None, dim: int, n_lags: int) -> PriorKnowledge:

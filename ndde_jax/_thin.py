@@ -4,11 +4,11 @@ import dataclasses
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ._rows import moments
 from ._schemes import STENCILS
+from ._types import to_jax
 from ._windows import Windows, pad_windows
 
 
@@ -120,7 +120,7 @@ def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
 
 def _rows(windows: Windows, index: np.ndarray) -> Windows:
     def take(a):
-        return jnp.asarray(np.asarray(a)[index])
+        return to_jax(np.asarray(a)[index])
 
     leaves = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
     return eqx.tree_at(leaves, windows, jax.tree.map(take, leaves(windows)))
@@ -136,7 +136,7 @@ def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
         lambda w: (w.increment, w.scaling.rate_center, w.scaling.rate_scale),
         windows,
         tuple(
-            jnp.asarray(a, dtype)
+            to_jax(a, dtype)
             for a in ((rate - center) / scale, center * state_scale, scale * state_scale)
         ),
     )

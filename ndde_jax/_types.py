@@ -21,7 +21,9 @@ Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "SummaryScores",
     "TrajectoryLike",
     "as_scalar",
+    "to_jax",
 ]
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
@@ -67,3 +70,18 @@ def as_scalar(value: Any) -> Array:
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
     return jnp.asarray(value, dtype=dtype)
+
+
+def to_jax(value: Any, dtype: Any = None) -> Array:
+    """`jnp.asarray(value, dtype)` without a compiled program for every new shape.
+
+    NumPy converts and JAX only takes the result: `jnp.asarray` of a NumPy array costs a megabyte
+    and more per shape that has not been seen, which adds up over many records of unlike lengths.
+    """
+    if isinstance(value, jax.core.Tracer):
+        return jnp.asarray(value, dtype)
+    if isinstance(value, jax.Array) and (dtype is None or value.dtype == dtype):
+        return value
+    value = np.asarray(value)
+    dtype = jax.dtypes.canonicalize_dtype(value.dtype if dtype is None else dtype)
+    return jax.device_put(value.astype(dtype, copy=False))

@@ -28,7 +28,7 @@ from ._schemes import (
     rings,
 )
 from ._trajectories import read_lags, read_trajectories
-from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike
+from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike, to_jax
 
 
 class Scaling(eqx.Module):
@@ -95,7 +95,8 @@ class Windows(eqx.Module):
     @property
     def n_valid(self) -> Int[Array, "*batch"]:
         """Number of rows to learn from."""
-        return jnp.sum(self.valid, axis=-1)
+        xp = _namespace(self.valid)
+        return to_jax(xp.sum(xp.asarray(self.valid), axis=-1))
 
     @property
     def dim(self) -> int:
@@ -266,14 +267,14 @@ def lagged_windows(
     increment = xp.where(valid[:, None] & varies[None], standardised_rate, 0)
 
     def cast(a: Any) -> Array:
-        return jnp.asarray(a, data.dtype)
+        return to_jax(a, data.dtype)
 
     return Windows(
         history=cast(history),
         increment=cast(increment),
-        valid=jnp.asarray(valid),
+        valid=to_jax(valid),
         weight=cast(weight),
-        position=jnp.asarray(positions(data, lags, STENCILS[scheme])),
+        position=to_jax(positions(data, lags, STENCILS[scheme])),
         scaling=Scaling(
             center=cast(offset + center),
             scale=cast(scale),
@@ -284,7 +285,7 @@ def lagged_windows(
         noise_share=jax.lax.stop_gradient(cast(share)),
         roll_off=jax.lax.stop_gradient(cast(roll_off)),
         ringing=jax.lax.stop_gradient(cast(ringing)),
-        dropped=jnp.asarray(xp.sum(~valid)),
+        dropped=to_jax(xp.sum(~valid)),
         prior=prior,
         lags=lags,
         scheme=scheme,
@@ -340,14 +341,14 @@ def stack_windows(windows: Sequence[Windows]) -> Windows:
         for what in ("lags", "scheme", "step", "dim"):
             if getattr(w, what) != getattr(first, what):
                 raise ValueError(
-                    f"windows to stack must agree in lags, scheme, step and dim; {what} of windows {i} "
-                    f"is {getattr(w, what)!r}, of windows 0 {getattr(first, what)!r}."
+                    f"windows to stack must agree in lags, scheme, step and dim; {what} of windows "
+                    f"{i} is {getattr(w, what)!r}, of windows 0 {getattr(first, what)!r}."
                 )
     # In NumPy where possible: JAX would compile once for every length.
     xp = _namespace(windows)
     length = max(w.valid.shape[0] for w in windows)
     padded = [_pad(w, length, xp) for w in windows]
-    return jax.tree.map(lambda *leaves: jnp.asarray(xp.stack(leaves)), *padded)
+    return jax.tree.map(lambda *leaves: to_jax(xp.stack(leaves)), *padded)
 
 
 def unstack_windows(windows: Windows) -> list[Windows]:
@@ -363,7 +364,7 @@ def unstack_windows(windows: Windows) -> list[Windows]:
     xp = _namespace(windows)
     windows = jax.tree.map(xp.asarray, windows)
     n = windows.history.shape[0]
-    return [jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), windows) for i in range(n)]
+    return [jax.tree.map(lambda a, i=i: to_jax(a[i]), windows) for i in range(n)]
 
 
 def _namespace(windows: Any) -> ModuleType:
@@ -374,7 +375,7 @@ def _namespace(windows: Any) -> ModuleType:
 def pad_windows(windows: Windows, length: int) -> Windows:
     """Windows of one system with rows of padding, not valid, up to a length."""
     xp = _namespace(windows)
-    return jax.tree.map(jnp.asarray, _pad(windows, length, xp))
+    return jax.tree.map(to_jax, _pad(windows, length, xp))
 
 
 def _pad(w: Windows, length: int, xp: ModuleType) -> Windows:

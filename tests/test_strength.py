@@ -65,8 +65,8 @@ def test_values_are_those_of_regression(linear):
 @pytest.mark.parametrize("n_inputs", [3, 200])
 @pytest.mark.parametrize("width", [1, 8])
 def test_the_price_of_an_edge_is_where_the_information_criterion_is_indifferent(width, n_inputs):
-    """n ln(risk) + parameters · (ln n + ln F) of Gaussian models with and without an input, found by
-    bisection; the risks that are compared are corrected by generalised cross-validation.
+    """n ln(risk) + parameters · (ln n + ln F) of Gaussian models with and without an input, found
+    by bisection; the risks that are compared are corrected by generalised cross-validation.
     """
     n_parameters, risk = 10, 0.3
 

@@ -142,7 +142,7 @@ def lengths(unit: float, settings: Protocol) -> tuple[int, int]:
     """
     n_train = round(settings.train_lyapunov_times / unit)
     n_train = int(np.clip(n_train, settings.min_samples, settings.max_samples))
-    return n_train, int(round(settings.test_lyapunov_times / unit))
+    return n_train, round(float(settings.test_lyapunov_times / unit))
 
 
 def _noisy(name, run, orbit, start, n_train, key, settings):

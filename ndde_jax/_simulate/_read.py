@@ -9,6 +9,7 @@ import numpy as np
 
 from .._confine import RestoredDDE
 from .._model import NeuralDDE
+from .._types import to_jax
 from ._delays import Delays, concrete, read_delays
 from ._problem import (
     ConstantHistory,
@@ -88,7 +89,7 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
                 f"got {float(dt):g}."
             )
     steps = [substeps * lag for lag in model.lags if lag > 0]
-    steps_array = jnp.asarray(steps, dtype)
+    steps_array = to_jax(steps, dtype)
     return model.dt / substeps, Delays(
         steps_array, min(steps, default=1), max(steps, default=0), True
     )
@@ -103,7 +104,7 @@ def read_history(history: Any, spacing, needed: int, t0, dtype) -> Callable:
                 f"history(t) must return the state, an array [dim] or [batch dim]; got {state}."
             )
         return FunctionHistory(history, state.shape, dtype)
-    values = jnp.asarray(history, dtype)
+    values = to_jax(history, dtype)
     if values.ndim == 0:
         raise ValueError("history must be a state [dim], samples [time dim] or a function of time.")
     known = concrete(history)
@@ -118,7 +119,9 @@ def read_history(history: Any, spacing, needed: int, t0, dtype) -> Callable:
         )
     # One step further back than any delay reads lies the start of a record that is interpolated.
     if needed > 1:
-        values = jnp.concatenate([2 * values[:1] - values[1:2], values])
+        xp = jnp if isinstance(values, jax.core.Tracer) else np
+        values = xp.asarray(values)
+        values = to_jax(xp.concatenate([2 * values[:1] - values[1:2], values]))
     return GridHistory(values, jnp.asarray(spacing, dtype), jnp.asarray(t0, dtype))
 
 
@@ -136,7 +139,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
     # Zero without a derivative to take spares the draws.
-    return None if known is not None and not known.any() else jnp.asarray(sigma, dtype)
+    return None if known is not None and not known.any() else to_jax(sigma, dtype)
 
 
 def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:
@@ -145,7 +148,7 @@ def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any
     if problem.sigma is None:
         return None
     if increments is not None:
-        noise = jnp.asarray(increments, problem.dt.dtype)
+        noise = to_jax(increments, problem.dt.dtype)
         if noise.ndim == 0 or noise.shape[0] != n_steps:
             raise ValueError(
                 f"increments must be [time *noise], one for each of {n_steps} steps; got shape "
