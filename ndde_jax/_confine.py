@@ -141,7 +141,8 @@ def confine(
         # By their own scaling, which is not the model's where the model saw other data.
         own = windows.scaling
         states = windows.history * own.scale[None, None] + own.center[None, None]
-        distance = jnp.abs(states - center[None, None]) * windows.valid[:, None, None]
+        distance = jnp.abs(states - center[None, None])
+        distance = jnp.where(windows.valid[:, None, None], distance, 0)
         radius = 1.1 * jnp.max(distance, axis=(0, 1))
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
     default = 2 * drift_bound(model) / radius

@@ -50,8 +50,9 @@ class FlatData(eqx.Module):
         """`n_steps` batches with the window axis last, drawn with replacement."""
         dtype = self.inputs.dtype
         u = jr.uniform(key, (n_steps * size,), dtype)
+        last = jnp.maximum(self.n_valid - 1, 0).astype(jnp.int32)
         # u < 1, but u * n may round up to n in float32.
-        draw = jnp.minimum((u * self.n_valid).astype(jnp.int32), jnp.maximum(self.n_valid - 1, 0))
+        draw = jnp.minimum((u * self.n_valid.astype(dtype)).astype(jnp.int32), last)
         index = self.order[draw]
         split = lambda a: jnp.swapaxes(a[index].reshape(n_steps, size, -1), 1, 2)  # noqa: E731
         return split(self.inputs), split(self.outputs), self.weight[index].reshape(n_steps, size)

@@ -107,7 +107,7 @@ def _enumerate(windows: Windows, coefficient, config: StrengthConfig, key) -> Ex
         price = edge_price(jnp.min(risk, axis=1), n, n_inputs, config.width)
     else:
         price = jnp.full((dim,), (coefficient / n_inputs).astype(risk.dtype))
-    cost = risk + price[:, None] * jnp.sum(subsets, axis=1)[None]
+    cost = risk + price[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
     candidate = jnp.broadcast_to(subsets, (dim, *subsets.shape))
     obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
     cost = jnp.where(obeys, cost, jnp.inf)

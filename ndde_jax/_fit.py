@@ -243,7 +243,9 @@ def _fit(method, windows, config, key):
     # Averaged over the phase as well: at prices where all gates close, the order in which they do
     # still ranks them.
     n_active = jnp.maximum(train.epoch - warmup_steps // epoch_length(config), 1)
-    scores = (train.scores / n_active).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
+    scores = (
+        (train.scores / n_active.astype(dtype)).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
+    )
     # The first coefficient is the model's own.
     masks = known.decide(method.mask(selector, layers), True)
     frozen = method.freeze(selector, layers)

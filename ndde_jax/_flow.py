@@ -306,7 +306,8 @@ def _fit(windows, base, config, slots, members, rounds, family, simple_numbers, 
         simple = _criterion(found.risk, found.count, networks.n) <= score
         *hidden, last = networks.averaged(fits)
         last = tuple(jnp.where(_like(simple, a), 0, a) for a in last)
-        found = eqx.tree_at(lambda f: f.coefficients, found, simple[:, None] * found.coefficients)
+        coefficients = jnp.where(simple[:, None], found.coefficients, 0)
+        found = eqx.tree_at(lambda f: f.coefficients, found, coefficients)
         return polynomials.drift(found, MaskedDrift((*hidden, last)))
 
     def improve(carry, _):
@@ -419,7 +420,7 @@ class _Networks:
             best = jnp.argmin(risk)
             allowed = risk[best] * (1 + fits.n_effective[best] / self.n)
             share = (risk <= allowed).astype(self.dtype)
-            alone = jnp.arange(self.members) == best
+            alone = (jnp.arange(self.members) == best).astype(self.dtype)
             share = jnp.where(jnp.isfinite(risk[best]), share, alone)
             spread = lambda network: spread_network(network, mask, self.slots)  # noqa: E731
             return _side_by_side(jax.vmap(spread)(fits.network), share / jnp.sum(share))

@@ -221,5 +221,7 @@ def kaplan_yorke_dimension(
     last = jnp.take_along_axis(sums, jnp.clip(j - 1, 0, k - 1)[..., None], axis=-1)[..., 0]
     after = jnp.take_along_axis(ordered, jnp.clip(j, 0, k - 1)[..., None], axis=-1)[..., 0]
     inside = (j > 0) & (j < k)
-    dimension = j + jnp.where(inside, last / jnp.where(inside, jnp.abs(after), 1), 0)
+    dimension = j.astype(exponents.dtype) + jnp.where(
+        inside, last / jnp.where(inside, jnp.abs(after), 1), 0
+    )
     return jnp.where(jnp.any(jnp.isnan(exponents), axis=-1), jnp.nan, dimension)

@@ -147,7 +147,8 @@ def physical_units(
     source = index % scaling.scale.shape[0]
     natural = (scaling.scale > 0) & (jnp.abs(_shift(scaling)) <= FAR)
     e = np.asarray(exponents)
-    size = jnp.prod(jnp.where(e > 0, scaling.scale[source][None] ** e, 1), axis=1)
+    powers = scaling.scale[source][None] ** e.astype(scaling.scale.dtype)
+    size = jnp.prod(jnp.where(e > 0, powers, 1), axis=1)
     usable = jnp.all((e == 0) | natural[source][None], axis=1)
     return jnp.where(usable, scaling.rate_scale[target] / size, 0)
 
@@ -194,9 +195,9 @@ def fit_polynomial(
     def solve(mask):
         """Coefficients, risk, and by how much it rises without each term."""
         pivots = jnp.where(mask, RIDGE, 1.0).astype(dtype)
-        q, r = jnp.linalg.qr(jnp.concatenate([design * mask[None], jnp.diag(pivots)]))
+        q, r = jnp.linalg.qr(jnp.concatenate([jnp.where(mask[None], design, 0), jnp.diag(pivots)]))
         inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(n_terms, dtype=dtype))
-        found = inverse @ (q[: len(design)].T @ target) * mask
+        found = jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0)
         risk = jnp.sum((target - design @ found) ** 2)
         return found, risk, found**2 / jnp.sum(inverse**2, axis=1)
 

@@ -168,7 +168,7 @@ def search_mask(
         risks, networks, decays = jax.lax.map(from_scratch, starts)
         lowest = jnp.min(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
         price = edge_price(lowest, n, n_inputs, config.width)
-        cost = risks + price * jnp.sum(starts, axis=1)
+        cost = risks + price * jnp.sum(starts, axis=1).astype(dtype)
         first = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
         size = dict(width=config.width, depth=config.depth, dtype=dtype)
         random = _at(init_layers(1, n_inputs, key=key, **size), 0)
@@ -209,7 +209,7 @@ def search_mask(
             flipped = (mask ^ flips[best], risks[best], *_at((networks, decays), best))
             kept = (mask, risk, network, decay)
             chosen = jax.tree.map(lambda a, b: jnp.where(better, a, b), flipped, kept)
-            return (*chosen, count + better, better)
+            return (*chosen, count + better.astype(count.dtype), better)
 
         def unfinished(carry):
             return carry[5] & (carry[4] < config.search) & ~data.refused
@@ -309,7 +309,7 @@ def held_out_squares(
             n_iterations=config.fold_steps,
             decay=fitted.decay,
         )
-        return (predict(refit.network, inputs) - output) ** 2 * (fold == k)
+        return jnp.where(fold == k, (predict(refit.network, inputs) - output) ** 2, 0)
 
     return jnp.sum(jax.lax.map(left_out, jnp.arange(config.folds)), axis=0)
 

@@ -92,7 +92,7 @@ def simplify(
         spread = jnp.where(pairs & (spread > 0), spread, 1)
         odds = -((size[:, None] - size[None]) ** 2) / (2 * spread)
         odds += jnp.log(jnp.minimum(size[:, None], size[None]) + jnp.finfo(dtype).tiny)
-        odds -= jnp.log(density * jnp.sqrt(spread) * jnp.maximum(jnp.sum(pairs), 1))
+        odds -= jnp.log(density * jnp.sqrt(spread) * jnp.maximum(jnp.sum(pairs), 1).astype(dtype))
         join = jnp.where(pairs, odds, -jnp.inf)
         return hold, join, whole, same
 

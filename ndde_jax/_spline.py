@@ -239,7 +239,7 @@ def _spline(z: Float[Array, "window"], root: Float[Array, "window"]):
     columns = _normalised(jnp.stack([z, *curved], axis=1), root)
     basis, triangle = jnp.linalg.qr(columns)
     # Of a variable with few values some columns are redundant; what is left of them is rounding.
-    return basis * (jnp.abs(jnp.diag(triangle)) > 1e-4)[None]
+    return jnp.where((jnp.abs(jnp.diag(triangle)) > 1e-4)[None], basis, 0)
 
 
 def _gains(features, residual):
@@ -261,7 +261,7 @@ def _pursuit(features, y, n_slots: int, allowed, required) -> Int[Array, "slot"]
         gains = jnp.where(required, gains + 2, jnp.where(allowed, gains, -1))
         best = jnp.argmax(jnp.where(taken, -jnp.inf, gains))
         basis, triangle = jnp.linalg.qr(rest[best])
-        basis = basis * (jnp.abs(jnp.diag(triangle)) > 1e-3)[None]
+        basis = jnp.where((jnp.abs(jnp.diag(triangle)) > 1e-3)[None], basis, 0)
         rest = rest - jnp.einsum("wf,fig->iwg", basis, jnp.einsum("wf,iwg->fig", basis, rest))
         residual = residual - basis @ (basis.T @ residual)
         return (rest, residual, taken.at[best].set(True)), best
@@ -320,7 +320,8 @@ class _Model:
         for used in self._masks(chosen):
             c = self._solve(used)
             risk = jnp.sum((self.rotated - self.triangle @ c) ** 2)
-            criterion = self.n * jnp.log(risk + FLOOR) + jnp.sum(used) * jnp.log(self.n)
+            n = jnp.asarray(self.n, c.dtype)
+            criterion = n * jnp.log(risk + FLOOR) + jnp.sum(used).astype(c.dtype) * jnp.log(n)
             found.append((criterion, risk, c))
         criteria, *_ = found = [jnp.stack(parts) for parts in zip(*found, strict=True)]
         best = jnp.argmin(jnp.where(jnp.isnan(criteria), jnp.inf, criteria))
@@ -328,7 +329,7 @@ class _Model:
 
     def criterion(self, chosen):
         """The extended Bayesian information criterion."""
-        k = jnp.sum(chosen)
+        k = jnp.sum(chosen).astype(self.triangle.dtype)
         lgamma = jax.scipy.special.gammaln
         count = lgamma(self.n_inputs + 1.0) - lgamma(k + 1.0) - lgamma(self.n_inputs - k + 1.0)
         return self.best(chosen)[0] + 2 * count

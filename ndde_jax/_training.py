@@ -101,7 +101,7 @@ def sparsify(
     def step(carry, batch):
         params, optimiser, active = carry
         gradient, own = jax.grad(objective, has_aux=True)(params, *batch, active)
-        update, optimiser = adam.update(gradient, optimiser)
+        update, optimiser = _adam_step(adam, gradient, optimiser)
         layers, selector = params
         moved = jax.tree.map(lambda p, u: p - rates[0] * u, layers, update[0])
         shrinkage = method.proximal_shrinkage(selector, coefficient)
@@ -172,6 +172,12 @@ def sparsify(
     return jax.lax.while_loop(unfinished, epoch, start)
 
 
+def _adam_step(adam, gradient, optimiser):
+    """Optax adds whole numbers to floating ones, which JAX may have been told to refuse."""
+    with jax.numpy_dtype_promotion("standard"):
+        return adam.update(gradient, optimiser)
+
+
 def _where(condition, true, false):
     return jax.tree.map(lambda t, f: jnp.where(condition, t, f), true, false)
 
@@ -215,8 +221,9 @@ def refine_weights(config, data: FlatData, mask, layers, key) -> tuple[Layer, ..
 
     def step(carry, batch):
         layers, optimiser, count = carry
-        update, optimiser = adam.update(jax.grad(objective)(layers, *batch), optimiser)
-        factor = rate * schedule(count).astype(rate.dtype)
+        update, optimiser = _adam_step(adam, jax.grad(objective)(layers, *batch), optimiser)
+        with jax.numpy_dtype_promotion("standard"):
+            factor = rate * schedule(count).astype(rate.dtype)
         return (
             jax.tree.map(lambda p, u: p - factor * u, layers, update),
             optimiser,

@@ -51,7 +51,7 @@ def read_past(
             earlier = (at < 0).astype(whole.dtype)
             back = whole[i] + earlier
             rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
-            weights = tableau.weights(at + earlier).astype(records.dtype)
+            weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
             delays.append(jnp.tensordot(rows, weights, axes=[[1], [0]]))
         stages.append(jnp.stack(delays, axis=1))
     return jnp.stack(stages, axis=1)

@@ -81,7 +81,9 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
         step = jnp.round(position).astype(jnp.int32)
         length = (jnp.asarray(t1) - t0) / self.dt
         tolerance = 1e-3
-        fits = (jnp.abs(position - step) < tolerance) & (jnp.abs(length - 1) < tolerance)
+        fits = (jnp.abs(position - step.astype(position.dtype)) < tolerance) & (
+            jnp.abs(length - 1) < tolerance
+        )
         fits = fits & (step >= 0) & (step < self.values.shape[0])
         value = jnp.where(fits, self.values[step], jnp.nan)
         if use_levy:

@@ -28,7 +28,8 @@ class Problem(eqx.Module):
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
         """Time of a step; from an integer, because a sum of dt drifts in single precision."""
-        return self.t0 + (step + jnp.asarray(fraction, self.dt.dtype)) * self.dt
+        dtype = self.dt.dtype
+        return self.t0 + (jnp.asarray(step, dtype) + jnp.asarray(fraction, dtype)) * self.dt
 
     def noise(self, t, y, lagged, increment) -> Float[Array, "*state"] | None:
         """What a Brownian increment adds to the state."""
@@ -125,7 +126,7 @@ class GridHistory(eqx.Module):
             width = min(n, 2)
         first = jnp.floor(position).astype(jnp.int32) - (width - 1) // 2
         first = jnp.clip(first, 0, n - width)
-        at = position - first
+        at = position - first.astype(position.dtype)
         weights = []
         for i in range(width):
             weight = jnp.ones((), self.values.dtype)

@@ -89,7 +89,7 @@ def valid_prediction_time(
     batch = error.shape[:-1]
     valid = error <= _each(threshold, batch)[..., None]
     steps = jnp.sum(jnp.cumprod(valid.astype(jnp.int32), axis=-1), axis=-1)
-    return steps * (_each(dt, batch) * _each(lyapunov, batch))
+    return steps.astype(error.dtype) * (_each(dt, batch) * _each(lyapunov, batch))
 
 
 def nrmse(
@@ -135,8 +135,8 @@ def nrmse(
     dt, lyapunov, horizon = (_each(value, error.shape[:-1]) for value in (dt, lyapunov, horizon))
     steps = jnp.clip(jnp.round(horizon / lyapunov / dt), 2, n_samples - 1)
     index = jnp.broadcast_to(jnp.arange(n_samples), error.shape)
-    counted = (index >= 1) & (index <= steps[..., None])
-    return jnp.sum(jnp.where(counted, error, 0), axis=-1) / jnp.sum(counted, axis=-1)
+    counted = (index >= 1) & (index <= steps[..., None].astype(index.dtype))
+    return jnp.mean(error, axis=-1, where=counted)
 
 
 def as_trajectory(x: ArrayLike, name: str) -> Array:

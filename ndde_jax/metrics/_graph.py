@@ -45,7 +45,7 @@ def auroc(
     scores, truth, keep = _flat(scores, truth, where)
     ranked = _Ranking(scores, truth, keep)
     # Mann-Whitney: non-edges below each edge, ties counting half.
-    beaten = ranked.negatives_below + 0.5 * ranked.negatives_tied
+    beaten = ranked.negatives_below.astype(float) + 0.5 * ranked.negatives_tied.astype(float)
     value = _ratio(jnp.sum(jnp.where(ranked.positive, beaten, 0.0)), ranked.n_positive)
     return _nan_unless_ranked(_ratio(value, ranked.n_negative), scores, keep, ranked)
 
@@ -241,4 +241,6 @@ def _edges(values):
 
 
 def _ratio(part, whole):
+    dtype = jnp.result_type(float)
+    part, whole = jnp.asarray(part, dtype), jnp.asarray(whole, dtype)
     return jnp.where(whole > 0, part / jnp.maximum(whole, 1), jnp.nan)
