@@ -49,6 +49,13 @@ class Kept:
         except OSError as error:
             self.unwritten[label] = str(error)
 
+    def touch(self, name: str) -> None:
+        """Mark a result as used now."""
+        try:
+            os.utime(self.directory / f"{name}{SUFFIX}")
+        except OSError:
+            pass
+
     def warn(self, stacklevel: int = 2) -> None:
         """Say once what could not be read or written; in the thread that the user looks at."""
         unread, self.unread = self.unread, []

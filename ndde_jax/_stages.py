@@ -60,6 +60,8 @@ class Stages:
             result = jax.block_until_ready(function())
             self.kept.save(file, result, f"“{name}”")
             self.kept.warn(stacklevel=5)
+        else:
+            self.kept.touch(file)
         return result
 
     def __enter__(self) -> "Stages":
