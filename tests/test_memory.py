@@ -1,0 +1,79 @@
+"""Compiled programs are forgotten before there are too many, and never while somebody traces."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax import _memory
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+
+
+@pytest.fixture
+def cached(monkeypatch):
+    """A compiled function, in a process that has too many of them."""
+    function = jax.jit(lambda x: x + 1)
+    function(1.0)
+    assert _memory.memory_maps() > 100
+    monkeypatch.setattr(_memory, "MOST_MAPS", 100)
+    monkeypatch.setattr(_memory, "INTERVAL", 0.0)
+    return function._cache_size
+
+
+def test_programs_are_forgotten_when_there_are_too_many(cached, monkeypatch):
+    monkeypatch.setattr(_memory, "MOST_MAPS", 10**9)
+    _memory.make_room()
+    assert cached() == 1
+    monkeypatch.setattr(_memory, "MOST_MAPS", 100)
+    _memory.make_room(jnp.ones(2), None)
+    assert cached() == 0
+
+
+def test_counting_is_not_done_at_every_call(cached, monkeypatch):
+    monkeypatch.setattr(_memory, "INTERVAL", 3600.0)
+    _memory.make_room()
+    counted = []
+    monkeypatch.setattr(_memory, "memory_maps", lambda: counted.append(1) or 0)
+    for _ in range(1000):
+        _memory.make_room()
+    assert counted == []
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad, jax.jacfwd])
+def test_nothing_is_forgotten_while_tracing(transform, cached):
+    def function(x):
+        _memory.make_room(x)
+        return jnp.sum(x * x)
+
+    transform(function)(np.ones(()) if transform is jax.grad else np.ones(2))
+    assert cached() == 1
+
+
+def fit():
+    windows = ndde.lagged_windows(np.arange(70.0) ** 1.5, dt=1.0)
+    config = ndde.FitConfig(
+        max_steps=2, epoch_steps=2, warmup="adam", warmup_steps=0, refine="none", width=2, depth=1
+    )
+    return ndde.fit(ndde.L0NDDE(path=()), windows, config, key=jax.random.key(0)).losses
+
+
+def simulate():
+    return ndde.solve_sdde(
+        lambda t, x, lagged, args: -x, lags=1.0, dt=0.5, n_steps=4, history=np.ones(1)
+    ).ys
+
+
+def splines():
+    return ndde.spline_graph(ndde.lagged_windows(np.arange(30.0) ** 1.5, dt=1.0)).evidence
+
+
+@pytest.mark.parametrize("front_door", [fit, simulate, splines])
+def test_front_doors_make_room_and_give_the_same(front_door, cached, monkeypatch):
+    emptied = front_door()
+    assert cached() == 0
+    monkeypatch.setattr(_memory, "MOST_MAPS", 10**9)
+    np.testing.assert_array_equal(front_door(), emptied)
