@@ -16,13 +16,8 @@ _partial: set[Path] = set()
 
 class Together:
     """Several files that appear together: each is written beside its place, and all are renamed
-    when the block ends. If anything fails before, none appears and what was there stays.
-
-    ```python
-    with Together() as files:
-        files.add(directory / "report.txt", b"...")
-        files.add(directory / "edges.csv", b"...")
-    ```
+    when the block `with Together() as files` ends. If anything fails before, none appears and what
+    was there stays.
     """
 
     def __init__(self):

@@ -63,8 +63,9 @@ def read(path: str | os.PathLike, kind: type[Kind]) -> Kind:
             f"{about.get('format')!r}; this is ndde_jax {version()}, which reads format {FORMAT}. "
             "Compute it again, or read it with that version."
         )
+    decode = _Decoder(arrays)
     try:
-        value = _decode(about["content"], arrays)
+        value = decode(about["content"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(
@@ -73,7 +74,12 @@ def read(path: str | os.PathLike, kind: type[Kind]) -> Kind:
         ) from error
     if not isinstance(value, kind):
         raise ValueError(f"{path} does not hold a {kind.__name__} but a {type(value).__name__}.")
-    _warn_if_rounded(path, arrays)
+    if decode.rounded:
+        warnings.warn(
+            f"{path} was saved in double precision and is rounded to single; switch "
+            "jax_enable_x64 on to get it exactly.",
+            stacklevel=2,
+        )
     return value
 
 
@@ -137,17 +143,6 @@ def _open(path: Path, data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     return about, arrays
 
 
-def _warn_if_rounded(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    for array in arrays.values():
-        if array.dtype.kind in "fc" and jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-            warnings.warn(
-                f"{path} was saved in double precision and is rounded to single; switch "
-                "jax_enable_x64 on to get it exactly.",
-                stacklevel=3,
-            )
-            return
-
-
 # ---- objects ----
 
 
@@ -191,40 +186,53 @@ def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[
     return encoded
 
 
-def _decode(code: Any, arrays: dict[str, np.ndarray]) -> Any:
-    if not isinstance(code, dict):
-        return code
-    if "array" in code:
-        array = arrays[code["array"]]
+class _Decoder:
+    """Rebuilds what `_encode` described; `rounded` says that numbers lost digits on the way."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]):
+        self.arrays = arrays
+        self.rounded = False
+
+    def __call__(self, code: Any) -> Any:
+        if not isinstance(code, dict):
+            return code
+        if "array" in code:
+            return self._array(code)
+        if "tuple" in code:
+            return tuple(self(item) for item in code["tuple"])
+        if "list" in code:
+            return [self(item) for item in code["list"]]
+        if "dict" in code:
+            return {name: self(item) for name, item in code["dict"].items()}
+        if "enumeration" in code:
+            kind = _classes()[code["enumeration"]]
+            if code["items"] != list(kind._name_to_item):
+                raise ValueError(f"{code['enumeration']} has other items")
+            member = next(iter(kind._name_to_item.values()))
+            return jax.tree.unflatten(jax.tree.structure(member), [self(code["value"])])
+        return self._object(code)
+
+    def _array(self, code: dict) -> Any:
+        array = self.arrays[code["array"]]
         if "key" in code:
             return jr.wrap_key_data(jnp.asarray(array), impl=code["key"])
-        return jnp.asarray(array) if code["library"] == "jax" else array
-    if "tuple" in code:
-        return tuple(_decode(item, arrays) for item in code["tuple"])
-    if "list" in code:
-        return [_decode(item, arrays) for item in code["list"]]
-    if "dict" in code:
-        return {name: _decode(item, arrays) for name, item in code["dict"].items()}
-    if "enumeration" in code:
-        kind = _classes()[code["enumeration"]]
-        if code["items"] != list(kind._name_to_item):
-            raise ValueError(f"{code['enumeration']} has other items")
-        member = next(iter(kind._name_to_item.values()))
-        return jax.tree.unflatten(jax.tree.structure(member), [_decode(code["value"], arrays)])
-    return _decode_object(code, arrays)
+        if code["library"] == "numpy":
+            return array
+        value = jnp.asarray(array)
+        self.rounded |= array.dtype.kind in "fc" and value.dtype != array.dtype
+        return value
 
-
-def _decode_object(code: dict, arrays: dict[str, np.ndarray]) -> Any:
-    kind = _classes()[code["class"]]
-    names = [field.name for field in dataclasses.fields(kind)]
-    if sorted(code["fields"]) != sorted(names):
-        differing = sorted(set(code["fields"]) ^ set(names))
-        raise ValueError(f"{code['class']} has other fields ({', '.join(differing)} differ)")
-    # As a pytree is rebuilt: a constructor may convert and check what it is given by users.
-    value = object.__new__(kind)
-    for name, part in code["fields"].items():
-        object.__setattr__(value, name, _decode(part, arrays))
-    return value
+    def _object(self, code: dict) -> Any:
+        kind = _classes()[code["class"]]
+        names = [field.name for field in dataclasses.fields(kind)]
+        if sorted(code["fields"]) != sorted(names):
+            differing = sorted(set(code["fields"]) ^ set(names))
+            raise ValueError(f"{code['class']} has other fields ({', '.join(differing)} differ)")
+        # As a pytree is rebuilt: a constructor may convert and check what it is given by users.
+        value = object.__new__(kind)
+        for name, part in code["fields"].items():
+            object.__setattr__(value, name, self(part))
+        return value
 
 
 @functools.cache
