@@ -5,16 +5,16 @@ only compute; the process that calls `run_tasks` alone writes, one transaction p
 can be stopped at any moment and goes on where it stopped.
 """
 
-import os
-import threading
+import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import connection, get_context, parent_process
 from typing import Protocol, Self, TypeVar
 
-import jax
+from ndde_jax._memory import make_room
+from ndde_jax._program import run_program
 
 from ._store import Record, Store, Unit
+from ._workers import Killed, in_processes
 
 
 class Task(Protocol):
@@ -35,13 +35,12 @@ class Task(Protocol):
         ...
 
 
-# Every compiled function takes some memory areas, of which Linux allows a process 65 530; beyond
-# that compilation fails. A large task takes a few thousand.
-MOST_MAPS = 30_000
-
 AnyTask = TypeVar("AnyTask", bound=Task)
 Share = tuple[int, int]
 EVERYTHING: Share = (0, 1)
+
+# What the run in this process says when it is interrupted.
+_farewell = "interrupted before any result was written."
 
 
 def run_tasks(
@@ -50,6 +49,7 @@ def run_tasks(
     store: Store,
     *,
     summarise: Callable[[AnyTask, list[Record]], list[Record]] | None = None,
+    killed: Callable[[AnyTask, str], list[Record]] | None = None,
     workers: int = 1,
     retry_errors: bool = False,
     progress: bool = True,
@@ -63,12 +63,18 @@ def run_tasks(
         It must turn what goes wrong into a status that begins with `error`.
     - `store`: where the records go.
     - `summarise`: further records of a task, made here from its new records and the store.
+    - `killed`: records of a task that ended its worker process twice, from the status.
     - `workers`: processes; 1 computes in this one.
     - `retry_errors`: do units again whose status is an error.
+
+    A process that is killed is replaced. Another run may write the same file meanwhile; what it has
+    done is not done again, and stays. After an interrupt the same call goes on where this one was.
 
     **Raises:** `ValueError` if the store holds results made with other settings.
     """
     from tqdm import tqdm
+
+    global _farewell
 
     tasks = list(tasks)
     for task in tasks:
@@ -78,12 +84,62 @@ def run_tasks(
         store.forget(units_with_errors(store, tasks))
     done = set().union(*(store.done(name) for name in {task.units[0].benchmark for task in tasks}))
     unfinished = [rest for task in tasks if (rest := task.without(done)).units]
-    with tqdm(total=len(tasks), initial=len(tasks) - len(unfinished), disable=not progress) as bar:
-        for task, records in _evaluated(unfinished, evaluate, workers):
-            more = [] if summarise is None else summarise(task, records)
-            store.write([*records, *more])
-            bar.set_postfix_str(f"{task.units[0].method} {task.units[0].graph}")
+    n_done = len(tasks) - len(unfinished)
+    with tqdm(total=len(tasks), initial=n_done, disable=not progress) as bar:
+        _farewell = _say_done(store, n_done, len(tasks))
+        waiting = _still_to_do(unfinished, store, bar)
+        try:
+            for task, records in _evaluated(waiting, evaluate, workers, killed, bar.write):
+                _write(store, task, records, summarise, bar.write)
+                bar.set_postfix_str(f"{task.units[0].method} {task.units[0].graph}")
+                bar.update()
+                n_done += 1
+                _farewell = _say_done(store, n_done, len(tasks))
+        except KeyboardInterrupt:
+            bar.write(_farewell, file=sys.stderr)
+            raise
+
+
+def program(main: Callable[[], int]) -> int:
+    """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence."""
+    return run_program(main, lambda: f"\n{_farewell}")
+
+
+def _say_done(store: Store, n_done: int, n: int) -> str:
+    return (
+        f"interrupted; {n_done} of {n} tasks are in {store.path}, and the same command goes on "
+        "from there."
+    )
+
+
+def _still_to_do(tasks: Sequence[AnyTask], store: Store, bar) -> Iterator[AnyTask]:
+    """The tasks, without what another run has done when their turn comes."""
+    for task in tasks:
+        unit = task.units[0]
+        rest = task.without(store.done(unit.benchmark, method=unit.method))
+        if rest.units:
+            yield rest
+        else:
+            bar.write(f"{_name(task)} is in {store.path} already, written by another run meanwhile")
             bar.update()
+
+
+def _write(store: Store, task: AnyTask, records: list[Record], summarise, say) -> None:
+    unit = task.units[0]
+    there = store.done(unit.benchmark, method=unit.method) & {record.unit for record in records}
+    if there:
+        say(
+            f"{_name(task)}: {len(there)} of {len(records)} results are in {store.path} already, "
+            "written by another run meanwhile; they stay"
+        )
+        records = [record for record in records if record.unit not in there]
+    more = [] if summarise is None else summarise(task, records)
+    store.write([*records, *more])
+
+
+def _name(task: AnyTask) -> str:
+    unit = task.units[0]
+    return f"{unit.method} on {unit.category} {unit.graph}"
 
 
 def share_of(tasks: Sequence[AnyTask], share: Share) -> list[AnyTask]:
@@ -109,44 +165,29 @@ def units_with_errors(store: Store, tasks: Iterable[Task]) -> set[Unit]:
 
 
 def _evaluated(
-    tasks: Sequence[AnyTask], evaluate: Callable[[AnyTask], list[Record]], workers: int
+    tasks: Iterable[AnyTask],
+    evaluate: Callable[[AnyTask], list[Record]],
+    workers: int,
+    killed: Callable[[AnyTask, str], list[Record]] | None,
+    say: Callable[[str], None],
 ) -> Iterator[tuple[AnyTask, list[Record]]]:
-    if workers == 1 or len(tasks) < 2:
+    job = functools.partial(_evaluate, evaluate)
+    if workers == 1:
         for task in tasks:
-            yield task, _evaluate(evaluate, task)
+            yield task, job(task)
         return
-    # Forked children would inherit JAX's threads in an unknown state.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _exit_with_parent) as pool:
-        running = {pool.submit(_evaluate, evaluate, task): task for task in tasks}
-        try:
-            for future in as_completed(running):
-                yield running[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    for task, records in in_processes(tasks, job, workers, say, name=_name):
+        if isinstance(records, Killed):
+            records = (killed or _failed)(task, records.status)
+        yield task, records
+
+
+def _failed(task: AnyTask, status: str) -> list[Record]:
+    return [Record(unit, {"failed": 1.0}, status, 0.0) for unit in task.units]
 
 
 def _evaluate(evaluate: Callable[[AnyTask], list[Record]], task: AnyTask) -> list[Record]:
     """One task. Compiled functions are forgotten before there are too many of them."""
     records = evaluate(task)
-    if memory_maps() > MOST_MAPS:
-        jax.clear_caches()
+    make_room()
     return records
-
-
-def memory_maps() -> int:
-    """Memory areas of this process; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/maps", "rb") as file:
-            return sum(1 for _ in file)
-    except OSError:
-        return 0
-
-
-def _exit_with_parent() -> None:
-    """End a worker whose parent was killed; it would wait for work for ever."""
-
-    def watch():
-        connection.wait([parent_process().sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -2,20 +2,25 @@
 
 The piece of work that is done or not done is a `Unit`: one method with one seed on one series. All
 its metrics and arrays enter the file in one transaction, so after a crash a unit is either there
-entirely or not at all, and `Store.done()` is what a resumed run may skip. The journal is SQLite's
+entirely or not at all, and `Store.done()` is what a resumed run may skip. Checksums enter with
+them, see `_checksums`, and a file that does not fit them is refused. The journal is SQLite's
 default (rollback), not a write-ahead log: between transactions the one file is complete, and can be
 copied without companions or read while a run goes on.
 """
 
+import contextlib
 import io
 import math
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+
+from . import _checksums
+from ._checksums import UNIT as _UNIT, VERSION, WHERE_UNIT as _WHERE_UNIT, Unit as Unit
 
 POOLED = -1
 """Series index of the metrics that pool all series of a graph."""
@@ -39,19 +44,16 @@ CREATE TABLE IF NOT EXISTS settings (
 """
 
 
-class Unit(NamedTuple):
-    """What is done once and never again: one method, with one seed, on one series of one graph."""
-
-    benchmark: str
-    category: str
-    graph: str
-    series: int
-    method: str
-    seed: int
-
-
-_UNIT = ", ".join(Unit._fields)
-_WHERE_UNIT = " AND ".join(f"{name} = ?" for name in Unit._fields)
+# What SQLite reports of a file that may well be intact.
+_NO_DAMAGE = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CONSTRAINT,
+)
 
 
 @dataclass(frozen=True)
@@ -95,15 +97,65 @@ class Store:
         self.path = Path(path)
         self._db = sqlite3.connect(self.path, timeout=timeout, isolation_level=None)
         try:
-            # A commit returns once the data are on disk: what a run reported survives a power cut.
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.DatabaseError as error:
+            with self._undamaged():
+                # A commit returns once the data are on disk: what a run reported survives a power
+                # cut.
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._prepare()
+        except BaseException:
             self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the tables of a new file, or see whether those of an old one are undamaged."""
+        with self._transaction("DEFERRED"):
+            tables = self._tables()
+            (kind,) = self._db.execute("PRAGMA user_version").fetchone()
+            if "checksums" in tables or kind:
+                if kind != VERSION:
+                    self._refuse(f"it says to be of version {kind}, not {VERSION}")
+                self._refuse(_checksums.problem(self._db))
+                return
+        with self._transaction():
+            if "checksums" in self._tables():
+                return  # another process was faster
+            for statement in (_SCHEMA + _checksums.SCHEMA).split(";"):
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+            _checksums.adopt(self._db)
+        if "results" in tables:
+            warnings.warn(
+                f"{self.path} was written without checksums. They are added now; whether it was "
+                "damaged before nobody can tell.",
+                stacklevel=4,
+            )
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        """Turn what SQLite says of a damaged file into a sentence."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            if code is not None and code & 0xFF in _NO_DAMAGE:
+                raise
+            if code == sqlite3.SQLITE_NOTADB:
+                raise ValueError(
+                    f"{self.path} is not a results file of these benchmarks ({error}); "
+                    "name another file, or one that does not exist yet."
+                ) from error
+            self._refuse(str(error))
+
+    def _refuse(self, problem: str) -> None:
+        if problem:
             raise ValueError(
-                f"{self.path} is not a results file of these benchmarks ({error}); "
-                "name another file, or one that does not exist yet."
-            ) from error
+                f"{self.path} is damaged: {problem}. Copy what is intact to a new file with "
+                f"`python -m benchmarks.merge --intact {self.path} --out NEW`; a run into that "
+                "file does again what is missing."
+            )
 
     def __enter__(self) -> "Store":
         return self
@@ -122,7 +174,8 @@ class Store:
         if method is not None:
             query += " AND method = ?"
             values.append(method)
-        return {Unit(*row) for row in self._db.execute(query, values)}
+        with self._undamaged():
+            return {Unit(*row) for row in self._db.execute(query, values)}
 
     def same_graph(self, unit: Unit) -> list[Unit]:
         """Units of all series of this unit's graph, method and seed, in order of series."""
@@ -152,18 +205,32 @@ class Store:
                     f"INSERT INTO arrays ({_UNIT}, name, npy) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     [(*record.unit, name, _to_npy(a)) for name, a in record.arrays.items()],
                 )
+            _checksums.renew(self._db, [record.unit for record in records])
 
     def forget(self, units: Iterable[Unit]) -> None:
         """Remove units, so that a run does them again."""
+        units = list(units)
         with self._transaction():
             for unit in units:
                 self._forget(unit)
+            _checksums.renew(self._db, units)
 
     def rows(self, benchmark: str) -> Iterator[Row]:
         """All rows of one benchmark, ordered by their key; an undefined value is NaN."""
-        query = f"SELECT {_ROW} FROM results WHERE benchmark = ? ORDER BY {_UNIT}, metric"
-        for *key, value, status, seconds in self._db.execute(query, (benchmark,)):
-            yield Row(*key, math.nan if value is None else value, status, seconds)
+        query = (
+            f"SELECT {_UNIT}, results FROM checksums WHERE benchmark = ? AND series >= ? "
+            f"ORDER BY {_UNIT}"
+        )
+        found = []
+        with self._undamaged(), self._transaction("DEFERRED"):
+            for *key, checksum in self._db.execute(query, (benchmark, POOLED)):
+                unit = Unit(*key)
+                rows = _checksums.results_of(self._db, unit)
+                if _checksums.digest(unit, rows) != checksum:
+                    self._refuse(f"{_checksums.describe(unit)} is not as it was written")
+                found += ((unit, *row) for row in rows)
+        for unit, metric, value, status, seconds in found:
+            yield Row(*unit, metric, math.nan if value is None else value, status, seconds)
 
     def absorb(self, other: str | Path) -> int:
         """Copy what another results file holds and this one does not; returns how many rows.
@@ -196,9 +263,45 @@ class Store:
                 self._db.execute(
                     f"INSERT OR IGNORE INTO arrays ({names}) SELECT {names} FROM other.arrays"
                 )
+                units = self._db.execute(f"SELECT {_UNIT} FROM other.checksums").fetchall()
+                _checksums.renew(self._db, (Unit(*unit) for unit in units))
         finally:
             self._db.execute("DETACH DATABASE other")
         return copied
+
+    def rescue(self, damaged: str | Path) -> tuple[int, int]:
+        """Copy from a damaged results file what is as it was written and is not here yet; returns
+        how many of how many units that were within reach.
+        """
+        other = sqlite3.connect(f"{Path(damaged).absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            units = _checksums.intact(other)
+            here = {Unit(*row) for row in self._db.execute(f"SELECT {_UNIT} FROM checksums")}
+            copied = [unit for unit in units if unit not in here]
+            with self._transaction():
+                for unit in copied:
+                    self._copy(other, unit)
+                _checksums.renew(self._db, copied)
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"nothing in {damaged} can be read ({error}).") from error
+        finally:
+            other.close()
+        return len(copied), len(units)
+
+    def _copy(self, other: sqlite3.Connection, unit: Unit) -> None:
+        rows = _checksums.results_of(other, unit)
+        if unit.series < POOLED:
+            key = (unit.benchmark, unit.method, unit.category)
+            self._db.execute("INSERT INTO settings VALUES (?, ?, ?, ?)", (*key, *rows[0]))
+            return
+        self._db.executemany(
+            f"INSERT INTO results ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*unit, *row) for row in rows],
+        )
+        self._db.executemany(
+            f"INSERT INTO arrays ({_UNIT}, name, npy) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*unit, *row) for row in _checksums.arrays_of(other, unit)],
+        )
 
     def seconds(self, units: Iterable[Unit]) -> float:
         """The time the units took, in total."""
@@ -208,8 +311,13 @@ class Store:
 
     def arrays(self, unit: Unit) -> dict[str, np.ndarray]:
         """The arrays of one unit by name; empty if it has none."""
-        query = f"SELECT name, npy FROM arrays WHERE {_WHERE_UNIT}"
-        return {name: _from_npy(npy) for name, npy in self._db.execute(query, unit)}
+        with self._undamaged(), self._transaction("DEFERRED"):
+            rows, checksums = _checksums.arrays_of(self._db, unit), _checksums.kept(self._db, unit)
+            if checksums is None and not rows:
+                return {}
+            if checksums is None or _checksums.digest(unit, rows) != checksums[1]:
+                self._refuse(f"the arrays of {_checksums.describe(unit)} are not as written")
+        return {name: _from_npy(npy) for name, npy in rows}
 
     def agree_on_settings(self, benchmark: str, method: str, category: str, settings: str) -> None:
         """Keep the settings of a method; refuse to mix results of different ones in one file.
@@ -218,7 +326,11 @@ class Store:
         """
         key = (benchmark, method, category)
         with self._transaction():
-            self._db.execute("INSERT OR IGNORE INTO settings VALUES (?, ?, ?, ?)", (*key, settings))
+            new = self._db.execute(
+                "INSERT OR IGNORE INTO settings VALUES (?, ?, ?, ?)", (*key, settings)
+            )
+            if new.rowcount:
+                _checksums.renew(self._db, [_checksums.settings_unit(*key)])
             query = "SELECT settings FROM settings WHERE (benchmark, method, category) = (?, ?, ?)"
             (kept,) = self._db.execute(query, key).fetchone()
         if kept != settings:
@@ -231,21 +343,19 @@ class Store:
         for table in ("results", "arrays"):
             self._db.execute(f"DELETE FROM {table} WHERE {_WHERE_UNIT}", unit)
 
-    def _transaction(self) -> "_Transaction":
-        return _Transaction(self._db)
-
-
-class _Transaction:
-    """Commit on success, roll back on any error; takes the write lock at once."""
-
-    def __init__(self, db: sqlite3.Connection):
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, error_type, *_) -> None:
-        self._db.execute("COMMIT" if error_type is None else "ROLLBACK")
+    @contextlib.contextmanager
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
+        """Commit on success, roll back on any error. An immediate one takes the write lock at once;
+        a deferred one reads one state of the file throughout.
+        """
+        self._db.execute(f"BEGIN {kind}")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
 
 def _null_if_nan(value) -> float | None:

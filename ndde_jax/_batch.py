@@ -1,22 +1,20 @@
 """Many systems: the one place that pads, spreads over cores and devices, and resumes."""
 
 import concurrent.futures
-import hashlib
 import os
-import warnings
+import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ._fit import FitConfig, FitResult, fit
+from ._kept import Kept
 from ._methods import AbstractMethod
-from ._version import version
+from ._store import fingerprint
 from ._windows import Windows, pad_windows
 
 # Lengths are padded to multiples of this power, so that a thousand different lengths need a dozen
@@ -50,6 +48,8 @@ def fit_many(
     - `directory`: where to keep finished results, one file per system, written as soon as it is
         done. A later call with the same arguments reads them and fits only what is missing; a
         result is recognised by its data, method, configuration and key, never by its number alone.
+        A damaged file is computed again. When the disk is full, results are returned all the same
+        and a warning says which could not be kept.
     - `workers`: systems at a time; by default the number of CPU cores, or of JAX devices if larger.
         Workers take turns on the available devices.
     - `progress`: show a progress bar.
@@ -84,47 +84,51 @@ def fit_many(
         item = pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
         return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
 
-    def like(i: int) -> FitResult:
-        item = pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
-        return eqx.filter_eval_shape(fit, method, item, config, key=key)
+    def name(i: int) -> str:
+        return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
 
-    store = None
-    if directory is not None:
-        names = [
-            _fingerprint((method, w, config, jr.fold_in(key, i))) for i, w in enumerate(windows)
-        ]
-        store = _Store(Path(directory), names, like)
-    return run_many(one, len(windows), store=store, workers=workers, progress=progress)
+    kept = None if directory is None else Kept(directory)
+    return run_many(
+        one, len(windows), kept=kept, name=name, workers=workers, progress=progress, stacklevel=2
+    )
 
 
 def run_many(
     one: Callable[[int, Any], Any],
     n: int,
     *,
-    store: "_Store | None" = None,
+    kept: Kept | None = None,
+    name: Callable[[int], str] | None = None,
     workers: int | None = None,
     progress: bool = True,
+    stacklevel: int = 1,
 ) -> list:
-    """`[one(i, device) for i in range(n)]` on several threads, in any order, skipping what `store`
-    holds. XLA releases Python's lock, so threads keep all cores busy.
+    """`[one(i, device) for i in range(n)]` on several threads, in any order, skipping what is kept
+    under `name(i)`. XLA releases Python's lock, so threads keep all cores busy.
     """
     devices = jax.local_devices()
     workers = max(os.cpu_count() or 1, len(devices)) if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers must be at least 1; got {workers}.")
-    results = [None if store is None else store.load(i) for i in range(n)]
-    missing = [i for i in range(n) if results[i] is None]
 
     def work(i):
         device = devices[i % len(devices)]
         with jax.default_device(device):
             result = jax.block_until_ready(one(i, device))
-        if store is not None:
-            store.save(i, result)
+        if kept is not None:
+            kept.save(names[i], result, f"system {i}")
         return i, result
 
+    names, results, futures = [], [None] * n, []
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=workers)
     try:
+        if kept is not None:
+            # In a thread too. The main one, where Ctrl-C arrives, only waits: an interrupt in the
+            # middle of XLA can end the process with a segmentation fault.
+            names = pool.submit(lambda: [name(i) for i in range(n)]).result()
+            results = pool.submit(lambda: [kept.load(file) for file in names]).result()
+            kept.warn(stacklevel=stacklevel + 1)
+        missing = [i for i in range(n) if results[i] is None]
         futures = [pool.submit(work, i) for i in missing]
         done = concurrent.futures.as_completed(futures)
         if progress:
@@ -134,39 +138,25 @@ def run_many(
         for future in done:
             i, result = future.result()
             results[i] = result
-    except BaseException:
+    except BaseException as error:
         # What is running finishes and is kept; what has not started is dropped.
+        for future in futures:
+            future.cancel()
+        running = sum(not future.done() for future in futures)
+        if progress and running and isinstance(error, KeyboardInterrupt):
+            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
         pool.shutdown(wait=True, cancel_futures=True)
+        if kept is not None:
+            kept.warn(stacklevel=stacklevel + 1)
+            error.add_note(
+                f"{kept.count()} results are kept in {kept.directory}; the same call goes on from "
+                "there."
+            )
         raise
     pool.shutdown()
+    if kept is not None:
+        kept.warn(stacklevel=stacklevel + 1)
     return results
-
-
-class _Store:
-    """Finished results in a directory, one file each, named after what produced them."""
-
-    def __init__(self, directory: Path, names: Sequence[str], like: Callable[[int], Any]):
-        directory.mkdir(parents=True, exist_ok=True)
-        self.paths = [directory / f"{name}.eqx" for name in names]
-        self.like = like
-
-    def load(self, i: int):
-        path = self.paths[i]
-        if not path.exists():
-            return None
-        try:
-            return eqx.tree_deserialise_leaves(path, self.like(i))
-        except Exception as error:
-            # Computed again rather than lost: one damaged file must not stop a thousand fits.
-            warnings.warn(f"{path} cannot be read ({error}); it is computed again.", stacklevel=4)
-            return None
-
-    def save(self, i: int, result) -> None:
-        # Written beside and renamed: an interrupt leaves no half file under the final name.
-        partial = self.paths[i].with_suffix(f".{os.getpid()}.partial")
-        with open(partial, "wb") as file:
-            eqx.tree_serialise_leaves(file, result)
-        partial.replace(self.paths[i])
 
 
 def _padded_length(n: int) -> int:
@@ -174,17 +164,3 @@ def _padded_length(n: int) -> int:
     while length < n:
         length = int(np.ceil(length * LENGTH_STEP / 64)) * 64
     return length
-
-
-def _fingerprint(tree) -> str:
-    """Digest of all numbers and static settings."""
-    digest = hashlib.sha256(version().encode())
-    leaves, structure = jax.tree.flatten(tree)
-    digest.update(str(structure).encode())
-    for leaf in leaves:
-        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
-            leaf = jr.key_data(leaf)
-        leaf = np.asarray(leaf)
-        digest.update(f"{leaf.dtype}{leaf.shape}".encode())
-        digest.update(leaf.tobytes())
-    return digest.hexdigest()[:24]

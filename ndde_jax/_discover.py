@@ -1,22 +1,17 @@
 """The front door: from a table of measurements to a graph, a drift and a report."""
 
 import dataclasses
-import json
 import os
-import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._drift import MaskedDrift
 from ._equations import equations
-from ._fit import FitConfig, FitResult, Status, fit
+from ._fit import FitConfig, FitResult, fit
 from ._flow import fit_flow
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._labelled import read_labelled
@@ -25,6 +20,8 @@ from ._midpoint import midpoint_windows, windows_by_scheme
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
 from ._report import write_report
+from ._stages import Stages
+from ._store import read, write
 from ._strength import (
     SignalStrengths,
     StrengthConfig,
@@ -34,10 +31,10 @@ from ._strength import (
     signal_strengths,
 )
 from ._types import RealScalarLike
-from ._windows import Scaling, Windows
+from ._windows import Windows
 
-# Of saved discoveries.
-FORMAT = 2
+# Of a saved discovery, in its directory.
+FILE = "discovery.npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,62 +125,43 @@ class Discovery:
         return plot_discovery(self)
 
     def save(self, directory: str | os.PathLike) -> None:
-        """Write everything to a directory; [`Discovery.load`][ndde_jax.Discovery.load] reads it."""
+        """Write everything to a directory; [`Discovery.load`][ndde_jax.Discovery.load] reads it.
+
+        All is in one file, `discovery.npz`, that `numpy.load` opens too. An earlier discovery there
+        is replaced once the new one is written entirely.
+
+        **Raises:** `OSError` if it cannot be written, for example because the disk is full; an
+        earlier discovery is then as it was.
+        """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        leaves = jax.tree.leaves((self.windows, self.fit, self.strengths, self.model))
-        np.savez(
-            directory / "arrays.npz", **{f"{i:03d}": np.asarray(a) for i, a in enumerate(leaves)}
-        )
-        about = {
-            "format": FORMAT,
-            "names": self.names,
-            "lags": self.lags,
-            "dt": self.dt,
-            "time_unit": self.time_unit,
-            "coefficient": self.coefficient,
-            "search": self.search,
-            "scheme": self.windows.scheme,
-            "fit_layers": len(self.fit.model.drift.layers),
-            "model_layers": len(self.model.drift.layers),
-        }
-        (directory / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        write(directory / FILE, self)
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Discovery":
-        """Read what [`save`][ndde_jax.Discovery.save] wrote.
+        """Read what [`save`][ndde_jax.Discovery.save] wrote, bit by bit.
 
-        **Raises:** `ValueError` if the directory does not hold a discovery of this format.
+        **Raises:** `ValueError` if the directory does not hold a discovery, or one that is damaged,
+        changed by hand, or of a version whose files this one does not read.
         """
         directory = Path(directory)
         try:
-            about = json.loads((directory / "about.json").read_text(encoding="utf-8"))
-            # Opened here: NumPy leaves a damaged file open.
-            with open(directory / "arrays.npz", "rb") as raw, np.load(raw) as file:
-                leaves = [jnp.asarray(file[name]) for name in sorted(file.files)]
+            found = read(directory / FILE, cls)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if (directory / "about.json").exists() and (directory / "arrays.npz").exists():
+                raise ValueError(
+                    f"{directory} holds a discovery in the format of an earlier version, which is "
+                    "read no more; discover it again."
+                ) from error
             raise ValueError(
-                f"{directory} does not hold a saved discovery: {error.filename} is missing."
+                f"{directory} does not hold a saved discovery: {FILE} is missing."
             ) from error
-        except (json.JSONDecodeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{directory} holds a damaged discovery: {error}.") from error
-        if about.get("format") != FORMAT:
+        if problem := _inconsistency(found):
             raise ValueError(
-                f"{directory} has format {about.get('format')!r}; this version reads format "
-                f"{FORMAT}."
+                f"{directory / FILE} contradicts itself: {problem}. It was changed after it was "
+                "saved; discover it again."
             )
-        structure = jax.tree.structure(_skeleton(about))
-        windows, result, strengths, model = jax.tree.unflatten(structure, leaves)
-        return _discovery(
-            tuple(about["names"]),
-            about["time_unit"],
-            about["coefficient"],
-            about.get("search", "gates"),
-            windows,
-            result,
-            strengths,
-            model,
-        )
+        return found
 
 
 def discover(
@@ -203,6 +181,7 @@ def discover(
     strength_config: StrengthConfig | None = None,
     key: PRNGKeyArray,
     progress: bool = False,
+    directory: str | os.PathLike | None = None,
 ) -> Discovery:
     """Find which variables drive which, at which delay, and the drift.
 
@@ -234,6 +213,9 @@ def discover(
     - `strength_config`: for the refits.
     - `key`: all randomness.
     - `progress`: show a progress bar over the stages.
+    - `directory`: where to keep what a stage found as soon as it is finished. The same call, with
+        the same data, settings and key, goes on from there after an interruption; with others it
+        starts anew. The files may be deleted once the discovery is there.
 
     **Returns:** [`Discovery`][ndde_jax.Discovery].
 
@@ -268,25 +250,32 @@ def discover(
     search = chosen_search(windows, search)
 
     fit_key, search_key, strength_key, model_key = jr.split(key, 4)
-    with _Stages(progress, total=5 if windows.scheme == "midpoint" else 4) as stage:
-        stage("selecting a graph")
+    total = 5 if windows.scheme == "midpoint" else 4
+    inputs = (values, dt, t, windows, names, str(scheme), prior, str(coefficient), search)
+    inputs = (*inputs, method, config, strength_config, key)
+    with Stages(total, progress=progress, directory=directory, inputs=inputs) as stage:
         method = L0NDDE() if method is None else method
-        result = jax.block_until_ready(fit(method, windows, config, key=fit_key))
-        stage("searching for a better one")
+        result = stage("selecting a graph", lambda: fit(method, windows, config, key=fit_key))
         options = dict(search=search, config=strength_config, key=search_key)
-        graph = select_graph(windows, result, **options)
+        graph = stage(
+            "searching for a better one", lambda: select_graph(windows, result, **options)
+        )
         if windows.scheme == "midpoint":
-            stage("searching again, between the samples")
-            model = fit_graph(windows, graph, config=strength_config, key=model_key)
-            given = dict(lags=windows.lags, names=names, prior=prior)
-            windows = midpoint_windows(values, dt=float(windows.dt), model=model, **given)
-            graph = select_graph(windows, result, **options)
-        stage("measuring edges")
-        strengths = signal_strengths(windows, graph=graph, config=strength_config, key=strength_key)
-        kept = jax.block_until_ready(strengths.kept(coefficient))
-        stage("fitting the drift")
-        model = fit_graph(windows, kept, config=strength_config, key=model_key)
-        jax.block_until_ready(model)
+
+            def again():
+                model = fit_graph(windows, graph, config=strength_config, key=model_key)
+                given = dict(lags=windows.lags, names=names, prior=prior)
+                shifted = midpoint_windows(values, dt=float(windows.dt), model=model, **given)
+                return shifted, select_graph(shifted, result, **options)
+
+            windows, graph = stage("searching again, between the samples", again)
+        options = dict(config=strength_config, key=strength_key)
+        strengths = stage(
+            "measuring edges", lambda: signal_strengths(windows, graph=graph, **options)
+        )
+        kept = strengths.kept(coefficient)
+        options = dict(config=strength_config, key=model_key)
+        model = stage("fitting the drift", lambda: fit_graph(windows, kept, **options))
     return _discovery(names, time_unit, coefficient, search, windows, result, strengths, model)
 
 
@@ -310,80 +299,22 @@ def _discovery(
     )
 
 
-class _Stages:
-    """A progress bar over named stages, or nothing."""
-
-    def __init__(self, show: bool, total: int = 4):
-        self.bar = None
-        if show:
-            from tqdm import tqdm
-
-            self.bar = tqdm(total=total, bar_format="{desc} {bar} {n_fmt}/{total_fmt} {elapsed}")
-        self.started = False
-
-    def __call__(self, text: str) -> None:
-        if self.bar is not None:
-            self.bar.update(int(self.started))
-            self.bar.set_description_str(text)
-        self.started = True
-
-    def __enter__(self) -> "_Stages":
-        return self
-
-    def __exit__(self, *error) -> None:
-        if self.bar is not None:
-            self.bar.update(int(error[0] is None))
-            self.bar.close()
-
-
-def _skeleton(about: dict):
-    """The saved objects for one variable and one window: what their structure is."""
-    lags = tuple(about["lags"])
-    n_lags = len(lags)
-    zeros = jnp.zeros
-    scaling = Scaling(zeros(1), zeros(1), zeros(1), zeros(1))
-    count, edges = zeros((), int), zeros((1, 1, n_lags))
-    prior = PriorKnowledge.nothing(1, n_lags)
-
-    def model(n_layers):
-        drift = MaskedDrift(tuple((zeros((1, 1, 1)), zeros((1, 1))) for _ in range(n_layers)))
-        return NeuralDDE(drift, zeros((1, n_lags, 1), bool), scaling, zeros(()), lags)
-
-    windows = Windows(
-        history=zeros((1, n_lags, 1)),
-        increment=zeros((1, 1)),
-        valid=zeros(1, bool),
-        weight=zeros(1),
-        position=zeros(1, int),
-        scaling=scaling,
-        dt=zeros(()),
-        noise_share=zeros(1),
-        roll_off=zeros(1),
-        ringing=zeros(1),
-        dropped=count,
-        prior=prior,
-        lags=lags,
-        scheme=about["scheme"],
-    )
-    result = FitResult(
-        model=model(about["fit_layers"]),
-        scores=zeros((1, n_lags, 1)),
-        path_masks=zeros((1, 1, n_lags, 1), bool),
-        risk=zeros(1),
-        losses=zeros(1),
-        steps=count,
-        status=Status.converged,
-    )
-    strengths = SignalStrengths(
-        value=edges,
-        held_out=edges,
-        lower=edges,
-        source_value=zeros((1, 1)),
-        source_held_out=zeros((1, 1)),
-        graph=edges.astype(bool),
-        risk=zeros(1),
-        risk_in_sample=zeros(1),
-        threshold=zeros(1),
-        prior=prior,
-    )
-    return windows, result, strengths, model(about["model_layers"])
+def _inconsistency(found: Discovery) -> str:
+    """What in a discovery contradicts the rest; empty if nothing does."""
+    windows, strengths = found.windows, found.strengths
+    shape = (windows.dim, windows.dim, windows.n_lags)
+    if len(found.names) != windows.dim or len(set(found.names)) != windows.dim:
+        return f"{len(set(found.names))} different names for {windows.dim} variables"
+    if not found.lags == windows.lags == found.model.lags or len(found.lags) != shape[2]:
+        return f"lags {found.lags} for windows at lags {windows.lags}"
+    for name, edges in [
+        *(("graph", found.graph), ("scores", found.scores), ("lower", found.lower)),
+        *(("strengths", strengths.value), ("prior", windows.prior.allowed)),
+    ]:
+        if edges.shape != shape:
+            return f"{name} of shape {edges.shape} for [source target lag] = {shape}"
+    if windows.history.shape[1:] != (windows.n_lags, windows.dim):
+        return f"histories of shape {windows.history.shape}"
+    if not np.array_equal(found.scores, strengths.value, equal_nan=True):
+        return "scores that are not those of the strengths"
+    return ""

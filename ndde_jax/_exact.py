@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ._data import FlatData
 from ._graph import to_graph_axes
+from ._memory import make_room
 from ._refit import StrengthConfig, _best_of_starts, edge_price
 from ._strength import SignalStrengths
 from ._types import Graph, as_scalar
@@ -81,6 +82,7 @@ def exact_graph(
     config = StrengthConfig() if config is None else config
     if coefficient is not None:
         coefficient = as_scalar(coefficient)
+    make_room(windows, coefficient, config, key)
     return _enumerate(windows, coefficient, config, key)
 
 

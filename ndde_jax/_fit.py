@@ -10,6 +10,7 @@ from ._data import FlatData
 from ._drift import Layer, MaskedDrift, init_layers
 from ._levenberg import fit_network
 from ._loss import empirical_risk
+from ._memory import make_room
 from ._methods import AbstractMethod
 from ._methods._base import scale_inputs
 from ._model import NeuralDDE
@@ -194,6 +195,7 @@ def fit(
             "fit takes the windows of one system, history [window lag dim]; got shape "
             f"{windows.history.shape}. Use jax.vmap or fit_many for several systems."
         )
+    make_room(method, windows, config, key)
     return _fit(method, windows, FitConfig() if config is None else config, key)
 
 

@@ -26,6 +26,7 @@ from ._data import FlatData
 from ._drift import Layer, MaskedDrift, init_layers
 from ._graph import from_graph_axes
 from ._levenberg import NetworkFit, fit_network, select_inputs
+from ._memory import make_room
 from ._model import NeuralDDE
 from ._polynomial import (
     FLOOR,
@@ -81,6 +82,7 @@ def correct_flow(windows: Windows, model: NeuralDDE | RestoredDDE | Callable) ->
         raise ValueError(
             f"the model must have the lags of the windows, {windows.lags}; got {model.lags}."
         )
+    make_room(windows, model)
     return _correct(windows, model)
 
 
@@ -170,6 +172,7 @@ def fit_flow(
                 "inputs; thin out the graph, or say max_inputs."
             )
         family = "network"
+    make_room(windows, base, config, key)
     drift = _fit(windows, base, config, slots, members, rounds, family, simple_numbers, key=key)
     mask = from_graph_axes(graph)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)

@@ -12,6 +12,7 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
 from ._confine import RestoredDDE
+from ._memory import make_room
 from ._model import NeuralDDE
 from ._simulate import _blocks
 from ._simulate._problem import Problem
@@ -114,6 +115,7 @@ def lyapunov_spectrum(
     # The tangents become segments only after the longest delay.
     settle = -(-problem.delays.longest // block) + 1
     n_transient = max(-(-transient_steps // block), settle)
+    make_room(problem)
     return _spectrum(problem, tableau, int(k), block, n_transient, n_blocks)
 
 

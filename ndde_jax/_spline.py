@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from ._data import FlatData
 from ._graph import to_graph_axes
+from ._memory import make_room
 from ._types import Graph, Scores
 from ._windows import Windows
 
@@ -108,6 +109,7 @@ def spline_graph(windows: Windows, *, shortlist: int = 12, steps: int = 20) -> S
         raise ValueError("spline_graph takes the windows of one system; use jax.vmap for several.")
     if shortlist < 1:
         raise ValueError(f"shortlist must be at least 1; got {shortlist}.")
+    make_room(windows)
     return _spline_graph(windows, min(shortlist, windows.dim * windows.n_lags), steps)
 
 

@@ -13,6 +13,7 @@ from ._drift import MaskedDrift
 from ._fit import FitConfig, FitResult, fit
 from ._graph import from_graph_axes, to_graph_axes
 from ._lag_search import search_lags
+from ._memory import make_room
 from ._methods import L0NDDE
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
@@ -141,6 +142,7 @@ def signal_strengths(
         graph = select_graph(windows, key=fit_key, config=config)
     graph, base = checked_graph(windows, graph)
     max_inputs = input_slots(base, max_inputs)
+    make_room(windows, config, key)
     result = compare_alternatives(windows, base, config, max_inputs, key=key)
 
     def edges(a):
@@ -195,6 +197,7 @@ def search_graph(
     graphs = graphs[None] if graphs.ndim == 3 else graphs
     starts = jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)
     max_inputs = min(MAX_INPUTS if max_inputs is None else max_inputs, starts.shape[2])
+    make_room(windows, config, key)
     mask = search_mask(windows, starts, config, max_inputs, key=key)
     return to_graph_axes(mask.reshape(windows.dim, windows.n_lags, windows.dim))
 
@@ -267,6 +270,7 @@ def fit_graph(
     """
     config = StrengthConfig() if config is None else config
     graph, base = checked_graph(windows, graph)
+    make_room(windows, config, key)
     layers, _ = fit_layers(windows, base, config, input_slots(base, max_inputs), key=key)
     mask = from_graph_axes(graph)
     return NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)

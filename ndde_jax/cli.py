@@ -5,36 +5,87 @@ and error messages come at once.
 """
 
 import argparse
-import csv
 import sys
+import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._atomic import write_bytes
+from ._output import forget_stages, report_text, write_results
+from ._program import INTERRUPTED, run_program
 from ._tables import read_table, sampling
 from ._version import version
+
+# Finished stages of a discovery, in the directory of its results.
+UNFINISHED = "unfinished"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ndde-jax` with the arguments `argv` (default: those of the process).
 
-    Returns the exit code: 0, or 2 after a user's error, which is reported in one line on the
-    standard error stream. Argument errors and `--help` leave by SystemExit, as argparse does.
+    Returns the exit code: 0; 2 after a user's error, which is reported in one line on the standard
+    error stream; 130 after Ctrl-C. Argument errors and `--help` leave by SystemExit, as argparse
+    does.
 
     >>> main(["examples", "--quiet"])
     enso
     tropical_pacific
     0
     """
-    arguments = _parser().parse_args(argv)
-    try:
-        arguments.run(arguments)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"ndde-jax: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    return _run(_parser().parse_args(argv, argparse.Namespace(started=time.time())))
+
+
+def program() -> int:
+    """The process `ndde-jax`: `main`, except that Ctrl-C and SIGTERM end it at once, with code 130
+    and a sentence that says what is kept.
+    """
+    arguments = _parser().parse_args(namespace=argparse.Namespace(started=time.time()))
+    return run_program(lambda: _run(arguments), lambda: _farewell(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            arguments.run(arguments)
+        except (ValueError, OSError, ImportError) as error:
+            print(f"ndde-jax: error: {_one_line(error)}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print(_farewell(arguments), file=sys.stderr)
+            return INTERRUPTED
     return 0
+
+
+def _one_line(error: Any) -> str:
+    if isinstance(error, OSError) and error.strerror and not error.filename:
+        error = error.strerror  # without "[Errno 28]"
+    return " ".join(str(error).split())
+
+
+def _show_warning(message, *_, **__) -> None:
+    """Without the place in the source, which says nothing to who uses the command."""
+    print(f"ndde-jax: warning: {_one_line(message)}", file=sys.stderr)
+
+
+def _farewell(arguments: argparse.Namespace) -> str:
+    """What an interrupted command leaves behind."""
+    out = getattr(arguments, "out", ".")
+    stages = (Path(out) / UNFINISHED).glob("*.npz")
+    # Those of another command are older: what this one goes on from is touched.
+    finished = sum(file.stat().st_mtime >= arguments.started for file in stages)
+    if getattr(arguments, "written", None):
+        kept = f"{', '.join(arguments.written)} are complete in {out}, only the check is missing"
+    elif finished:
+        stages = "stage is" if finished == 1 else "stages are"
+        kept = f"{finished} finished {stages} kept in {Path(out) / UNFINISHED}"
+    else:
+        return "\nndde-jax: interrupted before anything was finished; there is nothing to keep."
+    return f"\nndde-jax: interrupted; {kept}, and the same command goes on from there."
 
 
 def parse_lags(text: str) -> tuple[int, ...]:
@@ -110,25 +161,24 @@ def _discover(arguments: argparse.Namespace) -> None:
         search=arguments.search,
         key=jax.random.key(arguments.seed),
         progress=not arguments.quiet,
+        directory=directory / UNFINISHED,
         **options,
     )
-    # Written before the long check, which may be interrupted.
-    _write_edges(found, directory / "edges.csv")
-    found.save(directory / "discovery")
-    checked = None
+    report = found.report()
+    # Before the long check, which may be interrupted.
+    written = write_results(found, report, directory, plot=not arguments.no_plot)
     if arguments.check:
+        arguments.written = written
         checked = found.identifiability(
             key=jax.random.key(arguments.seed), progress=not arguments.quiet
         )
-    report = found.report(checked)
-    (directory / "report.txt").write_text(report.rstrip() + "\n", encoding="utf-8")
-    written = ["report.txt", "edges.csv"]
-    if not arguments.no_plot:
-        written += _draw(found, directory)
+        report = found.report(checked)
+        write_bytes(directory / "report.txt", report_text(report))
+    forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
         print(report.rstrip())
         print()
-        for name in [*written, "discovery"]:
+        for name in written:
             print(f"wrote {directory / name}")
 
 
@@ -176,39 +226,6 @@ def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tu
             "column with --time-column."
         )
     return table.values, options, (0,)
-
-
-def _write_edges(found: Any, path: Path) -> None:
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        pass
-    else:
-        found.to_frame().to_csv(path, index=False)
-        return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["source", "target", "lag", "delay", "kept", "score", "lower"])
-        for i, j, k in np.ndindex(found.scores.shape):
-            lag = found.lags[k]
-            numbers = (lag * found.dt, bool(found.graph[i, j, k]))
-            scores = (float(found.scores[i, j, k]), float(found.lower[i, j, k]))
-            writer.writerow([found.names[i], found.names[j], lag, *numbers, *scores])
-
-
-def _draw(found: Any, directory: Path) -> list[str]:
-    try:
-        from .plot import plot_lag_matrix, plot_process_graph
-    except ImportError:
-        print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-        return []
-    shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
-    shared["time_unit"] = found.time_unit
-    matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
-    matrix.savefig(directory / "lag_matrix.png", dpi=150)
-    process = plot_process_graph(found.graph, scores=found.scores, **shared)
-    process.get_figure().savefig(directory / "process_graph.png", dpi=150)
-    return ["lag_matrix.png", "process_graph.png"]
 
 
 def _list_examples(arguments: argparse.Namespace) -> None:
@@ -320,4 +337,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -1,16 +1,20 @@
 """The command line: arguments, file formats, what it writes, and how it fails."""
 
 import csv
+import errno
 import importlib.metadata
 import importlib.util
+import os
+import re
 import sys
+import warnings
 
 import jax
 import numpy as np
 import pytest
 
 import ndde_jax
-from ndde_jax import cli
+from ndde_jax import _atomic, cli
 from ndde_jax._examples import load_example
 from ndde_jax._tables import read_table, sampling
 
@@ -108,6 +112,7 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     assert options == {
         "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
         "coefficient": 0.02, "search": "splines", "progress": False,
+        "directory": tmp_path / "unfinished",
     }  # fmt: skip
 
 
@@ -230,6 +235,95 @@ def test_discover_end_to_end_on_real_data(tmp_path, capsys):
     assert (tmp_path / "process_graph.png").stat().st_size > 10_000
     assert (tmp_path / "discovery").exists()
     assert report.splitlines()[0] in capsys.readouterr().out
+
+
+# ---- interruptions and full disks ----
+
+
+def _kept_stage(directory, name="abc-stage.npz"):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text("kept")
+
+
+def test_stages_are_forgotten_once_all_is_written(table, tmp_path, calls):
+    _kept_stage(tmp_path / "unfinished")
+    assert _run("discover", table, "--out", tmp_path, "--no-plot", "--quiet") == 0
+    assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("finished", [0, 2])
+def test_an_interrupt_says_what_is_kept(finished, table, tmp_path, capsys, monkeypatch):
+    _kept_stage(tmp_path / "unfinished", "of-another-command.npz")
+    os.utime(tmp_path / "unfinished" / "of-another-command.npz", (0, 0))
+
+    def discover(*_, directory, **__):
+        for i in range(finished):
+            _kept_stage(directory, f"{i}.npz")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ndde_jax, "discover", discover)
+    assert _run("discover", table, "--out", tmp_path) == 130
+    (line,) = capsys.readouterr().err.split("\n")[1:-1]
+    if finished:
+        assert f"2 finished stages are kept in {tmp_path / 'unfinished'}" in line
+        assert "the same command goes on from there" in line
+    else:
+        assert "before anything was finished" in line
+    assert [file.name for file in tmp_path.iterdir() if file.suffix != ".csv"] == ["unfinished"]
+
+
+def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, capsys, monkeypatch):
+    def interrupted(self, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeDiscovery, "identifiability", interrupted)
+    _kept_stage(tmp_path / "unfinished")
+    assert _run("discover", table, "--out", tmp_path, "--no-plot", "--check") == 130
+    error = capsys.readouterr().err
+    assert f"report.txt, edges.csv, discovery are complete in {tmp_path}, only the check" in error
+    assert (tmp_path / "report.txt").read_text() == "report on a, b\n"
+    assert (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("fails_at", range(1, 6))
+def test_a_full_disk_leaves_previous_results_as_they_were(
+    fails_at, table, tmp_path, calls, capsys, monkeypatch
+):
+    """Whichever file does not fit."""
+
+    def save(self, directory):
+        _atomic.write_bytes(directory, b"discovery of " + " ".join(self.names).encode())
+
+    monkeypatch.setattr(FakeDiscovery, "save", save)
+    out = tmp_path / "out"
+    assert _run("discover", table, "--out", out, "--quiet") == 0
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    assert len(before) == 5
+    writes, fsync = [], _atomic.os.fsync
+
+    def full(descriptor):
+        writes.append(descriptor)
+        if len(writes) == fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(_atomic.os, "fsync", full)
+    assert _run("discover", table, "--columns", "a", "--out", out, "--quiet") == 2
+    error = capsys.readouterr().err
+    assert re.fullmatch(r"ndde-jax: error: \S+ cannot be written \(No space left.*\n", error)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+
+
+def test_warnings_are_one_line(table, tmp_path, calls, capsys, monkeypatch):
+    def discover(values, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("Not\nstored.", stacklevel=1)
+        return FakeDiscovery(values, **options)
+
+    monkeypatch.setattr(ndde_jax, "discover", discover)
+    assert _run("discover", table, "--out", tmp_path, "--no-plot", "--quiet") == 0
+    assert capsys.readouterr().err == "ndde-jax: warning: Not stored.\n"
 
 
 # ---- lags ----

@@ -1,7 +1,7 @@
 """The front door: containers, refusals, symmetries, and what is kept on disk."""
 
 import dataclasses
-import json
+import errno
 import re
 
 import equinox as eqx
@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax import _atomic, _discover, _store
+from ndde_jax._discover import FILE
 
 NAMES = ("driven", "driver")
 LAGS = (0, 2)
@@ -393,26 +395,100 @@ def test_save_keeps_a_coefficient_and_overwrites(found, tmp_path):
     np.testing.assert_array_equal(loaded.graph, priced.graph)
 
 
-def test_loading_something_else_is_refused(saved, tmp_path):
-    with pytest.raises(ValueError, match="does not hold a saved discovery"):
+def test_loading_something_else_is_refused(found, saved, tmp_path):
+    for nothing in (tmp_path, tmp_path / "nowhere", saved / FILE):
+        with pytest.raises(ValueError, match="does not hold a saved discovery"):
+            ndde.Discovery.load(nothing)
+    for name in ("about.json", "arrays.npz"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match="format of an earlier version"):
         ndde.Discovery.load(tmp_path)
-    with pytest.raises(ValueError, match="does not hold a saved discovery"):
-        ndde.Discovery.load(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="does not hold a saved discovery"):
-        ndde.Discovery.load(saved / "about.json")
-    about = json.loads((saved / "about.json").read_text())
-    (tmp_path / "about.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match=r"arrays\.npz is missing"):
+    whole = (saved / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="cut short"):
         ndde.Discovery.load(tmp_path)
-    whole = (saved / "arrays.npz").read_bytes()
-    (tmp_path / "arrays.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="damaged"):
+    _store.write(tmp_path / FILE, found.windows)
+    with pytest.raises(ValueError, match="does not hold a Discovery but a Windows"):
         ndde.Discovery.load(tmp_path)
-    (tmp_path / "arrays.npz").write_bytes(whole)
-    assert ndde.Discovery.load(tmp_path).names == NAMES
-    (tmp_path / "about.json").write_text(json.dumps(about | {"format": 99}))
-    with pytest.raises(ValueError, match="format 99"):
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"names": ("a",)}, "1 different names for 2 variables"),
+        ({"names": ("a", "a")}, "1 different names for 2 variables"),
+        ({"lags": (0, 3)}, r"lags \(0, 3\) for windows at lags \(0, 2\)"),
+        ({"graph": np.zeros((2, 2, 1), bool)}, r"graph of shape \(2, 2, 1\)"),
+        ({"scores": np.zeros((2, 2, 2))}, "scores that are not those of the strengths"),
+    ],
+)
+def test_a_discovery_that_contradicts_itself_is_refused(change, words, found, tmp_path):
+    dataclasses.replace(found, **change).save(tmp_path)
+    with pytest.raises(ValueError, match=f"contradicts itself: {words}"):
         ndde.Discovery.load(tmp_path)
-    (tmp_path / "about.json").write_text("{")
-    with pytest.raises(ValueError, match="damaged"):
-        ndde.Discovery.load(tmp_path)
+
+
+def test_a_full_disk_leaves_the_previous_discovery(found, tmp_path, monkeypatch):
+    found.save(tmp_path)
+    before = (tmp_path / FILE).read_bytes()
+
+    def fsync(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_atomic.os, "fsync", fsync)
+    with pytest.raises(OSError, match=r"discovery\.npz cannot be written \(No space"):
+        dataclasses.replace(found, names=("p", "q")).save(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [FILE]
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("stage", ["select_graph", "signal_strengths", "fit_graph"])
+def test_an_interrupted_discovery_goes_on_from_its_stages(stage, found, tmp_path, monkeypatch):
+    """The fit of the gates, and what came before `stage`, is not done twice."""
+    stages = ("fit", "select_graph", "signal_strengths", "fit_graph")
+    calls = []
+
+    def counted(name, original):
+        def call(*args, **options):
+            if name == interrupted:
+                raise KeyboardInterrupt
+            calls.append(name)
+            return original(*args, **options)
+
+        return call
+
+    for name in stages:
+        monkeypatch.setattr(_discover, name, counted(name, getattr(_discover, name)))
+    options = dict(dt=DT, names=NAMES, time_unit="h", directory=tmp_path / "kept")
+    interrupted = stage
+    with pytest.raises(KeyboardInterrupt):
+        discover(X, **options)
+    assert tuple(calls) == stages[: stages.index(stage)]
+    interrupted = None
+    resumed = discover(X, **options)
+    assert tuple(calls) == stages
+    resumed.save(tmp_path / "one")
+    found.save(tmp_path / "other")
+    assert (tmp_path / "one" / FILE).read_bytes() == (tmp_path / "other" / FILE).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"coefficient": 0.4}, {"search": "splines"}, {"dt": 1.0}, {"key": jax.random.key(1)}],
+    ids=lambda change: next(iter(change)),
+)
+def test_stages_of_another_call_are_not_used(change, tmp_path, monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def fit(*args, **options):
+        raise Reached
+
+    options = dict(dt=DT, lags=LAGS, scheme="euler", key=jax.random.key(0), directory=tmp_path)
+    kept = []
+    monkeypatch.setattr(_discover, "fit", fit)
+    monkeypatch.setattr("ndde_jax._kept.Kept.load", lambda self, name: kept.append(name))
+    for call in (options, options | change, options):
+        with pytest.raises(Reached):
+            ndde.discover(X, **call)
+    assert kept[0] == kept[2] != kept[1]

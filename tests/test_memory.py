@@ -1,50 +1,79 @@
-"""What many records of unlike lengths leave behind in the memory of a process.
+"""Compiled programs are forgotten before there are too many, and never while somebody traces."""
 
-`python -m tests.test_memory` prints the figures of a thousand lengths.
-"""
-
-import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-PROGRAM = """
-import numpy as np
 import ndde_jax as ndde
+from ndde_jax import _memory
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
 
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096 / 1e6
+@pytest.fixture
+def cached(monkeypatch):
+    """A compiled function, in a process that has too many of them."""
+    function = jax.jit(lambda x: x + 1)
+    function(1.0)
+    assert _memory.memory_maps() > 100
+    monkeypatch.setattr(_memory, "MOST_MAPS", 100)
+    monkeypatch.setattr(_memory, "INTERVAL", 0.0)
+    return function._cache_size
 
 
-rng, windows = np.random.default_rng(0), None
-for i in range({lengths}):
-    x = rng.normal(size=(60 + i, 2)).cumsum(axis=0)
-    new = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
-    windows = new if windows is None else windows
-    int(new.n_valid), ndde.stack_windows([windows, new])
-    ndde.unstack_windows(ndde.stack_windows([new]))
-    if i + 1 in (50, {lengths}):
-        print(resident())
-"""
+def test_programs_are_forgotten_when_there_are_too_many(cached, monkeypatch):
+    monkeypatch.setattr(_memory, "MOST_MAPS", 10**9)
+    _memory.make_room()
+    assert cached() == 1
+    monkeypatch.setattr(_memory, "MOST_MAPS", 100)
+    _memory.make_room(jnp.ones(2), None)
+    assert cached() == 0
 
 
-def resident_after(lengths: int) -> tuple[float, float]:
-    """Megabytes after 50 lengths and after all of them, in a process of its own."""
-    run = [sys.executable, "-c", PROGRAM.format(lengths=lengths)]
-    done = subprocess.run(run, capture_output=True, text=True, check=True)
-    first, last = map(float, done.stdout.split())
-    return first, last
+def test_counting_is_not_done_at_every_call(cached, monkeypatch):
+    monkeypatch.setattr(_memory, "INTERVAL", 3600.0)
+    _memory.make_room()
+    counted = []
+    monkeypatch.setattr(_memory, "memory_maps", lambda: counted.append(1) or 0)
+    for _ in range(1000):
+        _memory.make_room()
+    assert counted == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_new_length_of_data_costs_no_memory():
-    """Every new length used to cost seven megabytes, for ever: 3.5 times as much after 300."""
-    first, last = resident_after(300)
-    assert last < 1.15 * first
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad, jax.jacfwd])
+def test_nothing_is_forgotten_while_tracing(transform, cached):
+    def function(x):
+        _memory.make_room(x)
+        return jnp.sum(x * x)
+
+    transform(function)(np.ones(()) if transform is jax.grad else np.ones(2))
+    assert cached() == 1
 
 
-if __name__ == "__main__":
-    first, last = resident_after(1000)
-    print(f"resident after 50 lengths {first:.0f} MB, after 1000 {last:.0f} MB: {last / first:.2f}")
+def fit():
+    windows = ndde.lagged_windows(np.arange(70.0) ** 1.5, dt=1.0)
+    config = ndde.FitConfig(
+        max_steps=2, epoch_steps=2, warmup="adam", warmup_steps=0, refine="none", width=2, depth=1
+    )
+    return ndde.fit(ndde.L0NDDE(path=()), windows, config, key=jax.random.key(0)).losses
+
+
+def simulate():
+    return ndde.solve_sdde(
+        lambda t, x, lagged, args: -x, lags=1.0, dt=0.5, n_steps=4, history=np.ones(1)
+    ).ys
+
+
+def splines():
+    return ndde.spline_graph(ndde.lagged_windows(np.arange(30.0) ** 1.5, dt=1.0)).evidence
+
+
+@pytest.mark.parametrize("front_door", [fit, simulate, splines])
+def test_front_doors_make_room_and_give_the_same(front_door, cached, monkeypatch):
+    emptied = front_door()
+    assert cached() == 0
+    monkeypatch.setattr(_memory, "MOST_MAPS", 10**9)
+    np.testing.assert_array_equal(front_door(), emptied)

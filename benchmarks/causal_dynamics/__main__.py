@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks._arguments import add_machines, existing_store, positive
+from benchmarks._runner import program
 from benchmarks._store import Store
 
 from .data import find_files, graph_name, select_files
@@ -236,4 +237,4 @@ def _seed(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program(main))

@@ -94,6 +94,7 @@ def run(
         evaluate,
         store,
         summarise=functools.partial(_pooled, store),
+        killed=killed,
         workers=workers,
         retry_errors=retry_errors,
         progress=progress,
@@ -113,7 +114,16 @@ def evaluate(task: Task) -> list[Record]:
     except Exception as error:
         status = f"error: {type(error).__name__}: {error}"
         found = [_nothing(graph, status) for _ in task.series]
-    seconds = (time.perf_counter() - start) / len(task.series)
+    return _records(task, graph, found, (time.perf_counter() - start) / len(task.series))
+
+
+def killed(task: Task, status: str) -> list[Record]:
+    """Records of a task that never ends but ends its process."""
+    graph = read_graph(task.path)
+    return _records(task, graph, [_nothing(graph, status) for _ in task.series], 0.0)
+
+
+def _records(task: Task, graph: Graph, found: list[Prediction], seconds: float) -> list[Record]:
     return [
         Record(
             task.unit(series),

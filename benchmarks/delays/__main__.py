@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from benchmarks._arguments import add_machines, existing_store, positive
+from benchmarks._runner import program
 from benchmarks._store import Store
 
 from .settings import CATEGORIES
@@ -163,4 +164,4 @@ def _theory(options) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program(main))

@@ -16,7 +16,7 @@ from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
 from benchmarks._store import Record, Store, Unit
 
 from .attractor import attractor_scores
-from .data import simulate
+from .data import Series, simulate
 from .methods import METHODS, Prediction
 from .scoring import failed, score
 from .settings import CATEGORIES, Specification, settings, specifications
@@ -114,7 +114,15 @@ def run(
     specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
     tasks = [Task(spec, method, seed, attractor) for spec in specs for method in methods]
     tasks = share_of(tasks, share)
-    run_tasks(tasks, evaluate, store, workers=workers, retry_errors=retry_errors, progress=progress)
+    run_tasks(
+        tasks,
+        evaluate,
+        store,
+        killed=killed,
+        workers=workers,
+        retry_errors=retry_errors,
+        progress=progress,
+    )
 
 
 def evaluate(task: Task) -> list[Record]:
@@ -127,10 +135,22 @@ def evaluate(task: Task) -> list[Record]:
     try:
         found = METHODS[task.method](series.x, series.dt, series.lags, key=key)
     except Exception as error:
-        nothing = np.full(series.graph.shape, np.nan)
-        status = f"error: {type(error).__name__}: {error}"
-        found = Prediction(nothing, np.zeros(nothing.shape, bool), status=status)
-    seconds = time.perf_counter() - start
+        found = _nothing(series, f"error: {type(error).__name__}: {error}")
+    return _records(task, series, found, time.perf_counter() - start)
+
+
+def killed(task: Task, status: str) -> list[Record]:
+    """The record of a task that never ends but ends its process."""
+    series = simulate(task.spec, task.seed)
+    return _records(task, series, _nothing(series, status), 0.0)
+
+
+def _nothing(series: Series, status: str) -> Prediction:
+    shape = series.graph.shape
+    return Prediction(np.full(shape, np.nan), np.zeros(shape, bool), status=status)
+
+
+def _records(task: Task, series: Series, found: Prediction, seconds: float) -> list[Record]:
     metrics = {**score(found, series), "failed": float(failed(found)), "dim": series.x.shape[1]}
     if task.attractor and found.windows is not None and not failed(found):
         metrics |= attractor_scores(found.drift, found.windows, series, task.seed)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks._arguments import add_machines, existing_store, positive
+from benchmarks._runner import program
 from benchmarks._store import Store
 from benchmarks.causal_dynamics.data import find_files
 
@@ -156,4 +157,4 @@ def _figures(options) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program(main))

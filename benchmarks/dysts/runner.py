@@ -100,6 +100,7 @@ def run(
         tasks,
         evaluate,
         store,
+        killed=killed,
         workers=workers,
         retry_errors=retry_errors,
         progress=progress,
@@ -134,7 +135,7 @@ def evaluate_with(method: Method, task: Task) -> list[Record]:
         values = score(problem, trajectories, spectra, learned.graph, problem.spectra)
         status = learned.status
     except Exception as failure:
-        values, arrays = dict.fromkeys([*METRICS, "train"], np.nan), {}
+        values, arrays = _nothing(), {}
         status = f"error: {type(failure).__name__}: {str(failure).strip()[:300]}"
     else:
         values |= {
@@ -149,6 +150,15 @@ def evaluate_with(method: Method, task: Task) -> list[Record]:
             _write_predictions(task.predictions / task.path.name, trajectories, arrays)
     seconds = (fitted or time.perf_counter()) - start
     return [Record(task.unit, values, status, seconds, arrays)]
+
+
+def killed(task: Task, status: str) -> list[Record]:
+    """The record of a task that never ends but ends its process."""
+    return [Record(task.unit, _nothing(), status, 0.0)]
+
+
+def _nothing() -> dict[str, float]:
+    return dict.fromkeys([*METRICS, "train"], np.nan)
 
 
 def _simulate(problem: Problem, learned: Learned) -> tuple:

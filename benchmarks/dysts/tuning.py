@@ -13,7 +13,7 @@ from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
 from .methods import learned
-from .runner import Task, evaluate_with
+from .runner import Task, evaluate_with, killed
 from .settings import Recipe, grid, recipes
 
 BENCHMARK = "dysts-tuning"
@@ -94,7 +94,7 @@ def tune(
 def _valid_prediction_time(method, recipe, files, store, seed, workers, progress) -> float:
     text = recipe.to_json()
     trials = [Trial(path, method, seed, "tuning", text, recipe=recipe) for path in files]
-    run_tasks(trials, evaluate, store, workers=workers, progress=progress)
+    run_tasks(trials, evaluate, store, killed=killed, workers=workers, progress=progress)
     rows = store.rows(BENCHMARK)
     name = trials[0].unit.method
     values = [r.value for r in rows if r.metric == "vlpt" and (r.method, r.seed) == (name, seed)]

@@ -8,6 +8,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from .._confine import RestoredDDE
+from .._memory import make_room
 from .._model import NeuralDDE
 from ._advance import Plan, finish, simulate, simulate_with_progress
 from ._read import check_counts, read_noise, read_problem
@@ -118,6 +119,7 @@ def solve_sdde(
     problem = read_problem(*given, diagonal=diagonal)
     noise = read_noise(key, increments, problem, n_steps)
     plan = Plan.of(problem, tableau, n_steps, save_every)
+    make_room(problem, noise)
     if progress:
         ys, complete = simulate_with_progress(problem, noise, plan)
         ts, ys, finite = finish(problem, ys, plan)

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from benchmarks import _runner
 from benchmarks._store import Record, Store, Unit
+from benchmarks.merge import main as merge
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -120,9 +119,7 @@ def test_two_writers_share_a_file(tmp_path):
 WORKER = """
 import sys
 import time
-import jax
 import numpy as np
-from benchmarks import _runner
 from benchmarks._store import Record, Store, Unit
 with Store(sys.argv[1]) as store:
     done = store.done("bench")
@@ -185,13 +182,113 @@ def test_resumes_after_kill_9_without_loss_or_repetition(tmp_path):
     database.close()
 
 
-def test_compiled_functions_are_forgotten_before_there_are_too_many(monkeypatch):
-    function = jax.jit(lambda x: x + 1)
-    evaluate = lambda task: [function(1.0)]  # noqa: E731
-    _runner._evaluate(evaluate, None)
-    assert function._cache_size() == 1
-    if sys.platform == "linux":
-        assert _runner.memory_maps() > 100
-        monkeypatch.setattr(_runner, "MOST_MAPS", 100)
-        _runner._evaluate(evaluate, None)
-        assert function._cache_size() == 0
+# ---- damage ----
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A results file of two units, with arrays and settings."""
+    with Store(tmp_path / "file.sqlite") as store:
+        store.agree_on_settings("bench", "l0ndde", "simple/noise", "lags 0")
+        store.write([record(0, 0.25), record(1, 0.5), record(2, 0.75)])
+    return tmp_path / "file.sqlite"
+
+
+def change(path, *statements):
+    database = sqlite3.connect(path)
+    for statement in statements:
+        database.execute(statement)
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE results SET value = 0.26 WHERE series = 0 AND metric = 'auroc'",
+        "UPDATE results SET status = 'ok!' WHERE series = 0",
+        "UPDATE results SET seconds = 1 WHERE series = 0",
+        "UPDATE results SET series = 9 WHERE series = 0",
+        "UPDATE results SET series = 9 WHERE series = 0 AND metric = 'shd'",
+        "DELETE FROM results WHERE series = 0",
+        "DELETE FROM checksums WHERE series = 0",
+        "DELETE FROM results; DELETE FROM checksums",
+        "UPDATE settings SET settings = 'lags 1'",
+        "DELETE FROM settings",
+        "UPDATE total SET units = 3",
+        "DELETE FROM total",
+        "UPDATE checksums SET arrays = results",
+        "DROP TABLE checksums",
+        "DROP TABLE results",
+        "PRAGMA user_version = 0",
+        "PRAGMA user_version = 3",
+    ],
+)
+def test_what_was_not_written_here_is_refused(statement, file):
+    change(file, *statement.split(";"))
+    with pytest.raises(ValueError, match=r"file\.sqlite is damaged: .*merge --intact .*--out NEW"):
+        Store(file)
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE arrays SET npy = (SELECT npy FROM arrays WHERE series = 1)",
+                  "UPDATE arrays SET name = 'graph'", "DELETE FROM arrays"]
+)  # fmt: skip
+def test_changed_arrays_are_refused_when_they_are_read(statement, file):
+    change(file, f"{statement} WHERE series = 0")
+    with Store(file) as store:
+        with pytest.raises(ValueError, match=r"the arrays of l0ndde .* series 0.* not as written"):
+            store.arrays(unit(0))
+        assert store.arrays(unit(1))["scores"][0, 0] == 0.5
+
+
+def test_damage_after_opening_is_refused_when_it_is_read(file):
+    with Store(file) as store:
+        change(file, "UPDATE results SET value = 0.26 WHERE series = 0 AND metric = 'auroc'")
+        with pytest.raises(ValueError, match="series 0, seed 0, is not as it was written"):
+            list(store.rows("bench"))
+
+
+def test_what_is_intact_can_be_copied(file, tmp_path, capsys):
+    change(
+        file,
+        "UPDATE results SET value = 0.26 WHERE series = 0",
+        "UPDATE arrays SET name = 'graph' WHERE series = 2",
+    )
+    out = tmp_path / "new.sqlite"
+    assert merge([str(file), "--out", str(out)]) == 2
+    assert "is damaged" in capsys.readouterr().err
+    for copied in (2, 0):
+        assert merge(["--intact", str(file), "--out", str(out)]) == 0
+        assert f"2 intact units, {copied} of them copied" in capsys.readouterr().out
+    with Store(out) as store:
+        assert store.done("bench") == {unit(1)}
+        np.testing.assert_array_equal(store.arrays(unit(1))["scores"], 0.5)
+        with pytest.raises(ValueError, match="made with lags 0"):
+            store.agree_on_settings("bench", "l0ndde", "simple/noise", "lags 1")
+
+
+def test_files_without_checksums_get_them_with_a_warning(file):
+    change(file, "DROP TABLE checksums", "DROP TABLE total", "PRAGMA user_version = 0")
+    with pytest.warns(UserWarning, match="was written without checksums"), Store(file) as store:
+        assert [row.value for row in store.rows("bench") if row.metric == "auroc"] == [
+            *(0.25, 0.5, 0.75)
+        ]
+    with Store(file) as store:
+        assert store.arrays(unit(2))["scores"][0, 0] == 0.75
+    change(file, "UPDATE results SET value = 0.26 WHERE series = 0 AND metric = 'auroc'")
+    with pytest.raises(ValueError, match="is damaged"):
+        Store(file)
+
+
+def test_checksums_follow_what_is_written_forgotten_and_joined(file, tmp_path):
+    with Store(tmp_path / "other") as other:
+        other.write([record(3), record(2, 0.1)])
+    with Store(file) as store:
+        store.forget([unit(0), unit(7)])
+        store.write([record(1, 0.9)])
+        store.absorb(tmp_path / "other")
+    with Store(file) as store:
+        assert [row.value for row in store.rows("bench") if row.metric == "auroc"] == [
+            *(0.9, 0.75, 0.5)
+        ]

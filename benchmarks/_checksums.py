@@ -1,0 +1,161 @@
+"""Checksums of what a results file holds, so that no damage passes for results.
+
+SQLite notices when the structure of its file is broken, not when a number changes or a row is gone.
+So every unit of work has a checksum of all its metrics, statuses and times, and one of its arrays,
+written in the transaction that writes them; and the file has a sum over all of these, so that none
+can be missing. The settings of a method count as a unit too.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+VERSION = 2
+"""Of results files, as SQLite's `user_version`; files without checksums have 0."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS checksums (
+    benchmark TEXT NOT NULL, category TEXT NOT NULL, graph TEXT NOT NULL, series INTEGER NOT NULL,
+    method TEXT NOT NULL, seed INTEGER NOT NULL, results TEXT NOT NULL, arrays TEXT NOT NULL,
+    PRIMARY KEY (benchmark, category, graph, series, method, seed)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS total (units INTEGER NOT NULL, digest TEXT NOT NULL);
+"""
+
+_MODULUS = 1 << 128
+# No series: it marks settings.
+_SETTINGS = -2
+
+
+class Unit(NamedTuple):
+    """What is done once and never again: one method, with one seed, on one series of one graph."""
+
+    benchmark: str
+    category: str
+    graph: str
+    series: int
+    method: str
+    seed: int
+
+
+UNIT = ", ".join(Unit._fields)
+WHERE_UNIT = " AND ".join(f"{name} = ?" for name in Unit._fields)
+
+
+def settings_unit(benchmark: str, method: str, category: str) -> Unit:
+    """What stands for the settings of a method."""
+    return Unit(benchmark, category, "", _SETTINGS, method, 0)
+
+
+def renew(db: sqlite3.Connection, units: Iterable[Unit]) -> None:
+    """Make the checksums those of what the file holds; in the transaction that changes it."""
+    count, total = _total(db)
+    for unit in dict.fromkeys(units):
+        if (old := kept(db, unit)) is not None:
+            count, total = count - 1, total - _entry(unit, *old)
+            db.execute(f"DELETE FROM checksums WHERE {WHERE_UNIT}", unit)
+        rows = results_of(db, unit)
+        if rows:
+            new = digest(unit, rows), digest(unit, arrays_of(db, unit))
+            count, total = count + 1, total + _entry(unit, *new)
+            db.execute("INSERT INTO checksums VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*unit, *new))
+    db.execute("DELETE FROM total")
+    db.execute("INSERT INTO total VALUES (?, ?)", (count, f"{total % _MODULUS:032x}"))
+
+
+def adopt(db: sqlite3.Connection) -> None:
+    """Give a file without checksums its first ones."""
+    units = [Unit(*row) for row in db.execute(f"SELECT DISTINCT {UNIT} FROM results")]
+    settings = db.execute("SELECT benchmark, method, category FROM settings").fetchall()
+    renew(db, [*units, *(settings_unit(*key) for key in settings)])
+
+
+def problem(db: sqlite3.Connection) -> str:
+    """What is wrong with the file, without reading its arrays; empty if nothing is."""
+    (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        return found
+    entries = _entries(db)
+    count, total = _total(db)
+    if count != len(entries) or total != sum(_entry(*entry) for entry in entries) % _MODULUS:
+        return f"it should hold {count} checksums and holds {len(entries)}, or one has changed"
+    n_rows = n_settings = 0
+    for unit, results, _ in entries:
+        rows = results_of(db, unit)
+        if digest(unit, rows) != results:
+            return f"{describe(unit)} is not as it was written"
+        n_settings += unit.series == _SETTINGS
+        n_rows += len(rows) if unit.series != _SETTINGS else 0
+    for table, expected in (("results", n_rows), ("settings", n_settings)):
+        (n,) = db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
+        if n != expected:
+            return f"it holds {n} rows of {table}, {expected} of them with a checksum"
+    return ""
+
+
+def intact(db: sqlite3.Connection) -> list[Unit]:
+    """Units of a damaged file whose metrics and arrays are as they were written."""
+    found, cursor = [], db.execute("SELECT * FROM checksums")
+    while True:
+        try:
+            row = cursor.fetchone()
+        except sqlite3.DatabaseError:
+            return found  # the rest cannot be reached
+        if row is None:
+            return found
+        unit, (results, arrays) = Unit(*row[:6]), row[6:]
+        try:
+            if digest(unit, results_of(db, unit)) == results:
+                if digest(unit, arrays_of(db, unit)) == arrays:
+                    found.append(unit)
+        except sqlite3.DatabaseError:
+            pass
+
+
+def kept(db: sqlite3.Connection, unit: Unit) -> tuple[str, str] | None:
+    """The checksums of a unit's metrics and arrays; None if it has none."""
+    query = f"SELECT results, arrays FROM checksums WHERE {WHERE_UNIT}"
+    return db.execute(query, unit).fetchone()
+
+
+def results_of(db: sqlite3.Connection, unit: Unit) -> list[tuple]:
+    """What the checksum of a unit's metrics is about."""
+    if unit.series == _SETTINGS:
+        query = "SELECT settings FROM settings WHERE (benchmark, method, category) = (?, ?, ?)"
+        return db.execute(query, (unit.benchmark, unit.method, unit.category)).fetchall()
+    query = f"SELECT metric, value, status, seconds FROM results WHERE {WHERE_UNIT} ORDER BY metric"
+    return db.execute(query, unit).fetchall()
+
+
+def arrays_of(db: sqlite3.Connection, unit: Unit) -> list[tuple]:
+    """The arrays of a unit, `(name, npy)`."""
+    return db.execute(
+        f"SELECT name, npy FROM arrays WHERE {WHERE_UNIT} ORDER BY name", unit
+    ).fetchall()
+
+
+def digest(unit: Unit, rows: list[tuple]) -> str:
+    """A checksum of what belongs to a unit. `repr` of a number tells it apart from every other."""
+    return hashlib.sha256(repr((tuple(unit), rows)).encode()).hexdigest()[:32]
+
+
+def describe(unit: Unit) -> str:
+    """A unit in a sentence."""
+    if unit.series == _SETTINGS:
+        return f"the settings of {unit.method} on {unit.category}"
+    return f"{unit.method} on {unit.category} {unit.graph}, series {unit.series}, seed {unit.seed},"
+
+
+def _entries(db: sqlite3.Connection) -> list[tuple[Unit, str, str]]:
+    query = db.execute(f"SELECT {UNIT}, results, arrays FROM checksums")
+    return [(Unit(*row[:6]), *row[6:]) for row in query]
+
+
+def _entry(unit: Unit, results: str, arrays: str) -> int:
+    return int(digest(unit, [(results, arrays)]), 16)
+
+
+def _total(db: sqlite3.Connection) -> tuple[int, int]:
+    row = db.execute("SELECT units, digest FROM total").fetchone()
+    return (0, 0) if row is None else (row[0], int(row[1], 16))

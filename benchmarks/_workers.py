@@ -1,0 +1,152 @@
+"""Processes that compute tasks, and are replaced when something kills them.
+
+The pools of the standard library give up when one process dies, and do not say what it was doing.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from typing import Any
+
+# A task that ends its process this often does so by itself: it may need too much memory.
+MOST_DEATHS = 2
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What a task gives that ended its process every time."""
+
+    status: str
+
+
+def in_processes(
+    tasks: Iterable[Any],
+    evaluate: Callable[[Any], Any],
+    workers: int,
+    say: Callable[[str], None] = print,
+    name: Callable[[Any], str] = str,
+) -> Iterator[tuple[Any, Any]]:
+    """Pairs of a task and what `evaluate` makes of it, in the order in which they are finished.
+
+    `tasks` are taken one by one, when a process is free. A process that dies is replaced and its
+    task tried again; after its second death the task gives `Killed`. What `evaluate` raises is
+    raised here. However this ends, all processes end with it.
+    """
+    numbered, again, deaths = enumerate(tasks), deque(), Counter()
+    crew: list[_Worker] = []
+    try:
+        while True:
+            while len(busy := [worker for worker in crew if worker.number is not None]) < workers:
+                number, task = again.popleft() if again else next(numbered, (None, None))
+                if number is None:
+                    break
+                idle = [worker for worker in crew if worker.number is None]
+                if not idle:
+                    idle = [_Worker(evaluate)]
+                    crew += idle
+                idle[0].give(number, task)
+            if not busy:
+                return
+            ready = connection.wait([worker.connection for worker in busy])
+            for worker in [worker for worker in busy if worker.connection in ready]:
+                number, task = worker.number, worker.task
+                try:
+                    worked, outcome = worker.take()
+                except (EOFError, OSError):
+                    crew.remove(worker)
+                    how = worker.end()
+                    deaths[number] += 1
+                    if deaths[number] < MOST_DEATHS:
+                        say(f"a worker process {how} while computing {name(task)}; tried again.")
+                        again.append((number, task))
+                        continue
+                    say(f"a worker process {how} once more while computing {name(task)}; given up.")
+                    worked, outcome = True, Killed(f"error: worker process {how} twice")
+                if not worked:
+                    raise outcome
+                yield task, outcome
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+class _Worker:
+    """A process and what it is computing: `number` is None while it is idle."""
+
+    def __init__(self, evaluate: Callable[[Any], Any]):
+        # Forked children would inherit JAX's threads in an unknown state.
+        context = get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, evaluate), daemon=True)
+        with _blocked_interrupts():
+            self.process.start()
+        theirs.close()  # so that the end of the process is the end of the connection
+        self.number = self.task = None
+
+    def give(self, number: int, task: Any) -> None:
+        self.number, self.task = number, task
+        # A process that died idle is met when its answer is awaited.
+        with contextlib.suppress(OSError):
+            self.connection.send(task)
+
+    def take(self) -> tuple[bool, Any]:
+        """Whether it worked, and the result or what was raised."""
+        answer = self.connection.recv()
+        self.number = self.task = None
+        return answer
+
+    def end(self) -> str:
+        """End the process; says how it ended if it had already."""
+        self.connection.close()
+        self.process.join(0.5)
+        code = self.process.exitcode
+        self.process.kill()
+        self.process.join()
+        if code is not None and code < 0:
+            return f"was killed by signal {-code}"
+        return f"ended with code {code}"
+
+
+def _work(tasks: connection.Connection, evaluate: Callable[[Any], Any]) -> None:
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    while True:
+        try:
+            task = tasks.recv()
+        except EOFError:
+            return
+        try:
+            answer = True, evaluate(task)
+        except Exception as error:
+            answer = False, error
+        try:
+            tasks.send(answer)
+        except OSError:
+            return
+        except Exception as error:  # what cannot be pickled
+            tasks.send((False, RuntimeError(f"{task} gave what cannot be sent ({error}).")))
+
+
+def _exit_with_parent() -> None:
+    """End a worker whose parent was killed; it would compute for nobody."""
+    connection.wait([parent_process().sentinel])
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Processes started here never hear Ctrl-C, which a terminal sends to all: the parent ends
+    them. Blocked from the start, so not even while they import; systems without masks go without.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,46 @@
+"""Compiled programs are forgotten before there are too many for the operating system.
+
+Every compiled program takes some memory areas, of which Linux allows a process 65 530; beyond that
+compilation fails or the process ends. A program is compiled for each combination of shapes, so a
+loop over systems of many lengths gets there after a hundred of them.
+"""
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# A large fit takes a few thousand.
+MOST_MAPS = 30_000
+# Counting takes milliseconds, so it is not done at every call. Areas come from compiling, which
+# takes far longer: a second of it adds a few hundred.
+INTERVAL = 0.5
+
+_last_count = -INTERVAL
+
+
+def make_room(*arguments: Any) -> None:
+    """Forget compiled programs if there are too many. For functions that are about to compile, with
+    their arguments; does nothing while those are traced, since who traces needs what is compiled.
+    """
+    global _last_count
+    now = time.monotonic()
+    if now - _last_count < INTERVAL:
+        return
+    _last_count = now
+    if memory_maps() <= MOST_MAPS:
+        return
+    # Under `jit` every new array is traced, under `vmap` and `grad` only what depends on arguments.
+    leaves = [jnp.zeros(()), *jax.tree.leaves(arguments)]
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        jax.clear_caches()
+
+
+def memory_maps() -> int:
+    """Memory areas of this process; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0

@@ -1,0 +1,128 @@
+"""Runs of benchmarks: workers that die, interrupts, and two runs that share a file."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks._runner import run_tasks
+from benchmarks._store import Record, Store, Unit
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Ends its process as often as `marks`, a folder, does not hold `deaths` files."""
+
+    series: int
+    marks: str = ""
+    deaths: int = 0
+    finished: bool = False
+
+    @property
+    def units(self):
+        unit = Unit("bench", "simple", f"graph{self.series}", self.series, "m", 0)
+        return () if self.finished else (unit,)
+
+    settings_text = "{}"
+
+    def without(self, done):
+        return replace(self, finished=self.units[0] in done)
+
+
+def evaluate(task):
+    died = list(Path(task.marks).glob(f"{task.series}-*")) if task.marks else []
+    if len(died) < task.deaths:
+        (Path(task.marks) / f"{task.series}-{len(died)}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if task.series == 99:
+        raise RuntimeError("of task 99")
+    return [Record(task.units[0], {"a": float(task.series)}, "ok", 0.0)]
+
+
+def statuses(store):
+    return {row.series: row.status for row in store.rows("bench")}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        yield store
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_killed_workers_are_replaced_and_stubborn_tasks_recorded(store, tmp_path, capsys):
+    deaths = {1: 1, 3: 2, 4: 99}
+    tasks = [Task(i, str(tmp_path), deaths.get(i, 0)) for i in range(6)]
+    run_tasks(tasks, evaluate, store, workers=2, progress=False)
+    failed = "error: worker process was killed by signal 9 twice"
+    assert statuses(store) == {i: failed if i in (3, 4) else "ok" for i in range(6)}
+    said = capsys.readouterr().out
+    assert "killed by signal 9 while computing m on simple graph1; tried again" in said
+    assert "once more while computing m on simple graph4; given up" in said
+    assert said.count("tried again") == 3 and said.count("given up") == 2
+    run_tasks(tasks[:4], evaluate, store, workers=2, retry_errors=True, progress=False)
+    assert statuses(store)[3] == "ok"
+
+
+def test_what_a_task_raises_reaches_the_caller(store):
+    with pytest.raises(RuntimeError, match="of task 99"):
+        run_tasks([Task(0), Task(99)], evaluate, store, workers=2, progress=False)
+
+
+def test_two_runs_share_a_file_and_say_so(store, capsys):
+    """The other one writes series 1 during this one's series 0, and 2 during 2."""
+
+    def with_other(task):
+        with Store(store.path) as other:
+            for series in {0: [1], 2: [2]}.get(task.series, []):
+                other.write([Record(Task(series).units[0], {"a": -1.0}, "other", 0.0)])
+        return evaluate(task)
+
+    run_tasks([Task(i) for i in range(4)], with_other, store, progress=False)
+    assert statuses(store) == {0: "ok", 1: "other", 2: "other", 3: "ok"}
+    first, second = capsys.readouterr().out.splitlines()
+    assert "m on simple graph1 is in" in first and "by another run" in first
+    assert "1 of 1 results are in" in second and second.endswith("they stay")
+
+
+INTERRUPTED = """
+import signal, sys, time
+from benchmarks._runner import program, run_tasks
+from benchmarks._store import Store
+from tests.benchmarks.test_runner import Task, evaluate
+def slowly(task):
+    if task.series == 3:
+        print("computing", flush=True)
+        time.sleep(60)
+    return evaluate(task)
+def main():
+    with Store(sys.argv[1]) as store:
+        run_tasks([Task(i) for i in range(6)], slowly, store, progress=False)
+    return 0
+if __name__ == "__main__":
+    sys.exit(program(main) if sys.argv[2] == "program" else main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("how", ["program", "function"])
+def test_an_interrupted_run_says_how_to_go_on(how, tmp_path):
+    path = tmp_path / "results.sqlite"
+    command = [sys.executable, "-c", INTERRUPTED, str(path), how]
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == "computing\n"
+        process.send_signal(signal.SIGINT)
+        code, said = process.wait(10), process.stderr.read()
+    sentence = f"interrupted; 3 of 6 tasks are in {path}, and the same command goes on from there."
+    assert sentence in said
+    if how == "program":
+        assert code == 130 and "Traceback" not in said
+    with Store(path) as store:
+        assert set(statuses(store)) == {0, 1, 2}
