@@ -265,7 +265,7 @@ def _fit_delays(samples, position, known, rate, sources, start, room, config, ke
     weight = jnp.ones(n, rate.dtype)
 
     def inputs(delay):
-        at = position[:, None] + 0.5 - delay[None]
+        at = position[:, None].astype(delay.dtype) + 0.5 - delay[None]
         late, slope = jax.vmap(lambda s, a: _interpolated(samples[:, s], a), (0, 1), 1)(sources, at)
         return jnp.concatenate([known, late], axis=1), -slope
 

@@ -48,7 +48,8 @@ class Discovery:
     - `names`, `lags` (samples), `dt`, `time_unit`: labels of the axes.
     - `coefficient`, `search`: how the graph was chosen.
     - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE] fitted on `graph`.
-    - `strengths`, `fit`, `windows`: where all of it comes from.
+    - `windows`, `strengths`: where all of it comes from.
+    - `fit`: of the gates, on these windows; None where splines searched, which need none.
     """
 
     names: tuple[str, ...]
@@ -58,7 +59,7 @@ class Discovery:
     coefficient: float | None
     search: str
     windows: Windows
-    fit: FitResult
+    fit: FitResult | None
     strengths: SignalStrengths
     model: NeuralDDE
     graph: np.ndarray
@@ -207,7 +208,7 @@ def discover(
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
     - `search`: `"gates"`, `"splines"` or `"auto"`, see [`select_graph`][ndde_jax.select_graph].
-        With splines the gates are fitted for comparison only.
+        Gates are fitted only where they search.
     - `method`, `config`: for the fit of the gates, by default [`L0NDDE`][ndde_jax.L0NDDE] and
         [`FitConfig`][ndde_jax.FitConfig] with their defaults.
     - `strength_config`: for the refits.
@@ -249,26 +250,35 @@ def discover(
         raise ValueError(f"coefficient must be positive; got {coefficient}.")
     search = chosen_search(windows, search)
 
-    fit_key, search_key, strength_key, model_key = jr.split(key, 4)
-    total = 5 if windows.scheme == "midpoint" else 4
+    midpoint = windows.scheme == "midpoint"
+    total = (1 + (search == "gates")) * (1 + midpoint) + midpoint + 2
     inputs = (values, dt, t, windows, names, str(scheme), prior, str(coefficient), search)
     inputs = (*inputs, method, config, strength_config, key)
     with Stages(total, progress=progress, directory=directory, inputs=inputs) as stage:
+        first_key, again_key, pilot_key, strength_key, model_key = jr.split(key, 5)
         method = L0NDDE() if method is None else method
-        result = stage("selecting a graph", lambda: fit(method, windows, config, key=fit_key))
-        options = dict(search=search, config=strength_config, key=search_key)
-        graph = stage(
-            "searching for a better one", lambda: select_graph(windows, result, **options)
-        )
-        if windows.scheme == "midpoint":
 
-            def again():
-                model = fit_graph(windows, graph, config=strength_config, key=model_key)
+        def select(windows, key, where):
+            """The graph, and the fit of the gates if they search."""
+            fit_key, search_key = jr.split(key)
+            result = None
+            if search == "gates":
+                fitted = lambda: fit(method, windows, config, key=fit_key)  # noqa: E731
+                result = stage(f"fitting gates {where}", fitted)
+            options = dict(search=search, config=strength_config, key=search_key)
+            selected = lambda: select_graph(windows, result, **options)  # noqa: E731
+            return stage(f"searching for a graph {where}", selected), result
+
+        graph, result = select(windows, first_key, "at the samples")
+        if midpoint:
+
+            def between():
+                model = fit_graph(windows, graph, config=strength_config, key=pilot_key)
                 given = dict(lags=windows.lags, names=names, prior=prior)
-                shifted = midpoint_windows(values, dt=float(windows.dt), model=model, **given)
-                return shifted, select_graph(shifted, result, **options)
+                return midpoint_windows(values, dt=float(windows.dt), model=model, **given)
 
-            windows, graph = stage("searching again, between the samples", again)
+            windows = stage("interpolating", between)
+            graph, result = select(windows, again_key, "between them")
         options = dict(config=strength_config, key=strength_key)
         strengths = stage(
             "measuring edges", lambda: signal_strengths(windows, graph=graph, **options)

@@ -194,7 +194,9 @@ class _Problem:
         weight = network[0][0]
         owner = np.full(jacobian.shape[1], -1)
         owner[: weight.size] = np.tile(np.arange(weight.shape[1]), weight.shape[0])
-        theta = jnp.concatenate([weight.ravel(), jnp.zeros(jacobian.shape[1] - weight.size)])
+        theta = jnp.concatenate(
+            [weight.ravel(), jnp.zeros(jacobian.shape[1] - weight.size, weight.dtype)]
+        )
         theta = theta.astype(jacobian.dtype)
         gram = jacobian.T @ jacobian
         slope = jacobian.T @ residual
@@ -229,7 +231,7 @@ class _Problem:
             mask, found, _, count, _ = carry
             price = price_of(found)
             cost = self.linearised(mask, found)
-            sizes = jnp.sum(mask[None] ^ self.moves, axis=1)
+            sizes = jnp.sum(mask[None] ^ self.moves, axis=1).astype(cost.dtype)
             ranked = jnp.where(self.possible, cost + price * sizes, jnp.inf)
             _, best = jax.lax.top_k(-ranked, min(REFITTED, len(self.moves)))
             network = self._alive(found.network, mask)
@@ -238,7 +240,8 @@ class _Problem:
                 new = mask ^ move
                 refitted = self._fit(new, network, self.config.fold_steps, found.decay)
                 risk = refitted.corrected_risk(n)
-                gain = found.corrected_risk(n) - risk + price * (jnp.sum(mask) - jnp.sum(new))
+                fewer = (jnp.sum(mask) - jnp.sum(new)).astype(price.dtype)
+                gain = found.corrected_risk(n) - risk + price * fewer
                 return jnp.where(jnp.isfinite(gain), gain, -jnp.inf), refitted
 
             gains, fits = jax.lax.map(refit, self.moves[best])

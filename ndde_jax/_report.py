@@ -7,7 +7,7 @@ import numpy as np
 
 from ._conditioning import condition_number
 from ._identifiability import IdentifiabilityReport, identifiability_report
-from ._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT
+from ._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT, prices
 
 
 def write_report(found: Any, identifiability: IdentifiabilityReport | None = None) -> str:
@@ -51,16 +51,16 @@ def _method(found) -> str:
             f"{found.coefficient:g}/{n_inputs} = {found.coefficient / n_inputs:.3g} of the "
             "variance of its target's rate"
         )
-    gates = (
-        "hard-concrete gates on the inputs of one tanh network per variable (L0-NDDE; the fit "
-        f"{found.fit.outcome})"
-    )
-    search = {
-        "gates": f"Graph selected with {gates}, improved edge by edge.",
-        "splines": "Graph searched among all candidates: inputs shortlisted by spline regression, "
-        "edges added, dropped and exchanged as refitted networks demand. Fitted for comparison: "
-        f"{gates}.",
-    }[found.search]
+    if found.fit is None:
+        search = (
+            "Graph searched among all candidates: inputs shortlisted by spline regression, edges "
+            "added, dropped and exchanged as refitted networks demand."
+        )
+    else:
+        search = (
+            "Graph selected with hard-concrete gates on the inputs of one tanh network per "
+            f"variable (L0-NDDE; the fit {found.fit.outcome}), improved edge by edge."
+        )
     return "\n".join(
         (
             _wrap(found.windows.explain()),
@@ -101,19 +101,18 @@ def _edges(found) -> str:
 def _targets(found) -> str:
     risk = np.asarray(found.strengths.risk)
     in_sample = np.asarray(found.strengths.risk_in_sample)
-    threshold = np.asarray(found.strengths.threshold)
+    limits = prices(found.windows, found.strengths, found.coefficient)
     measured_on = np.asarray(found.strengths.graph)
     n_inputs = len(found.names) * len(found.lags)
     rows = []
     for j, name in enumerate(found.names):
-        limit = threshold[j] if found.coefficient is None else found.coefficient / n_inputs
         degree, measured = int(found.graph[:, j].sum()), measured_on[:, j]
         differs = (measured != found.graph[:, j]).any()
         other = f" (of the graph measured, with {int(measured.sum())})" if differs else ""
         rows.append(
             f"{name}: {degree} of {n_inputs} inputs; unexplained share of the rate's variance "
             f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out{other}; edges must be worth "
-            f"{limit:.3g}."
+            f"{limits[j]:.3g}."
         )
     return "\n".join(_wrap(row, "  ") for row in rows)
 
@@ -178,8 +177,12 @@ def _collect(found):
             "or below zero on held-out data."
         )
     yield from _against_the_prior(found)
-    if found.fit.outcome in ("diverged", "refused"):
-        yield "The selecting fit failed; the strengths are relative to an arbitrary graph."
+    if found.fit is not None and found.fit.outcome in ("diverged", "refused"):
+        yield (
+            f"The fit of the gates {found.fit.outcome}, so the search for edges started from what "
+            "it left and from none: one that matters only together with others may be missing. "
+            "Try another seed, or search='splines'."
+        )
     if 0 not in found.lags:
         yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."
 
@@ -187,10 +190,9 @@ def _collect(found):
 def _against_the_prior(found):
     """Edges of the prior that the data speak against."""
     prior = found.windows.prior
+    price = prices(found.windows, found.strengths, found.coefficient)
     lower = np.asarray(found.strengths.lower)
-    worth = (np.asarray(found.scores) > np.asarray(found.strengths.threshold)[None, :, None]) & (
-        lower > 0
-    )
+    worth = (np.asarray(found.scores) > price[None, :, None]) & (lower > 0)
     for i, j, a in np.argwhere(worth & ~np.asarray(prior.allowed)):
         yield (
             f"{found.names[i]} -> {found.names[j]} at lag {found.lags[a]} is forbidden, but would "

@@ -192,7 +192,9 @@ def _choose(features, inputs, norms, y, root, n_slots: int, steps: int, allowed,
         pairs = pairs - 2 * jnp.log(n_inputs) * risk / model.n  # the largest of so many by chance
         gains = jnp.where(allowed, jnp.maximum(gains, pairs), -jnp.inf)
         worth = jnp.where(required[slots], jnp.inf, without)
-        worth = jnp.full(n_inputs, -jnp.inf).at[slots].set(jnp.where(chosen, worth, -jnp.inf))
+        worth = (
+            jnp.full(n_inputs, -jnp.inf, y.dtype).at[slots].set(jnp.where(chosen, worth, -jnp.inf))
+        )
         cost = cost.astype(y.dtype)  # counting gives double precision where that is on
         found = (listed(worth, gains), jnp.arange(n_slots) < jnp.sum(chosen), cost)
         # Not worse but not better: the same model, seen beside what else could be in it.
@@ -248,7 +250,9 @@ def _gains(features, residual):
     """What each group of features explains of a residual."""
     gram = jnp.einsum("iwf,iwg->ifg", features, features)
     inner = jnp.einsum("iwf,w->if", features, residual)
-    solved = jnp.linalg.solve(gram + RIDGE * jnp.eye(features.shape[2])[None], inner[..., None])
+    solved = jnp.linalg.solve(
+        gram + RIDGE * jnp.eye(features.shape[2], dtype=features.dtype)[None], inner[..., None]
+    )
     return jnp.sum(inner * solved[..., 0], axis=1)
 
 
@@ -281,7 +285,7 @@ class _Model:
 
     def __init__(self, features, inputs, y, root, n_inputs: int):
         n_slots, n_windows, n_features = features.shape
-        self.n, self.n_inputs = jnp.sum(root > 0), n_inputs
+        self.n, self.n_inputs = jnp.sum(root > 0).astype(root.dtype), n_inputs
         pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
         products = _normalised(inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]], root)
         self.owner = np.repeat(np.arange(n_slots), n_features)
@@ -322,8 +326,8 @@ class _Model:
         for used in self._masks(chosen):
             c = self._solve(used)
             risk = jnp.sum((self.rotated - self.triangle @ c) ** 2)
-            n = jnp.asarray(self.n, c.dtype)
-            criterion = n * jnp.log(risk + FLOOR) + jnp.sum(used).astype(c.dtype) * jnp.log(n)
+            count = jnp.sum(used).astype(c.dtype)
+            criterion = self.n * jnp.log(risk + FLOOR) + count * jnp.log(self.n)
             found.append((criterion, risk, c))
         criteria, *_ = found = [jnp.stack(parts) for parts in zip(*found, strict=True)]
         best = jnp.argmin(jnp.where(jnp.isnan(criteria), jnp.inf, criteria))
@@ -376,8 +380,9 @@ def _local_search(model: _Model, steps: int, allowed, required):
 
 def _outside_gains(features, residual, slots, chosen) -> Float[Array, "input"]:
     """What the splines of inputs explain of a residual, less what chosen ones can take over."""
-    basis = jnp.moveaxis(features[slots] * chosen[:, None, None], 1, 0).reshape(len(residual), -1)
-    gram = basis.T @ basis + RIDGE * jnp.eye(basis.shape[1])
+    basis = jnp.where(chosen[:, None, None], features[slots], 0)
+    basis = jnp.moveaxis(basis, 1, 0).reshape(len(residual), -1)
+    gram = basis.T @ basis + RIDGE * jnp.eye(basis.shape[1], dtype=basis.dtype)
     overlap = jnp.einsum("wb,iwf->bif", basis, features)
     flat = overlap.reshape(len(overlap), -1)
     solved = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram), True), flat)

@@ -152,6 +152,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         exogenous=arguments.exogenous,
         self_edges=not arguments.no_self_edges,
     )
+    discovery_key, check_key = jax.random.split(jax.random.key(arguments.seed))
     found = ndde_jax.discover(
         values,
         lags=lags,
@@ -159,7 +160,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         prior=prior,
         coefficient=arguments.coefficient,
         search=arguments.search,
-        key=jax.random.key(arguments.seed),
+        key=discovery_key,
         progress=not arguments.quiet,
         directory=directory / UNFINISHED,
         **options,
@@ -169,9 +170,7 @@ def _discover(arguments: argparse.Namespace) -> None:
     written = write_results(found, report, directory, plot=not arguments.no_plot)
     if arguments.check:
         arguments.written = written
-        checked = found.identifiability(
-            key=jax.random.key(arguments.seed), progress=not arguments.quiet
-        )
+        checked = found.identifiability(key=check_key, progress=not arguments.quiet)
         report = found.report(checked)
         write_bytes(directory / "report.txt", report_text(report))
     forget_stages(directory / UNFINISHED)

@@ -1,4 +1,4 @@
-"""Strict JAX for every test: double precision on, silent rank promotion off.
+"""Strict JAX for every test: double precision on, silent promotion of ranks and types off.
 
 Warnings are errors and jaxtyping annotations are checked by beartype (see `pyproject.toml`).
 """
@@ -12,6 +12,7 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # The first example of a property compiles and takes seconds, the next take milliseconds: a deadline
 # would only report that. Derandomised, so that a red run is red for everybody.

@@ -60,12 +60,16 @@ def windows_of(monkeypatch):
     def fit(method, windows, config=None, *, key):
         raise Reached(windows)
 
+    def select_graph(windows, result=None, **options):
+        raise Reached(windows)
+
     def windows_of(x, **options):
         with pytest.raises(Reached) as caught:
             discover(x, **options)
         return caught.value.args[0]
 
     monkeypatch.setattr("ndde_jax._discover.fit", fit)
+    monkeypatch.setattr("ndde_jax._discover.select_graph", select_graph)
     return windows_of
 
 
@@ -131,6 +135,43 @@ def test_both_searches_find_the_graph(found):
     other = discover(X, dt=DT, names=NAMES, search="splines")
     np.testing.assert_array_equal(other.graph, TRUTH)
     assert "spline" in other.report() and "spline" not in found.report()
+    # Gates are fitted where they search, and only there.
+    assert other.fit is None and "gates" not in other.report()
+    assert found.fit is not None and "gates" in found.report()
+
+
+@pytest.mark.parametrize("search", ["gates", "splines"])
+@pytest.mark.parametrize("scheme", ["euler", "midpoint"])
+def test_every_step_has_a_key_of_its_own_and_the_windows_of_its_round(
+    found, monkeypatch, search, scheme
+):
+    """Two keys used to serve twice, and the fit kept was one of the windows before."""
+    keys, fitted = [], []
+
+    def step(result):
+        def record(*args, key, **options):
+            keys.append(tuple(np.asarray(jax.random.key_data(key)).tolist()))
+            return result
+
+        return record
+
+    def fit(method, windows, config=None, *, key):
+        fitted.append(windows)
+        return step(found.fit)(key=key)
+
+    for name, stand_in in {
+        "fit": fit,
+        "select_graph": step(jnp.asarray(TRUTH)),
+        "fit_graph": step(found.model),
+        "signal_strengths": step(found.strengths),
+    }.items():
+        monkeypatch.setattr(f"ndde_jax._discover.{name}", stand_in)
+    result = discover(X, dt=DT, search=search, scheme=scheme)
+    assert len(keys) == len(set(keys)) >= 3
+    if search == "gates":
+        assert fitted[-1] is result.windows and len(fitted) == 1 + (scheme == "midpoint")
+    else:
+        assert not fitted and result.fit is None
 
 
 def test_many_candidates_are_searched_by_splines(monkeypatch):
@@ -256,7 +297,13 @@ def test_progress_is_shown_on_request_only(found, capsys):
     discover(X, dt=DT, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    for stage in ("selecting", "measuring edges", "fitting the drift", "4/4"):
+    for stage in (
+        "fitting gates",
+        "searching for a graph",
+        "measuring edges",
+        "fitting the drift",
+        "4/4",
+    ):
         assert stage in err
 
 
@@ -487,6 +534,7 @@ def test_stages_of_another_call_are_not_used(change, tmp_path, monkeypatch):
     options = dict(dt=DT, lags=LAGS, scheme="euler", key=jax.random.key(0), directory=tmp_path)
     kept = []
     monkeypatch.setattr(_discover, "fit", fit)
+    monkeypatch.setattr(_discover, "select_graph", fit)
     monkeypatch.setattr("ndde_jax._kept.Kept.load", lambda self, name: kept.append(name))
     for call in (options, options | change, options):
         with pytest.raises(Reached):

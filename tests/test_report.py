@@ -210,7 +210,11 @@ def test_edges_dropped_together(found):
 @pytest.mark.parametrize("status", [ndde.Status.diverged, ndde.Status.refused])
 def test_failed_fit(found, status):
     failed = dataclasses.replace(found, fit=eqx.tree_at(lambda f: f.status, found.fit, status))
-    assert "The selecting fit failed" in warnings(failed)
+    said = warnings(failed)
+    assert f"The fit of the gates {str(failed.fit.outcome)}, so the search" in said
+    assert "arbitrary" not in said
+    # Splines search without gates, whose fate is nothing to them.
+    assert "gates" not in dataclasses.replace(failed, fit=None).report()
 
 
 def test_present_state_left_out():
@@ -227,6 +231,12 @@ def test_the_prior_is_tested(found):
     assert "wind -> sea level at lag 3 is forbidden, but would lower the risk by 0.46" in text
     assert "wind -> wind at lag 3 is required, but the data would do without it" in text
     assert text.count("forbidden") == 1 and text.count("required") == 1
+    # At a price of the user's, four candidates each: 0.46 is worth no 0.5, 0.11 worth 0.1.
+    priced = dataclasses.replace(found, windows=windows, coefficient=4 * 0.5)
+    assert "forbidden" not in warnings(priced)
+    assert "wind -> wind at lag 0 is required, but the data" in warnings(priced)
+    priced = dataclasses.replace(found, windows=windows, coefficient=4 * 0.1)
+    assert "wind -> wind at lag 0 is required" not in warnings(priced)
 
 
 # ---- identifiability ----

@@ -95,7 +95,8 @@ class CNODE(AbstractMethod):
 
     def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
         """Above the threshold."""
-        return self._size(selector, layers) > self.threshold
+        size = self._size(selector, layers)
+        return size > self.threshold.astype(size.dtype)
 
     def freeze(self, selector: Array, layers: Layers) -> Layers:
         """Gates move into the first layer."""

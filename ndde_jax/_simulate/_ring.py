@@ -78,6 +78,7 @@ def _step(problem: Problem, first, limit):
     """
     n = _size(problem)
     whole, fraction = problem.delays.split()
+    whole = whole.astype(jnp.asarray(0).dtype)  # of positions in the ring
     delays = range(problem.delays.number)
 
     def slot(position):
