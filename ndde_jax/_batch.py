@@ -4,7 +4,7 @@ import concurrent.futures
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ._checks import check_concrete, check_config, check_key, check_method, check_whole, shown
 from ._fit import FitConfig, FitResult, fit
 from ._methods import AbstractMethod
+from ._types import Checked
 from ._version import version
 from ._windows import Windows, pad_windows
 
@@ -25,13 +27,13 @@ LENGTH_STEP = 1.25
 
 
 def fit_many(
-    method: AbstractMethod,
-    windows: Sequence,
-    config: FitConfig | None = None,
+    method: Checked[AbstractMethod],
+    windows: Checked[Sequence],
+    config: Checked[FitConfig | None] = None,
     *,
-    key: PRNGKeyArray,
-    directory: str | os.PathLike | None = None,
-    workers: int | None = None,
+    key: Checked[PRNGKeyArray],
+    directory: Checked[str | os.PathLike | None] = None,
+    workers: Checked[int | None] = None,
     progress: bool = True,
 ) -> list[FitResult]:
     """Fit many systems, of any lengths, dimensions, lags and schemes.
@@ -70,7 +72,16 @@ def fit_many(
     print([str(result.status) for result in results])
     ```
     """
-    windows = list(windows)
+    check_method(method)
+    check_config(config, FitConfig)
+    check_concrete("fit_many", (windows, config, method), "Use fit, which can.")
+    if isinstance(windows, Windows) or not isinstance(windows, Iterable):
+        raise ValueError(
+            f"windows must be a list with one Windows per system; got {shown(windows)}."
+        )
+    if directory is not None and not isinstance(directory, str | os.PathLike):
+        raise ValueError(f"directory must be a path or None; got {shown(directory)}.")
+    key, windows = check_key(key), list(windows)
     config = FitConfig() if config is None else config
     for i, w in enumerate(windows):
         if not isinstance(w, Windows) or w.history.ndim != 3:
@@ -102,7 +113,7 @@ def run_many(
     n: int,
     *,
     store: "_Store | None" = None,
-    workers: int | None = None,
+    workers: Checked[int | None] = None,
     progress: bool = True,
 ) -> list:
     """`[one(i, device) for i in range(n)]` on several threads, in any order, skipping what `store`
@@ -110,8 +121,7 @@ def run_many(
     """
     devices = jax.local_devices()
     workers = max(os.cpu_count() or 1, len(devices)) if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1; got {workers}.")
+    check_whole(workers, "workers")
     results = [None if store is None else store.load(i) for i in range(n)]
     missing = [i for i in range(n) if results[i] is None]
 

@@ -14,6 +14,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ._checks import (
+    check_choice,
+    check_coefficient,
+    check_concrete,
+    check_config,
+    check_key,
+    check_method,
+    check_names,
+    refusal,
+    shown,
+)
 from ._drift import MaskedDrift
 from ._equations import equations
 from ._fit import FitConfig, FitResult, Status, fit
@@ -33,11 +44,13 @@ from ._strength import (
     select_graph,
     signal_strengths,
 )
-from ._types import RealScalarLike
+from ._types import Checked, RealScalarLike
 from ._windows import Scaling, Windows
 
 # Of saved discoveries.
 FORMAT = 2
+# Edges that `repr` lists.
+SHOWN_EDGES = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +80,21 @@ class Discovery:
     graph: np.ndarray
     scores: np.ndarray
     lower: np.ndarray
+
+    def __repr__(self) -> str:
+        edges = np.argwhere(self.graph)
+        edges = edges[np.argsort(-self.scores[tuple(edges.T)])]
+        lines = [
+            f"Discovery of {len(self.names)} variables at lags {shown(self.lags)}, search by "
+            f"{self.search}: {len(edges)} of {self.graph.size} candidate edges kept"
+            + (", strongest first" if len(edges) else "")
+        ]
+        for i, j, a in edges[:SHOWN_EDGES]:
+            delay = f"@{self.lags[a]}" if self.lags[a] else ""
+            lines.append(f"  {self.names[i]}{delay} -> {self.names[j]}  {self.scores[i, j, a]:.3g}")
+        if len(edges) > SHOWN_EDGES:
+            lines.append(f"  and {len(edges) - SHOWN_EDGES} more")
+        return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
 
     def report(self, identifiability: IdentifiabilityReport | None = None) -> str:
         """Text for a methods section: data, choices, edges with their strength, warnings, and
@@ -189,19 +217,19 @@ class Discovery:
 def discover(
     x: Any,
     *,
-    dt: RealScalarLike | None = None,
+    dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Iterable = (0,),
-    names: Sequence[str] | None = None,
-    scheme: str = "auto",
-    prior: PriorKnowledge | None = None,
-    time_unit: str = "",
-    coefficient: RealScalarLike | None = None,
-    search: str = "auto",
-    method: AbstractMethod | None = None,
-    config: FitConfig | None = None,
-    strength_config: StrengthConfig | None = None,
-    key: PRNGKeyArray,
+    lags: Checked[Iterable] = (0,),
+    names: Checked[Sequence[str] | None] = None,
+    scheme: Checked[str] = "auto",
+    prior: Checked[PriorKnowledge | None] = None,
+    time_unit: Checked[str] = "",
+    coefficient: Checked[RealScalarLike | None] = None,
+    search: Checked[str] = "auto",
+    method: Checked[AbstractMethod | None] = None,
+    config: Checked[FitConfig | None] = None,
+    strength_config: Checked[StrengthConfig | None] = None,
+    key: Checked[PRNGKeyArray],
     progress: bool = False,
 ) -> Discovery:
     """Find which variables drive which, at which delay, and the drift.
@@ -249,22 +277,27 @@ def discover(
     print(found.report())
     ```
     """
+    check_concrete(
+        "discover",
+        (x, dt, t, coefficient, key),
+        "Make windows with lagged_windows; fit, search_lags and signal_strengths take them there.",
+    )
+    check_settings(method, config, strength_config)
+    check_choice(search, "search", ("auto", "gates", "splines"))
+    check_coefficient(coefficient)
+    if not isinstance(time_unit, str):
+        raise refusal("time_unit", "a word, such as 'day'", time_unit)
+    key = check_key(key)
     own_time = dt is None and t is None
     values, own_names, own_dt, own_t, own_unit = read_labelled(x, time=own_time)
     if own_time:
         dt, t = own_dt, own_t
         time_unit = time_unit or own_unit
-    names = own_names if names is None else tuple(str(name) for name in names)
+    names = own_names if names is None else check_names(names, None)
     windows = windows_by_scheme(
         values, dt=dt, t=t, lags=lags, scheme=scheme, names=names, prior=prior
     )
     names = tuple(f"x{i}" for i in range(windows.dim)) if names is None else names
-    if len(names) != windows.dim or len(set(names)) != len(names):
-        raise ValueError(
-            f"names must be {windows.dim} different names, one for each variable; got {names}."
-        )
-    if coefficient is not None and not coefficient > 0:
-        raise ValueError(f"coefficient must be positive; got {coefficient}.")
     search = chosen_search(windows, search)
 
     fit_key, search_key, strength_key, model_key = jr.split(key, 4)
@@ -288,6 +321,14 @@ def discover(
         model = fit_graph(windows, kept, config=strength_config, key=model_key)
         jax.block_until_ready(model)
     return _discovery(names, time_unit, coefficient, search, windows, result, strengths, model)
+
+
+def check_settings(method: Any, config: Any, strength_config: Any) -> None:
+    """How to fit and refit, or None for the defaults."""
+    if method is not None:
+        check_method(method)
+    check_config(config, FitConfig)
+    check_config(strength_config, StrengthConfig, "strength_config")
 
 
 def _discovery(

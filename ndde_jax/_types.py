@@ -19,15 +19,19 @@
 Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
+
+from ._checks import check_number
 
 __all__ = [
     "Array",
     "ArrayLike",
     "Bool",
+    "Checked",
     "Float",
     "Graph",
     "History",
@@ -41,6 +45,7 @@ __all__ = [
     "SummaryGraph",
     "SummaryScores",
     "TrajectoryLike",
+    "as_number",
     "as_scalar",
 ]
 
@@ -51,6 +56,20 @@ SummaryScores: TypeAlias = Float[Array, "source target"]
 State: TypeAlias = Float[Array, "dim"]
 History: TypeAlias = Float[Array, "lag dim"]
 RealScalarLike: TypeAlias = Real[ArrayLike, ""]
+
+# An argument that a function checks by hand, so that a mistake gets a sentence that says what to
+# do; a type checker in front, as in the tests, would hide it.
+if TYPE_CHECKING:
+    T = TypeVar("T")
+    Checked: TypeAlias = T
+else:
+
+    class Checked:
+        """`Checked[kind]` documents a kind, and is `Any` to whoever looks at run time."""
+
+        def __class_getitem__(cls, kind: Any) -> Any:
+            return Any
+
 
 # Raw data: `[time dim]`, `[time]`, `[series time dim]`, or a list of arrays `[time dim]` whose
 # lengths differ. Anything NumPy can read; what it cannot read gets a ValueError that says why,
@@ -67,3 +86,15 @@ def as_scalar(value: Any) -> Array:
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
     return jnp.asarray(value, dtype=dtype)
+
+
+def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:
+    """Converter of a setting: `as_scalar`, after a check that names it."""
+
+    def convert(value: Any) -> Array | None:
+        if optional and value is None:
+            return None
+        check_number(value, name, finite=False, **bounds)
+        return as_scalar(value)
+
+    return convert

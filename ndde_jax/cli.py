@@ -6,7 +6,9 @@ and error messages come at once.
 
 import argparse
 import csv
+import math
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,17 @@ import numpy as np
 from ._tables import read_table, sampling
 from ._version import version
 
+# More candidate lags than anybody means.
+MOST_LAGS = 10_000
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ndde-jax` with the arguments `argv` (default: those of the process).
 
-    Returns the exit code: 0, or 2 after a user's error, which is reported in one line on the
-    standard error stream. Argument errors and `--help` leave by SystemExit, as argparse does.
+    Returns the exit code: 0; 2 after a user's error, which is reported in one line on the standard
+    error stream; or 1 after an error that only the library can have made, in one line as well.
+    `--debug` shows where either came from. Argument errors and `--help` leave by SystemExit, as
+    argparse does.
 
     >>> main(["examples", "--quiet"])
     enso
@@ -31,10 +38,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.run(arguments)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"ndde-jax: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    except Exception as error:
+        if arguments.debug:
+            traceback.print_exc()
+        message, code = _explained(error)
+        print(f"ndde-jax: error: {message}", file=sys.stderr)
+        return code
     return 0
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """What went wrong, in one line, and the exit code that says whose fault it is."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
+        return f"not enough memory: {text}. Use fewer variables (--columns) or lags (--lags).", 2
+    if isinstance(error, ValueError | OSError | ImportError):
+        return text, 2
+    kind = f"{type(error).__name__}: {text}".rstrip(": ")
+    return f"{kind}. This is a fault of ndde-jax, not of your data; --debug shows where.", 1
+
+
+def _note(arguments: argparse.Namespace, text: str) -> None:
+    """What the user should know although nothing is wrong."""
+    if not arguments.quiet:
+        print(f"ndde-jax: note: {text}", file=sys.stderr)
 
 
 def parse_lags(text: str) -> tuple[int, ...]:
@@ -50,8 +77,15 @@ def parse_lags(text: str) -> tuple[int, ...]:
             start, stop, *step = map(int, text.split(":"))
             (step,) = step or (1,)
             lags = range(start, stop + 1, step) if step > 0 else ()
+            if len(lags) > MOST_LAGS:
+                raise OverflowError
         else:
             lags = [int(part) for part in text.split(",")]
+    except OverflowError:
+        raise ValueError(
+            f"Expected at most {MOST_LAGS} candidate lags; got {text!r}. START:STOP:STEP takes "
+            "every STEPth."
+        ) from None
     except ValueError:
         lags = ()
     if not lags or min(lags) < 0:
@@ -86,6 +120,8 @@ def _discover(arguments: argparse.Namespace) -> None:
         raise ValueError("Give either a data file or --example NAME.")
     values, options, lags = _example(arguments) if arguments.example else _file(arguments)
     directory = Path(arguments.out)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out must be a directory; {directory} is a file.")
     directory.mkdir(parents=True, exist_ok=True)
 
     import jax
@@ -156,7 +192,11 @@ def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tu
         columns=arguments.columns,
         time_column=arguments.time_column,
         key=arguments.key,
+        separator=arguments.separator,
+        decimal=arguments.decimal,
     )
+    for notice in table.notices:
+        _note(arguments, notice)
     options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
     if arguments.dt is None and table.dt is not None:
         options["dt"] = table.dt
@@ -179,21 +219,16 @@ def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tu
 
 
 def _write_edges(found: Any, path: Path) -> None:
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        pass
-    else:
-        found.to_frame().to_csv(path, index=False)
-        return
+    """One row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
+    kept, scores = found.graph.ravel(), np.asarray(found.scores).ravel()
+    order = np.lexsort((-scores, ~kept))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["source", "target", "lag", "delay", "kept", "score", "lower"])
-        for i, j, k in np.ndindex(found.scores.shape):
-            lag = found.lags[k]
-            numbers = (lag * found.dt, bool(found.graph[i, j, k]))
-            scores = (float(found.scores[i, j, k]), float(found.lower[i, j, k]))
-            writer.writerow([found.names[i], found.names[j], lag, *numbers, *scores])
+        for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
+            lag, edge = found.lags[k], (i, j, k)
+            numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
+            writer.writerow([found.names[i], found.names[j], lag, *map(str, numbers)])
 
 
 def _draw(found: Any, directory: Path) -> list[str]:
@@ -237,9 +272,30 @@ def _parser() -> argparse.ArgumentParser:
     def names(text: str) -> list[str]:
         return [name.strip() for name in text.split(",")]
 
+    def positive(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}.")
+        return number
+
+    def seed(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = -1
+        if not 0 <= number < 2**32:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from 0 to {2**32 - 1}; got {text[:40]!r}."
+            )
+        return number
+
     parser = argparse.ArgumentParser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
     parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -252,7 +308,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")
     add("--example", metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")
-    add("--dt", type=float, help="sampling interval (default: from the time column)")
+    add("--dt", type=positive, help="sampling interval (default: from the time column)")
     add(
         "--lags",
         type=lags,
@@ -263,6 +319,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
     add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
     add("--key", metavar="NAME", help="array of an NPZ file, variable of a NetCDF file")
+    add("--separator", metavar="C", help="character between cells of a text file (default: found)")
+    add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     add(
         "--scheme",
         choices=("auto", "euler", "central", "central4", "midpoint"),
@@ -277,7 +335,7 @@ def _parser() -> argparse.ArgumentParser:
         "for midpoints)",
     )
     add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
-    add("--coefficient", type=float, metavar="X", help="penalty of an edge (default: automatic)")
+    add("--coefficient", type=positive, metavar="X", help="penalty of an edge (default: automatic)")
     add(
         "--forbid",
         type=edge,
@@ -308,13 +366,17 @@ def _parser() -> argparse.ArgumentParser:
         help="refit on halves of the data, with edges replaced and other differences, to report "
         "whether the data support the graph (minutes)",
     )
-    add("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
+    add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
+    add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     command.set_defaults(run=_discover)
 
     command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
     command.add_argument("--quiet", action="store_true", help="names only")
+    command.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
     command.set_defaults(run=_list_examples)
     return parser
 

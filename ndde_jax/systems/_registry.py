@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .._checks import refusal
+from .._types import Checked
 from ._system import System, _suggest
 
 
@@ -31,7 +33,7 @@ def register(name: str, *, source: str, **options) -> Callable:
     return keep
 
 
-def names(kind: str | None = None) -> tuple[str, ...]:
+def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
     """Names that [`get`][ndde_jax.systems.get] accepts, in alphabetical order.
 
     **Arguments:**
@@ -60,7 +62,7 @@ def names(kind: str | None = None) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def get(name: str, **options) -> System:
+def get(name: Checked[str], **options) -> System:
     """A named system.
 
     **Arguments:**
@@ -83,6 +85,8 @@ def get(name: str, **options) -> System:
     print(system.description)
     ```
     """
+    if not isinstance(name, str):
+        raise refusal("name", "the name of a system", name, "See ndde_jax.systems.names().")
     if name not in _ENTRIES:
         from . import _dysts
 
