@@ -4,7 +4,7 @@ import concurrent.futures
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def fit_many(
     check_method(method)
     check_config(config, FitConfig)
     check_concrete("fit_many", (windows, config, method), "Use fit, which can.")
-    if isinstance(windows, Windows) or not isinstance(windows, Iterable):
+    if isinstance(windows, Windows | Mapping | str) or not isinstance(windows, Iterable):
         raise ValueError(
             f"windows must be a list with one Windows per system; got {shown(windows)}."
         )

@@ -6,7 +6,7 @@ of the library and not in those of whatever would have tripped over it. Under `j
 """
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -186,11 +186,13 @@ def check_choice(value: Any, name: str, options: Iterable[str]) -> None:
 def check_names(names: Any, dim: int | None, name: str = "names") -> tuple[str, ...]:
     """Different names, one per variable, as a tuple."""
     count = "different names" if dim is None else f"{dim} different names, one per variable"
-    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+    if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
         raise refusal(name, f"a sequence of {count}", names, f"Write {name}=(...,).")
     names = tuple(str(item) if isinstance(item, int | np.integer) else item for item in names)
     if bad := [item for item in names if not isinstance(item, str)]:
         raise refusal(name, f"a sequence of {count}, each a string", bad[0])
+    if not names:
+        raise refusal(name, f"a sequence of {count}", names)
     if dim is not None and len(names) != dim:
         raise ValueError(
             f"{name} must be {count}; got {shown(names)}, {len(names)} for {dim} variables."

@@ -5,6 +5,8 @@ back. The paper ("Dissipativity and ergodicity of the learned system") adds a li
 force, everywhere or outside a box, after which the learned SDDE has a unique invariant law.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -179,7 +181,7 @@ def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
     return RestoredDDE(model, center, jnp.zeros_like(center), rate)
 
 
-def _check_present(model: NeuralDDE) -> int:
+def _check_present(model: Any) -> int:
     check_model(model)
     if isinstance(model, RestoredDDE):
         raise ValueError("model must be a NeuralDDE; got a RestoredDDE, which is confined already.")

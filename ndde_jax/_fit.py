@@ -11,7 +11,6 @@ from ._checks import (
     check_config,
     check_key,
     check_method,
-    check_number,
     check_whole,
     check_windows,
 )
@@ -72,13 +71,13 @@ class FitConfig(eqx.Module):
     """
 
     learning_rate: Float[Array, ""] | None = eqx.field(
-        converter=as_number("learning_rate", optional=True), default=None
+        converter=as_number("learning_rate", optional=True, least=0, finite=False), default=None
     )
     gate_learning_rate: Float[Array, ""] = eqx.field(
-        converter=as_number("gate_learning_rate"), default=0.1
+        converter=as_number("gate_learning_rate", least=0, finite=False), default=0.1
     )
     gradient_penalty: Float[Array, ""] | None = eqx.field(
-        converter=as_number("gradient_penalty", optional=True), default=None
+        converter=as_number("gradient_penalty", optional=True, least=0, finite=False), default=None
     )
     gradient_penalty_variant: Checked[str] = eqx.field(static=True, default="jacobian")
     warmup: Checked[str] = eqx.field(static=True, default="auto")
@@ -100,10 +99,6 @@ class FitConfig(eqx.Module):
             check_whole(getattr(self, name), name, least=0)
         if self.patience is not None:
             check_whole(self.patience, "patience")
-        for name in ("learning_rate", "gate_learning_rate", "gradient_penalty"):
-            if getattr(self, name) is not None:
-                # Infinite ones diverge, and the status of the fit says so.
-                check_number(getattr(self, name), name, least=0, finite=False)
         check_choice(self.warmup, "warmup", ("auto", "newton", "adam"))
         check_choice(
             self.gradient_penalty_variant, "gradient_penalty_variant", ("jacobian", "prediction")

@@ -187,7 +187,7 @@ def check_lagged_model(model: Any) -> None:
         )
 
 
-def _check(windows: Windows) -> None:
+def _check(windows: Any) -> None:
     check_windows(windows, "correct_flow")
     if windows.scheme != "euler":
         raise ValueError(

@@ -13,6 +13,7 @@ from ._checks import (
     check_choice,
     check_coefficient,
     check_graph,
+    check_real_array,
     refusal,
 )
 from ._drift import MaskedDrift
@@ -205,7 +206,10 @@ def search_graph(
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
     """
     config, key = checked_refit("search_graph", windows, config, key, max_inputs)
-    if isinstance(graphs, str) or np.ndim(graphs) not in (3, 4) or 0 in np.shape(graphs):
+    check_real_array(
+        graphs, "graphs", "booleans [source target lag] or with a first axis of starts"
+    )
+    if np.ndim(graphs) not in (3, 4) or 0 in np.shape(graphs):
         raise refusal("graphs", "[source target lag] or [start source target lag]", graphs)
     graphs = [graphs] if np.ndim(graphs) == 3 else graphs
     starts = jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)

@@ -64,6 +64,9 @@ def read_csv(path: Path, options: Options) -> Found:
     if not lines:
         raise ValueError(f"{path.name} holds no data.")
     separator = _separator(lines, options)
+    # Counted before anything is cut, because a million cells take their time.
+    width = len(lines[0].split()) if separator is None else lines[0].count(separator) + 1
+    _check_width(path, width, len(lines), options)
     try:
         rows = [
             [cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator or "\0")
@@ -78,7 +81,6 @@ def read_csv(path: Path, options: Options) -> Found:
         notices += (f"{path.name}: numbers are read with a decimal comma.",)
     is_header = any(not is_value(cell, decimal) for cell in rows[0])
     header = rows.pop(0) if is_header else [f"x{i}" for i in range(len(rows[0]))]
-    _check_width(path, len(header), len(rows), options)
     for number, row in enumerate(rows, start=1 + is_header):
         if len(row) != len(header):
             hint = " If commas are decimal commas, say so with --decimal ,." * (

@@ -94,7 +94,7 @@ def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[
     def convert(value: Any) -> Array | None:
         if optional and value is None:
             return None
-        check_number(value, name, finite=False, **bounds)
+        check_number(value, name, **bounds)
         return as_scalar(value)
 
     return convert

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._checks import check_choice, check_sizes, refusal, shown
+from ._checks import check_choice, check_names, check_sizes, refusal, shown
 from ._labelled import read_labelled
 from ._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ._prior import PriorKnowledge, read_prior
@@ -198,6 +198,7 @@ def lagged_windows(
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
     labelled = read_labelled(x, time=dt is None and t is None)
     x, names = labelled.values, labelled.names if names is None else names
+    names = None if names is None else check_names(names, None)
     if dt is None and t is None:
         dt, t = labelled.dt, labelled.t
     data = read_trajectories(x, dt=dt, t=t, names=names)

@@ -203,7 +203,8 @@ def plot_trajectories(
         raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
     names = check_names(names, x.shape[1])
     if units is not None:
-        units = [units] if isinstance(units, str) else list(units)
+        if isinstance(units, str) or not isinstance(units, Sequence):
+            raise refusal("units", "a sequence of words, one per variable", units)
         if len(units) != x.shape[1]:
             raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
     if fig is None:
@@ -229,6 +230,8 @@ def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, np.ndarray | N
     check_real_array(scores, "scores", "[source target lag]")
     scores = np.asarray(scores, dtype=float)
     expected = (len(names), len(names), len(lags))
+    if graph is not None:
+        check_real_array(graph, "graph", "[source target lag]")
     for label, array in (("scores", scores), ("graph", graph)):
         if array is not None and np.shape(array) != expected:
             raise ValueError(

@@ -265,7 +265,10 @@ def test_bad_lags_leave_with_code_2(text, capsys):
         (["data.csv", "--time-unit=day"], "counted in months"),
         (["bare.csv"], "--dt"),
         (["ragged.csv", "--dt=1"], "row 3 has 1"),
-        (["text.csv", "--dt=1"], "text.csv: column 'b' is not numeric: 'warm' in data row 2. Leave it out: --columns a"),
+        (
+            ["text.csv", "--dt=1"],
+            "text.csv: column 'b' is not numeric: 'warm' in data row 2. Leave it out: --columns a",
+        ),
         (["back.csv"], "data row 3"),
         (["empty.csv", "--dt=1"], "no data"),
         (["header.csv", "--dt=1"], "no data"),

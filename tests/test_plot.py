@@ -229,7 +229,7 @@ def test_arrays_must_fit_names_and_lags():
         plot.plot_lag_matrix(scores, lags=(0, 1), names=("a", "b"))
     with pytest.raises(ValueError, match="3 names"):
         plot.plot_process_graph(scores > 0, lags=(0, 1, 2), names=("a", "b", "c"))
-    with pytest.raises(ValueError, match="lags must be .*got none"):
+    with pytest.raises(ValueError, match=r"lags must be .*got none"):
         plot.plot_lag_matrix(np.zeros((2, 2, 0)), lags=(), names=("a", "b"))
     with pytest.raises(ValueError, match="units must be 2"):
         plot.plot_trajectories(np.arange(4), np.zeros((4, 2)), ("a", "b"), units=("m",))

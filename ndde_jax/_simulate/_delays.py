@@ -44,9 +44,7 @@ class Delays(eqx.Module):
         return whole.astype(jnp.int32), self.steps - whole
 
 
-def read_delays(
-    lags: Any, dt: Any, bounds: tuple[float, float] | None, order: int, dtype: Any
-) -> Delays:
+def read_delays(lags: Any, dt: Any, bounds: Any, order: int, dtype: Any) -> Delays:
     """Checks delays given in units of time."""
     if lags is None:
         lags = ()
@@ -56,6 +54,8 @@ def read_delays(
     if lags.ndim > 1:
         raise ValueError(f"lags must be a number or one number per delay; got shape {lags.shape}.")
     lags = jnp.atleast_1d(lags)
+    if known is not None and not (np.all(known > 0) and np.all(np.isfinite(known))):
+        raise ValueError(f"lags must be positive and finite; got {known}.")
     if lags.shape[0] == 0:
         return Delays(lags, 1, 0, True)
     steps = lags / dt
@@ -75,9 +75,7 @@ def read_delays(
         on_grid = False
         low, high = (float(bound) / float(dt) for bound in bounds)
     if not math.isfinite(high) or low <= 0:
-        raise ValueError(
-            f"lags must be positive and finite; got {known * dt if bounds is None else bounds}."
-        )
+        raise refusal("lag_bounds", "finite", bounds)
     if high > MOST_STEPS:
         raise ValueError(
             f"lags of up to {high * float(dt):.3g} are {high:.3g} steps of dt = {float(dt):.3g}, "

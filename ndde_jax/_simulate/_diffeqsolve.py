@@ -40,6 +40,8 @@ class DelayTerm(diffrax.AbstractTerm):
         if not callable(history):
             raise refusal("history", "a function of time", history)
         check_real_array(lags, "lags", "delays in units of time", finite=True)
+        if np.ndim(lags) > 1:
+            raise ValueError(f"lags must be a number or one per delay; got shape {np.shape(lags)}.")
         if not is_traced(lags) and not (np.size(lags) and np.all(np.asarray(lags) > 0)):
             raise ValueError(f"lags must be positive and at least one; got {lags}.")
         self.drift = drift

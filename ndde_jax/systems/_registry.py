@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .._checks import refusal
+from .._checks import check_choice, refusal
 from .._types import Checked
 from ._system import System, _suggest
 
@@ -50,8 +50,8 @@ def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
     print(ndde.systems.names("delay")[:3])
     ```
     """
-    if kind not in (None, "delay", "dysts"):
-        raise ValueError(f"kind must be 'delay', 'dysts' or None; got {kind!r}.")
+    if kind is not None:
+        check_choice(kind, "kind", ("delay", "dysts"))
     found: tuple[str, ...] = ()
     if kind in (None, "delay"):
         found += tuple(_ENTRIES)
