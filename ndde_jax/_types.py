@@ -22,6 +22,7 @@ Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
@@ -85,7 +86,8 @@ def as_scalar(value: Any) -> Array:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
-    return jnp.asarray(value, dtype=dtype)
+    # NumPy's double precision, where JAX is told not to have it, would cause a warning.
+    return jnp.asarray(value, dtype=jax.dtypes.canonicalize_dtype(dtype))
 
 
 def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:
