@@ -260,6 +260,18 @@ def check_config(config: Any, kind: type, name: str = "config") -> None:
         )  # fmt: skip
 
 
+def check_settings(method: Any, config: Any, strength_config: Any, search: Any) -> None:
+    """How to select a graph: a method, its settings and those of the refits, None for defaults."""
+    from ._fit import FitConfig  # late: they check their settings with this module
+    from ._refit import StrengthConfig
+
+    if method is not None:
+        check_method(method)
+    check_config(config, FitConfig)
+    check_config(strength_config, StrengthConfig, "strength_config")
+    check_choice(search, "search", ("auto", "gates", "splines"))
+
+
 def check_model(model: Any, name: str = "model") -> None:
     """A learned system."""
     from ._confine import RestoredDDE  # late: they check their arguments with this module

@@ -15,15 +15,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ._checks import (
-    check_choice,
     check_coefficient,
     check_concrete,
-    check_config,
     check_key,
-    check_method,
     check_names,
+    check_settings,
     refusal,
-    shown,
 )
 from ._drift import MaskedDrift
 from ._equations import equations
@@ -35,7 +32,7 @@ from ._methods import L0NDDE, AbstractMethod
 from ._midpoint import midpoint_windows, windows_by_scheme
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
-from ._report import write_report
+from ._report import write_few_lines, write_report
 from ._strength import (
     SignalStrengths,
     StrengthConfig,
@@ -49,8 +46,6 @@ from ._windows import Scaling, Windows
 
 # Of saved discoveries.
 FORMAT = 2
-# Edges that `repr` lists.
-SHOWN_EDGES = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,19 +77,7 @@ class Discovery:
     lower: np.ndarray
 
     def __repr__(self) -> str:
-        edges = np.argwhere(self.graph)
-        edges = edges[np.argsort(-self.scores[tuple(edges.T)])]
-        lines = [
-            f"Discovery of {len(self.names)} variables at lags {shown(self.lags)}, search by "
-            f"{self.search}: {len(edges)} of {self.graph.size} candidate edges kept"
-            + (", strongest first" if len(edges) else "")
-        ]
-        for i, j, a in edges[:SHOWN_EDGES]:
-            delay = f"@{self.lags[a]}" if self.lags[a] else ""
-            lines.append(f"  {self.names[i]}{delay} -> {self.names[j]}  {self.scores[i, j, a]:.3g}")
-        if len(edges) > SHOWN_EDGES:
-            lines.append(f"  and {len(edges) - SHOWN_EDGES} more")
-        return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
+        return write_few_lines(self)
 
     def report(self, identifiability: IdentifiabilityReport | None = None) -> str:
         """Text for a methods section: data, choices, edges with their strength, warnings, and
@@ -282,8 +265,7 @@ def discover(
         (x, dt, t, coefficient, key),
         "Make windows with lagged_windows; fit, search_lags and signal_strengths take them there.",
     )
-    check_settings(method, config, strength_config)
-    check_choice(search, "search", ("auto", "gates", "splines"))
+    check_settings(method, config, strength_config, search)
     check_coefficient(coefficient)
     if not isinstance(time_unit, str):
         raise refusal("time_unit", "a word, such as 'day'", time_unit)
@@ -321,14 +303,6 @@ def discover(
         model = fit_graph(windows, kept, config=strength_config, key=model_key)
         jax.block_until_ready(model)
     return _discovery(names, time_unit, coefficient, search, windows, result, strengths, model)
-
-
-def check_settings(method: Any, config: Any, strength_config: Any) -> None:
-    """How to fit and refit, or None for the defaults."""
-    if method is not None:
-        check_method(method)
-    check_config(config, FitConfig)
-    check_config(strength_config, StrengthConfig, "strength_config")
 
 
 def _discovery(

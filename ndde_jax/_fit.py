@@ -16,6 +16,7 @@ from ._checks import (
 )
 from ._data import FlatData
 from ._drift import Layer, MaskedDrift, init_layers
+from ._forward_only import forward_only
 from ._levenberg import fit_network
 from ._loss import empirical_risk
 from ._methods import AbstractMethod
@@ -195,7 +196,15 @@ def fit(
     check_windows(windows, "fit", "use jax.vmap or fit_many for several")
     check_config(config, FitConfig)
     key = check_key(key)
-    return _fit(method, windows, FitConfig() if config is None else config, key)
+    config = FitConfig() if config is None else config
+    result = _fit(method, windows, config, key)
+    if config.patience is None:
+        return result
+    return forward_only(
+        result,
+        "fit stops when training does, after a number of steps that depends on the data, and so it "
+        "has no reverse derivative (grad); use FitConfig(patience=None), or forward mode (jvp).",
+    )
 
 
 @eqx.filter_jit

@@ -9,14 +9,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ._checks import (
-    check_choice,
     check_coefficient,
     check_concrete,
-    check_config,
     check_key,
-    check_method,
     check_model_matches,
     check_names,
+    check_settings,
     check_whole,
     check_windows,
     refusal,
@@ -196,11 +194,7 @@ def identifiability_report(
     check_concrete("identifiability_report", (windows, key))
     check_coefficient(coefficient)
     check_whole(seeds, "seeds")
-    check_choice(search, "search", ("auto", "gates", "splines"))
-    check_config(config, FitConfig)
-    check_config(strength_config, StrengthConfig, "strength_config")
-    if method is not None:
-        check_method(method)
+    check_settings(method, config, strength_config, search)
     if strengths is not None and not isinstance(strengths, SignalStrengths):
         raise refusal("strengths", "what signal_strengths returns", strengths)
     if model is not None:

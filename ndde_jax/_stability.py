@@ -7,12 +7,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ._batch import run_many
 from ._checks import (
-    check_choice,
     check_concrete,
-    check_config,
     check_key,
-    check_method,
     check_number,
+    check_settings,
     check_whole,
     check_windows,
 )
@@ -91,11 +89,7 @@ def edge_stability(
     check_windows(windows, "edge_stability", "take one with unstack_windows")
     check_concrete("edge_stability", (windows, key), "Halves depend on missing values.")
     check_whole(seeds, "seeds")
-    check_choice(search, "search", ("auto", "gates", "splines"))
-    check_config(config, FitConfig)
-    check_config(strength_config, StrengthConfig, "strength_config")
-    if method is not None:
-        check_method(method)
+    check_settings(method, config, strength_config, search)
     key = check_key(key)
     halves = half_blocks(windows)
     if halves[0].history.shape[0] < windows.dim + 1:

@@ -354,10 +354,9 @@ def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
     **Raises:** `ValueError` if there is no batch axis.
     """
     if not isinstance(windows, Windows) or windows.history.ndim != 4:
-        got = windows.history.shape if isinstance(windows, Windows) else shown(windows)
         raise ValueError(
             "unstack_windows needs one batch axis, windows with history [batch, window, lag, dim]; "
-            f"got {got}."
+            f"got {shown(getattr(getattr(windows, 'history', windows), 'shape', windows))}."
         )
     xp = _namespace(windows)
     windows = jax.tree.map(xp.asarray, windows)

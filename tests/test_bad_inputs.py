@@ -272,10 +272,11 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
             ndde.edge_stability(ndde.lagged_windows(x, dt=0.5), key=key).selected
         ),
     }
+    # Only traced: run op by op, these would be compiled op by op.
     transforms = {
-        "jit": lambda f: jax.jit(f)(x),
-        "vmap": lambda f: jax.vmap(f)(x[None]),
-        "grad": lambda f: jax.grad(lambda x: jnp.sum(jnp.asarray(f(x))))(x),
+        "jit": lambda f: jax.eval_shape(f, x),
+        "vmap": lambda f: jax.eval_shape(jax.vmap(f), x[None]),
+        "grad": lambda f: jax.eval_shape(jax.grad(lambda x: jnp.sum(jnp.asarray(f(x)))), x),
     }
     for name, function in needs.items():
         for transform in transforms.values():
@@ -283,3 +284,20 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
             assert not complaint(error, (name,))
             assert re.search(rf"{name}.* inside jit, vmap or grad", str(error))
     tell("inside transforms", collections.Counter(cases=len(needs) * len(transforms)))
+
+
+def test_a_fit_that_stops_by_itself_has_no_reverse_derivative_and_says_so():
+    windows, key = bad_inputs.windows(), bad_inputs.key()
+    sizes = dict(max_steps=20, epoch_steps=10, newton_steps=2, width=2, depth=1, refine="none")
+
+    def risk(coefficient, patience):
+        method = ndde.L0NDDE(coefficient=coefficient, path=())
+        return jnp.sum(
+            ndde.fit(method, windows, ndde.FitConfig(patience=patience, **sizes), key=key).risk
+        )
+
+    with pytest.raises(ValueError, match=r"fit stops when.*use FitConfig\(patience=None\)"):
+        jax.grad(risk)(0.1, 20)
+    value, forward = jax.jvp(lambda c: risk(c, 20), (0.1,), (1.0,))
+    np.testing.assert_allclose(value, risk(0.1, 20), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(risk)(0.1, None), forward, rtol=1e-3, atol=1e-9)
