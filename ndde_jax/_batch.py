@@ -3,7 +3,7 @@
 import concurrent.futures
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,10 +11,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ._checks import check_concrete, check_config, check_key, check_method, check_whole, shown
 from ._fit import FitConfig, FitResult, fit
 from ._kept import Kept
 from ._methods import AbstractMethod
 from ._store import fingerprint
+from ._types import Checked
 from ._windows import Windows, pad_windows
 
 # Lengths are padded to multiples of this power, so that a thousand different lengths need a dozen
@@ -23,13 +25,13 @@ LENGTH_STEP = 1.25
 
 
 def fit_many(
-    method: AbstractMethod,
-    windows: Sequence,
-    config: FitConfig | None = None,
+    method: Checked[AbstractMethod],
+    windows: Checked[Sequence],
+    config: Checked[FitConfig | None] = None,
     *,
-    key: PRNGKeyArray,
-    directory: str | os.PathLike | None = None,
-    workers: int | None = None,
+    key: Checked[PRNGKeyArray],
+    directory: Checked[str | os.PathLike | None] = None,
+    workers: Checked[int | None] = None,
     progress: bool = True,
 ) -> list[FitResult]:
     """Fit many systems, of any lengths, dimensions, lags and schemes.
@@ -70,7 +72,16 @@ def fit_many(
     print([str(result.status) for result in results])
     ```
     """
-    windows = list(windows)
+    check_method(method)
+    check_config(config, FitConfig)
+    check_concrete("fit_many", (windows, config, method), "Use fit, which can.")
+    if isinstance(windows, Windows | Mapping | str) or not isinstance(windows, Iterable):
+        raise ValueError(
+            f"windows must be a list with one Windows per system; got {shown(windows)}."
+        )
+    if directory is not None and not isinstance(directory, str | os.PathLike):
+        raise ValueError(f"directory must be a path or None; got {shown(directory)}.")
+    key, windows = check_key(key), list(windows)
     config = FitConfig() if config is None else config
     for i, w in enumerate(windows):
         if not isinstance(w, Windows) or w.history.ndim != 3:
@@ -99,7 +110,7 @@ def run_many(
     *,
     kept: Kept | None = None,
     name: Callable[[int], str] | None = None,
-    workers: int | None = None,
+    workers: Checked[int | None] = None,
     progress: bool = True,
     stacklevel: int = 1,
 ) -> list:
@@ -108,8 +119,7 @@ def run_many(
     """
     devices = jax.local_devices()
     workers = max(os.cpu_count() or 1, len(devices)) if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1; got {workers}.")
+    check_whole(workers, "workers")
 
     def work(i):
         device = devices[i % len(devices)]

@@ -6,11 +6,12 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._checks import check_concrete, check_model_matches, check_windows
 from ._confine import RestoredDDE
 from ._model import NeuralDDE
 from ._schemes import STENCILS
 from ._thin import is_regular, standardised_samples
-from ._types import to_jax
+from ._types import Checked, to_jax
 from ._windows import Windows
 
 # How many earlier times residuals are compared with, and how many standard errors a correlation may
@@ -29,7 +30,7 @@ def condition_number(windows: Windows) -> float:
 
 
 def noise_covariance(
-    windows: Windows, model: NeuralDDE | RestoredDDE | Callable
+    windows: Checked[Windows], model: Checked[NeuralDDE | RestoredDDE | Callable]
 ) -> Float[Array, "dim dim"]:
     """ΣΣᵀ per unit of time, physical units, from what a model leaves of one-step increments.
 
@@ -50,8 +51,9 @@ def noise_covariance(
     print(ndde.noise_covariance(windows, model))  # about 1
     ```
     """
-    if not is_regular(windows) or 0 not in windows.lags:
-        raise ValueError("noise_covariance needs equally spaced samples and lag 0.")
+    _check("noise_covariance", windows, model)
+    if 0 not in windows.lags:
+        raise ValueError(f"windows must have lag 0 among their lags; got {windows.lags}.")
     valid, scaling = np.asarray(windows.valid), windows.scaling
     scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
     if windows.scheme in ("euler", "midpoint"):
@@ -72,7 +74,7 @@ def noise_covariance(
 
 
 def residual_memory(
-    windows: Windows, model: NeuralDDE | RestoredDDE | Callable
+    windows: Checked[Windows], model: Checked[NeuralDDE | RestoredDDE | Callable]
 ) -> Float[np.ndarray, "dim"]:
     """Share of each rate's variance that a model leaves and that persists in its residuals.
 
@@ -99,10 +101,7 @@ def residual_memory(
     print(ndde.residual_memory(windows, model))  # about a fifth; 0 if both are seen
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError("residual_memory takes the windows of one system.")
-    if not is_regular(windows):
-        raise ValueError("residual_memory needs equally spaced samples.")
+    _check("residual_memory", windows, model)
     valid, scaling = np.asarray(windows.valid), windows.scaling
     fitted = _drift(windows, model) - np.asarray(scaling.rate_center)[None]
     residual = np.asarray(windows.increment, float)[valid]
@@ -115,6 +114,15 @@ def residual_memory(
     by_sample = np.full((position.max() + 1, windows.dim), np.nan)
     by_sample[position] = residual
     return np.array([_persistent(column, step) for column in by_sample.T])
+
+
+def _check(who: str, windows, model) -> None:
+    """Windows and a model that belong together, known in numbers and equally spaced."""
+    check_windows(windows, who, "take one with unstack_windows")
+    check_model_matches(windows, model)
+    check_concrete(who, (windows, model))
+    if not is_regular(windows):
+        raise ValueError(f"{who} needs windows of equally spaced samples.")
 
 
 def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:

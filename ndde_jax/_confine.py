@@ -5,13 +5,17 @@ back. The paper ("Dissipativity and ergodicity of the learned system") adds a li
 force, everywhere or outside a box, after which the learned SDDE has a unique invariant law.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ._checks import check_model, check_real_array, check_windows, is_traced
 from ._model import NeuralDDE
+from ._types import Checked
 from ._windows import Windows
 
 
@@ -33,11 +37,14 @@ class Certificate(eqx.Module):
     beta0: Float[Array, ""]
     absorbing_radius: Float[Array, ""]
 
-    def second_moment(self, sigma: Float[Array, "dim noise"]) -> Float[Array, ""]:
+    def second_moment(self, sigma: Checked[Float[Array, "dim noise"]]) -> Float[Array, ""]:
         """Bound on E‖X − center‖² in the stationary state with diffusion Σ: (2α + tr ΣΣᵀ)/(2β₀),
         from Itô's formula for ‖u‖².
         """
-        return (2 * self.alpha + jnp.sum(sigma**2)) / (2 * self.beta0)
+        check_real_array(sigma, "sigma", "a matrix [dim noise]", finite=True)
+        if jnp.ndim(sigma) != 2:
+            raise ValueError(f"sigma must be a matrix [dim noise]; got shape {jnp.shape(sigma)}.")
+        return (2 * self.alpha + jnp.sum(jnp.asarray(sigma) ** 2)) / (2 * self.beta0)
 
 
 class RestoredDDE(eqx.Module):
@@ -67,12 +74,13 @@ class RestoredDDE(eqx.Module):
         """Lags in units of time."""
         return self.model.delays
 
-    def __call__(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
+    def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
         """Physical drift for one physical history, whose first row is the present state."""
+        free = self.model(history)
         u = jnp.asarray(history)[0] - self.center
         outside = u - jnp.clip(u, -self.radius, self.radius)
         # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
-        return self.model(history) - self.rate * outside
+        return free - self.rate * outside
 
     def certificate(self) -> Certificate:
         """What the restoring force guarantees."""
@@ -84,10 +92,13 @@ class RestoredDDE(eqx.Module):
         return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
 
 
-def drift_bound(model: NeuralDDE) -> Float[Array, "dim"]:
+def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
     """Bound on |N_j| over all histories, physical units: of a network from the weights of its
     output layer, of a polynomial from its terms at the corners of its box.
     """
+    check_model(model)
+    if isinstance(model, RestoredDDE):
+        raise ValueError("model must be a NeuralDDE, whose drift is bounded; got a RestoredDDE.")
     middle, spread = model.drift.output_range()
     scaling = model.scaling
     middle = scaling.rate_center + scaling.rate_scale * middle
@@ -95,7 +106,12 @@ def drift_bound(model: NeuralDDE) -> Float[Array, "dim"]:
 
 
 def confine(
-    model: NeuralDDE, *, radius=None, rate=None, center=None, windows: Windows | None = None
+    model: Checked[NeuralDDE],
+    *,
+    radius=None,
+    rate=None,
+    center=None,
+    windows: Checked[Windows | None] = None,
 ) -> RestoredDDE:
     """Confine a learned drift to a box after training: N(z) − K(u − Π_R(u)), u = x − center.
 
@@ -131,6 +147,8 @@ def confine(
     ```
     """
     dim = _check_present(model)
+    if windows is not None:
+        check_windows(windows, "confine", "take one with unstack_windows")
     scaling = model.scaling
     center = _vector(scaling.center if center is None else center, dim, "center")
     if radius is None and windows is not None:
@@ -150,7 +168,7 @@ def confine(
     return RestoredDDE(model, center, radius, rate)
 
 
-def damp(model: NeuralDDE, *, rate, center=None) -> RestoredDDE:
+def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
     """Damp a learned drift everywhere: N(z) − K(x − center).
 
     This changes the drift, unlike [`confine`][ndde_jax.confine]; it is for residuals of a damped
@@ -164,23 +182,29 @@ def damp(model: NeuralDDE, *, rate, center=None) -> RestoredDDE:
     return RestoredDDE(model, center, jnp.zeros_like(center), rate)
 
 
-def _check_present(model: NeuralDDE) -> int:
+def _check_present(model: Any) -> int:
+    check_model(model)
+    if isinstance(model, RestoredDDE):
+        raise ValueError("model must be a NeuralDDE; got a RestoredDDE, which is confined already.")
     if model.lags[0] != 0:
         raise ValueError(
-            f"the restoring force acts on the present state, but the model's lags are {model.lags}"
+            f"the restoring force acts on the present state, but the lags of model are {model.lags}"
             "; fit with lag 0 among the candidate lags."
         )
     return model.scaling.center.shape[0]
 
 
 def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
+    check_real_array(value, name, f"one or {dim} of them")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     array = jnp.asarray(value, dtype=jnp.result_type(float, value))
     if array.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
-    if not isinstance(array, jax.core.Tracer):
-        if not bool(jnp.all(jnp.isfinite(array))):
-            raise ValueError(f"{name} must be finite; got {array}.")
-        if positive and not bool(jnp.all(array > 0)):
-            raise ValueError(f"{name} must be positive; got {array}.")
+    # In NumPy, because inside jit the result of any operation of JAX is traced.
+    if not is_traced(value):
+        known = np.asarray(value, float)
+        if not np.all(np.isfinite(known)):
+            raise ValueError(f"{name} must be finite; got {known}.")
+        if positive and not np.all(known > 0):
+            raise ValueError(f"{name} must be positive; got {known}.")
     return jnp.broadcast_to(array, (dim,))

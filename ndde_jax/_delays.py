@@ -11,11 +11,20 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.special import betainc
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
+from ._checks import (
+    check_concrete,
+    check_config,
+    check_graph,
+    check_key,
+    check_positive,
+    check_real_array,
+)
 from ._drift import init_layers
 from ._levenberg import fit_network, predict, predict_and_jacobian
 from ._midpoint import midpoint_windows
 from ._refit import StrengthConfig, edge_price
-from ._types import RealScalarLike
+from ._trajectories import read_lags
+from ._types import Checked, RealScalarLike
 from ._windows import Windows
 
 # Cubic interpolation half a step after t - τ reads up to two samples later, and must not read the
@@ -66,13 +75,13 @@ class DelayEstimates(eqx.Module):
 
 
 def refine_delays(
-    x: Float[ArrayLike, "time dim"],
-    graph: Bool[ArrayLike, "source target lag"],
+    x: Checked[Float[ArrayLike, "time dim"]],
+    graph: Checked[Bool[ArrayLike, "source target lag"]],
     *,
-    dt: RealScalarLike,
+    dt: Checked[RealScalarLike],
     lags,
-    key: PRNGKeyArray,
-    config: StrengthConfig | None = None,
+    key: Checked[PRNGKeyArray],
+    config: Checked[StrengthConfig | None] = None,
 ) -> DelayEstimates:
     """Estimate the delays of a graph between the candidate lags, with intervals.
 
@@ -120,14 +129,15 @@ def refine_delays(
     print(found.delay, found.lower, found.upper)  # true: 17
     ```
     """
-    x = np.asarray(x, float)
-    graph = np.asarray(graph, bool)
-    lags = tuple(int(lag) for lag in lags)
-    if x.ndim != 2 or graph.shape != (x.shape[1], x.shape[1], len(lags)):
-        raise ValueError(
-            f"expected x [time dim] and graph [source target lag]; got {x.shape}, {graph.shape} "
-            f"and {len(lags)} lags."
-        )
+    check_concrete("refine_delays", (x, graph, dt))
+    check_config(config, StrengthConfig)
+    key = check_key(key)
+    check_positive(dt, "dt")
+    check_real_array(x, "x", "one trajectory [time dim]", finite=True)
+    x, lags = np.asarray(x, float), read_lags(lags)
+    if x.ndim != 2:
+        raise ValueError(f"x must be one trajectory [time dim]; got shape {x.shape}.")
+    graph = np.asarray(check_graph(graph, (x.shape[1], x.shape[1], len(lags))))
     config = StrengthConfig() if config is None else config
     steps = np.diff(lags)
     # Room for the longest delay to grow by one candidate step, and for interpolation.

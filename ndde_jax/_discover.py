@@ -10,6 +10,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ._checks import (
+    check_coefficient,
+    check_concrete,
+    check_key,
+    check_names,
+    check_settings,
+    refusal,
+)
 from ._equations import equations
 from ._fit import FitConfig, FitResult, fit
 from ._flow import fit_flow
@@ -19,7 +27,7 @@ from ._methods import L0NDDE, AbstractMethod
 from ._midpoint import midpoint_windows, windows_by_scheme
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
-from ._report import write_report
+from ._report import write_few_lines, write_report
 from ._stages import Stages
 from ._store import read, write
 from ._strength import (
@@ -30,7 +38,7 @@ from ._strength import (
     select_graph,
     signal_strengths,
 )
-from ._types import RealScalarLike
+from ._types import Checked, RealScalarLike
 from ._windows import Windows
 
 # Of a saved discovery, in its directory.
@@ -65,6 +73,9 @@ class Discovery:
     graph: np.ndarray
     scores: np.ndarray
     lower: np.ndarray
+
+    def __repr__(self) -> str:
+        return write_few_lines(self)
 
     def report(self, identifiability: IdentifiabilityReport | None = None) -> str:
         """Text for a methods section: data, choices, edges with their strength, warnings, and
@@ -168,19 +179,19 @@ class Discovery:
 def discover(
     x: Any,
     *,
-    dt: RealScalarLike | None = None,
+    dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Iterable = (0,),
-    names: Sequence[str] | None = None,
-    scheme: str = "auto",
-    prior: PriorKnowledge | None = None,
-    time_unit: str = "",
-    coefficient: RealScalarLike | None = None,
-    search: str = "auto",
-    method: AbstractMethod | None = None,
-    config: FitConfig | None = None,
-    strength_config: StrengthConfig | None = None,
-    key: PRNGKeyArray,
+    lags: Checked[Iterable] = (0,),
+    names: Checked[Sequence[str] | None] = None,
+    scheme: Checked[str] = "auto",
+    prior: Checked[PriorKnowledge | None] = None,
+    time_unit: Checked[str] = "",
+    coefficient: Checked[RealScalarLike | None] = None,
+    search: Checked[str] = "auto",
+    method: Checked[AbstractMethod | None] = None,
+    config: Checked[FitConfig | None] = None,
+    strength_config: Checked[StrengthConfig | None] = None,
+    key: Checked[PRNGKeyArray],
     progress: bool = False,
     directory: str | os.PathLike | None = None,
 ) -> Discovery:
@@ -232,22 +243,26 @@ def discover(
     print(found.report())
     ```
     """
+    check_concrete(
+        "discover",
+        (x, dt, t, coefficient, key),
+        "Make windows with lagged_windows; fit, search_lags and signal_strengths take them there.",
+    )
+    check_settings(method, config, strength_config, search)
+    check_coefficient(coefficient)
+    if not isinstance(time_unit, str):
+        raise refusal("time_unit", "a word, such as 'day'", time_unit)
+    key = check_key(key)
     own_time = dt is None and t is None
     values, own_names, own_dt, own_t, own_unit = read_labelled(x, time=own_time)
     if own_time:
         dt, t = own_dt, own_t
         time_unit = time_unit or own_unit
-    names = own_names if names is None else tuple(str(name) for name in names)
+    names = own_names if names is None else check_names(names, None)
     windows = windows_by_scheme(
         values, dt=dt, t=t, lags=lags, scheme=scheme, names=names, prior=prior
     )
     names = tuple(f"x{i}" for i in range(windows.dim)) if names is None else names
-    if len(names) != windows.dim or len(set(names)) != len(names):
-        raise ValueError(
-            f"names must be {windows.dim} different names, one for each variable; got {names}."
-        )
-    if coefficient is not None and not coefficient > 0:
-        raise ValueError(f"coefficient must be positive; got {coefficient}.")
     search = chosen_search(windows, search)
 
     midpoint = windows.scheme == "midpoint"

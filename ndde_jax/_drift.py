@@ -7,6 +7,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ._checks import check_key, check_whole
+from ._types import Checked
+
 # A layer is (weight [network, out, in], bias [network, out]).
 Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
 
@@ -42,15 +45,18 @@ class MaskedDrift(eqx.Module):
     @classmethod
     def create(
         cls,
-        dim: int,
-        n_lags: int,
+        dim: Checked[int],
+        n_lags: Checked[int],
         *,
-        width: int = 8,
-        depth: int = 2,
-        key: PRNGKeyArray,
+        width: Checked[int] = 8,
+        depth: Checked[int] = 2,
+        key: Checked[PRNGKeyArray],
         dtype=None,
     ) -> "MaskedDrift":
         """Networks with random weights."""
+        key = check_key(key)
+        for name, value in (("dim", dim), ("n_lags", n_lags), ("width", width), ("depth", depth)):
+            check_whole(value, name)
         return cls(init_layers(dim, dim * n_lags, width=width, depth=depth, key=key, dtype=dtype))
 
     def __call__(

@@ -1,15 +1,21 @@
 """What a learned system says, as formulas a person can read."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ._checks import check_concrete, check_model, check_names, check_whole
 from ._model import NeuralDDE
 from ._polynomial import PolynomialDrift
+from ._types import Checked
 
 
 def equations(
-    model: NeuralDDE, names: Sequence[str] | None = None, *, digits: int = 3
+    model: Checked[NeuralDDE],
+    names: Checked[Sequence[str] | None] = None,
+    *,
+    digits: Checked[int] = 3,
 ) -> tuple[str, ...]:
     """The rates of a learned system as formulas in physical units, one line per variable.
 
@@ -35,12 +41,15 @@ def equations(
     print(ndde.equations(model, ["x", "y"]))  # ("dx/dt = y", "dy/dt = -x")
     ```
     """
+    check_model(model)
+    if not isinstance(model, NeuralDDE):
+        raise ValueError("model must be a NeuralDDE; got a RestoredDDE, whose model has equations.")
+    check_whole(digits, "digits", most=17)
+    check_concrete("equations", model)
     if model.mask.ndim != 3:
         raise ValueError("equations takes one system; index the leaves of a batch first.")
     dim = model.mask.shape[0]
-    names = [f"x{i}" for i in range(dim)] if names is None else list(names)
-    if len(names) != dim:
-        raise ValueError(f"expected {dim} names, one per variable; got {len(names)}.")
+    names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
     mask = np.asarray(model.mask).reshape(dim, -1)
     labels = [names[i] + (f"[t-{lag}]" if lag else "") for lag in model.lags for i in range(dim)]
     return tuple(
@@ -54,7 +63,7 @@ def _of(labels, mask):
     return [label for label, kept in zip(labels, mask, strict=True) if kept]
 
 
-def _formula(model: NeuralDDE, target: int, labels: list[str], digits: int) -> str | None:
+def _formula(model: NeuralDDE, target: int, labels: list[str], digits: Any) -> str | None:
     """None where a network has the word."""
     drift, s = model.drift, model.scaling
     if not isinstance(drift, PolynomialDrift):

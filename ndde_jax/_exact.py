@@ -9,12 +9,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ._checks import check_coefficient, refusal
 from ._data import FlatData
 from ._graph import to_graph_axes
 from ._memory import make_room
-from ._refit import StrengthConfig, _best_of_starts, edge_price
+from ._refit import StrengthConfig, _best_of_starts, checked_refit, edge_price
 from ._strength import SignalStrengths
-from ._types import Graph, as_scalar
+from ._types import Checked, Graph, as_scalar
 from ._windows import Windows
 
 # 2^F refits per target: 4096 at twelve inputs, half a minute each.
@@ -40,11 +41,11 @@ class ExactGraph(eqx.Module):
 
 
 def exact_graph(
-    windows: Windows,
+    windows: Checked[Windows],
     *,
-    key: PRNGKeyArray,
-    coefficient: float | None = None,
-    config: StrengthConfig | None = None,
+    key: Checked[PRNGKeyArray],
+    coefficient: Checked[float | None] = None,
+    config: Checked[StrengthConfig | None] = None,
 ) -> ExactGraph:
     """Minimise the L0 objective by trying every subset of inputs of every target.
 
@@ -71,15 +72,14 @@ def exact_graph(
     print(ndde.exact_graph(windows, key=jax.random.key(0)).graph[:, :, 0])
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError("exact_graph takes the windows of one system; use jax.vmap for several.")
+    config, key = checked_refit("exact_graph", windows, config, key)
+    check_coefficient(coefficient)
     n_inputs = windows.dim * windows.n_lags
     if n_inputs > MOST_INPUTS:
         raise ValueError(
-            f"{n_inputs} candidate inputs have {2**n_inputs} subsets; at most {MOST_INPUTS} inputs "
-            "can be enumerated. Use search_graph, or fewer lags."
+            f"windows have {n_inputs} candidate inputs and these 2^{n_inputs} subsets; at most "
+            f"{MOST_INPUTS} inputs can be enumerated. Use search_graph, or fewer lags."
         )
-    config = StrengthConfig() if config is None else config
     if coefficient is not None:
         coefficient = as_scalar(coefficient)
     make_room(windows, coefficient, config, key)
@@ -139,7 +139,9 @@ class OneFlip(eqx.Module):
     price: Float[Array, "target"]
 
 
-def one_flip_certificate(strengths: SignalStrengths, coefficient: float | None = None) -> OneFlip:
+def one_flip_certificate(
+    strengths: Checked[SignalStrengths], coefficient: Checked[float | None] = None
+) -> OneFlip:
     """Certify the graph that strengths were measured on.
 
     Every single addition and removal has been refitted for the strengths; this compares them with
@@ -161,6 +163,9 @@ def one_flip_certificate(strengths: SignalStrengths, coefficient: float | None =
     print(ndde.one_flip_certificate(strengths).optimal)
     ```
     """
+    if not isinstance(strengths, SignalStrengths):
+        raise refusal("strengths", "what signal_strengths returns", strengths)
+    check_coefficient(coefficient)
     value = strengths.value
     if coefficient is None:
         price = strengths.threshold

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from ._types import Checked
+
 
 class KnownLink(NamedTuple):
     """One driver that the literature documents.
@@ -66,7 +68,7 @@ def example_names() -> tuple[str, ...]:
     return tuple(sorted(_EXAMPLES))
 
 
-def load_example(name: str) -> Example:
+def load_example(name: Checked[str]) -> Example:
     """Load a real series that ships with the package; needs NumPy only.
 
     - `"enso"`: monthly sea-surface temperature anomaly off Peru (Niño 1+2), 1950-2010. One
@@ -87,9 +89,9 @@ def load_example(name: str) -> Example:
     >>> str(example.time[example.values[:, 0].argmax()])
     '1983-06'
     """
-    if name not in _EXAMPLES:
+    if not isinstance(name, str) or name not in _EXAMPLES:
         raise ValueError(
-            f"Unknown example {name!r}; expected one of: {', '.join(example_names())}."
+            f"name must be an example, one of: {', '.join(example_names())}; got {name!r}."
         )
     return _EXAMPLES[name]()
 

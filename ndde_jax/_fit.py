@@ -6,8 +6,17 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ._checks import (
+    check_choice,
+    check_config,
+    check_key,
+    check_method,
+    check_whole,
+    check_windows,
+)
 from ._data import FlatData
 from ._drift import Layer, MaskedDrift, init_layers
+from ._forward_only import forward_only
 from ._levenberg import fit_network
 from ._loss import empirical_risk
 from ._memory import make_room
@@ -15,7 +24,7 @@ from ._methods import AbstractMethod
 from ._methods._base import scale_inputs
 from ._model import NeuralDDE
 from ._training import Known, epoch_length, refine_weights, sparsify
-from ._types import as_scalar
+from ._types import Checked, as_number
 from ._windows import Windows
 
 # Largest number of inputs for which "auto" means Newton. A warm start that fits many collinear
@@ -33,10 +42,6 @@ class Status(eqx.Enumeration):
     stopped = "stopped at the step limit"
     diverged = "diverged: the objective became infinite or not a number"
     refused = "refused: a variable is constant or there are too few valid windows"
-
-
-def _optional(value):
-    return None if value is None else as_scalar(value)
 
 
 class FitConfig(eqx.Module):
@@ -67,42 +72,40 @@ class FitConfig(eqx.Module):
     - `width`, `depth`: of the networks.
     """
 
-    learning_rate: Float[Array, ""] | None = eqx.field(converter=_optional, default=None)
-    gate_learning_rate: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
-    gradient_penalty: Float[Array, ""] | None = eqx.field(converter=_optional, default=None)
-    gradient_penalty_variant: str = eqx.field(static=True, default="jacobian")
-    warmup: str = eqx.field(static=True, default="auto")
-    warmup_steps: int = eqx.field(static=True, default=1000)
-    max_steps: int = eqx.field(static=True, default=2000)
-    patience: int | None = eqx.field(static=True, default=1000)
-    refine: str = eqx.field(static=True, default="auto")
-    refine_steps: int = eqx.field(static=True, default=1000)
-    newton_steps: int = eqx.field(static=True, default=40)
-    batch_size: int = eqx.field(static=True, default=128)
-    epoch_steps: int = eqx.field(static=True, default=50)
-    width: int = eqx.field(static=True, default=8)
-    depth: int = eqx.field(static=True, default=2)
+    learning_rate: Float[Array, ""] | None = eqx.field(
+        converter=as_number("learning_rate", optional=True, least=0, finite=False), default=None
+    )
+    gate_learning_rate: Float[Array, ""] = eqx.field(
+        converter=as_number("gate_learning_rate", least=0, finite=False), default=0.1
+    )
+    gradient_penalty: Float[Array, ""] | None = eqx.field(
+        converter=as_number("gradient_penalty", optional=True, least=0, finite=False), default=None
+    )
+    gradient_penalty_variant: Checked[str] = eqx.field(static=True, default="jacobian")
+    warmup: Checked[str] = eqx.field(static=True, default="auto")
+    warmup_steps: Checked[int] = eqx.field(static=True, default=1000)
+    max_steps: Checked[int] = eqx.field(static=True, default=2000)
+    patience: Checked[int | None] = eqx.field(static=True, default=1000)
+    refine: Checked[str] = eqx.field(static=True, default="auto")
+    refine_steps: Checked[int] = eqx.field(static=True, default=1000)
+    newton_steps: Checked[int] = eqx.field(static=True, default=40)
+    batch_size: Checked[int] = eqx.field(static=True, default=128)
+    epoch_steps: Checked[int] = eqx.field(static=True, default=50)
+    width: Checked[int] = eqx.field(static=True, default=8)
+    depth: Checked[int] = eqx.field(static=True, default=2)
 
     def __check_init__(self):
         for name in ("max_steps", "newton_steps", "batch_size", "epoch_steps", "width", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+            check_whole(getattr(self, name), name)
         for name in ("warmup_steps", "refine_steps"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
-        if self.patience is not None and self.patience < 1:
-            raise ValueError(f"patience must be None or at least 1; got {self.patience}.")
-        if self.warmup not in ("auto", "newton", "adam"):
-            raise ValueError(f"warmup must be 'auto', 'newton' or 'adam'; got {self.warmup!r}.")
-        if self.gradient_penalty_variant not in ("jacobian", "prediction"):
-            raise ValueError(
-                "gradient_penalty_variant must be 'jacobian' or 'prediction'; got "
-                f"{self.gradient_penalty_variant!r}."
-            )
-        if self.refine not in ("auto", "newton", "adam", "none"):
-            raise ValueError(
-                f"refine must be 'auto', 'newton', 'adam' or 'none'; got {self.refine!r}."
-            )
+            check_whole(getattr(self, name), name, least=0)
+        if self.patience is not None:
+            check_whole(self.patience, "patience")
+        check_choice(self.warmup, "warmup", ("auto", "newton", "adam"))
+        check_choice(
+            self.gradient_penalty_variant, "gradient_penalty_variant", ("jacobian", "prediction")
+        )
+        check_choice(self.refine, "refine", ("auto", "newton", "adam", "none"))
 
     @classmethod
     def paper(cls, **changes) -> "FitConfig":
@@ -156,11 +159,11 @@ class FitResult(eqx.Module):
 
 
 def fit(
-    method: AbstractMethod,
-    windows: Windows,
-    config: FitConfig | None = None,
+    method: Checked[AbstractMethod],
+    windows: Checked[Windows],
+    config: Checked[FitConfig | None] = None,
     *,
-    key: PRNGKeyArray,
+    key: Checked[PRNGKeyArray],
 ) -> FitResult:
     """Fit a sparse drift to lagged windows.
 
@@ -190,13 +193,20 @@ def fit(
     print(result.status, ndde.window_graph(result)[:, :, 0])
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError(
-            "fit takes the windows of one system, history [window lag dim]; got shape "
-            f"{windows.history.shape}. Use jax.vmap or fit_many for several systems."
-        )
+    check_method(method)
+    check_windows(windows, "fit", "use jax.vmap or fit_many for several")
+    check_config(config, FitConfig)
+    key = check_key(key)
+    config = FitConfig() if config is None else config
     make_room(method, windows, config, key)
-    return _fit(method, windows, FitConfig() if config is None else config, key)
+    result = _fit(method, windows, config, key)
+    if config.patience is None:
+        return result
+    return forward_only(
+        result,
+        "fit stops when training does, after a number of steps that depends on the data, and so it "
+        "has no reverse derivative (grad); use FitConfig(patience=None), or forward mode (jvp).",
+    )
 
 
 @eqx.filter_jit

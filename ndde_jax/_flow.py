@@ -14,6 +14,7 @@ step, where a wrong model does the least harm.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ._checks import check_choice, check_flag, check_whole, check_windows, refusal
 from ._confine import RestoredDDE
 from ._data import FlatData
 from ._drift import Layer, MaskedDrift, init_layers
@@ -39,15 +41,18 @@ from ._polynomial import (
     natural_origin,
     physical_units,
 )
-from ._refit import StrengthConfig, spread_network
+from ._refit import StrengthConfig, checked_refit, spread_network
 from ._strength import checked_graph, input_slots
+from ._types import Checked
 from ._windows import Windows
 
 # Levenberg–Marquardt steps between two corrections, from the weights before.
 STEPS_PER_ROUND = 8
 
 
-def correct_flow(windows: Windows, model: NeuralDDE | RestoredDDE | Callable) -> Windows:
+def correct_flow(
+    windows: Checked[Windows], model: Checked[NeuralDDE | RestoredDDE | Callable]
+) -> Windows:
     """Windows whose forward differences are corrected to rates of change, as a model sees them.
 
     From each rate of change the model's own difference between flow and drift is subtracted,
@@ -78,25 +83,26 @@ def correct_flow(windows: Windows, model: NeuralDDE | RestoredDDE | Callable) ->
     ```
     """
     _check(windows)
+    check_lagged_model(model)
     if tuple(model.lags) != windows.lags:
         raise ValueError(
-            f"the model must have the lags of the windows, {windows.lags}; got {model.lags}."
+            f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."
         )
     make_room(windows, model)
     return _correct(windows, model)
 
 
 def fit_flow(
-    windows: Windows,
-    graph="full",
+    windows: Checked[Windows],
+    graph: Any = "full",
     *,
-    key: PRNGKeyArray,
-    members: int = 4,
-    rounds: int = 6,
-    config: StrengthConfig | None = None,
-    max_inputs: int | None = None,
-    family: str = "auto",
-    simple_numbers: bool = False,
+    key: Checked[PRNGKeyArray],
+    members: Checked[int] = 4,
+    rounds: Checked[int] = 6,
+    config: Checked[StrengthConfig | None] = None,
+    max_inputs: Checked[int | None] = None,
+    family: Checked[str] = "auto",
+    simple_numbers: Checked[bool] = False,
 ) -> NeuralDDE:
     """Fit a drift on a given graph so that its flow, not its Euler step, matches the data.
 
@@ -154,13 +160,11 @@ def fit_flow(
     print(model(np.array([[0.0, 1.0]])))  # close to [1, 0], which plain Euler misses by 5 %
     ```
     """
-    config = StrengthConfig() if config is None else config
-    if members < 1 or rounds < 0:
-        raise ValueError(
-            f"members must be at least 1 and rounds not negative; got {members} and {rounds}."
-        )
-    if family not in ("auto", "network", "polynomial"):
-        raise ValueError(f"family must be 'auto', 'network' or 'polynomial'; got {family!r}.")
+    config, key = checked_refit("fit_flow", windows, config, key, max_inputs)
+    check_whole(members, "members")
+    check_whole(rounds, "rounds", least=0)
+    check_choice(family, "family", ("auto", "network", "polynomial"))
+    check_flag(simple_numbers, "simple_numbers")
     graph, base = checked_graph(windows, graph)
     if windows.scheme != "euler":
         rounds = 0
@@ -178,16 +182,20 @@ def fit_flow(
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 
-def _check(windows: Windows) -> None:
+def check_lagged_model(model: Any) -> None:
+    """A model, or any function from a physical history to a physical drift that has `lags`."""
+    if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
+        raise refusal(
+            "model", "a fitted model, or a function with the attribute lags, a tuple", model
+        )
+
+
+def _check(windows: Any) -> None:
+    check_windows(windows, "correct_flow")
     if windows.scheme != "euler":
         raise ValueError(
-            "a flow is measured by forward differences, scheme='euler'; got windows made with "
-            f"{windows.scheme!r}, which estimate the rate of change itself."
-        )
-    if windows.history.ndim != 3:
-        raise ValueError(
-            "expected the windows of one system, history [window lag dim]; got shape "
-            f"{windows.history.shape}. Use jax.vmap for several systems."
+            "windows must hold forward differences, which measure a flow, scheme='euler'; got "
+            f"{windows.scheme!r}, which estimates the rate of change itself."
         )
 
 

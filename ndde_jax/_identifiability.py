@@ -8,6 +8,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ._checks import (
+    check_coefficient,
+    check_concrete,
+    check_key,
+    check_model_matches,
+    check_names,
+    check_settings,
+    check_whole,
+    check_windows,
+    refusal,
+)
 from ._fit import FitConfig, fit
 from ._identifiability_checks import (
     ASSUMED,
@@ -30,7 +41,7 @@ from ._refit import StrengthConfig
 from ._rivals import RivalEdges
 from ._stability import EdgeStability
 from ._strength import SignalStrengths, fit_graph, select_graph, signal_strengths
-from ._types import RealScalarLike
+from ._types import Checked, RealScalarLike
 from ._windows import Windows
 
 
@@ -130,18 +141,18 @@ class IdentifiabilityReport:
 
 
 def identifiability_report(
-    windows: Windows,
+    windows: Checked[Windows],
     *,
-    key: PRNGKeyArray | None = None,
-    strengths: SignalStrengths | None = None,
-    model: NeuralDDE | None = None,
-    coefficient: RealScalarLike | None = None,
-    names: Sequence[str] | None = None,
-    seeds: int = 2,
-    method: AbstractMethod | None = None,
-    config: FitConfig | None = None,
-    strength_config: StrengthConfig | None = None,
-    search: str = "auto",
+    key: Checked[PRNGKeyArray | None] = None,
+    strengths: Checked[SignalStrengths | None] = None,
+    model: Checked[NeuralDDE | None] = None,
+    coefficient: Checked[RealScalarLike | None] = None,
+    names: Checked[Sequence[str] | None] = None,
+    seeds: Checked[int] = 2,
+    method: Checked[AbstractMethod | None] = None,
+    config: Checked[FitConfig | None] = None,
+    strength_config: Checked[StrengthConfig | None] = None,
+    search: Checked[str] = "auto",
     progress: bool = False,
 ) -> IdentifiabilityReport:
     """Say whether data support a graph, and on what that rests.
@@ -179,16 +190,21 @@ def identifiability_report(
     print(ndde.identifiability_report(windows, seeds=1, key=jax.random.key(0)))
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError("identifiability_report takes the windows of one system.")
+    check_windows(windows, "identifiability_report", "take one with unstack_windows")
+    check_concrete("identifiability_report", (windows, key))
+    check_coefficient(coefficient)
+    check_whole(seeds, "seeds")
+    check_settings(method, config, strength_config, search)
+    if strengths is not None and not isinstance(strengths, SignalStrengths):
+        raise refusal("strengths", "what signal_strengths returns", strengths)
+    if model is not None:
+        check_model_matches(windows, model)
     if key is None and (strengths is None or model is None):
         raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
     dim = windows.dim
-    names = tuple(f"x{i}" for i in range(dim)) if names is None else tuple(names)
-    if len(names) != dim:
-        raise ValueError(f"names must be {dim} names, one for each variable; got {names}.")
+    names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
     refit = key is not None
-    keys = jr.split(jr.key(0) if key is None else key, 6)
+    keys = jr.split(jr.key(0) if key is None else check_key(key), 6)
     if strengths is None:
         fit_key, search_key, strength_key = jr.split(keys[0], 3)
         result = fit(L0NDDE() if method is None else method, windows, config, key=fit_key)

@@ -41,8 +41,8 @@ def _from_pandas(x: Any, time: bool) -> Labelled:
     text = [str(c) for c, kind in frame.dtypes.items() if not _is_real(pd.api.types, kind)]
     if text:
         raise ValueError(
-            f"all columns must hold real numbers; {', '.join(text)} do not. Drop them, or make a "
-            "time column the index with set_index."
+            f"x: all columns must hold real numbers; {', '.join(text)} do not. Drop them with "
+            "x.drop(columns=[...]), or make a time column the index with set_index."
         )
     # Columns without names are numbered by pandas.
     numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)
@@ -53,6 +53,11 @@ def _from_pandas(x: Any, time: bool) -> Labelled:
         index = index.to_timestamp()
     if isinstance(index, pd.DatetimeIndex):
         stamps = index.tz_localize(None).to_numpy("datetime64[ns]")
+        if index.tz is not None:
+            # Hours are regular in universal time, days and months by the clock on the wall, which
+            # daylight saving shifts.
+            universal = index.tz_convert("UTC").tz_localize(None).to_numpy("datetime64[ns]")
+            stamps = universal if len(np.unique(np.diff(universal))) == 1 else stamps
     elif isinstance(index, pd.TimedeltaIndex):
         stamps = index.to_numpy("timedelta64[ns]")
     elif not isinstance(index, pd.RangeIndex) and _is_real(pd.api.types, index.dtype):
@@ -71,8 +76,8 @@ def _from_xarray(x: Any, time: bool) -> Labelled:
         x = x.to_dataarray("variable")
     if x.ndim not in (1, 2):
         raise ValueError(
-            "an xarray object must have one dimension for time and at most one for variables; got "
-            f"{x.dims}. Select or stack the others first."
+            "x: an xarray object must have one dimension for time and at most one for variables; "
+            f"got {x.dims}. Select or stack the others first."
         )
     dated = [d for d in x.dims if d in x.coords and np.issubdtype(x[d].dtype, np.datetime64)]
     named = [d for d in x.dims if str(d).lower() in ("time", "t", "date")]
@@ -87,7 +92,7 @@ def _from_xarray(x: Any, time: bool) -> Labelled:
     elif x.name is not None:
         names = (str(x.name),)
     if x.dtype.kind not in "fiub":
-        raise ValueError(f"an xarray object must hold real numbers; got dtype {x.dtype}.")
+        raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
     stamps = x[along].values if time and along in x.coords else None
     return Labelled(np.asarray(x.values, float), names, *_time(stamps))
 
@@ -99,7 +104,7 @@ def _time(stamps: np.ndarray | None) -> tuple[float | None, np.ndarray | None, s
         stamps = np.datetime64(0, "ns") + stamps
     if stamps.dtype.kind not in "fiuM":
         raise ValueError(
-            f"cannot read the time axis, which begins with {stamps[0]!r}; expected numbers or "
+            f"x: cannot read the time axis, which begins with {stamps[0]!r}; expected numbers or "
             "dates. Pass dt or t instead."
         )
     dt, unit, numbers = sampling(stamps)

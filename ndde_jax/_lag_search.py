@@ -9,13 +9,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from ._checks import check_coefficient, check_whole
 from ._data import FlatData
 from ._drift import init_layers
 from ._graph import to_graph_axes
 from ._levenberg import fit_network, predict_and_jacobian
-from ._refit import StrengthConfig, edge_price
+from ._refit import StrengthConfig, checked_refit, edge_price
 from ._spline import FLOOR, SplineGraph, spline_graph
-from ._types import Graph, RealScalarLike, Scores, as_scalar
+from ._types import Checked, Graph, RealScalarLike, Scores, as_scalar
 from ._windows import Windows
 
 # Moves that are refitted at every step, best ones first.
@@ -42,12 +43,12 @@ class LagSearch(eqx.Module):
 
 
 def search_lags(
-    windows: Windows,
+    windows: Checked[Windows],
     *,
-    key: PRNGKeyArray,
-    coefficient: RealScalarLike | None = None,
-    config: StrengthConfig | None = None,
-    shortlist: int = 12,
+    key: Checked[PRNGKeyArray],
+    coefficient: Checked[RealScalarLike | None] = None,
+    config: Checked[StrengthConfig | None] = None,
+    shortlist: Checked[int] = 12,
 ) -> LagSearch:
     """The library's graph search for many candidate lags, where neighbours are nearly collinear.
 
@@ -85,9 +86,9 @@ def search_lags(
     print(ndde.search_lags(windows, key=jax.random.key(0)).graph[:, :, 0])
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError("search_lags takes the windows of one system; use jax.vmap for several.")
-    config = StrengthConfig() if config is None else config
+    config, key = checked_refit("search_lags", windows, config, key)
+    check_coefficient(coefficient)
+    check_whole(shortlist, "shortlist")
     screening = spline_graph(windows, shortlist=shortlist)
     price = None
     if coefficient is not None:

@@ -11,6 +11,7 @@ import jax.random as jr
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
+from ._checks import check_real_array, check_whole
 from ._confine import RestoredDDE
 from ._memory import make_room
 from ._model import NeuralDDE
@@ -18,6 +19,7 @@ from ._simulate import _blocks
 from ._simulate._problem import Problem
 from ._simulate._read import check_counts, read_problem
 from ._simulate._tableau import Tableau, read_solver
+from ._types import Checked
 
 # Steps between two orthogonalisations without delays, where no block suggests a number.
 FREE_STEPS = 10
@@ -41,18 +43,18 @@ class LyapunovSpectrum(eqx.Module):
 
 
 def lyapunov_spectrum(
-    drift: Callable | NeuralDDE | RestoredDDE,
+    drift: Checked[Callable | NeuralDDE | RestoredDDE],
     *,
     history: Any,
-    n_steps: int,
+    n_steps: Checked[int],
     lags: Any = None,
     dt: Any = None,
-    k: int | None = None,
-    transient_steps: int | None = None,
+    k: Checked[int | None] = None,
+    transient_steps: Checked[int | None] = None,
     args: Any = None,
-    solver: diffrax.AbstractSolver | None = None,
+    solver: Checked[diffrax.AbstractSolver | None] = None,
     t0: Any = 0.0,
-    lag_bounds: tuple[float, float] | None = None,
+    lag_bounds: Checked[tuple[float, float] | None] = None,
 ) -> LyapunovSpectrum:
     """Leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
 
@@ -102,6 +104,7 @@ def lyapunov_spectrum(
     size = shape[0] * (problem.delays.longest + 1 if delayed else 1)
     if k is None:
         k = min(4, size) if delayed else size
+    check_whole(k, "k", least=-size)
     if not 1 <= k <= size:
         raise ValueError(f"k must be between 1 and {size}, the size of the state; got {k}.")
     block = _blocks.block_length(problem, LONGEST_BLOCK) if delayed else FREE_STEPS
@@ -112,6 +115,7 @@ def lyapunov_spectrum(
         )
     if transient_steps is None:
         transient_steps = n_steps // 10
+    check_whole(transient_steps, "transient_steps", least=0)
     # The tangents become segments only after the longest delay.
     settle = -(-problem.delays.longest // block) + 1
     n_transient = max(-(-transient_steps // block), settle)
@@ -213,9 +217,12 @@ def kaplan_yorke_dimension(
     """
     if isinstance(spectrum, LyapunovSpectrum):
         spectrum = spectrum.exponents
-    exponents = jnp.asarray(spectrum, jnp.result_type(float, getattr(spectrum, "dtype", float)))
-    if exponents.ndim == 0:
-        raise ValueError("give at least one exponent, an array [k].")
+    check_real_array(spectrum, "spectrum", "exponents [k]")
+    exponents = jnp.asarray(spectrum)
+    if not jnp.issubdtype(exponents.dtype, jnp.floating):
+        exponents = exponents.astype(jnp.result_type(float))
+    if exponents.ndim == 0 or exponents.shape[-1] == 0:
+        raise ValueError("spectrum must hold at least one exponent, an array [k].")
     ordered = -jnp.sort(-exponents, axis=-1)
     sums = jnp.cumsum(ordered, axis=-1)
     k = exponents.shape[-1]

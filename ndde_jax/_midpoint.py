@@ -1,33 +1,35 @@
 """Windows whose states are taken where a forward difference sees them: halfway through the step."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._checks import check_choice, check_real_array
 from ._confine import RestoredDDE
-from ._flow import meet_midway
+from ._flow import check_lagged_model, meet_midway
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge, read_prior
-from ._schemes import choose_scheme
+from ._schemes import STENCILS, choose_scheme
 from ._spline import spline_graph
 from ._thin import is_regular
 from ._trajectories import read_lags
-from ._types import RealScalarLike, TrajectoryLike
+from ._types import Checked, RealScalarLike, TrajectoryLike
 from ._windows import Windows, lagged_windows
 
 
 def midpoint_windows(
     x: TrajectoryLike,
     *,
-    dt: RealScalarLike,
-    lags: Iterable = (0,),
-    names: Sequence[str] | None = None,
-    rate: Float[Array, "window dim"] | None = None,
-    model: NeuralDDE | RestoredDDE | Callable | None = None,
-    prior: PriorKnowledge | None = None,
+    dt: Checked[RealScalarLike],
+    lags: Any = (0,),
+    names: Checked[Sequence[str] | None] = None,
+    rate: Checked[Float[Array, "window dim"] | None] = None,
+    model: Checked[NeuralDDE | RestoredDDE | Callable | None] = None,
+    prior: Checked[PriorKnowledge | None] = None,
 ) -> Windows:
     """Forward differences, paired with the states half a step later: second order, noise or not.
 
@@ -87,6 +89,7 @@ def midpoint_windows(
     wide = dataclasses.replace(wide, lags=lags, prior=prior, scheme="midpoint")
     plain = dataclasses.replace(wide, history=start)
     if model is not None:
+        check_lagged_model(model)
         if rate is not None or tuple(model.lags) != lags:
             raise ValueError(
                 f"expected rate or model, and a model with the lags {lags}; got "
@@ -95,6 +98,8 @@ def midpoint_windows(
         return meet_midway(plain, model, end, bend)
     if rate is None:
         rate = spline_graph(plain).rate
+    check_real_array(rate, "rate", f"shape {wide.increment.shape}")
+    rate = jnp.asarray(rate, wide.increment.dtype)
     if rate.shape != wide.increment.shape:
         raise ValueError(f"rate must have shape {wide.increment.shape}; got {rate.shape}.")
     history = (start + end) / 2 + bend
@@ -119,12 +124,13 @@ def _bend(before, start, end, after, lags: tuple[int, ...]) -> Float[Array, "win
     return jnp.where(at >= 2, cubic, jnp.where(at == 1, parabola, 0))
 
 
-def windows_by_scheme(x, *, dt, t, lags, scheme: str, names, prior) -> Windows:
+def windows_by_scheme(x, *, dt, t, lags, scheme, names, prior) -> Windows:
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and with
     `"auto"` where [`choose_scheme`][ndde_jax.choose_scheme] says so.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
+    check_choice(scheme, "scheme", (*STENCILS, "midpoint", "auto"))
     first = "euler" if scheme == "midpoint" else scheme
     windows = lagged_windows(x, dt=dt, t=t, lags=lags, scheme=first, names=names, prior=prior)
     regular = is_regular(windows)

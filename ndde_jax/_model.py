@@ -4,8 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
+from ._checks import check_real_array
 from ._drift import MaskedDrift
 from ._polynomial import PolynomialDrift
+from ._types import Checked
 from ._windows import Scaling
 
 
@@ -39,8 +41,15 @@ class NeuralDDE(eqx.Module):
     dt: Float[Array, ""]
     lags: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
+    def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
         """Drift, physical units per unit of time, for one history `[lag dim]` in physical units."""
+        check_real_array(history, "history", "[lag dim]")
+        shape, dim = jnp.shape(history), self.scaling.center.shape[-1]
+        if shape != (len(self.lags), dim):
+            raise ValueError(
+                f"history must be [lag dim] = {(len(self.lags), dim)}, a row for each of the lags "
+                f"{self.lags}; got shape {shape}. For many at once use jax.vmap(model)."
+            )
         s = self.scaling
         z = (jnp.asarray(history) - s.center[None]) / s.scale[None]
         return s.rate_center + s.rate_scale * self.drift(z, self.mask)

@@ -6,8 +6,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import check_whole
 from ._trajectories import Trajectories, read_trajectories
-from ._types import Array, Float, TrajectoryLike, to_jax
+from ._types import Array, Checked, Float, TrajectoryLike, to_jax
 
 # Shortest stretch without missing values whose spectrum counts.
 SHORTEST_SPECTRUM = 64
@@ -66,7 +67,7 @@ def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
     return to_jax(pooled_noise_share(data), data.dtype)
 
 
-def noise_autocorrelation(x: TrajectoryLike, *, order: int = ORDER) -> Float[Array, "dim"]:
+def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> Float[Array, "dim"]:
     """Lag-1 autocorrelation of the m-th difference of the increments: which kind of noise it is.
 
     White dynamical noise, which the system remembers, gives −m/(m+1); white observation noise,
@@ -88,8 +89,7 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: int = ORDER) -> Float[Arr
 
     **Raises:** `ValueError` for unusable `x`, or if `order` is negative.
     """
-    if order < 0:
-        raise ValueError(f"order must not be negative; got {order}.")
+    check_whole(order, "order", least=0, most=100)
     data = read_trajectories(x, dt=1.0, t=None)
     xp = data.xp
     products, squares = [], []

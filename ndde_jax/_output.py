@@ -24,20 +24,16 @@ def write_results(found: Any, report: str, directory: Path, *, plot: bool) -> li
 
 
 def _edges(found: Any) -> bytes:
-    try:
-        import pandas  # noqa: F401
-    except ImportError:
-        pass
-    else:
-        return found.to_frame().to_csv(index=False, lineterminator="\n").encode()
+    """One row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
+    kept, scores = found.graph.ravel(), np.asarray(found.scores).ravel()
+    order = np.lexsort((-scores, ~kept))
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["source", "target", "lag", "delay", "kept", "score", "lower"])
-    for i, j, k in np.ndindex(found.scores.shape):
-        lag = found.lags[k]
-        numbers = (lag * found.dt, bool(found.graph[i, j, k]))
-        scores = (float(found.scores[i, j, k]), float(found.lower[i, j, k]))
-        writer.writerow([found.names[i], found.names[j], lag, *numbers, *scores])
+    for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
+        lag, edge = found.lags[k], (i, j, k)
+        numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
+        writer.writerow([found.names[i], found.names[j], lag, *map(str, numbers)])
     return file.getvalue().encode()
 
 

@@ -7,8 +7,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ._checks import (
+    check_config,
+    check_key,
+    check_method,
+    check_non_negative,
+    check_real_array,
+    check_windows,
+    is_traced,
+    shown,
+)
 from ._data import FlatData
 from ._fit import FitConfig, FitResult, Status, fit
 from ._graph import to_graph_axes
@@ -21,7 +32,7 @@ from ._refit import (
     _folds,
     held_out_squares,
 )
-from ._types import Graph, Scores
+from ._types import Checked, Graph, Scores
 from ._windows import Windows
 
 
@@ -47,7 +58,7 @@ class CoefficientPath(eqx.Module):
     standard_error: Float[Array, "coefficient"]
     status: Status
 
-    def select(self, errors: float = 1.0) -> Float[Array, ""]:
+    def select(self, errors: Checked[float] = 1.0) -> Float[Array, ""]:
         """The largest coefficient whose held-out risk is within so many standard errors of the
         best.
 
@@ -56,24 +67,27 @@ class CoefficientPath(eqx.Module):
         where data are few, and keeps stand-ins of true drivers where candidates are collinear:
         these predict as well.
         """
+        check_non_negative(errors, "errors")
         excess = self.held_out - jnp.min(self.held_out)
         good = excess <= errors * self.standard_error + RESOLUTION * self.graphs.shape[2]
         return jnp.max(jnp.where(good, self.coefficients, -jnp.inf))
 
     def graph(self, coefficient: Any = None) -> Graph:
         """The graph at a coefficient of the grid, by default the selected one."""
+        if coefficient is not None:
+            check_non_negative(coefficient, "coefficient")
         chosen = self.select() if coefficient is None else jnp.asarray(coefficient)
         return self.graphs[jnp.argmin(jnp.abs(self.coefficients - chosen))]
 
 
 def path(
-    method: AbstractMethod,
-    windows: Windows,
+    method: Checked[AbstractMethod],
+    windows: Checked[Windows],
     coefficients: Any,
     *,
-    key: PRNGKeyArray,
-    config: FitConfig | None = None,
-    refit: StrengthConfig | None = None,
+    key: Checked[PRNGKeyArray],
+    config: Checked[FitConfig | None] = None,
+    refit: Checked[StrengthConfig | None] = None,
 ) -> CoefficientPath:
     """Fit a method for a whole grid of coefficients in one batch.
 
@@ -105,15 +119,24 @@ def path(
     print(found.select(), found.graph()[:, :, 0])
     ```
     """
+    check_method(method)
+    check_windows(windows, "path")
+    check_config(config, FitConfig)
+    check_config(refit, StrengthConfig, "refit")
+    key = check_key(key)
+    check_real_array(coefficients, "coefficients", "at least two, positive and ascending")
     if isinstance(method, NODE):
-        raise ValueError("NODE has no penalty, so there is no path of coefficients.")
+        raise ValueError("method NODE has no penalty, so there is no path of coefficients.")
     values = jnp.asarray(coefficients, jnp.result_type(float))
     if values.ndim != 1 or values.shape[0] < 2:
-        raise ValueError(f"give at least two coefficients, [coefficient]; got {values.shape}.")
-    if not isinstance(values, jax.core.Tracer) and not (
-        float(values[0]) > 0 and bool(jnp.all(jnp.diff(values) > 0))
+        raise ValueError(f"coefficients must be at least two, [coefficient]; got {values.shape}.")
+    known = None if is_traced(coefficients) else np.asarray(coefficients, float)
+    if known is not None and not (
+        known[0] > 0 and np.all(np.diff(known) > 0) and np.isfinite(known[-1])
     ):
-        raise ValueError(f"coefficients must be positive and ascending; got {coefficients}.")
+        raise ValueError(
+            f"coefficients must be positive, finite and ascending; got {shown(coefficients)}."
+        )
     config = FitConfig() if config is None else config
     config = without_refinement(config)
     n_inputs = windows.dim * windows.n_lags

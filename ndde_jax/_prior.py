@@ -4,11 +4,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Bool
 
+from ._checks import check_flag, check_names, check_whole, is_traced, refusal, shown
 from ._trajectories import read_lags
-from ._types import Graph, to_jax
+from ._types import Checked, Graph, to_jax
+
+# More candidate edges than a computer can hold several arrays of numbers for.
+MOST_EDGES = 10**8
 
 
 class PriorKnowledge(eqx.Module):
@@ -22,8 +27,31 @@ class PriorKnowledge(eqx.Module):
     - `required`: edges of every graph, `[source target lag]`; also allowed.
     """
 
-    allowed: Graph
-    required: Graph
+    allowed: Checked[Graph]
+    required: Checked[Graph]
+
+    def __check_init__(self):
+        for name in ("allowed", "required"):
+            value = getattr(self, name)
+            if not isinstance(value, jax.Array) or value.dtype != bool or value.ndim < 3:
+                raise refusal(
+                    name,
+                    "a boolean JAX array [source target lag]",
+                    value,
+                    "prior_knowledge makes both from names.",
+                )
+        if self.allowed.shape != self.required.shape:
+            raise ValueError(
+                f"required must have the shape of allowed, {self.allowed.shape}; got "
+                f"{self.required.shape}."
+            )
+        if not is_traced(self.allowed, self.required):
+            clash = np.argwhere(np.asarray(self.required) & ~np.asarray(self.allowed))
+            if len(clash):
+                raise ValueError(
+                    "required must hold edges that are also allowed; the one at [source target "
+                    f"lag] = {clash[0].tolist()} is not."
+                )
 
     @classmethod
     def nothing(cls, dim: int, n_lags: int) -> "PriorKnowledge":
@@ -44,13 +72,13 @@ class PriorKnowledge(eqx.Module):
 
 
 def prior_knowledge(
-    names: int | Sequence[str],
+    names: Checked[int | Sequence[str]],
     *,
-    lags: Iterable = (0,),
-    forbidden: Iterable = (),
-    required: Iterable = (),
-    exogenous: Iterable = (),
-    self_edges: bool = True,
+    lags: Checked[Iterable] = (0,),
+    forbidden: Checked[Iterable] = (),
+    required: Checked[Iterable] = (),
+    exogenous: Checked[str | Iterable] = (),
+    self_edges: Checked[bool] = True,
 ) -> PriorKnowledge:
     """Say what is known about a system before its data are seen.
 
@@ -62,8 +90,8 @@ def prior_knowledge(
         one.
     - `required`: edges that exist: (source, target, lag), or (source, target) if there is one lag
         only; at which of several lags must be said, since all of them would rarely be meant.
-    - `exogenous`: variables that drive but are driven by nothing except themselves, such as the
-        season or a stimulus.
+    - `exogenous`: a variable, or several, that drive but are driven by nothing except themselves,
+        such as the season or a stimulus.
     - `self_edges`: False forbids that a variable's rate depends on its own state, at any lag.
 
     **Returns:** [`PriorKnowledge`][ndde_jax.PriorKnowledge], for the argument `prior` of
@@ -85,25 +113,37 @@ def prior_knowledge(
     print(prior.allowed[:, :, 0])
     ```
     """
-    names = tuple(str(i) for i in range(names)) if isinstance(names, int) else tuple(names)
-    lags = read_lags(lags)
+    if isinstance(names, int | np.integer):
+        check_whole(names, "names")
+        names = tuple(str(i) for i in range(names))
+    names, lags = check_names(names, None), read_lags(lags)
+    check_flag(self_edges, "self_edges")
     dim = len(names)
+    if dim**2 * len(lags) > MOST_EDGES:
+        raise ValueError(
+            f"names must be of fewer variables: {dim} of them at {len(lags)} lags are "
+            f"{dim**2 * len(lags):.1e} candidate edges, more than {MOST_EDGES:.0e} can be kept in "
+            "memory. If the variables are in rows, the data may have to be transposed."
+        )
+    exogenous = (exogenous,) if isinstance(exogenous, str) else _listed(exogenous, "exogenous")
+    forbidden, required = _listed(forbidden, "forbidden"), _listed(required, "required")
     allowed = np.ones((dim, dim, len(lags)), bool)
     must = np.zeros_like(allowed)
     if not self_edges:
         allowed[np.arange(dim), np.arange(dim)] = False
     for variable in exogenous:
-        j = _index(variable, names)
+        j = _index(variable, names, "exogenous")
         allowed[np.arange(dim) != j, j] = False
     for edge in forbidden:
-        allowed[_edge(edge, names, lags)] = False
+        allowed[_edge(edge, names, lags, "forbidden")] = False
     for edge in required:
+        where = _edge(edge, names, lags, "required")
         if len(edge) == 2 and len(lags) > 1:
             raise ValueError(
-                f"required edge {edge}: say at which lag, (source, target, lag); the candidates "
+                f"required edge {edge!r}: say at which lag, (source, target, lag); the candidates "
                 f"are {lags}."
             )
-        must[_edge(edge, names, lags)] = True
+        must[where] = True
     clash = np.argwhere(must & ~allowed)
     if len(clash):
         i, j, a = clash[0]
@@ -113,10 +153,12 @@ def prior_knowledge(
     return PriorKnowledge(to_jax(allowed), to_jax(must))
 
 
-def read_prior(prior: PriorKnowledge | None, dim: int, n_lags: int) -> PriorKnowledge:
+def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
     """The prior, of the right shape; none means that nothing is known."""
     if prior is None:
         return PriorKnowledge.nothing(dim, n_lags)
+    if not isinstance(prior, PriorKnowledge):
+        raise refusal("prior", "what prior_knowledge returns, or None", prior)
     if prior.allowed.shape != (dim, dim, n_lags):
         raise ValueError(
             f"the prior has shape {prior.allowed.shape}, but the data have [source target lag] = "
@@ -125,21 +167,36 @@ def read_prior(prior: PriorKnowledge | None, dim: int, n_lags: int) -> PriorKnow
     return prior
 
 
-def _index(variable: Any, names: tuple[str, ...]) -> int:
+def _listed(edges: Any, name: str) -> tuple:
+    if isinstance(edges, str) or not isinstance(edges, Iterable):
+        raise refusal(name, "a list, of edges such as ('a', 'b')", edges)
+    return tuple(edges)
+
+
+def _index(variable: Any, names: tuple[str, ...], what: str) -> int:
     if isinstance(variable, str):
         if variable in names:
             return names.index(variable)
-    elif 0 <= int(variable) < len(names):
-        return int(variable)
-    raise ValueError(f"there is no variable {variable!r}; the variables are {', '.join(names)}.")
+    elif isinstance(variable, int | np.integer) and not isinstance(variable, bool):
+        if 0 <= variable < len(names):
+            return int(variable)
+    else:
+        raise refusal(what, "variables by name or by index", variable)
+    raise ValueError(
+        f"{what}: there is no variable {variable!r}; the variables are {shown(', '.join(names))}."
+    )
 
 
-def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...]) -> tuple:
-    if isinstance(edge, str) or len(edge) not in (2, 3):
-        raise ValueError(f"an edge is (source, target) or (source, target, lag); got {edge!r}.")
-    source, target = (_index(variable, names) for variable in edge[:2])
+def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -> tuple:
+    if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
+        raise ValueError(
+            f"{what}: an edge is (source, target) or (source, target, lag); got {shown(edge)}."
+        )
+    source, target = (_index(variable, names, what) for variable in edge[:2])
     if len(edge) == 2:
         return source, target
     if edge[2] not in lags:
-        raise ValueError(f"edge {edge}: lag {edge[2]} is no candidate; candidates are {lags}.")
+        raise ValueError(
+            f"{what} edge {edge!r}: lag {edge[2]!r} is no candidate; candidates are {shown(lags)}."
+        )
     return source, target, lags.index(edge[2])

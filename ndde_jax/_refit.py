@@ -1,14 +1,18 @@
 """Refits of one graph and of all its one-edge alternatives, in one compiled computation."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ._checks import check_config, check_key, check_number, check_whole, check_windows
 from ._data import FlatData
 from ._drift import Layer, init_layers
 from ._levenberg import NetworkFit, fit_network, predict, select_inputs
+from ._types import Checked
 from ._windows import Windows
 
 # Strengths below this share of a rate's variance are within the error of difference quotients.
@@ -31,26 +35,35 @@ class StrengthConfig(eqx.Module):
     - `width`, `depth`: of the networks; those of [`FitConfig`][ndde_jax.FitConfig].
     """
 
-    restarts: int = eqx.field(static=True, default=2)
-    steps: int = eqx.field(static=True, default=40)
-    search: int = eqx.field(static=True, default=8)
-    folds: int = eqx.field(static=True, default=4)
-    fold_steps: int = eqx.field(static=True, default=10)
-    blocks: int = eqx.field(static=True, default=32)
-    resamples: int = eqx.field(static=True, default=200)
-    confidence: float = eqx.field(static=True, default=0.95)
-    width: int = eqx.field(static=True, default=8)
-    depth: int = eqx.field(static=True, default=2)
+    restarts: Checked[int] = eqx.field(static=True, default=2)
+    steps: Checked[int] = eqx.field(static=True, default=40)
+    search: Checked[int] = eqx.field(static=True, default=8)
+    folds: Checked[int] = eqx.field(static=True, default=4)
+    fold_steps: Checked[int] = eqx.field(static=True, default=10)
+    blocks: Checked[int] = eqx.field(static=True, default=32)
+    resamples: Checked[int] = eqx.field(static=True, default=200)
+    confidence: Checked[float] = eqx.field(static=True, default=0.95)
+    width: Checked[int] = eqx.field(static=True, default=8)
+    depth: Checked[int] = eqx.field(static=True, default=2)
 
     def __check_init__(self):
         for name in ("restarts", "steps", "fold_steps", "resamples", "width", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+            check_whole(getattr(self, name), name)
         for name in ("folds", "blocks"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name} must be at least 2; got {getattr(self, name)}.")
-        if not 0.5 <= self.confidence < 1:
-            raise ValueError(f"confidence must lie in [0.5, 1); got {self.confidence}.")
+            check_whole(getattr(self, name), name, least=2)
+        check_whole(self.search, "search", least=0)
+        check_number(self.confidence, "confidence", least=0.5, below=1)
+
+
+def checked_refit(
+    who: str, windows: Any, config: Any, key: Any, max_inputs: Any = None
+) -> tuple[StrengthConfig, Array]:
+    """What all functions that refit networks are given; settings and key as they are used."""
+    check_windows(windows, who)
+    check_config(config, StrengthConfig)
+    if max_inputs is not None:
+        check_whole(max_inputs, "max_inputs")
+    return StrengthConfig() if config is None else config, check_key(key)
 
 
 class Comparison(eqx.Module):

@@ -5,9 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from ._checks import shown
 from ._conditioning import condition_number
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT, prices
+
+# Edges in the few lines of a prompt.
+SHOWN_EDGES = 5
 
 
 def write_report(found: Any, identifiability: IdentifiabilityReport | None = None) -> str:
@@ -24,6 +28,23 @@ def write_report(found: Any, identifiability: IdentifiabilityReport | None = Non
         ("Identifiability", _identifiability(found, identifiability)),
     )
     return "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+
+
+def write_few_lines(found: Any) -> str:
+    """What a discovery is, for a prompt: the strongest edges and what to call next."""
+    edges = np.argwhere(found.graph)
+    edges = edges[np.argsort(-found.scores[tuple(edges.T)])]
+    lines = [
+        f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}, search by "
+        f"{found.search}: {len(edges)} of {found.graph.size} candidate edges kept"
+        + (", strongest first" if len(edges) else "")
+    ]
+    for i, j, a in edges[:SHOWN_EDGES]:
+        delay = f"@{found.lags[a]}" if found.lags[a] else ""
+        lines.append(f"  {found.names[i]}{delay} -> {found.names[j]}  {found.scores[i, j, a]:.3g}")
+    if len(edges) > SHOWN_EDGES:
+        lines.append(f"  and {len(edges) - SHOWN_EDGES} more")
+    return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
 
 
 def _data(found) -> str:

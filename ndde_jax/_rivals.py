@@ -1,5 +1,7 @@
 """Which inputs could take the place of an edge: what leaving edges out alone does not see."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,9 @@ from ._data import FlatData
 from ._drift import init_layers
 from ._graph import to_graph_axes
 from ._levenberg import fit_network, select_inputs
-from ._refit import StrengthConfig, _best_of_starts, spread_network
+from ._refit import StrengthConfig, _best_of_starts, checked_refit, spread_network
 from ._strength import checked_graph, input_slots
-from ._types import Scores
+from ._types import Checked, Scores
 from ._windows import Windows
 
 
@@ -35,12 +37,12 @@ class RivalEdges(eqx.Module):
 
 
 def rival_edges(
-    windows: Windows,
-    graph,
+    windows: Checked[Windows],
+    graph: Any,
     *,
-    key: PRNGKeyArray,
-    config: StrengthConfig | None = None,
-    max_inputs: int | None = None,
+    key: Checked[PRNGKeyArray],
+    config: Checked[StrengthConfig | None] = None,
+    max_inputs: Checked[int | None] = None,
 ) -> RivalEdges:
     """Replace every edge of a graph by every other candidate in turn, and refit.
 
@@ -71,7 +73,7 @@ def rival_edges(
     print(rivals.cost[0, 1, 0], rivals.rival[0, 1, 0])
     ```
     """
-    config = StrengthConfig() if config is None else config
+    config, key = checked_refit("rival_edges", windows, config, key, max_inputs)
     _, base = checked_graph(windows, graph)
     cost = _replacements(windows, base, config, input_slots(base, max_inputs), key=key)
     dim, n_lags = windows.dim, windows.n_lags
@@ -152,7 +154,11 @@ def _replacements(
 
 
 def joint_strengths(
-    windows: Windows, graph, *, key: PRNGKeyArray, config: StrengthConfig | None = None
+    windows: Checked[Windows],
+    graph: Any,
+    *,
+    key: Checked[PRNGKeyArray],
+    config: Checked[StrengthConfig | None] = None,
 ) -> Float[Array, "source target"]:
     """What all other variables together cannot replace of each source of a graph.
 
@@ -177,7 +183,7 @@ def joint_strengths(
     print(ndde.joint_strengths(windows, graph, key=jax.random.key(0))[0, 1])
     ```
     """
-    config = StrengthConfig() if config is None else config
+    config, key = checked_refit("joint_strengths", windows, config, key)
     graph, _ = checked_graph(windows, graph)
     return _without_sources(windows, jnp.any(graph, axis=2), config, key)
 

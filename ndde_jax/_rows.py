@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ._checks import check_sizes
 from ._schemes import STENCILS
 from ._trajectories import Trajectories, column_name, transposed_hint
 
@@ -74,6 +75,14 @@ def check_count(rows: int, data: Trajectories, what: str) -> None:
             "determined. Use longer data, smaller lags, or fill short gaps first."
             + transposed_hint(sum(len(v) for v in data.values), data.dim)
         )
+
+
+def check_range(data: Trajectories, names: Sequence[str] | None) -> None:
+    """Refuse what would be infinite or zero in the floating type of the windows."""
+    check_sizes(data.dt, data.dtype, "dt")
+    for j in range(data.dim):
+        for value in data.values:
+            check_sizes(value[:, j], data.dtype, f"{column_name(j, names)} of x")
 
 
 def check_constant(constant: Any, names: Sequence[str] | None) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ._types import ArrayLike, Float
+from ._checks import check_concrete, check_flag, check_real_array, shown
+from ._types import ArrayLike, Checked, Float
 
 # Weights of X[k + offset] in dt * dX/dt(k).
 STENCILS: dict[str, dict[int, float]] = {
@@ -40,12 +41,12 @@ RINGING_ENDS = 20
 
 
 def choose_scheme(
-    share: Float[ArrayLike, "dim"],
-    roll_off: Float[ArrayLike, "dim"] | None = None,
-    ringing: Float[ArrayLike, "dim"] | None = None,
+    share: Checked[Float[ArrayLike, "dim"]],
+    roll_off: Checked[Float[ArrayLike, "dim"] | None] = None,
+    ringing: Checked[Float[ArrayLike, "dim"] | None] = None,
     *,
-    regular: bool = True,
-    delayed: bool = False,
+    regular: Checked[bool] = True,
+    delayed: Checked[bool] = False,
 ) -> str:
     """The difference scheme that `scheme="auto"` takes.
 
@@ -72,6 +73,14 @@ def choose_scheme(
     could not be estimated) `"euler"`. Where past states are candidates, `"midpoint"` instead of a
     central scheme, except for ringing or a share below 0.001.
     """
+    for name, value in (("share", share), ("roll_off", roll_off), ("ringing", ringing)):
+        if value is not None:
+            check_real_array(value, name, "one per variable")
+            check_concrete(f"choose_scheme, by its argument {name},", value)
+            if np.ndim(value) > 1 or np.size(value) < 1:
+                raise ValueError(f"{name} must be one number per variable; got {shown(value)}.")
+    check_flag(regular, "regular")
+    check_flag(delayed, "delayed")
     return _decide(share, roll_off, ringing, regular, delayed)[0]
 
 

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ._checks import check_whole, check_windows
 from ._data import FlatData
 from ._graph import to_graph_axes
 from ._memory import make_room
-from ._types import Graph, Scores
+from ._types import Checked, Graph, Scores
 from ._windows import Windows
 
 # Knots of restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, table 2.3).
@@ -63,7 +64,9 @@ class SplineGraph(eqx.Module):
         return (self.risk[None, :, None] + FLOOR) * change
 
 
-def spline_graph(windows: Windows, *, shortlist: int = 12, steps: int = 20) -> SplineGraph:
+def spline_graph(
+    windows: Checked[Windows], *, shortlist: Checked[int] = 12, steps: Checked[int] = 20
+) -> SplineGraph:
     """Which inputs drive each rate, by spline regression and the extended Bayesian information
     criterion.
 
@@ -105,10 +108,9 @@ def spline_graph(windows: Windows, *, shortlist: int = 12, steps: int = 20) -> S
     print(ndde.spline_graph(windows).graph[:, :, 0])
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError("spline_graph takes the windows of one system; use jax.vmap for several.")
-    if shortlist < 1:
-        raise ValueError(f"shortlist must be at least 1; got {shortlist}.")
+    check_windows(windows, "spline_graph")
+    check_whole(shortlist, "shortlist")
+    check_whole(steps, "steps", least=0)
     make_room(windows)
     return _spline_graph(windows, min(shortlist, windows.dim * windows.n_lags), steps)
 

@@ -6,6 +6,14 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ._batch import run_many
+from ._checks import (
+    check_concrete,
+    check_key,
+    check_number,
+    check_settings,
+    check_whole,
+    check_windows,
+)
 from ._fit import FitConfig, fit
 from ._graph import to_graph_axes
 from ._methods import L0NDDE, AbstractMethod
@@ -13,7 +21,7 @@ from ._path import without_refinement
 from ._refit import StrengthConfig
 from ._strength import select_graph
 from ._thin import half_blocks
-from ._types import Scores
+from ._types import Checked, Scores
 from ._windows import Windows
 
 
@@ -29,7 +37,7 @@ class EdgeStability(eqx.Module):
     open: Scores
     graphs: Bool[Array, "refit source target lag"]
 
-    def expected_false(self, threshold: float = 0.9) -> Float[Array, ""]:
+    def expected_false(self, threshold: Checked[float] = 0.9) -> Float[Array, ""]:
         """Bound on the expected number of false edges among those selected more often than
         `threshold` > ½: q² / ((2 · threshold − 1) · p), with q edges selected on average among p.
 
@@ -37,19 +45,20 @@ class EdgeStability(eqx.Module):
         here are contiguous, because samples depend on one another, so it is a guide. Meinshausen
         and Bühlmann, *Stability selection*, JRSS B 72 (2010).
         """
+        check_number(threshold, "threshold", above=0.5, most=1)
         chosen = jnp.mean(jnp.sum(self.graphs, axis=(1, 2, 3)).astype(self.selected.dtype))
         return chosen**2 / ((2 * threshold - 1) * self.selected.size)
 
 
 def edge_stability(
-    windows: Windows,
+    windows: Checked[Windows],
     *,
-    key: PRNGKeyArray,
-    seeds: int = 2,
-    method: AbstractMethod | None = None,
-    config: FitConfig | None = None,
-    strength_config: StrengthConfig | None = None,
-    search: str = "auto",
+    key: Checked[PRNGKeyArray],
+    seeds: Checked[int] = 2,
+    method: Checked[AbstractMethod | None] = None,
+    config: Checked[FitConfig | None] = None,
+    strength_config: Checked[StrengthConfig | None] = None,
+    search: Checked[str] = "auto",
     progress: bool = False,
 ) -> EdgeStability:
     """Select the graph again on the first, middle and last half of the data, from several seeds.
@@ -77,10 +86,11 @@ def edge_stability(
     print(stability.selected[:, :, 0])
     ```
     """
-    if windows.history.ndim != 3:
-        raise ValueError("edge_stability takes the windows of one system.")
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1; got {seeds}.")
+    check_windows(windows, "edge_stability", "take one with unstack_windows")
+    check_concrete("edge_stability", (windows, key), "Halves depend on missing values.")
+    check_whole(seeds, "seeds")
+    check_settings(method, config, strength_config, search)
+    key = check_key(key)
     halves = half_blocks(windows)
     if halves[0].history.shape[0] < windows.dim + 1:
         raise ValueError(

@@ -9,6 +9,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ._checks import (
+    check_choice,
+    check_coefficient,
+    check_graph,
+    check_real_array,
+    refusal,
+)
 from ._drift import MaskedDrift
 from ._fit import FitConfig, FitResult, fit
 from ._graph import from_graph_axes, to_graph_axes
@@ -17,8 +24,15 @@ from ._memory import make_room
 from ._methods import L0NDDE
 from ._model import NeuralDDE
 from ._prior import PriorKnowledge
-from ._refit import StrengthConfig, compare_alternatives, edge_price, fit_layers, search_mask
-from ._types import Graph, Scores
+from ._refit import (
+    StrengthConfig,
+    checked_refit,
+    compare_alternatives,
+    edge_price,
+    fit_layers,
+    search_mask,
+)
+from ._types import Checked, Graph, Scores
 from ._windows import Windows
 
 # Most inputs of a target in a search.
@@ -80,6 +94,7 @@ class SignalStrengths(eqx.Module):
 
         Edges of the prior are kept or not whatever they are worth.
         """
+        check_coefficient(coefficient)
         if coefficient is None:
             good = (self.value > self.threshold[None, :, None]) & (self.held_out > 0)
         else:
@@ -89,12 +104,12 @@ class SignalStrengths(eqx.Module):
 
 
 def signal_strengths(
-    windows: Windows,
+    windows: Checked[Windows],
     *,
-    key: PRNGKeyArray,
-    graph=None,
-    config: StrengthConfig | None = None,
-    max_inputs: int | None = None,
+    key: Checked[PRNGKeyArray],
+    graph: Any = None,
+    config: Checked[StrengthConfig | None] = None,
+    max_inputs: Checked[int | None] = None,
 ) -> SignalStrengths:
     """Measure what every edge is worth relative to a graph.
 
@@ -136,9 +151,9 @@ def signal_strengths(
     print(strengths.kept()[:, :, 0])
     ```
     """
-    config = StrengthConfig() if config is None else config
+    config, key = checked_refit("signal_strengths", windows, config, key, max_inputs)
     fit_key, key = jr.split(key)
-    if graph is None and windows.history.ndim == 3:
+    if graph is None:
         graph = select_graph(windows, key=fit_key, config=config)
     graph, base = checked_graph(windows, graph)
     max_inputs = input_slots(base, max_inputs)
@@ -164,12 +179,12 @@ def signal_strengths(
 
 
 def search_graph(
-    windows: Windows,
-    graphs,
+    windows: Checked[Windows],
+    graphs: Any,
     *,
-    key: PRNGKeyArray,
-    config: StrengthConfig | None = None,
-    max_inputs: int | None = None,
+    key: Checked[PRNGKeyArray],
+    config: Checked[StrengthConfig | None] = None,
+    max_inputs: Checked[int | None] = None,
 ) -> Graph:
     """The best of several graphs, target by target, improved edge by edge until no flip pays.
 
@@ -192,9 +207,13 @@ def search_graph(
 
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
     """
-    config = StrengthConfig() if config is None else config
-    graphs = jnp.asarray(graphs)
-    graphs = graphs[None] if graphs.ndim == 3 else graphs
+    config, key = checked_refit("search_graph", windows, config, key, max_inputs)
+    check_real_array(
+        graphs, "graphs", "booleans [source target lag] or with a first axis of starts"
+    )
+    if np.ndim(graphs) not in (3, 4) or 0 in np.shape(graphs):
+        raise refusal("graphs", "[source target lag] or [start source target lag]", graphs)
+    graphs = [graphs] if np.ndim(graphs) == 3 else graphs
     starts = jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)
     max_inputs = min(MAX_INPUTS if max_inputs is None else max_inputs, starts.shape[2])
     make_room(windows, config, key)
@@ -202,10 +221,9 @@ def search_graph(
     return to_graph_axes(mask.reshape(windows.dim, windows.n_lags, windows.dim))
 
 
-def chosen_search(windows: Windows, search: str) -> str:
+def chosen_search(windows: Windows, search: Checked[str]) -> str:
     """What `"auto"` means for these windows; `ValueError` for what is no search."""
-    if search not in ("auto", "gates", "splines"):
-        raise ValueError(f"search must be 'auto', 'gates' or 'splines'; got {search!r}.")
+    check_choice(search, "search", ("auto", "gates", "splines"))
     if search != "auto":
         return search
     many = windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS
@@ -213,12 +231,12 @@ def chosen_search(windows: Windows, search: str) -> str:
 
 
 def select_graph(
-    windows: Windows,
-    result: FitResult | None = None,
+    windows: Checked[Windows],
+    result: Checked[FitResult | None] = None,
     *,
-    key: PRNGKeyArray,
-    config: StrengthConfig | None = None,
-    search: str = "auto",
+    key: Checked[PRNGKeyArray],
+    config: Checked[StrengthConfig | None] = None,
+    search: Checked[str] = "auto",
 ) -> Graph:
     """The library's best graph.
 
@@ -237,6 +255,9 @@ def select_graph(
 
     **Raises:** as [`search_graph`][ndde_jax.search_graph], and `ValueError` for another `search`.
     """
+    _, key = checked_refit("select_graph", windows, config, key)
+    if result is not None and not isinstance(result, FitResult):
+        raise refusal("result", "what fit returns", result)
     fit_key, search_key = jr.split(key)
     if chosen_search(windows, search) == "splines":
         return search_lags(windows, key=search_key, config=config).graph
@@ -248,12 +269,12 @@ def select_graph(
 
 
 def fit_graph(
-    windows: Windows,
+    windows: Checked[Windows],
     graph: Any,
     *,
-    key: PRNGKeyArray,
-    config: StrengthConfig | None = None,
-    max_inputs: int | None = None,
+    key: Checked[PRNGKeyArray],
+    config: Checked[StrengthConfig | None] = None,
+    max_inputs: Checked[int | None] = None,
 ) -> NeuralDDE:
     """Fit a drift on a given graph, without any selection.
 
@@ -268,7 +289,7 @@ def fit_graph(
 
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
     """
-    config = StrengthConfig() if config is None else config
+    config, key = checked_refit("fit_graph", windows, config, key, max_inputs)
     graph, base = checked_graph(windows, graph)
     make_room(windows, config, key)
     layers, _ = fit_layers(windows, base, config, input_slots(base, max_inputs), key=key)
@@ -276,21 +297,14 @@ def fit_graph(
     return NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
 
 
-def checked_graph(windows: Windows, graph) -> tuple[Graph, Array]:
+def checked_graph(windows: Windows, graph: Any) -> tuple[Graph, Array]:
     """A graph as `[source target lag]` and as a mask `[target input]`, or a `ValueError`."""
-    if windows.history.ndim != 3:
-        raise ValueError(
-            "expected the windows of one system, history [window lag dim]; got shape "
-            f"{windows.history.shape}. Use jax.vmap for several systems."
-        )
     shape = (windows.dim, windows.dim, windows.n_lags)
     if isinstance(graph, str):
         if graph != "full":
-            raise ValueError(f"graph must be 'full' or [source target lag]; got {graph!r}.")
+            raise refusal("graph", "'full' or [source target lag]", graph)
         graph = windows.prior.allowed
-    graph = jnp.asarray(graph).astype(bool)
-    if graph.shape != shape:
-        raise ValueError(f"graph must be [source target lag] = {shape}; got {graph.shape}.")
+    graph = check_graph(graph, shape)
     return graph, from_graph_axes(graph).reshape(windows.dim, -1)
 
 

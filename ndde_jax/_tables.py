@@ -1,24 +1,26 @@
-"""Measurements from files: CSV, NPZ, Parquet and NetCDF, one row per sample.
+"""Measurements from files: CSV, NPZ, Parquet and NetCDF, one row per sample."""
 
-CSV needs nothing but NumPy; pandas and xarray are imported when a file calls for them.
-"""
-
-import csv
-import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-Column: TypeAlias = Sequence[Any] | np.ndarray  # cells as text, or an array of any type
-Columns: TypeAlias = Mapping[str, Column]  # in the order of the file
+from ._table_files import (
+    COMMA_NUMBER,
+    DATE,
+    MISSING,
+    READERS,
+    TIME_NAMES,
+    Column,
+    Columns,
+    Options,
+    to_float,
+)
 
-_MISSING = {"", "nan", "na", "n/a", "null", "none", "-", "."}
-_DATE = re.compile(r"\d{4}[-/]\d{1,2}([-/]\d{1,2}([ T].*)?)?")
-_TIME_NAMES = {"t", "time", "date", "datetime", "timestamp", "month", "year", "day"}
 _PACKED_DATE = re.compile(r"\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")  # 195001, 19500131
+_ZONE = re.compile(r"(Z|([+-])(\d\d):?(\d\d)?)$")
 
 
 class Table(NamedTuple):
@@ -28,6 +30,7 @@ class Table(NamedTuple):
     names: tuple[str, ...]
     stamps: np.ndarray | None  # numbers or datetime64, [time]
     dt: float | None = None  # as the file states it
+    notices: tuple[str, ...] = ()  # what had to be assumed to read it
 
 
 def read_table(
@@ -36,11 +39,15 @@ def read_table(
     columns: Sequence[str] | None = None,
     time_column: str | None = None,
     key: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
 ) -> Table:
     """Read measurements from CSV, NPZ, Parquet or NetCDF, one row per sample.
 
-    - CSV: separated by comma, semicolon, tab or blanks; lines that start with # are skipped; a
-      header row is recognised. Empty cells and nan, na, null, none, - and . are missing values.
+    - CSV: separated by comma, semicolon, tab or blanks, or by `separator`; lines that start with #
+      are skipped; a header row is recognised, and so is a decimal comma, unless the comma also
+      separates: then say `decimal=","`. Empty cells and nan, na, null, none, - and . are missing
+      values. UTF-8, UTF-16 with its mark, or else Latin-1.
     - NPZ: the array `key` (default `x`, or the only array), `[time dim]`; `names` and `dt` are
       used if the file has them.
     - Parquet and NetCDF (extra `data`): a table's columns; a data set's variables along one
@@ -56,13 +63,22 @@ def read_table(
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"No such file: {path}")
-    reader = _READERS.get(path.suffix.lower())
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory; expected a file of measurements.")
+    reader = READERS.get(path.suffix.lower())
     if reader is None:
+        sheet = " Export a spreadsheet as CSV." if path.suffix.lower().startswith(".xls") else ""
         raise ValueError(
             f"Cannot tell the format of {path.name}; expected a name that ends with one of: "
-            f"{' '.join(_READERS)}."
+            f"{' '.join(READERS)}.{sheet}"
         )
-    found, dt = reader(path, key)
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"--decimal must be a point or a comma; got {decimal!r}.")
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n\0'):
+        raise ValueError(f"--separator must be one character; got {separator!r}.")
+    if separator is not None and separator == decimal:
+        raise ValueError(f"--separator and --decimal must differ; both are {decimal!r}.")
+    found, dt, notices = reader(path, Options(key, separator, decimal, bool(columns)))
     if not found or not len(next(iter(found.values()))):
         raise ValueError(f"{path.name} holds no data.")
     if time_column is None:
@@ -71,12 +87,50 @@ def read_table(
     wanted = list(columns) if columns else [name for name in found if name != time_column]
     for name in [*wanted, *([time_column] if time_column is not None else [])]:
         if name not in found:
-            raise ValueError(f"{path.name} has no column {name!r}; it has: {', '.join(found)}.")
+            raise ValueError(f"{path.name} has no column {name!r}; it has: {_listed(list(found))}.")
     if not wanted:
         raise ValueError(f"{path.name} has no column beside the time column {time_column!r}.")
-    values = np.stack([_numbers(name, found[name]) for name in wanted], axis=1)
-    stamps = None if time_column is None else _stamps(time_column, found[time_column])
-    return Table(values, tuple(wanted), stamps, dt)
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(f"--columns names a column of {path.name} twice: {_listed(wanted)}.")
+    _check_numeric(path.name, wanted, found)
+    values = np.stack([_numbers(found[name]) for name in wanted], axis=1)
+    stamps = None if time_column is None else _stamps(path.name, time_column, found[time_column])
+    return Table(values, tuple(wanted), stamps, dt, notices)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _check_numeric(file: str, wanted: list[str], found: Columns) -> None:
+    """Refuse columns of text, and say which ones are left without them."""
+    text = {name: row for name in wanted if (row := _text_row(found[name])) is not None}
+    if not text:
+        return
+    name, row = next(iter(text.items()))
+    cell = str(found[name][row])
+    rest = [other for other in wanted if other not in text]
+    remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
+    if COMMA_NUMBER.fullmatch(cell):
+        remedy = "If this is a decimal comma, say so with --decimal ,"
+    elif not rest:
+        remedy = "Numbers are written with a decimal point, or with a comma and --decimal ,"
+    more = f" (and {len(text) - 1} more columns)" if len(text) > 1 else ""
+    cell = cell if len(cell) <= 40 else cell[:36] + " ..."
+    raise ValueError(
+        f"{file}: column {name!r} is not numeric: {cell!r} in data row {row + 1}{more}. {remedy}."
+    )
+
+
+def _text_row(column: Column) -> int | None:
+    """The first cell that is no number."""
+    if _is_numeric(column):
+        return None
+    for row, cell in enumerate(column):
+        spoilt = isinstance(cell, np.datetime64 | np.timedelta64 | complex)
+        if spoilt or (not _is_missing(cell) and to_float(cell) is None):
+            return row
+    return None
 
 
 def sampling(stamps: np.ndarray) -> tuple[float | None, str, np.ndarray]:
@@ -104,7 +158,8 @@ def sampling(stamps: np.ndarray) -> tuple[float | None, str, np.ndarray]:
     if len(times) < 2 or not (difference > 0).all():
         row = int(np.argmin(difference > 0)) + 2 if len(times) > 1 else 1
         raise ValueError(
-            f"Expected at least two time stamps, strictly increasing; data row {row} breaks this."
+            "Expected at least two time stamps, strictly increasing; data row "
+            f"{row} breaks this. Sort the rows by time, or give dt instead."
         )
     typical = float(np.median(difference))
     # Stamps are often rounded to a few decimals.
@@ -127,181 +182,62 @@ def _calendar(stamps: np.ndarray) -> tuple[float, str, np.ndarray] | None:
     return None
 
 
-def _read_csv(path: Path, key: str | None) -> tuple[Columns, None]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = [line for line in file if line.strip() and not line.startswith("#")]
-    if not lines:
-        raise ValueError(f"{path.name} holds no data.")
-    delimiter = max(",;\t", key=lines[0].count)
-    if lines[0].count(delimiter):
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
-    else:
-        rows = [line.split() for line in lines]
-    is_header = any(not _is_value(cell) for cell in rows[0])
-    header = rows.pop(0) if is_header else [f"x{i}" for i in range(len(rows[0]))]
-    if len(set(header)) < len(header):
-        raise ValueError(f"{path.name} has two columns of the same name: {', '.join(header)}.")
-    for number, row in enumerate(rows, start=1 + is_header):
-        if len(row) != len(header):
-            raise ValueError(
-                f"{path.name}: expected {len(header)} columns, as in the first row; row {number} "
-                f"has {len(row)}."
-            )
-    return dict(zip(header, map(list, zip(*rows, strict=True)), strict=False)), None
-
-
-def _read_npz(path: Path, key: str | None) -> tuple[Columns, float | None]:
-    with np.load(path, allow_pickle=False) as file:
-        names = [name for name in file.files if file[name].ndim in (1, 2)]
-        if key is None:
-            key = names[0] if len(file.files) == 1 and names else "x"
-        if key not in file.files:
-            raise ValueError(
-                f"{path.name} has no array {key!r}; it has: {', '.join(file.files)}. Name one with "
-                "--key."
-            )
-        x = np.asarray(file[key])
-        given = [str(name) for name in file["names"]] if "names" in file.files else None
-        dt = float(file["dt"]) if "dt" in file.files and file["dt"].size == 1 else None
-    return _columns_of(x, given, f"{path.name}[{key!r}]"), dt
-
-
-def _read_parquet(path: Path, key: str | None) -> tuple[Columns, None]:
-    pandas = _extra("pandas", path)
-    _extra("pyarrow", path)
-    frame = pandas.read_parquet(path)
-    if not isinstance(frame.index, pandas.RangeIndex):
-        frame = frame.reset_index(names=[frame.index.name or "time"])
-    return {str(name): frame[name].to_numpy() for name in frame.columns}, None
-
-
-def _read_netcdf(path: Path, key: str | None) -> tuple[Columns, None]:
-    xarray = _extra("xarray", path)
-    try:
-        with xarray.open_dataset(path) as file:
-            data = file.load()
-    except ImportError as error:  # xarray is there, what reads the format is not
-        raise ImportError(f"{error} Try: pip install 'ndde_jax[data]'.") from error
-    if key is None:
-        matrices = [str(name) for name, array in data.items() if array.ndim == 2]
-        series = {str(name): array for name, array in data.items() if array.ndim == 1}
-        if len({array.dims for array in series.values()}) == 1:
-            dimension = next(iter(series.values())).dims[0]
-            columns = {name: array.to_numpy() for name, array in series.items()}
-            return _with_time(data, dimension, columns), None
-        if series or len(matrices) != 1:
-            raise ValueError(
-                f"{path.name}: name the variable to use with --key; it has: "
-                f"{', '.join(map(str, data))}."
-            )
-        key = matrices[0]
-    if key not in data:
-        raise ValueError(f"{path.name} has no variable {key!r}; it has: {', '.join(data)}.")
-    array = data[key]
-    dimension = next((name for name in array.dims if str(name) in _TIME_NAMES), array.dims[0])
-    array = array.transpose(dimension, ...)
-    given = None
-    if array.ndim == 2 and array.dims[1] in array.coords:
-        given = [str(name) for name in array.coords[array.dims[1]].to_numpy()]
-    columns = _columns_of(array.to_numpy(), given, f"{path.name}[{key!r}]")
-    return _with_time(data, dimension, columns), None
-
-
-_READERS: dict[str, Callable[[Path, str | None], tuple[Columns, float | None]]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".txt": _read_csv,
-    ".npz": _read_npz,
-    ".parquet": _read_parquet,
-    ".nc": _read_netcdf,
-}
-
-
-def _with_time(data: Any, dimension: Any, columns: Columns) -> Columns:
-    if dimension not in data.coords:
-        return columns
-    return {str(dimension): data.coords[dimension].to_numpy(), **columns}
-
-
-def _columns_of(x: np.ndarray, names: list[str] | None, what: str) -> Columns:
-    x = x[:, None] if x.ndim == 1 else x
-    if x.ndim != 2:
-        raise ValueError(f"Expected {what} of shape [time dim]; got {x.shape}.")
-    if names is None or len(names) != x.shape[1]:
-        names = [f"x{i}" for i in range(x.shape[1])]
-    return {name: x[:, j] for j, name in enumerate(names)}
-
-
-def _extra(module: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {path.suffix} files needs {module}: pip install 'ndde_jax[data]'."
-        ) from error
-
-
-def _is_value(cell: str) -> bool:
-    """Whether a cell of a CSV file is a number, a date or a missing value, rather than a name."""
-    return cell.lower() in _MISSING or _float(cell) is not None or bool(_DATE.fullmatch(cell))
-
-
-def _float(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None
-
-
 def _is_time(name: str, column: Column) -> bool:
-    if name.strip().lower() in _TIME_NAMES or not name.strip():
+    if name.strip().lower() in TIME_NAMES or not name.strip():
         return True
-    return not _is_numeric(column) and bool(_DATE.fullmatch(str(column[0])[:19]))
+    return not _is_numeric(column) and bool(DATE.fullmatch(str(column[0])[:19]))
 
 
 def _is_numeric(column: Column) -> bool:
     return isinstance(column, np.ndarray) and column.dtype.kind in "fiub"
 
 
-def _numbers(name: str, column: Column) -> np.ndarray:
+def _is_missing(cell: Any) -> bool:
+    return cell is None or str(cell).strip().lower() in MISSING
+
+
+def _numbers(column: Column) -> np.ndarray:
+    """A column that has been found to be numeric."""
     if _is_numeric(column):
         return np.asarray(column, dtype=float)
-    values = np.full(len(column), np.nan)
-    for row, cell in enumerate(column):
-        if cell is None or str(cell).lower() in _MISSING:
-            continue
-        number = _float(cell)
-        if number is None:
-            raise ValueError(
-                f"Column {name!r} is not numeric: {str(cell)!r} in data row {row + 1}. Choose the "
-                "columns to use with --columns; decimals are written with a point."
-            )
-        values[row] = number
-    return values
+    return np.array([np.nan if _is_missing(cell) else float(cell) for cell in column])
 
 
-def _stamps(name: str, column: Column) -> np.ndarray:
+def _stamps(file: str, name: str, column: Column) -> np.ndarray:
     if isinstance(column, np.ndarray) and np.issubdtype(column.dtype, np.datetime64):
         return column
     packed = name.strip().lower() in {"date", "month", "day"}
     packed = packed and all(_PACKED_DATE.fullmatch(str(cell)) for cell in column)
     if packed:
         column = ["-".join(filter(None, (c[:4], c[4:6], c[6:]))) for c in map(str, column)]
-    elif _is_numeric(column) or not _DATE.fullmatch(str(column[0])[:19]):
-        stamps = _numbers(name, column)
-        if np.isnan(stamps).any():
-            raise ValueError(f"The time column {name!r} has missing values.")
-        return stamps
-    iso = []
-    for row, cell in enumerate(column):
-        day, _, clock = str(cell).replace("/", "-").replace("T", " ").partition(" ")
-        clock = clock.removesuffix("Z").removesuffix("+00:00")
-        parts = [part.zfill(2) for part in day.split("-")]
-        try:
-            iso.append(np.datetime64("-".join(parts) + (f"T{clock.strip()}" if clock else "")))
-        except ValueError:
+    elif _is_numeric(column) or not DATE.fullmatch(str(column[0])[:19]):
+        row = _text_row(column)
+        if row is not None:
             raise ValueError(
-                f"The time column {name!r} holds {str(cell)!r} in data row {row + 1}; expected "
-                "dates such as 2001-12, 2001-12-31 or 2001-12-31 18:00."
-            ) from None
-    return np.array(iso)
+                f"{file}: the time column {name!r} holds {str(column[row])[:40]!r} in data row "
+                f"{row + 1}; expected numbers, or dates such as 2001-12-31."
+            )
+        stamps = _numbers(column)
+        if np.isnan(stamps).any():
+            raise ValueError(f"{file}: the time column {name!r} has missing values.")
+        return stamps
+    return np.array([_date(file, name, row, cell) for row, cell in enumerate(column)])
+
+
+def _date(file: str, name: str, row: int, cell: Any) -> np.datetime64:
+    """A date, with its time of day; in universal time if it says by how much it is off."""
+    day, _, clock = str(cell).replace("/", "-").replace("T", " ").partition(" ")
+    zone = _ZONE.search(clock)
+    clock = clock[: zone.start()] if zone else clock
+    parts = [part.zfill(2) for part in day.split("-")]
+    try:
+        stamp = np.datetime64("-".join(parts) + (f"T{clock.strip()}" if clock else ""))
+    except ValueError:
+        raise ValueError(
+            f"{file}: the time column {name!r} holds {str(cell)!r} in data row {row + 1}; expected "
+            "dates such as 2001-12, 2001-12-31 or 2001-12-31 18:00."
+        ) from None
+    if zone and zone[2]:
+        minutes = 60 * int(zone[3]) + int(zone[4] or 0)
+        stamp = stamp - np.timedelta64(minutes if zone[2] == "+" else -minutes, "m")
+    return stamp

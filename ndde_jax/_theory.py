@@ -11,13 +11,14 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from ._types import RealScalarLike
+from ._checks import check_number, check_positive, check_real_array, is_traced
+from ._types import Checked, RealScalarLike
 
 
 def penalty_window(
-    smallest_strength: Float[ArrayLike, "*batch"],
+    smallest_strength: Checked[Float[ArrayLike, "*batch"]],
     largest_degree: Any,
-    duration: RealScalarLike = 1.0,
+    duration: Checked[RealScalarLike] = 1.0,
 ) -> Float[Array, "*batch"]:
     """Upper end of the penalties that recover the true graph: (T − τ_max) s²_min / d_max.
 
@@ -38,15 +39,18 @@ def penalty_window(
     print(ndde.penalty_window(0.12, 3))  # 0.04
     ```
     """
+    check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
+    check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
+    check_positive(duration, "duration")
     strength = jnp.asarray(smallest_strength, jnp.result_type(float, smallest_strength))
     return duration * strength / jnp.maximum(jnp.asarray(largest_degree), 1)
 
 
 def recovery_margin(
-    coefficient: Float[ArrayLike, "*batch"],
-    smallest_strength: RealScalarLike,
+    coefficient: Checked[Float[ArrayLike, "*batch"]],
+    smallest_strength: Checked[RealScalarLike],
     largest_degree: Any,
-    duration: RealScalarLike = 1.0,
+    duration: Checked[RealScalarLike] = 1.0,
 ) -> Float[Array, "*batch"]:
     """By how much every wrong graph is worse: γ(λ) = min(λ, (T − τ_max) s²_min − λ d_max).
 
@@ -60,17 +64,21 @@ def recovery_margin(
     print(ndde.recovery_margin(0.03, 0.12, 3))  # 0.03
     ```
     """
+    check_real_array(coefficient, "coefficient", "one or a batch", least=0)
+    check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
+    check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
+    check_positive(duration, "duration")
     price = jnp.asarray(coefficient, jnp.result_type(float, coefficient))
     return jnp.minimum(price, duration * smallest_strength - price * largest_degree)
 
 
 def occupation_bound(
-    duration: RealScalarLike,
+    duration: Checked[RealScalarLike],
     *,
-    prefactor: RealScalarLike,
-    rate: RealScalarLike,
-    start: RealScalarLike = 0.0,
-    largest_delay: RealScalarLike = 0.0,
+    prefactor: Checked[RealScalarLike],
+    rate: Checked[RealScalarLike],
+    start: Checked[RealScalarLike] = 0.0,
+    largest_delay: Checked[RealScalarLike] = 0.0,
 ) -> Float[Array, ""]:
     """Bound on the distance in total variation between what is visited up to T and the invariant
     law: C (1 + V) (e^{−γ τ} − e^{−γ T}) / (γ (T − τ)).
@@ -90,26 +98,36 @@ def occupation_bound(
     print(ndde.occupation_bound(100.0, prefactor=1.0, rate=0.5))  # 0.02
     ```
     """
+    check_positive(duration, "duration")
+    for name, value in (
+        ("prefactor", prefactor),
+        ("start", start),
+        ("largest_delay", largest_delay),
+    ):
+        check_number(value, name, least=0)
+    check_positive(rate, "rate")
+    if not is_traced(duration, largest_delay) and not duration > largest_delay:
+        raise ValueError(f"duration must exceed largest_delay, {largest_delay}; got {duration}.")
     rate, duration = jnp.asarray(rate, float), jnp.asarray(duration, float)
     decay = jnp.exp(-rate * largest_delay) - jnp.exp(-rate * duration)
     return prefactor * (1 + start) * decay / (rate * (duration - largest_delay))
 
 
 def finite_sample_bound(
-    duration: RealScalarLike,
-    step: RealScalarLike,
+    duration: Checked[RealScalarLike],
+    step: Checked[RealScalarLike],
     *,
-    confidence: RealScalarLike,
-    modulus: RealScalarLike,
-    spread: RealScalarLike,
-    envelope: RealScalarLike,
-    tail: RealScalarLike,
-    covering: RealScalarLike,
-    resolution: RealScalarLike,
-    noise_norm: RealScalarLike,
-    noise_trace: RealScalarLike,
-    mixing_prefactor: RealScalarLike,
-    mixing_rate: RealScalarLike,
+    confidence: Checked[RealScalarLike],
+    modulus: Checked[RealScalarLike],
+    spread: Checked[RealScalarLike],
+    envelope: Checked[RealScalarLike],
+    tail: Checked[RealScalarLike],
+    covering: Checked[RealScalarLike],
+    resolution: Checked[RealScalarLike],
+    noise_norm: Checked[RealScalarLike],
+    noise_trace: Checked[RealScalarLike],
+    mixing_prefactor: Checked[RealScalarLike],
+    mixing_rate: Checked[RealScalarLike],
 ) -> Float[Array, ""]:
     """The paper's ε_n on an equally spaced grid; a graph is recovered if it is below γ(λ).
 
@@ -141,6 +159,16 @@ def finite_sample_bound(
     print(bound / 1e4)  # about 3.4 per unit of time, against margins below 0.1
     ```
     """
+    check_positive(duration, "duration")
+    check_number(step, "step", above=0, most=1)
+    check_number(confidence, "confidence", above=0, below=1)
+    check_number(envelope, "envelope", least=1)
+    check_positive(mixing_prefactor, "mixing_prefactor")
+    check_positive(mixing_rate, "mixing_rate")
+    rest = dict(modulus=modulus, spread=spread, tail=tail, covering=covering)
+    rest |= dict(resolution=resolution, noise_norm=noise_norm, noise_trace=noise_trace)
+    for name, value in rest.items():
+        check_number(value, name, least=0)
     total, step = jnp.asarray(duration, float), jnp.asarray(step, float)
     eta = (1 - jnp.asarray(confidence, float)) / 6
     pieces = jnp.maximum(1.0, jnp.ceil(total))

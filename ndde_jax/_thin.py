@@ -6,13 +6,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ._checks import check_choice, check_concrete, check_whole, check_windows
 from ._rows import moments
 from ._schemes import STENCILS
-from ._types import to_jax
+from ._types import Checked, to_jax
 from ._windows import Windows, pad_windows
 
 
-def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None) -> Windows:
+def thin_windows(
+    windows: Checked[Windows], factor: Checked[int] = 2, *, scheme: Checked[str | None] = None
+) -> Windows:
     """Windows of the same data with differences over a step that is `factor` times longer.
 
     Keeps every `factor`-th row, with the same history: candidate lags, and what a unit of them
@@ -43,17 +46,17 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
     print(ndde.thin_windows(windows, 2).n_valid)  # 246
     ```
     """
+    check_windows(windows, "thin_windows", "take one with unstack_windows")
+    check_concrete("thin_windows", windows, "Which rows remain depends on missing values.")
+    check_whole(factor, "factor")
     scheme = windows.scheme if scheme is None else scheme
-    if windows.history.ndim != 3:
-        raise ValueError("thin_windows takes the windows of one system.")
     if windows.scheme == "midpoint":
-        raise ValueError("midpoint windows hold states between samples, which cannot be thinned.")
-    if scheme not in STENCILS:
-        raise ValueError(f"scheme must be one of {tuple(STENCILS)}; got {scheme!r}.")
-    if factor < 1:
-        raise ValueError(f"factor must be at least 1; got {factor}.")
+        raise ValueError(
+            "windows of scheme midpoint hold states between samples, which cannot be thinned."
+        )
+    check_choice(scheme, "scheme", STENCILS)
     if not is_regular(windows):
-        raise ValueError("thin_windows needs equally spaced samples.")
+        raise ValueError("windows must be of equally spaced samples to be thinned.")
     samples, first = standardised_samples(windows)
     position = np.asarray(windows.position) - first
     step = factor * windows.step
@@ -65,7 +68,7 @@ def thin_windows(windows: Windows, factor: int = 2, *, scheme: str | None = None
     used, difference = used[known], difference[known]
     if len(used) < windows.dim + 1:
         raise ValueError(
-            f"only {len(used)} rows remain at every {step}th sample, fewer than dim + 1 = "
+            f"factor={factor} leaves only {len(used)} rows, fewer than dim + 1 = "
             f"{windows.dim + 1}. Use a smaller factor."
         )
     rows = dataclasses.replace(_rows(windows, used), scheme=scheme, step=step)

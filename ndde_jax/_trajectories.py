@@ -2,7 +2,7 @@
 
 import itertools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import check_names, is_real, shown
 from ._types import TrajectoryLike
+
+# More candidate lags than anybody means.
+MOST_LAGS = 100_000
 
 
 class Trajectories(NamedTuple):
@@ -31,9 +35,7 @@ class Trajectories(NamedTuple):
         return self.values[0].shape[1]
 
 
-def read_trajectories(
-    x: TrajectoryLike, *, dt: Any, t: Any, names: Sequence[str] | None = None
-) -> Trajectories:
+def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) -> Trajectories:
     """Check measurements and their times; raise a `ValueError` for what cannot be used."""
     series = _split(x)
     dtype, epsilon = _precision(series)
@@ -49,8 +51,8 @@ def read_trajectories(
                 f"all trajectories must have the same variables; trajectory 0 has {dim} columns, "
                 f"trajectory {i} has {a.shape[1]}."
             )
-    if names is not None and len(names) != dim:
-        raise ValueError(f"got {len(names)} names for {dim} variables.")
+    if names is not None:
+        names = check_names(names, dim)
     if not traced:
         _check_values(series, names)
     present = [~xp.any(xp.isnan(a), axis=1) for a in series]
@@ -59,20 +61,26 @@ def read_trajectories(
     return Trajectories(values, present, intervals, mean, regular, epsilon, dtype, xp)
 
 
-def read_lags(lags: Iterable) -> tuple[int, ...]:
+def read_lags(lags: Any) -> tuple[int, ...]:
     """Lags as a tuple of ints, or a `ValueError`."""
     expected = "lags must be whole numbers of samples, ascending, unique and not negative"
     try:
-        items = tuple(lags)
+        # One more than can be meant, because there are endless iterators.
+        items = tuple(itertools.islice(lags, MOST_LAGS + 1))
         result = tuple(operator.index(lag) for lag in items)
     except TypeError as error:
-        raise ValueError(f"{expected}, like (0, 5, 10); got {lags!r}.") from error
+        raise ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.") from error
+    if len(items) > MOST_LAGS:
+        raise ValueError(
+            f"lags must be at most {MOST_LAGS} candidates; got more: {shown(lags)}. Take every "
+            "tenth, say: range(0, stop, 10)."
+        )
     if any(isinstance(lag, bool | np.bool_) for lag in items):
-        raise ValueError(f"{expected}, like (0, 5, 10); got {lags!r}.")
+        raise ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.")
     if not result:
         raise ValueError(f"{expected}; got none. Use (0,) for a system without delays.")
     if min(result) < 0 or any(b <= a for a, b in itertools.pairwise(result)):
-        raise ValueError(f"{expected}; got {result}.")
+        raise ValueError(f"{expected}; got {shown(result)}.")
     return result
 
 
@@ -115,7 +123,7 @@ def _as_array(x: Any) -> Any:
                 "x must be one rectangular array; pass trajectories of different lengths as a "
                 "list of arrays."
             ) from error
-    if not (jnp.issubdtype(x.dtype, jnp.number) or x.dtype == bool) or jnp.iscomplexobj(x):
+    if not is_real(x.dtype):
         raise ValueError(
             f"x must hold real numbers; got dtype {x.dtype}. Missing values are written as NaN."
         )
@@ -208,7 +216,7 @@ def _checked_dt(dt: Any) -> Any:
     except (TypeError, ValueError):
         number = np.nan
     if not (np.isfinite(number) and number > 0):
-        raise ValueError(f"dt must be one positive number; got {dt!r}.")
+        raise ValueError(f"dt must be one positive number; got {shown(dt)}.")
     return number
 
 
@@ -229,7 +237,7 @@ def _stamps(t: Any, lengths: list[int]) -> list[Any]:
             f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
         )
     for i, (stamp, n) in enumerate(zip(stamps, lengths, strict=True)):
-        if not jnp.issubdtype(stamp.dtype, jnp.number) or jnp.iscomplexobj(stamp):
+        if not is_real(stamp.dtype):
             raise ValueError(
                 f"t must hold real numbers; got dtype {stamp.dtype}. Convert dates to numbers in "
                 "the unit of time you want, for instance days since the first."

@@ -19,17 +19,21 @@
 Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
+from ._checks import check_number
+
 __all__ = [
     "Array",
     "ArrayLike",
     "Bool",
+    "Checked",
     "Float",
     "Graph",
     "History",
@@ -43,6 +47,7 @@ __all__ = [
     "SummaryGraph",
     "SummaryScores",
     "TrajectoryLike",
+    "as_number",
     "as_scalar",
     "to_jax",
 ]
@@ -54,6 +59,20 @@ SummaryScores: TypeAlias = Float[Array, "source target"]
 State: TypeAlias = Float[Array, "dim"]
 History: TypeAlias = Float[Array, "lag dim"]
 RealScalarLike: TypeAlias = Real[ArrayLike, ""]
+
+# An argument that a function checks by hand, so that a mistake gets a sentence that says what to
+# do; a type checker in front, as in the tests, would hide it.
+if TYPE_CHECKING:
+    T = TypeVar("T")
+    Checked: TypeAlias = T
+else:
+
+    class Checked:
+        """`Checked[kind]` documents a kind, and is `Any` to whoever looks at run time."""
+
+        def __class_getitem__(cls, kind: Any) -> Any:
+            return Any
+
 
 # Raw data: `[time dim]`, `[time]`, `[series time dim]`, or a list of arrays `[time dim]` whose
 # lengths differ. Anything NumPy can read; what it cannot read gets a ValueError that says why,
@@ -69,7 +88,8 @@ def as_scalar(value: Any) -> Array:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
-    return jnp.asarray(value, dtype=dtype)
+    # NumPy's double precision, where JAX is told not to have it, would cause a warning.
+    return jnp.asarray(value, dtype=jax.dtypes.canonicalize_dtype(dtype))
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:
@@ -85,3 +105,15 @@ def to_jax(value: Any, dtype: Any = None) -> Array:
     value = np.asarray(value)
     dtype = jax.dtypes.canonicalize_dtype(value.dtype if dtype is None else dtype)
     return jax.device_put(value.astype(dtype, copy=False))
+
+
+def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:
+    """Converter of a setting: `as_scalar`, after a check that names it."""
+
+    def convert(value: Any) -> Array | None:
+        if optional and value is None:
+            return None
+        check_number(value, name, **bounds)
+        return as_scalar(value)
+
+    return convert

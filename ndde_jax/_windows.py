@@ -9,12 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import check_choice, check_names, check_sizes, refusal, shown
+from ._labelled import read_labelled
 from ._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ._prior import PriorKnowledge, read_prior
 from ._rows import (
     check_constant,
     check_count,
     check_lengths,
+    check_range,
     cut_rows,
     moments,
     positions,
@@ -28,7 +31,7 @@ from ._schemes import (
     rings,
 )
 from ._trajectories import read_lags, read_trajectories
-from ._types import Array, Bool, Float, Int, RealScalarLike, TrajectoryLike, to_jax
+from ._types import Array, Bool, Checked, Float, Int, RealScalarLike, TrajectoryLike, to_jax
 
 
 class Scaling(eqx.Module):
@@ -145,12 +148,12 @@ class Windows(eqx.Module):
 def lagged_windows(
     x: TrajectoryLike,
     *,
-    dt: RealScalarLike | None = None,
+    dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Iterable = (0,),
-    scheme: str = "euler",
-    names: Sequence[str] | None = None,
-    prior: PriorKnowledge | None = None,
+    lags: Checked[Iterable] = (0,),
+    scheme: Checked[str] = "euler",
+    names: Checked[Sequence[str] | None] = None,
+    prior: Checked[PriorKnowledge | None] = None,
 ) -> Windows:
     """Cut trajectories into pairs (lagged states, rate of change), standardised.
 
@@ -162,7 +165,8 @@ def lagged_windows(
 
     **Arguments:**
 
-    - `x`: measurements `[time dim]` or `[time]`; several trajectories of one system as
+    - `x`: measurements `[time dim]` or `[time]`, also as a pandas or xarray object, whose names
+        and time axis are then used; several trajectories of one system as
         `[series time dim]` or as a list of arrays, whose lengths may differ. NaN marks missing
         values: a sample with one missing variable counts as missing, and exactly the rows whose
         history or difference touches it are not valid. Nested lists of numbers are read as one
@@ -210,10 +214,16 @@ def lagged_windows(
     ```
     """
     lags = read_lags(lags)
-    if scheme not in (*STENCILS, "auto"):
-        raise ValueError(f"scheme must be one of {(*STENCILS, 'auto')}; got {scheme!r}.")
+    check_choice(scheme, "scheme", (*STENCILS, "auto"))
+    labelled = read_labelled(x, time=dt is None and t is None)
+    x, names = labelled.values, labelled.names if names is None else names
+    names = None if names is None else check_names(names, None)
+    if dt is None and t is None:
+        dt, t = labelled.dt, labelled.t
     data = read_trajectories(x, dt=dt, t=t, names=names)
     xp = data.xp
+    if xp is np:
+        check_range(data, names)
     prior = read_prior(prior, data.dim, len(lags))
     share = pooled_noise_share(data)
     unknown = xp.full((data.dim,), xp.nan)
@@ -263,6 +273,8 @@ def lagged_windows(
     # A column that grows by the same step each time has no spread of rates: all increments are 0.
     varies = rate_scale * scale * data.dt > resolution
     rate_scale = xp.where(varies, rate_scale, 1 / data.dt)
+    if xp is np:
+        check_sizes(rate_scale * scale, data.dtype, "x / dt, the rate of change,")
     standardised_rate = (rate - rate_center[None]) / rate_scale[None]
     increment = xp.where(valid[:, None] & varies[None], standardised_rate, 0)
 
@@ -299,7 +311,7 @@ def without_ends(present: np.ndarray) -> np.ndarray:
     return present & (inner >= n) & (inner < len(present) - n)
 
 
-def stack_windows(windows: Sequence[Windows]) -> Windows:
+def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
     """Windows of several systems as one `Windows` with a leading batch axis on every array.
 
     Shorter ones are padded with rows that are not valid: zeros with weight 0, at positions that
@@ -328,11 +340,15 @@ def stack_windows(windows: Sequence[Windows]) -> Windows:
     spread = jax.vmap(lambda w: (w.weight @ w.increment**2) / w.weight.sum())(batch)  # all ones
     ```
     """
+    if isinstance(windows, Windows) or not isinstance(windows, Iterable):
+        raise refusal("windows", "a list of Windows", windows)
     windows = list(windows)
     if not windows:
-        raise ValueError("stack_windows needs at least one Windows; got an empty sequence.")
+        raise ValueError("windows must be at least one Windows; got an empty sequence.")
     first = windows[0]
     for i, w in enumerate(windows):
+        if not isinstance(w, Windows):
+            raise refusal(f"windows[{i}]", "what lagged_windows returns", w)
         if w.history.ndim != 3:
             raise ValueError(
                 f"windows {i} has a batch axis already (history of shape {w.history.shape}); pass "
@@ -351,15 +367,15 @@ def stack_windows(windows: Sequence[Windows]) -> Windows:
     return jax.tree.map(lambda *leaves: to_jax(xp.stack(leaves)), *padded)
 
 
-def unstack_windows(windows: Windows) -> list[Windows]:
+def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
     """The inverse of [`stack_windows`][ndde_jax.stack_windows], up to rows of padding, which stay.
 
     **Raises:** `ValueError` if there is no batch axis.
     """
-    if windows.history.ndim != 4:
+    if not isinstance(windows, Windows) or windows.history.ndim != 4:
         raise ValueError(
-            "unstack_windows needs one batch axis, history [batch, window, lag, dim]; got shape "
-            f"{windows.history.shape}."
+            "unstack_windows needs one batch axis, windows with history [batch, window, lag, dim]; "
+            f"got {shown(getattr(getattr(windows, 'history', windows), 'shape', windows))}."
         )
     xp = _namespace(windows)
     windows = jax.tree.map(xp.asarray, windows)

@@ -5,8 +5,10 @@ and error messages come at once.
 """
 
 import argparse
+import math
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,14 +24,17 @@ from ._version import version
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
+# More candidate lags than anybody means.
+MOST_LAGS = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ndde-jax` with the arguments `argv` (default: those of the process).
 
     Returns the exit code: 0; 2 after a user's error, which is reported in one line on the standard
-    error stream; 130 after Ctrl-C. Argument errors and `--help` leave by SystemExit, as argparse
-    does.
+    error stream; 1 after an error that only the library can have made, in one line as well; or 130
+    after Ctrl-C. `--debug` shows where an error came from. Argument errors and `--help` leave by
+    SystemExit, as argparse does.
 
     >>> main(["examples", "--quiet"])
     enso
@@ -52,9 +57,12 @@ def _run(arguments: argparse.Namespace) -> int:
         warnings.showwarning = _show_warning
         try:
             arguments.run(arguments)
-        except (ValueError, OSError, ImportError) as error:
-            print(f"ndde-jax: error: {_one_line(error)}", file=sys.stderr)
-            return 2
+        except Exception as error:
+            if arguments.debug:
+                traceback.print_exc()
+            message, code = _explained(error)
+            print(f"ndde-jax: error: {message}", file=sys.stderr)
+            return code
         except KeyboardInterrupt:
             print(_farewell(arguments), file=sys.stderr)
             return INTERRUPTED
@@ -88,6 +96,23 @@ def _farewell(arguments: argparse.Namespace) -> str:
     return f"\nndde-jax: interrupted; {kept}, and the same command goes on from there."
 
 
+def _explained(error: Exception) -> tuple[str, int]:
+    """What went wrong, in one line, and the exit code that says whose fault it is."""
+    text = _one_line(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
+        return f"not enough memory: {text}. Use fewer variables (--columns) or lags (--lags).", 2
+    if isinstance(error, ValueError | OSError | ImportError):
+        return text, 2
+    kind = f"{type(error).__name__}: {text}".rstrip(": ")
+    return f"{kind}. This is a fault of ndde-jax, not of your data; --debug shows where.", 1
+
+
+def _note(arguments: argparse.Namespace, text: str) -> None:
+    """What the user should know although nothing is wrong."""
+    if not arguments.quiet:
+        print(f"ndde-jax: note: {text}", file=sys.stderr)
+
+
 def parse_lags(text: str) -> tuple[int, ...]:
     """Lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
 
@@ -101,8 +126,15 @@ def parse_lags(text: str) -> tuple[int, ...]:
             start, stop, *step = map(int, text.split(":"))
             (step,) = step or (1,)
             lags = range(start, stop + 1, step) if step > 0 else ()
+            if len(lags) > MOST_LAGS:
+                raise OverflowError
         else:
             lags = [int(part) for part in text.split(",")]
+    except OverflowError:
+        raise ValueError(
+            f"Expected at most {MOST_LAGS} candidate lags; got {text!r}. START:STOP:STEP takes "
+            "every STEPth."
+        ) from None
     except ValueError:
         lags = ()
     if not lags or min(lags) < 0:
@@ -137,6 +169,8 @@ def _discover(arguments: argparse.Namespace) -> None:
         raise ValueError("Give either a data file or --example NAME.")
     values, options, lags = _example(arguments) if arguments.example else _file(arguments)
     directory = Path(arguments.out)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out must be a directory; {directory} is a file.")
     directory.mkdir(parents=True, exist_ok=True)
 
     import jax
@@ -205,7 +239,11 @@ def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tu
         columns=arguments.columns,
         time_column=arguments.time_column,
         key=arguments.key,
+        separator=arguments.separator,
+        decimal=arguments.decimal,
     )
+    for notice in table.notices:
+        _note(arguments, notice)
     options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
     if arguments.dt is None and table.dt is not None:
         options["dt"] = table.dt
@@ -253,9 +291,30 @@ def _parser() -> argparse.ArgumentParser:
     def names(text: str) -> list[str]:
         return [name.strip() for name in text.split(",")]
 
+    def positive(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}.")
+        return number
+
+    def seed(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = -1
+        if not 0 <= number < 2**32:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from 0 to {2**32 - 1}; got {text[:40]!r}."
+            )
+        return number
+
     parser = argparse.ArgumentParser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
     parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -268,7 +327,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")
     add("--example", metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")
-    add("--dt", type=float, help="sampling interval (default: from the time column)")
+    add("--dt", type=positive, help="sampling interval (default: from the time column)")
     add(
         "--lags",
         type=lags,
@@ -279,6 +338,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
     add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
     add("--key", metavar="NAME", help="array of an NPZ file, variable of a NetCDF file")
+    add("--separator", metavar="C", help="character between cells of a text file (default: found)")
+    add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     add(
         "--scheme",
         choices=("auto", "euler", "central", "central4", "midpoint"),
@@ -293,7 +354,7 @@ def _parser() -> argparse.ArgumentParser:
         "for midpoints)",
     )
     add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
-    add("--coefficient", type=float, metavar="X", help="penalty of an edge (default: automatic)")
+    add("--coefficient", type=positive, metavar="X", help="penalty of an edge (default: automatic)")
     add(
         "--forbid",
         type=edge,
@@ -324,13 +385,17 @@ def _parser() -> argparse.ArgumentParser:
         help="refit on halves of the data, with edges replaced and other differences, to report "
         "whether the data support the graph (minutes)",
     )
-    add("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
+    add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
+    add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     command.set_defaults(run=_discover)
 
     command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
     command.add_argument("--quiet", action="store_true", help="names only")
+    command.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
     command.set_defaults(run=_list_examples)
     return parser
 

@@ -22,7 +22,10 @@ from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from ._checks import check_graph, check_names, check_positive, check_real_array, refusal
 from ._plot_process import Edge, draw_process_graph, wrapped
+from ._trajectories import read_lags
+from ._types import Checked
 
 _KEPT = "#D55E00"
 _SCORES = colormaps["Blues"].with_extremes(bad="#DDDDDD")
@@ -35,13 +38,13 @@ _BAR = {"pad": 0.02, "fraction": 0.04, "panchor": False}
 
 
 def plot_lag_matrix(
-    scores: Real[ArrayLike, "source target lag"],
+    scores: Checked[Real[ArrayLike, "source target lag"]],
     *,
-    graph: Bool[ArrayLike, "source target lag"] | None = None,
-    lags: Sequence[int],
-    names: Sequence[str],
-    dt: float | None = None,
-    time_unit: str = "",
+    graph: Checked[Bool[ArrayLike, "source target lag"] | None] = None,
+    lags: Checked[Sequence[int]],
+    names: Checked[Sequence[str]],
+    dt: Checked[float | None] = None,
+    time_unit: Checked[str] = "",
     fig: FigureBase | None = None,
 ) -> FigureBase:
     """Scores of all candidate edges: for each target, sources against lags.
@@ -63,7 +66,7 @@ def plot_lag_matrix(
     >>> scores[0, 1, 2] = 1.0  # "wind" drives "sea" two samples later
     >>> figure = plot_lag_matrix(scores, graph=scores > 0, lags=(0, 1, 2), names=("wind", "sea"))
     """
-    scores, graph = _checked(scores, graph, lags, names)
+    scores, graph = _checked(scores, graph, lags, names, dt)
     dim, _, n_lags = scores.shape
     top = np.nanmax(scores, initial=0.0)
     norm = PowerNorm(0.5, vmin=0.0, vmax=top if top > 0 else 1.0, clip=True)
@@ -88,13 +91,13 @@ def plot_lag_matrix(
 
 
 def plot_process_graph(
-    graph: Bool[ArrayLike, "source target lag"],
+    graph: Checked[Bool[ArrayLike, "source target lag"]],
     *,
-    scores: Real[ArrayLike, "source target lag"] | None = None,
-    lags: Sequence[int],
-    names: Sequence[str],
-    dt: float | None = None,
-    time_unit: str = "",
+    scores: Checked[Real[ArrayLike, "source target lag"] | None] = None,
+    lags: Checked[Sequence[int]],
+    names: Checked[Sequence[str]],
+    dt: Checked[float | None] = None,
+    time_unit: Checked[str] = "",
     ax: Axes | None = None,
 ) -> Axes:
     """The graph as arrows between variables on a circle, labelled with their delays.
@@ -115,7 +118,7 @@ def plot_process_graph(
     >>> ax = plot_process_graph(graph, lags=(0, 1, 2), names=("wind", "sea"), dt=0.5, time_unit="h")
     """
     has_scores = scores is not None
-    scores, graph = _checked(graph if scores is None else scores, graph, lags, names)
+    scores, graph = _checked(graph if scores is None else scores, graph, lags, names, dt)
     dim = len(names)
     if ax is None:
         side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
@@ -153,6 +156,12 @@ def plot_discovery(found: Any) -> Figure:
     Side by side up to eight variables, one above the other beyond. Needs the attributes `graph`,
     `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`.
     """
+    if missing := [
+        name
+        for name in ("graph", "scores", "names", "lags", "dt", "time_unit")
+        if not hasattr(found, name)
+    ]:
+        raise refusal("found", f"a Discovery, with {missing[0]}", found)
     dim, _, n_lags = np.shape(found.scores)
     width, height = _matrix_size(dim, n_lags)
     side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
@@ -171,11 +180,11 @@ def plot_discovery(found: Any) -> Figure:
 
 
 def plot_trajectories(
-    t: Shaped[ArrayLike, "time"],
-    x: Real[ArrayLike, "time dim"],
-    names: Sequence[str],
+    t: Checked[Shaped[ArrayLike, "time"]],
+    x: Checked[Real[ArrayLike, "time dim"]],
+    names: Checked[Sequence[str]],
     *,
-    units: Sequence[str] | None = None,
+    units: Checked[Sequence[str] | None] = None,
     time_unit: str = "",
     fig: FigureBase | None = None,
 ) -> FigureBase:
@@ -186,12 +195,18 @@ def plot_trajectories(
     >>> t = np.linspace(0, 6, 50)
     >>> figure = plot_trajectories(t, np.stack([np.sin(t), np.cos(t)], axis=1), ("sin", "cos"))
     """
+    check_real_array(x, "x", "[time dim]")
     t, x = np.asarray(t), np.asarray(x)
-    for label, given in (("names", names), ("units", units)):
-        if given is not None and len(given) != x.shape[1]:
-            raise ValueError(
-                f"Expected {x.shape[1]} {label} for x of shape {x.shape}; got {len(given)}."
-            )
+    if x.ndim != 2 or 0 in x.shape:
+        raise refusal("x", "[time dim], with at least one sample and variable", x)
+    if t.shape != x.shape[:1] or t.dtype.kind not in "fiuM":
+        raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
+    names = check_names(names, x.shape[1])
+    if units is not None:
+        if isinstance(units, str) or not isinstance(units, Sequence):
+            raise refusal("units", "a sequence of words, one per variable", units)
+        if len(units) != x.shape[1]:
+            raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
     if fig is None:
         fig = Figure(figsize=(8.0, 0.8 + 0.95 * x.shape[1]), layout="constrained")
     axes = fig.subplots(x.shape[1], 1, sharex=True, squeeze=False)[:, 0]
@@ -208,9 +223,15 @@ def plot_trajectories(
     return fig
 
 
-def _checked(scores, graph, lags, names) -> tuple[np.ndarray, np.ndarray | None]:
+def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, np.ndarray | None]:
+    lags, names = read_lags(lags), check_names(names, None)
+    if dt is not None:
+        check_positive(dt, "dt")
+    check_real_array(scores, "scores", "[source target lag]")
     scores = np.asarray(scores, dtype=float)
     expected = (len(names), len(names), len(lags))
+    if graph is not None:
+        check_real_array(graph, "graph", "[source target lag]")
     for label, array in (("scores", scores), ("graph", graph)):
         if array is not None and np.shape(array) != expected:
             raise ValueError(
@@ -219,7 +240,7 @@ def _checked(scores, graph, lags, names) -> tuple[np.ndarray, np.ndarray | None]
             )
     if 0 in expected:
         raise ValueError("Nothing to draw: expected at least one name and one lag.")
-    return scores, None if graph is None else np.asarray(graph, dtype=bool)
+    return scores, None if graph is None else np.asarray(check_graph(graph, expected))
 
 
 def _in_blocks(dim: int, n_lags: int) -> bool:

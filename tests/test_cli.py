@@ -24,7 +24,8 @@ class FakeDiscovery:
 
     def __init__(self, values, *, names, lags, dt, time_unit, **_):
         dim = np.shape(values)[1]
-        self.names, self.lags, self.dt, self.time_unit = names, lags, dt, time_unit
+        self.names, self.lags, self.time_unit = names, lags, time_unit
+        self.dt = 1.0 if dt is None else dt
         self.graph = np.zeros((dim, dim, len(lags)), bool)
         self.graph[0, -1, -1] = True
         self.scores = self.graph * 0.5
@@ -35,11 +36,6 @@ class FakeDiscovery:
 
     def identifiability(self, *, key, progress):
         return f"checked with {jax.random.key_data(key)[-1]}"
-
-    def to_frame(self):
-        import pandas
-
-        return pandas.DataFrame({"source": ["from"], "target": ["frame"]})
 
     def save(self, directory):
         directory.mkdir()
@@ -85,7 +81,9 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     out = tmp_path / "new" / "result"
     assert _run("discover", table, "--lags", "0:2", "--out", out) == 0
     assert (out / "report.txt").read_text() == "report on a, b\n"
-    assert (out / "edges.csv").read_text() == "source,target\nfrom,frame\n"
+    rows = (out / "edges.csv").read_text().splitlines()
+    assert rows[:2] == ["source,target,lag,delay,kept,score,lower", "a,b,2,2.0,True,0.5,0.25"]
+    assert len(rows) == 1 + 2 * 2 * 3
     assert (out / "discovery" / "model").read_text() == "saved"
     for name in ("lag_matrix.png", "process_graph.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
@@ -361,7 +359,10 @@ def test_bad_lags_leave_with_code_2(text, capsys):
         (["data.csv", "--time-unit=day"], "counted in months"),
         (["bare.csv"], "--dt"),
         (["ragged.csv", "--dt=1"], "row 3 has 1"),
-        (["text.csv", "--dt=1"], "Column 'b' is not numeric: 'warm' in data row 2"),
+        (
+            ["text.csv", "--dt=1"],
+            "text.csv: column 'b' is not numeric: 'warm' in data row 2. Leave it out: --columns a",
+        ),
         (["back.csv"], "data row 3"),
         (["empty.csv", "--dt=1"], "no data"),
         (["header.csv", "--dt=1"], "no data"),

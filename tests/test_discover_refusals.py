@@ -63,7 +63,7 @@ REFUSALS = {
         "equally spaced",
     ),
     "unknown scheme": (X, {"scheme": "spline"}, "scheme must be one of"),
-    "too few names": (X, {"names": ("a",)}, "1 names for 2 variables"),
+    "too few names": (X, {"names": ("a",)}, "names must be 2 different names.* 1 for 2"),
     "the same name twice": (X, {"names": ("a", "a")}, "different names"),
     "coefficient below zero": (X, {"coefficient": -0.1}, "coefficient must be positive"),
     "coefficient of zero": (X, {"coefficient": 0.0}, "coefficient must be positive"),

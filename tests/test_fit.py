@@ -209,7 +209,7 @@ def test_scores_are_means_over_the_sparsifying_phase(windows):
     ("change", "message"),
     [
         (dict(max_steps=0), "max_steps must be at least 1"),
-        (dict(patience=0), "patience must be None or at least 1"),
+        (dict(patience=0), "patience must be at least 1"),
         (dict(warmup="cold"), "warmup must be"),
         (dict(refine="gently"), "refine must be"),
         (dict(refine_steps=-1), "refine_steps must not be negative"),

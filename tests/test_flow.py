@@ -246,7 +246,7 @@ def test_a_decay_per_layer_lets_a_linear_function_be_cheap():
     "call,message",
     [
         (lambda w: ndde.fit_flow(w, key=jr.key(0), members=0), "members must be at least 1"),
-        (lambda w: ndde.fit_flow(w, key=jr.key(0), rounds=-1), "rounds not negative"),
+        (lambda w: ndde.fit_flow(w, key=jr.key(0), rounds=-1), "rounds must not be negative"),
         (lambda w: ndde.fit_flow(w, jnp.ones((2, 2)), key=jr.key(0)), "graph must be"),
         (lambda w: ndde.correct_flow(w, Linear(jnp.eye(2), (0, 1))), "lags of the windows"),
         (

@@ -89,10 +89,10 @@ def test_every_size_renders(dim, lags):
 
 def test_scores_may_be_nan_negative_zero_or_jax():
     scores = np.zeros((2, 2, 2))
-    assert _render(plot.plot_lag_matrix(scores, lags=(0, 1), names="ab"))
+    assert _render(plot.plot_lag_matrix(scores, lags=(0, 1), names=("a", "b")))
     scores[0] = np.nan
     scores[1] = -1
-    assert _render(plot.plot_lag_matrix(jnp.asarray(scores), lags=(0, 1), names="ab"))
+    assert _render(plot.plot_lag_matrix(jnp.asarray(scores), lags=(0, 1), names=("a", "b")))
     ax = plot.plot_process_graph(
         jnp.ones((2, 2, 2), bool), scores=scores, lags=(0, 1), names=("a", "b")
     )
@@ -136,7 +136,7 @@ def test_stronger_edges_are_wider():
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1, 0] = graph[1, 2, 0] = True
     scores = graph * np.array([1.0, 0.04, 1.0])[:, None, None]
-    ax = plot.plot_process_graph(graph, scores=scores, lags=(0,), names="abc")
+    ax = plot.plot_process_graph(graph, scores=scores, lags=(0,), names=("a", "b", "c"))
     thick, thin = sorted(
         (arrow.get_linewidth() for arrow in _patches(ax, FancyArrowPatch)), reverse=True
     )
@@ -190,7 +190,7 @@ def test_no_arrow_passes_through_a_third_node(dim):
 
 
 def test_empty_graph_says_so():
-    ax = plot.plot_process_graph(np.zeros((3, 3, 1), bool), lags=(0,), names="abc")
+    ax = plot.plot_process_graph(np.zeros((3, 3, 1), bool), lags=(0,), names=("a", "b", "c"))
     assert "no edge" in ax.get_xlabel()
     assert not _patches(ax, FancyArrowPatch)
 
@@ -226,10 +226,10 @@ def test_pictures_work_without_pyplot(monkeypatch):
 def test_arrays_must_fit_names_and_lags():
     scores = np.zeros((2, 2, 3))
     with pytest.raises(ValueError, match=r"scores of shape \(2, 2, 2\).*2 lags; got \(2, 2, 3\)"):
-        plot.plot_lag_matrix(scores, lags=(0, 1), names="ab")
+        plot.plot_lag_matrix(scores, lags=(0, 1), names=("a", "b"))
     with pytest.raises(ValueError, match="3 names"):
-        plot.plot_process_graph(scores > 0, lags=(0, 1, 2), names="abc")
-    with pytest.raises(ValueError, match="Nothing to draw"):
-        plot.plot_lag_matrix(np.zeros((2, 2, 0)), lags=(), names="ab")
-    with pytest.raises(ValueError, match="Expected 2 units"):
-        plot.plot_trajectories(np.arange(4), np.zeros((4, 2)), "ab", units=("m",))
+        plot.plot_process_graph(scores > 0, lags=(0, 1, 2), names=("a", "b", "c"))
+    with pytest.raises(ValueError, match=r"lags must be .*got none"):
+        plot.plot_lag_matrix(np.zeros((2, 2, 0)), lags=(), names=("a", "b"))
+    with pytest.raises(ValueError, match="units must be 2"):
+        plot.plot_trajectories(np.arange(4), np.zeros((4, 2)), ("a", "b"), units=("m",))

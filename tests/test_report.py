@@ -211,7 +211,7 @@ def test_edges_dropped_together(found):
 def test_failed_fit(found, status):
     failed = dataclasses.replace(found, fit=eqx.tree_at(lambda f: f.status, found.fit, status))
     said = warnings(failed)
-    assert f"The fit of the gates {str(failed.fit.outcome)}, so the search" in said
+    assert f"The fit of the gates {failed.fit.outcome!s}, so the search" in said
     assert "arbitrary" not in said
     # Splines search without gates, whose fate is nothing to them.
     assert "gates" not in dataclasses.replace(failed, fit=None).report()

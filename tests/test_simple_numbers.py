@@ -149,8 +149,10 @@ def test_a_velocity_is_a_velocity(offset):
     windows = ndde.lagged_windows(pendulum(offset), dt=0.05)
     options = dict(key=jr.key(0), rounds=3, family="polynomial")
     graph = jnp.array([[False, True], [True, True]])[:, :, None]
-    plain = ndde.equations(ndde.fit_flow(windows, graph, **options), "xv")
-    found = ndde.equations(ndde.fit_flow(windows, graph, simple_numbers=True, **options), "xv")
+    plain = ndde.equations(ndde.fit_flow(windows, graph, **options), ("x", "v"))
+    found = ndde.equations(
+        ndde.fit_flow(windows, graph, simple_numbers=True, **options), ("x", "v")
+    )
     assert found[0] == "dx/dt = v" != plain[0]
     if offset:
         # Zero is far from where x has been: what its coefficients are depends on the origin.

@@ -84,7 +84,7 @@ def flat(j=1):
         (with_value(-np.inf), {"dt": 1.0, "names": ("u", "v")}, r"column 1 \('v'\) is infinite"),
         (flat(), {"dt": 1.0}, "column 1 of x is constant"),
         (flat(0), {"dt": 1.0, "names": ("u", "v")}, r"column 0 \('u'\) of x is constant"),
-        (X, {"dt": 1.0, "names": ("u",)}, "got 1 names for 2 variables"),
+        (X, {"dt": 1.0, "names": ("u",)}, "names must be 2 different names.* 1 for 2"),
         (X[:3], {"dt": 1.0}, "only 2 windows can be built, fewer than dim"),
         (np.where(np.arange(30)[:, None] % 3 == 0, np.nan, X), {"dt": 1.0, "lags": (0, 1)},
          "only 0 valid windows remain"),

@@ -4,7 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._types import as_scalar
+from .._checks import check_flag
+from .._types import Checked, as_number
 from ._base import (
     AbstractMethod,
     Layers,
@@ -38,10 +39,15 @@ class AGL(AbstractMethod):
     *The adaptive lasso* (2006).
     """
 
-    coefficient: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
+    coefficient: Float[Array, ""] = eqx.field(
+        converter=as_number("coefficient", least=0), default=0.1
+    )
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
-    gamma: Float[Array, ""] = eqx.field(converter=as_scalar, default=1.0)
-    reset: bool = eqx.field(static=True, default=False)
+    gamma: Float[Array, ""] = eqx.field(converter=as_number("gamma", least=0), default=1.0)
+    reset: Checked[bool] = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        check_flag(self.reset, "reset")
 
     @property
     def n_draws(self) -> int:

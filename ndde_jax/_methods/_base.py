@@ -5,8 +5,10 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from .._checks import check_real_array, is_traced, shown
 from .._drift import Layer
 
 Selector = PyTree[Array]
@@ -91,9 +93,12 @@ class AbstractMethod(eqx.Module):
 
 def as_path(values) -> Float[Array, "price"]:
     """A sequence of numbers, possibly empty, as a vector."""
+    check_real_array(values, "path", "a sequence of prices")
     array = jnp.asarray(values, dtype=jnp.result_type(float))
     if array.ndim != 1:
         raise ValueError(f"path must be a sequence of numbers; got shape {array.shape}.")
+    if not is_traced(array) and not np.all(np.asarray(array) >= 0):
+        raise ValueError(f"path must hold prices that are not negative; got {shown(values)}.")
     return array
 
 

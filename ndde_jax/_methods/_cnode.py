@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._types import as_scalar
+from .._checks import check_choice
+from .._types import Checked, as_number
 from ._base import (
     AbstractMethod,
     Layers,
@@ -40,12 +41,14 @@ class CNODE(AbstractMethod):
     the paper, "Baselines".
     """
 
-    coefficient: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
+    coefficient: Float[Array, ""] = eqx.field(
+        converter=as_number("coefficient", least=0), default=0.1
+    )
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
-    variant: str = eqx.field(static=True, default="gates")
-    threshold: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.05)
+    variant: Checked[str] = eqx.field(static=True, default="gates")
+    threshold: Float[Array, ""] = eqx.field(converter=as_number("threshold", least=0), default=0.05)
     logit: Float[Array, ""] | None = eqx.field(
-        converter=lambda value: None if value is None else as_scalar(value), default=None
+        converter=as_number("logit", optional=True), default=None
     )
 
     @property
@@ -54,8 +57,7 @@ class CNODE(AbstractMethod):
         return 1
 
     def __check_init__(self):
-        if self.variant not in VARIANTS:
-            raise ValueError(f"variant must be one of {VARIANTS}; got {self.variant!r}.")
+        check_choice(self.variant, "variant", VARIANTS)
         if self.variant == "paths" and self.logit is not None:
             raise ValueError("variant='paths' has no gates, so logit must be left out.")
 

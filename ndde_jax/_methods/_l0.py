@@ -4,14 +4,17 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .._checks import check_choice, check_whole
 from .._gates import (
+    RULES,
     HardConcrete,
+    check_gate,
     gate_from_noise,
     hard_mask,
     logistic_noise,
     open_probability,
 )
-from .._types import as_scalar
+from .._types import Checked, as_number
 from ._base import AbstractMethod, Layers, as_path
 
 
@@ -52,15 +55,24 @@ class L0NDDE(AbstractMethod):
     Louizos, Welling and Kingma, *Learning sparse neural networks through L0 regularization* (2018).
     """
 
-    coefficient: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.05)
+    coefficient: Float[Array, ""] = eqx.field(
+        converter=as_number("coefficient", least=0), default=0.05
+    )
     path: Float[Array, "price"] = eqx.field(
         converter=as_path, default=(0.007, 0.033, 0.067, 0.17, 0.33, 0.67, 1.33)
     )
-    n_draws: int = eqx.field(static=True, default=3)
-    log_alpha: Float[Array, ""] = eqx.field(converter=as_scalar, default=2.0)
-    max_log_alpha: Float[Array, ""] = eqx.field(converter=as_scalar, default=4.0)
-    rule: str = eqx.field(static=True, default="open_probability")
-    gate: HardConcrete = eqx.field(default_factory=HardConcrete)
+    n_draws: Checked[int] = eqx.field(static=True, default=3)
+    log_alpha: Float[Array, ""] = eqx.field(converter=as_number("log_alpha"), default=2.0)
+    max_log_alpha: Float[Array, ""] = eqx.field(
+        converter=as_number("max_log_alpha", above=0), default=4.0
+    )
+    rule: Checked[str] = eqx.field(static=True, default="open_probability")
+    gate: Checked[HardConcrete] = eqx.field(default_factory=HardConcrete)
+
+    def __check_init__(self):
+        check_whole(self.n_draws, "n_draws")
+        check_choice(self.rule, "rule", RULES)
+        check_gate(self.gate)
 
     @classmethod
     def paper(cls, coefficient=0.025) -> "L0NDDE":

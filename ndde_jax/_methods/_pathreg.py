@@ -5,15 +5,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .._checks import check_choice
 from .._gates import (
+    RULES,
     HardConcrete,
+    check_gate,
     deterministic_gate,
     gate_from_noise,
     hard_mask,
     logistic_noise,
     open_probability,
 )
-from .._types import as_scalar
+from .._types import Checked, as_number
 from ._base import AbstractMethod, Layers, as_path, path_weights, scale_inputs
 
 VARIANTS = ("reference", "gates")
@@ -38,13 +41,17 @@ class PathReg(AbstractMethod):
     Aliee et al., *Sparsity in continuous-depth neural networks* (2022).
     """
 
-    coefficient: Float[Array, ""] = eqx.field(converter=as_scalar, default=0.1)
+    coefficient: Float[Array, ""] = eqx.field(
+        converter=as_number("coefficient", least=0), default=0.1
+    )
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
-    variant: str = eqx.field(static=True, default="reference")
-    log_alpha: Float[Array, ""] = eqx.field(converter=as_scalar, default=2.0)
-    max_log_alpha: Float[Array, ""] = eqx.field(converter=as_scalar, default=4.0)
-    rule: str = eqx.field(static=True, default="open_probability")
-    gate: HardConcrete = eqx.field(default_factory=HardConcrete)
+    variant: Checked[str] = eqx.field(static=True, default="reference")
+    log_alpha: Float[Array, ""] = eqx.field(converter=as_number("log_alpha"), default=2.0)
+    max_log_alpha: Float[Array, ""] = eqx.field(
+        converter=as_number("max_log_alpha", above=0), default=4.0
+    )
+    rule: Checked[str] = eqx.field(static=True, default="open_probability")
+    gate: Checked[HardConcrete] = eqx.field(default_factory=HardConcrete)
 
     @property
     def n_draws(self) -> int:
@@ -52,8 +59,9 @@ class PathReg(AbstractMethod):
         return 1
 
     def __check_init__(self):
-        if self.variant not in VARIANTS:
-            raise ValueError(f"variant must be one of {VARIANTS}; got {self.variant!r}.")
+        check_choice(self.variant, "variant", VARIANTS)
+        check_choice(self.rule, "rule", RULES)
+        check_gate(self.gate)
 
     @classmethod
     def paper(cls, coefficient=1.0) -> "PathReg":

@@ -10,9 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._checks import check_real_array, refusal
+
 # A delay within this relative distance of a whole number of steps is taken to be on the grid:
 # 0.3 / 0.1 is not 3 in floating point.
 TOLERANCE = 1e-5
+# Of the past in memory.
+MOST_STEPS = 10**8
 
 
 class Delays(eqx.Module):
@@ -40,17 +44,18 @@ class Delays(eqx.Module):
         return whole.astype(jnp.int32), self.steps - whole
 
 
-def read_delays(
-    lags: Any, dt: Any, bounds: tuple[float, float] | None, order: int, dtype: Any
-) -> Delays:
+def read_delays(lags: Any, dt: Any, bounds: Any, order: int, dtype: Any) -> Delays:
     """Checks delays given in units of time."""
     if lags is None:
         lags = ()
+    check_real_array(lags, "lags", "delays in units of time, one number or a list")
     known = concrete(lags)
     lags = jnp.asarray(lags, dtype)
     if lags.ndim > 1:
         raise ValueError(f"lags must be a number or one number per delay; got shape {lags.shape}.")
     lags = jnp.atleast_1d(lags)
+    if known is not None and not (np.all(known > 0) and np.all(np.isfinite(known))):
+        raise ValueError(f"lags must be positive and finite; got {known}.")
     if lags.shape[0] == 0:
         return Delays(lags, 1, 0, True)
     steps = lags / dt
@@ -64,13 +69,17 @@ def read_delays(
         on_grid = bool(np.all(np.abs(known - np.round(known)) <= TOLERANCE * np.abs(known)))
         low, high = float(known.min()), float(known.max())
     else:
-        if len(bounds) != 2 or not 0 < float(bounds[0]) <= float(bounds[1]):
-            raise ValueError(f"lag_bounds must be 0 < shortest <= longest; got {bounds}.")
+        both = np.asarray(bounds) if isinstance(bounds, tuple | list) else np.zeros(0)
+        if both.shape != (2,) or both.dtype.kind not in "iuf" or not 0 < both[0] <= both[1]:
+            raise refusal("lag_bounds", "two numbers, 0 < shortest <= longest", bounds)
         on_grid = False
         low, high = (float(bound) / float(dt) for bound in bounds)
     if not math.isfinite(high) or low <= 0:
+        raise refusal("lag_bounds", "finite", bounds)
+    if high > MOST_STEPS:
         raise ValueError(
-            f"lags must be positive and finite; got {known * dt if bounds is None else bounds}."
+            f"lags of up to {high * float(dt):.3g} are {high:.3g} steps of dt = {float(dt):.3g}, "
+            f"more than {MOST_STEPS:.0e} that can be kept in memory; take a larger dt."
         )
     shortest = math.floor(low * (1 + TOLERANCE))
     longest = math.ceil(high * (1 - TOLERANCE))

@@ -7,7 +7,11 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+
+from .._checks import check_real_array, check_whole, is_traced, refusal
+from .._types import Checked
 
 
 class DelayTerm(diffrax.AbstractTerm):
@@ -28,7 +32,18 @@ class DelayTerm(diffrax.AbstractTerm):
     history: Callable
     reader: Callable | None
 
-    def __init__(self, drift: Callable, lags: Any, history: Callable, *, reader=None):
+    def __init__(
+        self, drift: Checked[Callable], lags: Any, history: Checked[Callable], *, reader=None
+    ):
+        if not callable(drift):
+            raise refusal("drift", "a function drift(t, x, lagged, args)", drift)
+        if not callable(history):
+            raise refusal("history", "a function of time", history)
+        check_real_array(lags, "lags", "delays in units of time", finite=True)
+        if np.ndim(lags) > 1:
+            raise ValueError(f"lags must be a number or one per delay; got shape {np.shape(lags)}.")
+        if not is_traced(lags) and not (np.size(lags) and np.all(np.asarray(lags) > 0)):
+            raise ValueError(f"lags must be positive and at least one; got {lags}.")
         self.drift = drift
         self.lags = jnp.atleast_1d(jnp.asarray(lags, jnp.result_type(float)))
         self.history = history
@@ -97,8 +112,13 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     ```
     """
 
-    solver: diffrax.AbstractSolver
-    capacity: int = eqx.field(static=True, default=1024)
+    solver: Checked[diffrax.AbstractSolver]
+    capacity: Checked[int] = eqx.field(static=True, default=1024)
+
+    def __check_init__(self):
+        if not isinstance(self.solver, diffrax.AbstractSolver):
+            raise refusal("solver", "an explicit solver of Diffrax", self.solver)
+        check_whole(self.capacity, "capacity", least=2)
 
     @property
     def term_structure(self):

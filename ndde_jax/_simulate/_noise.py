@@ -8,6 +8,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from .._checks import check_key, check_number, check_positive, check_whole, refusal
+from .._types import Checked
+
 # Increments are drawn in blocks of this many steps, each from its own key: a longer run then
 # begins with the same noise as a shorter one, and no block needs to be kept.
 DRAW = 128
@@ -65,7 +68,22 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
 
     levy_area = diffrax.BrownianIncrement
 
-    def __init__(self, key: PRNGKeyArray, *, n_steps: int, dt, t0=0.0, shape=(), dtype=None):
+    def __init__(
+        self,
+        key: Checked[PRNGKeyArray],
+        *,
+        n_steps: Checked[int],
+        dt,
+        t0=0.0,
+        shape: Checked[tuple[int, ...]] = (),
+        dtype=None,
+    ):
+        key = check_key(key)
+        check_whole(n_steps, "n_steps")
+        check_positive(dt, "dt")
+        check_number(t0, "t0")
+        if not isinstance(shape, tuple | list) or not all(isinstance(n, int) for n in shape):
+            raise refusal("shape", "a tuple of whole numbers", shape)
         dtype = jnp.result_type(float) if dtype is None else dtype
         self.values = increments(key, jnp.asarray(0), n_steps, tuple(shape), dt, dtype)
         self.t0 = jnp.asarray(t0, dtype)

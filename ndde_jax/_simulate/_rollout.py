@@ -4,19 +4,21 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
+from .._checks import check_model
 from .._confine import RestoredDDE
 from .._model import NeuralDDE
+from .._types import Checked
 from ._solve import Path, solve_sdde
 
 
 def rollout(
-    model: NeuralDDE | RestoredDDE,
+    model: Checked[NeuralDDE | RestoredDDE],
     *,
     history: Any,
-    n_steps: int,
+    n_steps: Checked[int],
     sigma: Any = 0.0,
-    key: PRNGKeyArray | None = None,
-    save_every: int = 1,
+    key: Checked[PRNGKeyArray | None] = None,
+    save_every: Checked[int] = 1,
 ) -> Path:
     """Iterate X[k+1] = X[k] + dt G(X[k], X[k−l₁], …) + Σ dW: the *discrete* rollout.
 
@@ -43,6 +45,7 @@ def rollout(
     print(ndde.rollout(model, history=x[:1], n_steps=10).ys[-1], x[10])
     ```
     """
+    check_model(model)
     return solve_sdde(
         model, history=history, n_steps=n_steps, sigma=sigma, key=key, save_every=save_every
     )

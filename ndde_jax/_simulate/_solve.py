@@ -7,9 +7,11 @@ import diffrax
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from .._checks import check_flag
 from .._confine import RestoredDDE
 from .._memory import make_room
 from .._model import NeuralDDE
+from .._types import Checked
 from ._advance import Plan, finish, simulate, simulate_with_progress
 from ._read import check_counts, read_noise, read_problem
 from ._tableau import read_solver
@@ -37,7 +39,7 @@ class Path(eqx.Module):
 
 
 def solve_sdde(
-    drift: Callable | NeuralDDE | RestoredDDE,
+    drift: Checked[Callable | NeuralDDE | RestoredDDE],
     *,
     history: Any,
     n_steps: Any,
@@ -48,11 +50,11 @@ def solve_sdde(
     key: Any = None,
     increments: Any = None,
     args: Any = None,
-    solver: diffrax.AbstractSolver | None = None,
+    solver: Checked[diffrax.AbstractSolver | None] = None,
     save_every: Any = 1,
     t0: Any = 0.0,
-    lag_bounds: tuple[float, float] | None = None,
-    progress: bool = False,
+    lag_bounds: Checked[tuple[float, float] | None] = None,
+    progress: Checked[bool] = False,
 ) -> Path:
     """Simulate dX = G(t, X(t), X(t−τ₁), …) dt + Σ dW with a constant step.
 
@@ -114,6 +116,7 @@ def solve_sdde(
     ```
     """
     check_counts(n_steps, save_every)
+    check_flag(progress, "progress")
     tableau = read_solver(solver)
     given = (drift, lags, dt, history, sigma, args, t0, lag_bounds, tableau.order)
     problem = read_problem(*given, diagonal=diagonal)

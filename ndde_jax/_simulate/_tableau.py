@@ -1,6 +1,7 @@
 """Explicit Runge–Kutta steps and dense output, read off a Diffrax solver."""
 
 from functools import cache
+from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -8,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from .._checks import shown
 
 
 class Tableau(eqx.Module):
@@ -95,7 +98,7 @@ def tableau_of(kind: type) -> Tableau:
     )
 
 
-def read_solver(solver: diffrax.AbstractSolver | None) -> Tableau:
+def read_solver(solver: Any) -> Tableau:
     """Checks that the solver is explicit and one-step."""
     if solver is None:
         solver = diffrax.Euler()
@@ -106,6 +109,6 @@ def read_solver(solver: diffrax.AbstractSolver | None) -> Tableau:
     if not (isinstance(solver, diffrax.Euler) or explicit):
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
-            f"Heun, Bosh3 or Tsit5; got {solver!r}."
+            f"Heun, Bosh3 or Tsit5; got {shown(solver)}."
         )
     return tableau_of(kind)

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
+from .._checks import check_key, check_number, check_positive, check_real_array, check_whole
 from .._lyapunov import kaplan_yorke_dimension
+from .._types import Checked
 from ._forecast import as_trajectory, same_length
 
 # Samples whose distances to all points are in memory at a time.
@@ -20,11 +22,11 @@ CHUNK = 128
 
 
 def log_spectral_distance(
-    predicted: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    predicted: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    segment: int | None = None,
-    floor: float = 1e-6,
+    segment: Checked[int | None] = None,
+    floor: Checked[float] = 1e-6,
 ) -> Float[Array, "..."]:
     """Root mean square distance of two power spectra, in decibels.
 
@@ -56,9 +58,11 @@ def log_spectral_distance(
     print(metrics.log_spectral_distance(10 * truth, truth))  # 20 dB
     ```
     """
+    check_number(floor, "floor", least=0)
     predicted, truth = same_length(predicted, truth)
     n = truth.shape[-2]
     segment = min(2048, n // 4) if segment is None else segment
+    check_whole(segment, "segment", least=-n)
     if not 2 <= segment <= n:
         raise ValueError(
             f"segment must lie between 2 and the number of samples, {n}; got {segment}. Without "
@@ -84,14 +88,14 @@ def _welch(x: Array, segment: int) -> Array:
 
 
 def state_space_divergence(
-    predicted: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    predicted: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    variance: Shaped[ArrayLike, ""] = 0.01,
-    n_samples: int = 1000,
-    max_points: int = 10_000,
-    samples: Shaped[ArrayLike, "..."] | None = None,
-    key: PRNGKeyArray | None = None,
+    variance: Checked[Shaped[ArrayLike, ""]] = 0.01,
+    n_samples: Checked[int] = 1000,
+    max_points: Checked[int] = 10_000,
+    samples: Checked[Shaped[ArrayLike, "..."] | None] = None,
+    key: Checked[PRNGKeyArray | None] = None,
 ) -> Float[Array, "..."]:
     """Kullback–Leibler divergence of the predicted invariant law from the true one, D_stsp.
 
@@ -127,6 +131,10 @@ def state_space_divergence(
     print(metrics.state_space_divergence(0 * circle, circle))  # 48: 1 / (2 · .01) less ln p
     ```
     """
+    check_positive(variance, "variance")
+    check_whole(n_samples, "n_samples")
+    check_whole(max_points, "max_points")
+    key = None if key is None else check_key(key)
     predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
     if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
         raise ValueError(
@@ -142,6 +150,7 @@ def state_space_divergence(
         noise = jr.normal(spread, (n_samples, truth.shape[-1]), dtype)
         noise = jnp.broadcast_to(noise, (*truth.shape[:-2], *noise.shape))
         samples = truth[..., index, :] + jnp.sqrt(variance) * noise
+    check_real_array(samples, "samples", "[*batch sample dim]")
     samples = jnp.asarray(samples, dtype)
     if samples.shape[:-2] != truth.shape[:-2] or samples.shape[-1] != truth.shape[-1]:
         raise ValueError(
@@ -214,10 +223,15 @@ def dimension_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
 
 
 def _spectra(predicted, truth):
+    for name, value in (("predicted", predicted), ("truth", truth)):
+        check_real_array(value, name, "exponents [*batch k]")
     predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
-    if 0 in (predicted.ndim, truth.ndim) or predicted.shape[:-1] != truth.shape[:-1]:
+    if (
+        0 in (predicted.ndim, truth.ndim, predicted.size, truth.size)
+        or predicted.shape[:-1] != truth.shape[:-1]
+    ):
         raise ValueError(
-            "expected two arrays of exponents [*batch k] with one batch; got shapes "
+            "predicted and truth must be exponents [*batch k] with one batch; got shapes "
             f"{predicted.shape} and {truth.shape}."
         )
     return predicted, truth

@@ -5,13 +5,18 @@ deviation of the training data. Row 0 of both is the given initial state. Every 
 `jit` and `vmap`, takes NumPy or JAX arrays, and returns one number per trajectory of the batch.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Shaped
+
+from .._checks import check_choice, check_positive, check_real_array
+from .._types import Checked
 
 NORMS = ("l2", "rms")
 
 
-def bounded(predicted: Shaped[ArrayLike, "..."], *, limit: float = 1e3) -> Array:
+def bounded(predicted: Checked[Shaped[ArrayLike, "..."]], *, limit: Checked[float] = 1e3) -> Array:
     """A forecast without infinities: what it says after it has blown up is that it is far away.
 
     From the first row with a value that is not finite on, all values are `limit`; before that they
@@ -35,21 +40,20 @@ def bounded(predicted: Shaped[ArrayLike, "..."], *, limit: float = 1e3) -> Array
     ```
     """
     predicted = as_trajectory(predicted, "predicted")
-    if not limit > 0:
-        raise ValueError(f"limit must be positive; got {limit}.")
+    check_positive(limit, "limit")
     finite = jnp.all(jnp.isfinite(predicted), axis=-1)
     alive = jnp.cumprod(finite.astype(jnp.int32), axis=-1).astype(bool)
     return jnp.clip(jnp.where(alive[..., None], predicted, limit), -limit, limit)
 
 
 def valid_prediction_time(
-    predicted: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    predicted: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    dt: Shaped[ArrayLike, "..."],
-    lyapunov: Shaped[ArrayLike, "..."] = 1.0,
-    threshold: Shaped[ArrayLike, "..."] = 1.0,
-    norm: str = "l2",
+    dt: Checked[Shaped[ArrayLike, "..."]],
+    lyapunov: Checked[Shaped[ArrayLike, "..."]] = 1.0,
+    threshold: Checked[Shaped[ArrayLike, "..."]] = 1.0,
+    norm: Checked[str] = "l2",
 ) -> Float[Array, "..."]:
     """Time until a forecast is further than `threshold` from the truth, in Lyapunov times.
 
@@ -80,25 +84,25 @@ def valid_prediction_time(
     print(metrics.valid_prediction_time(predicted, truth, dt=0.1, lyapunov=0.5))  # 0.75
     ```
     """
-    if norm not in NORMS:
-        raise ValueError(f"norm must be one of {NORMS}; got {norm!r}.")
+    check_choice(norm, "norm", NORMS)
     predicted, truth = same_length(predicted, truth)
     square = (predicted - truth) ** 2
     error = jnp.sqrt(jnp.sum(square, axis=-1) if norm == "l2" else jnp.mean(square, axis=-1))
     # Written so that an error that is not a number counts as beyond any threshold.
     batch = error.shape[:-1]
-    valid = error <= _each(threshold, batch)[..., None]
+    valid = error <= _each(threshold, batch, "threshold")[..., None]
     steps = jnp.sum(jnp.cumprod(valid.astype(jnp.int32), axis=-1), axis=-1)
-    return steps.astype(error.dtype) * (_each(dt, batch) * _each(lyapunov, batch))
+    unit = _each(dt, batch, "dt") * _each(lyapunov, batch, "lyapunov")
+    return steps.astype(error.dtype) * unit
 
 
 def nrmse(
-    predicted: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    predicted: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    dt: Shaped[ArrayLike, "..."],
-    lyapunov: Shaped[ArrayLike, "..."] = 1.0,
-    horizon: Shaped[ArrayLike, "..."] = 5.0,
+    dt: Checked[Shaped[ArrayLike, "..."]],
+    lyapunov: Checked[Shaped[ArrayLike, "..."]] = 1.0,
+    horizon: Checked[Shaped[ArrayLike, "..."]] = 5.0,
 ) -> Float[Array, "..."]:
     """Root mean square error over the variables, averaged over the first Lyapunov times.
 
@@ -129,18 +133,21 @@ def nrmse(
     n_samples = truth.shape[-2]
     if n_samples < 3:
         raise ValueError(
-            f"nrmse needs at least three samples, the first being the start; got {n_samples}."
+            "predicted and truth must have at least three samples, the first being the start; got "
+            f"{n_samples}."
         )
     error = jnp.sqrt(jnp.mean((predicted - truth) ** 2, axis=-1))
-    dt, lyapunov, horizon = (_each(value, error.shape[:-1]) for value in (dt, lyapunov, horizon))
+    given = (("dt", dt), ("lyapunov", lyapunov), ("horizon", horizon))
+    dt, lyapunov, horizon = (_each(value, error.shape[:-1], name) for name, value in given)
     steps = jnp.clip(jnp.round(horizon / lyapunov / dt), 2, n_samples - 1)
     index = jnp.broadcast_to(jnp.arange(n_samples), error.shape)
     counted = (index >= 1) & (index <= steps[..., None].astype(index.dtype))
     return jnp.mean(error, axis=-1, where=counted)
 
 
-def as_trajectory(x: ArrayLike, name: str) -> Array:
+def as_trajectory(x: Any, name: str) -> Array:
     """A floating array with at least the axes [time dim]."""
+    check_real_array(x, name, "[*batch time dim]")
     x = jnp.asarray(x)
     if x.ndim < 2 or 0 in x.shape[-2:]:
         raise ValueError(
@@ -150,7 +157,7 @@ def as_trajectory(x: ArrayLike, name: str) -> Array:
     return x.astype(jnp.result_type(float, x.dtype) if not _is_float(x) else x.dtype)
 
 
-def same_length(predicted: ArrayLike, truth: ArrayLike) -> tuple[Array, Array]:
+def same_length(predicted: Any, truth: Any) -> tuple[Array, Array]:
     """Both as floating arrays of one type, cut to the shorter."""
     predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
     if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
@@ -163,9 +170,16 @@ def same_length(predicted: ArrayLike, truth: ArrayLike) -> tuple[Array, Array]:
     return predicted[..., :n, :].astype(dtype), truth[..., :n, :].astype(dtype)
 
 
-def _each(value: ArrayLike, batch: tuple[int, ...]) -> Array:
+def _each(value: Any, batch: tuple[int, ...], name: str) -> Array:
     """One number for every trajectory."""
-    return jnp.broadcast_to(jnp.asarray(value), batch)
+    least = dict(least=0) if name == "threshold" else dict(above=0)
+    check_real_array(value, name, "one or one per trajectory", **least)
+    try:
+        return jnp.broadcast_to(jnp.asarray(value), batch)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be one number or one per trajectory, {batch}; got {jnp.shape(value)}."
+        ) from None
 
 
 def _is_float(x: Array) -> bool:

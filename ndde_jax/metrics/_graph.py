@@ -7,14 +7,18 @@ False, for instance self-edges: `where=~jnp.eye(dim, dtype=bool)`.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
+
+from .._checks import check_flag, check_real_array, refusal
+from .._types import Checked
 
 
 def auroc(
-    scores: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    scores: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    where: Bool[ArrayLike, "..."] | None = None,
+    where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
     """Area under the receiver operating characteristic of edge scores.
 
@@ -51,10 +55,10 @@ def auroc(
 
 
 def auprc(
-    scores: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    scores: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    where: Bool[ArrayLike, "..."] | None = None,
+    where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
     """Area under the precision-recall curve of edge scores (average precision).
 
@@ -87,11 +91,11 @@ def auprc(
 
 
 def structural_hamming_distance(
-    graph: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    graph: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    where: Bool[ArrayLike, "..."] | None = None,
-    normalize: bool = False,
+    where: Checked[Bool[ArrayLike, "..."] | None] = None,
+    normalize: Checked[bool] = False,
 ) -> Int[Array, ""] | Float[Array, ""]:
     """Number of entries in which two directed graphs differ.
 
@@ -117,16 +121,17 @@ def structural_hamming_distance(
     print(metrics.structural_hamming_distance(graph, graph.T))  # 2
     ```
     """
-    graph, truth, keep = _flat(graph, truth, where)
+    check_flag(normalize, "normalize")
+    graph, truth, keep = _flat(graph, truth, where, "graph")
     distance = jnp.sum((_edges(graph) != truth) & keep)
     return _ratio(distance, jnp.sum(keep)) if normalize else distance
 
 
 def precision(
-    graph: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    graph: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    where: Bool[ArrayLike, "..."] | None = None,
+    where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
     """Share of the edges of `graph` that are true; NaN if `graph` has none.
 
@@ -141,16 +146,16 @@ def precision(
     print(metrics.precision(jnp.ones((2, 2), bool), truth))  # 0.75
     ```
     """
-    graph, truth, keep = _flat(graph, truth, where)
+    graph, truth, keep = _flat(graph, truth, where, "graph")
     found = _edges(graph) & keep
     return _ratio(jnp.sum(found & truth), jnp.sum(found))
 
 
 def recall(
-    graph: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    graph: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    where: Bool[ArrayLike, "..."] | None = None,
+    where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
     """Share of the true edges that `graph` contains; NaN if there are none.
 
@@ -165,16 +170,16 @@ def recall(
     print(metrics.recall(jnp.eye(2, dtype=bool), truth))  # 0.6666667
     ```
     """
-    graph, truth, keep = _flat(graph, truth, where)
+    graph, truth, keep = _flat(graph, truth, where, "graph")
     present = truth & keep
     return _ratio(jnp.sum(_edges(graph) & present), jnp.sum(present))
 
 
 def f1_score(
-    graph: Shaped[ArrayLike, "..."],
-    truth: Shaped[ArrayLike, "..."],
+    graph: Checked[Shaped[ArrayLike, "..."]],
+    truth: Checked[Shaped[ArrayLike, "..."]],
     *,
-    where: Bool[ArrayLike, "..."] | None = None,
+    where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
     """Harmonic mean of precision and recall; NaN if neither graph has an edge.
 
@@ -189,7 +194,7 @@ def f1_score(
     print(metrics.f1_score(jnp.eye(2, dtype=bool), truth))  # 0.8
     ```
     """
-    graph, truth, keep = _flat(graph, truth, where)
+    graph, truth, keep = _flat(graph, truth, where, "graph")
     found, present = _edges(graph) & keep, truth & keep
     return _ratio(2 * jnp.sum(found & present), jnp.sum(found) + jnp.sum(present))
 
@@ -219,13 +224,21 @@ def _nan_unless_ranked(value, scores, keep, ranked):
     return jnp.where(defined, value, jnp.nan)
 
 
-def _flat(values, truth, where):
+def _flat(values, truth, where, name="scores"):
+    for label, array in ((name, values), ("truth", truth)):
+        check_real_array(array, label, "one per edge")
     values, truth = jnp.asarray(values), jnp.asarray(truth)
     if values.shape != truth.shape:
         raise ValueError(
-            f"expected two arrays of one shape; got {values.shape} and a truth of {truth.shape}. "
-            "Reduce lags first (for instance by a maximum), or broadcast the truth over series."
+            f"{name} and truth must have one shape; got {values.shape} and a truth of "
+            f"{truth.shape}. Reduce lags first (for instance by a maximum), or broadcast the truth "
+            "over series."
         )
+    if where is not None:
+        check_real_array(where, "where", "booleans, which entries count")
+        where = where if hasattr(where, "dtype") else np.asarray(where)
+        if not jnp.issubdtype(where.dtype, np.bool_):
+            raise refusal("where", "booleans, which entries count", where)
     keep = jnp.ones((), bool) if where is None else jnp.asarray(where)
     try:
         keep = jnp.broadcast_to(keep, values.shape)

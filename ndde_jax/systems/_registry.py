@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .._checks import check_choice, refusal
+from .._types import Checked
 from ._system import System, _suggest
 
 
@@ -31,7 +33,7 @@ def register(name: str, *, source: str, **options) -> Callable:
     return keep
 
 
-def names(kind: str | None = None) -> tuple[str, ...]:
+def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
     """Names that [`get`][ndde_jax.systems.get] accepts, in alphabetical order.
 
     **Arguments:**
@@ -48,8 +50,8 @@ def names(kind: str | None = None) -> tuple[str, ...]:
     print(ndde.systems.names("delay")[:3])
     ```
     """
-    if kind not in (None, "delay", "dysts"):
-        raise ValueError(f"kind must be 'delay', 'dysts' or None; got {kind!r}.")
+    if kind is not None:
+        check_choice(kind, "kind", ("delay", "dysts"))
     found: tuple[str, ...] = ()
     if kind in (None, "delay"):
         found += tuple(_ENTRIES)
@@ -60,7 +62,7 @@ def names(kind: str | None = None) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def get(name: str, **options) -> System:
+def get(name: Checked[str], **options) -> System:
     """A named system.
 
     **Arguments:**
@@ -83,6 +85,8 @@ def get(name: str, **options) -> System:
     print(system.description)
     ```
     """
+    if not isinstance(name, str):
+        raise refusal("name", "the name of a system", name, "See ndde_jax.systems.names().")
     if name not in _ENTRIES:
         from . import _dysts
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._checks import check_real_array
 from .._types import Graph, RealScalarLike
 
 
@@ -130,12 +131,13 @@ class System(eqx.Module):
                     f"{self.name} has no parameter {key!r}; {_suggest(key, old)}"
                     + (" Lags are set by with_lags." if key.startswith("tau") else "")
                 )
+            check_real_array(value, key, f"shape {old[key].shape}")
             if np.shape(value) != old[key].shape:
                 raise ValueError(
                     f"{key} must have shape {old[key].shape}; got {np.shape(value)}. "
                     "For many values at once use jax.vmap."
                 )
-        new = {key: _as_leaf(value) for key, value in parameters.items()}
+        new = {key: _as_leaf(value, key) for key, value in parameters.items()}
         return dataclasses.replace(self, drift=Drift(self.drift.field, {**old, **new}))
 
     def with_lags(self, lags) -> "System":
@@ -145,7 +147,7 @@ class System(eqx.Module):
 
         **Raises:** `ValueError` otherwise.
         """
-        lags = _as_leaf(lags)
+        lags = _as_leaf(lags, "lags")
         if lags.shape != self.lags.shape:
             raise ValueError(f"lags must have shape {self.lags.shape}; got {lags.shape}.")
         if not isinstance(lags, jax.core.Tracer):
@@ -157,7 +159,7 @@ class System(eqx.Module):
 
         **Raises:** `ValueError` for other shapes.
         """
-        sigma = _as_leaf(sigma)
+        sigma = _as_leaf(sigma, "sigma")
         if sigma.shape not in ((), (self.dim,)):
             raise ValueError(f"sigma must be a number or ({self.dim},); got {sigma.shape}.")
         return dataclasses.replace(self, sigma=sigma)
@@ -168,7 +170,7 @@ class System(eqx.Module):
         **Raises:** `ValueError` for a constant of another shape.
         """
         if not callable(history):
-            history = _as_leaf(history)
+            history = _as_leaf(history, "history")
             if history.shape != (self.dim,):
                 raise ValueError(f"history must have shape ({self.dim},); got {history.shape}.")
         return dataclasses.replace(self, history=history)
@@ -259,8 +261,9 @@ def _steps(lags: Sequence[float], dt: float, sampling_step: float) -> tuple[floa
     return step, float(ratio * unit / n)
 
 
-def _as_leaf(value) -> Array:
+def _as_leaf(value, name: str = "value") -> Array:
     """An array of the default floating type; arrays that already are floating keep theirs."""
+    check_real_array(value, name, "one or several")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     floating = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
     return jnp.asarray(value, value.dtype if floating else jnp.result_type(float))
@@ -273,4 +276,5 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3)]
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
-    return f"known are {', '.join(known)}." if known else "there are none."
+    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+    return f"known are {', '.join(known[:12])}{more}." if known else "there are none."

@@ -1,0 +1,351 @@
+"""What is wrong with an argument, in one sentence: its name, what was expected, what came instead.
+
+Every front door calls these before anything is compiled, so that a mistake is answered in the words
+of the library and not in those of whatever would have tripped over it. Under `jit`, `vmap` and
+`grad` numbers are not known: types and shapes are checked, values pass.
+"""
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# What the message shows of a value before it breaks off.
+LONGEST = 60
+
+
+def is_traced(*trees: Any) -> bool:
+    """Whether `jit`, `vmap` or `grad` stands between us and a number."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: short; arrays by what they are, not by what they hold."""
+    if isinstance(value, jax.core.Tracer):
+        return f"a traced array of shape {value.shape} and dtype {value.dtype}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape and dtype is not None:
+        return f"an array of shape {tuple(shape)} and dtype {dtype}"
+    if shape == () and dtype is not None and not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        value = np.asarray(value)[()]
+        value = value.item() if hasattr(value, "item") else value
+    if not isinstance(
+        value, str | bytes | int | float | complex | bool | list | tuple | dict | set
+    ):
+        if value is not None and shape is None:
+            return f"a value of type {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
+
+
+def refusal(name: str, expected: str, got: Any, remedy: str = "") -> ValueError:
+    """The sentence: `name` must be what was expected, what came, and what to do."""
+    return ValueError(f"{name} must be {expected}; got {shown(got)}.{remedy and ' ' + remedy}")
+
+
+# ---- numbers ----
+
+
+def _bounds(above, least, below, most) -> str:
+    """What follows "must", for a number out of range."""
+    if below is None and most is None:
+        if above is None and least is None:
+            return "be finite"
+        if above is None:
+            return "not be negative" if least == 0 else f"be at least {least}"
+        return "be positive" if above == 0 else f"be above {above}"
+    low = f"({above}" if above is not None else "(-inf" if least is None else f"[{least}"
+    return f"lie in {low}, " + (f"{below})" if below is not None else f"{most}]")
+
+
+def check_number(
+    value: Any, name: str, *, above=None, least=None, below=None, most=None, finite: bool = True
+) -> None:
+    """One real number within bounds: a Python number, or an array without axes."""
+    bounds = _bounds(above, least, below, most)
+    wanted = {"be positive": "a positive number", "be finite": "a number"}.get(
+        bounds, f"a number and {bounds}"
+    )
+    if not _is_number(value):
+        raise refusal(name, wanted, value)
+    if np.shape(value) != ():
+        raise refusal(name, wanted, value, "For many at once use jax.vmap.")
+    if isinstance(value, jax.core.Tracer):
+        return
+    number = float(value)
+    inside = (
+        (above is None or number > above)
+        and (least is None or number >= least)
+        and (below is None or number < below)
+        and (most is None or number <= most)
+    )
+    if not inside or np.isnan(number) or (finite and np.isinf(number)):
+        word = bounds if not inside or np.isnan(number) else "be finite"
+        raise ValueError(f"{name} must {word}; got {shown(value)}.")
+
+
+def is_real(dtype: Any) -> bool:
+    """Booleans, whole and floating numbers, those of JAX's extra types included."""
+    # NumPy counts spans of time among the integers.
+    real = any(jnp.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
+    return real and not jnp.issubdtype(dtype, np.timedelta64)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_ | complex | np.complexfloating):
+        return False
+    if isinstance(value, jax.Array | np.ndarray):
+        return value.dtype != bool and is_real(value.dtype)
+    return isinstance(value, int | float | np.integer | np.floating)
+
+
+def check_positive(value: Any, name: str) -> None:
+    """A number above 0."""
+    check_number(value, name, above=0)
+
+
+def check_non_negative(value: Any, name: str) -> None:
+    """A number of at least 0."""
+    check_number(value, name, least=0)
+
+
+def check_share(value: Any, name: str) -> None:
+    """A number between 0 and 1."""
+    check_number(value, name, least=0, most=1)
+
+
+def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> None:
+    """A whole number that shapes depend on: an int, not a float that happens to be one."""
+    if isinstance(value, jax.core.Tracer):
+        raise ValueError(
+            f"{name} must be a plain int: shapes depend on it, so it cannot be traced by jit, vmap "
+            "or grad. Mark it as static."
+        )
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool | np.bool_):
+        raise refusal(name, f"a whole number, {_bounds(None, least, None, None)[3:]}", value)
+    if number < least:
+        raise ValueError(f"{name} must {_bounds(None, least, None, None)}; got {number}.")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}; got {number}.")
+
+
+def check_coefficient(value: Any, name: str = "coefficient") -> None:
+    """The price of an edge: None, for the default rule, or a positive number."""
+    if value is not None:
+        check_positive(value, name)
+
+
+def check_flag(value: Any, name: str) -> None:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise refusal(name, "True or False", value)
+
+
+def check_real_array(
+    value: Any, name: str, what: str, *, finite: bool = False, above=None, least=None
+) -> None:
+    """An array of real numbers; `what` says which axes it should have."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except (TypeError, ValueError):
+        raise refusal(name, f"real numbers, {what}", value) from None
+    if not is_real(array.dtype):
+        raise refusal(name, f"real numbers, {what}", value)
+    if is_traced(array):
+        return
+    array = np.asarray(array, float)
+    if finite and not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite; it holds NaN or infinite values.")
+    if above is not None or least is not None:
+        inside = array > above if least is None else array >= least
+        if not inside.all():
+            bad = float(array[~inside].flat[0])
+            raise ValueError(f"{name} must {_bounds(above, least, None, None)}; got {bad:.4g}.")
+
+
+# ---- words ----
+
+
+def check_choice(value: Any, name: str, options: Iterable[str]) -> None:
+    """One of a few words."""
+    options = tuple(options)
+    if not isinstance(value, str) or value not in options:
+        listed = f"{', '.join(map(repr, options[:-1]))} or {options[-1]!r}"
+        raise refusal(name, f"one of {listed}", value)
+
+
+def check_names(names: Any, dim: int | None, name: str = "names") -> tuple[str, ...]:
+    """Different names, one per variable, as a tuple."""
+    count = "different names" if dim is None else f"{dim} different names, one per variable"
+    if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
+        raise refusal(name, f"a sequence of {count}", names, f"Write {name}=(...,).")
+    names = tuple(str(item) if isinstance(item, int | np.integer) else item for item in names)
+    if bad := [item for item in names if not isinstance(item, str)]:
+        raise refusal(name, f"a sequence of {count}, each a string", bad[0])
+    if not names:
+        raise refusal(name, f"a sequence of {count}", names)
+    if dim is not None and len(names) != dim:
+        raise ValueError(
+            f"{name} must be {count}; got {shown(names)}, {len(names)} for {dim} variables."
+        )
+    if len(set(names)) < len(names):
+        twice = next(item for item in names if names.count(item) > 1)
+        raise ValueError(f"{name} must be {count}; got {twice!r} more than once.")
+    return names
+
+
+# ---- randomness ----
+
+
+def check_key(key: Any, name: str = "key") -> jax.Array:
+    """One random key, typed; the older form, two unsigned numbers, is accepted and wrapped."""
+    remedy = f"Make one with jax.random.key({key if type(key) is int else 0})."
+    dtype = getattr(key, "dtype", None)
+    if not isinstance(key, jax.Array | np.ndarray):
+        raise refusal(name, "a JAX random key", key, remedy)
+    if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        if dtype != np.uint32 or key.shape[-1:] not in ((2,), (4,)):
+            raise refusal(name, "a JAX random key", key, remedy)
+        key = jax.random.wrap_key_data(key)
+    if key.shape != ():
+        raise ValueError(
+            f"{name} must be one JAX random key; got an array of them of shape {key.shape}. Take "
+            f"one ({name}[0]), or use jax.vmap."
+        )
+    return key
+
+
+# ---- objects of the library ----
+
+
+def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for several") -> None:
+    """The `Windows` of one system."""
+    if type(windows).__name__ != "Windows" or not hasattr(windows, "history"):
+        raise ValueError(
+            f"windows must be what lagged_windows returns; {who} got {shown(windows)}. Make them "
+            "with ndde_jax.lagged_windows(x, dt=..., lags=...)."
+        )
+    if np.ndim(windows.history) != 3:
+        raise ValueError(
+            f"{who} takes the windows of one system, history [window lag dim]; got windows of "
+            f"shape {np.shape(windows.history)}: {instead}."
+        )
+
+
+def check_method(method: Any, name: str = "method") -> None:
+    """An instance of a method."""
+    from ._methods import AbstractMethod  # late: methods check their settings with this module
+
+    if not isinstance(method, AbstractMethod):
+        raise refusal(
+            name, "a method such as ndde_jax.L0NDDE()", method, "Mind the parentheses: L0NDDE()."
+        )
+
+
+def check_config(config: Any, kind: type, name: str = "config") -> None:
+    """Settings of a certain kind, or None for their defaults."""
+    if config is not None and not isinstance(config, kind):
+        raise refusal(
+            name, f"a {kind.__name__} or None", config,
+            f"Write ndde_jax.{kind.__name__}(...) with the settings to change.",
+        )  # fmt: skip
+
+
+def check_settings(method: Any, config: Any, strength_config: Any, search: Any) -> None:
+    """How to select a graph: a method, its settings and those of the refits, None for defaults."""
+    from ._fit import FitConfig  # late: they check their settings with this module
+    from ._refit import StrengthConfig
+
+    if method is not None:
+        check_method(method)
+    check_config(config, FitConfig)
+    check_config(strength_config, StrengthConfig, "strength_config")
+    check_choice(search, "search", ("auto", "gates", "splines"))
+
+
+def check_model(model: Any, name: str = "model") -> None:
+    """A learned system."""
+    from ._confine import RestoredDDE  # late: they check their arguments with this module
+    from ._model import NeuralDDE
+
+    if not isinstance(model, NeuralDDE | RestoredDDE):
+        raise refusal(
+            name, "a fitted model, NeuralDDE or RestoredDDE", model,
+            "The fit of a discovery is found.model, of fit() result.model.",
+        )  # fmt: skip
+
+
+def check_model_matches(windows: Any, model: Any) -> None:
+    """A learned system with the variables and lags of the windows."""
+    check_model(model)
+    inner = getattr(model, "model", model)
+    dim = inner.scaling.center.shape[-1]
+    if dim != windows.dim:
+        raise ValueError(
+            f"model must have the {windows.dim} variables of the windows; got one of {dim}."
+        )
+    if tuple(model.lags) != tuple(windows.lags):
+        raise ValueError(
+            f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."
+        )
+
+
+def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.Array:
+    """Edges `[source target lag]` as booleans; numbers must be 0 or 1, because a score that is cast
+    is an edge wherever it is not exactly zero.
+    """
+    what = f"booleans [source target lag] = {shape}"
+    try:
+        array = graph if isinstance(graph, jax.Array) else np.asarray(graph)
+    except ValueError:
+        raise refusal(name, what, graph) from None
+    if not is_real(array.dtype):
+        raise refusal(name, what, graph)
+    if array.shape != shape:
+        raise ValueError(
+            f"{name} must be [source target lag] = {shape}, for these variables and lags; got "
+            f"{array.shape}."
+        )
+    if array.dtype != bool and not is_traced(array):
+        values = np.asarray(array)
+        if not np.isin(values, (0, 1)).all():
+            bad = values[~np.isin(values, (0, 1))].flat[0]
+            raise ValueError(
+                f"{name} must hold edges, True or False; got {bad:.4g} among numbers. Pass "
+                "found.graph, not found.scores, or compare scores with a threshold."
+            )
+    return jnp.asarray(array).astype(bool)
+
+
+# ---- where something cannot be done ----
+
+
+def check_concrete(who: str, tree: Any, remedy: str = "Call it outside.") -> None:
+    """For what decides by the numbers, and so cannot run inside `jit`, `vmap` or `grad`."""
+    if is_traced(tree):
+        raise ValueError(
+            f"{who} needs to see the numbers and cannot run inside jit, vmap or grad. {remedy}"
+        )
+
+
+def check_sizes(values: Any, dtype: Any, name: str) -> None:
+    """Numbers that are squared on the way to a floating type, and must not leave its range."""
+    limits = jnp.finfo(dtype)
+    low, high = max(float(limits.tiny), 1e-150), min(float(limits.max), 1e150)
+    size = np.abs(np.asarray(values, np.float64))
+    size = float(np.max(size, initial=0, where=np.isfinite(size)))
+    if size > high or 0 < size < low:
+        word = f"beyond {high:.2g}" if size > high else f"below {low:.2g}"
+        raise ValueError(
+            f"{name} must be of a size that {limits.dtype} can compute with; got {size:.3g}, "
+            f"{word}. Choose another unit, so that typical values are near 1."
+        )

@@ -1,0 +1,293 @@
+"""What users get wrong: every public function, argument by argument, and what is passed instead.
+
+`SPECS` are the functions, with arguments that work and the kind of each that is spoilt; the faults
+of a kind are in `bad_values.py`. A case is (function, argument, fault): one argument replaced by
+one fault. `test_bad_inputs.py` runs all of them, `test_checks.py` a few.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import diffrax
+import jax.numpy as jnp
+import numpy as np
+
+import ndde_jax as ndde
+from ndde_jax import gates, metrics, plot
+
+from .bad_values import (
+    DIM,
+    KINDS,
+    LAGS,
+    SHAPE,
+    X,
+    coefficient_path,
+    drift,
+    graph,
+    key,
+    lazy,
+    model,
+    stability,
+    strengths,
+    system,
+    windows,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A function, arguments that work, and the kind of those that are spoilt."""
+
+    name: str
+    function: Callable
+    valid: dict[str, Any]
+    kinds: dict[str, str]
+
+    def call(self, argument: str, fault: Any) -> Any:
+        """With one argument replaced; what is wanted lazily is made now."""
+        return self.function(**{k: lazy(v) for k, v in self.valid.items()} | {argument: fault})
+
+
+W = {"windows": windows, "key": key}
+REFIT = {"windows": "windows", "key": "key", "config": "strength_config"}
+SDE = {"drift": drift, "history": np.ones(DIM), "n_steps": 50, "dt": 0.1}
+PICTURE = {"scores": np.ones(SHAPE), "graph": graph, "lags": LAGS, "names": ("a", "b")}
+LABELS = {"lags": "lags", "names": "names", "dt": "optional_positive"}
+FORECAST = {"predicted": X, "truth": X}
+THEORY = {
+    "duration": 10.0, "step": 0.1, "confidence": 0.9, "modulus": 1.0, "spread": 1.0,
+    "envelope": 2.0, "tail": 0.0, "covering": 1.0, "resolution": 0.1, "noise_norm": 1.0,
+    "noise_trace": 1.0, "mixing_prefactor": 1.0, "mixing_rate": 1.0,
+}  # fmt: skip
+
+
+def _signed(make: Callable, **kinds: str) -> Spec:
+    return Spec(make.__name__, make, {}, kinds)
+
+
+SPECS = [
+    Spec("lagged_windows", ndde.lagged_windows, {"x": X, "dt": 0.5}, {
+        "x": "x", "dt": "dt", "lags": "data_lags", "scheme": "choice", "names": "names",
+        "prior": "prior"}),
+    Spec("midpoint_windows", ndde.midpoint_windows, {"x": X, "dt": 0.5, "lags": LAGS}, {
+        "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "model": "other_model"}),
+    Spec("discover", ndde.discover, {"x": X, "dt": 0.5, "lags": LAGS, "key": key}, {
+        "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
+        "scheme": "choice", "prior": "prior", "search": "choice", "method": "method",
+        "config": "fit_config", "strength_config": "strength_config",
+        "coefficient": "optional_positive", "time_unit": "amount"}),
+    Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
+        "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
+    Spec("fit_many", ndde.fit_many,
+         {"method": ndde.L0NDDE(), "windows": lambda: [windows()], "key": key, "progress": False},
+         {"method": "method", "windows": "list_of_windows", "config": "fit_config", "key": "key",
+          "directory": "directory", "workers": "count"}),
+    Spec("signal_strengths", ndde.signal_strengths, {**W, "graph": graph}, {
+        **REFIT, "graph": "graph", "max_inputs": "count"}),
+    Spec("search_graph", ndde.search_graph, {**W, "graphs": graph}, {
+        **REFIT, "graphs": "graph", "max_inputs": "count"}),
+    Spec("select_graph", ndde.select_graph, W, {
+        **REFIT, "search": "choice", "result": "scores"}),
+    Spec("fit_graph", ndde.fit_graph, {**W, "graph": graph}, {
+        **REFIT, "graph": "graph", "max_inputs": "count"}),
+    Spec("fit_flow", ndde.fit_flow, {**W, "graph": graph}, {
+        **REFIT, "graph": "graph", "max_inputs": "count", "members": "count",
+        "rounds": "count_from_0", "family": "choice", "simple_numbers": "flag"}),
+    Spec("correct_flow", ndde.correct_flow, {"windows": windows, "model": model}, {
+        "windows": "windows", "model": "any_model"}),
+    Spec("refine_delays", ndde.refine_delays,
+         {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS, "key": key},
+         {"graph": "graph", "dt": "dt", "lags": "lags", "key": "key", "config": "strength_config",
+          "x": "values"}),
+    Spec("search_lags", ndde.search_lags, W, {
+        **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
+    Spec("spline_graph", ndde.spline_graph, {"windows": windows}, {
+        "windows": "windows", "shortlist": "count", "steps": "count_from_0"}),
+    Spec("exact_graph", ndde.exact_graph, W, {**REFIT, "coefficient": "optional_positive"}),
+    Spec("one_flip_certificate", ndde.one_flip_certificate, {"strengths": strengths}, {
+        "strengths": "strengths", "coefficient": "optional_positive"}),
+    Spec("SignalStrengths.kept", lambda coefficient: strengths().kept(coefficient), {}, {
+        "coefficient": "optional_positive"}),
+    Spec("path", ndde.path,
+         {"method": ndde.AGL(), "windows": windows, "coefficients": (0.1, 1.0), "key": key},
+         {"method": "method", "windows": "windows", "coefficients": "coefficients", "key": "key",
+          "config": "fit_config", "refit": "strength_config"}),
+    Spec("CoefficientPath.select", lambda errors: coefficient_path().select(errors), {}, {
+        "errors": "not_negative"}),
+    Spec("CoefficientPath.graph", lambda coefficient: coefficient_path().graph(coefficient), {}, {
+        "coefficient": "rate"}),
+    Spec("rival_edges", ndde.rival_edges, {**W, "graph": graph}, {
+        **REFIT, "graph": "graph", "max_inputs": "count"}),
+    Spec("joint_strengths", ndde.joint_strengths, {**W, "graph": graph}, {
+        **REFIT, "graph": "graph"}),
+    Spec("edge_stability", ndde.edge_stability, W, {
+        "windows": "windows", "key": "key", "seeds": "count", "method": "method",
+        "config": "fit_config", "strength_config": "strength_config", "search": "choice"}),
+    Spec("EdgeStability.expected_false", lambda threshold: stability().expected_false(threshold),
+         {}, {"threshold": "share"}),
+    Spec("identifiability_report", ndde.identifiability_report, W, {
+        "windows": "windows", "seeds": "count", "method": "method", "config": "fit_config",
+        "strength_config": "strength_config", "search": "choice", "names": "names",
+        "coefficient": "optional_positive", "model": "model", "strengths": "optional_result"}),
+    Spec("thin_windows", ndde.thin_windows, {"windows": windows}, {
+        "windows": "windows", "factor": "count", "scheme": "choice"}),
+    Spec("stack_windows", ndde.stack_windows, {}, {"windows": "list_of_windows"}),
+    Spec("unstack_windows", ndde.unstack_windows, {}, {"windows": "result"}),
+    Spec("noise_covariance", ndde.noise_covariance, {"windows": windows, "model": model}, {
+        "windows": "windows", "model": "model"}),
+    Spec("residual_memory", ndde.residual_memory, {"windows": windows, "model": model}, {
+        "windows": "windows", "model": "model"}),
+    Spec("equations", ndde.equations, {"model": model}, {
+        "model": "any_model", "names": "names", "digits": "count"}),
+    Spec("confine", ndde.confine, {"model": model}, {
+        "model": "any_model", "radius": "box", "rate": "box", "center": "center",
+        "windows": "optional_result"}),
+    Spec("damp", ndde.damp, {"model": model, "rate": 1.0}, {
+        "model": "any_model", "rate": "box", "center": "center"}),
+    Spec("drift_bound", ndde.drift_bound, {}, {"model": "any_model"}),
+    Spec("edge_scores", ndde.edge_scores, {}, {"result": "result"}),
+    Spec("window_graph", ndde.window_graph, {}, {"result": "result"}),
+    Spec("summary_graph", ndde.summary_graph, {}, {"graph": "values"}),
+    Spec("noise_share", ndde.noise_share, {}, {"x": "values"}),
+    Spec("noise_autocorrelation", ndde.noise_autocorrelation, {"x": X}, {
+        "x": "values", "order": "count_from_0"}),
+    Spec("high_frequency_roll_off", ndde.high_frequency_roll_off, {}, {"x": "values"}),
+    Spec("end_ringing", ndde.end_ringing, {}, {"x": "values"}),
+    Spec("choose_scheme", ndde.choose_scheme, {"share": [0.1]}, {
+        "share": "values", "roll_off": "values", "ringing": "values", "regular": "flag",
+        "delayed": "flag"}),
+    Spec("prior_knowledge", ndde.prior_knowledge, {"names": ("a", "b"), "lags": LAGS}, {
+        "names": "amount", "lags": "lags", "forbidden": "edges", "required": "edges",
+        "exogenous": "variables", "self_edges": "flag"}),
+    Spec("PriorKnowledge", ndde.PriorKnowledge,
+         {"allowed": lambda: jnp.ones(SHAPE, bool), "required": lambda: jnp.zeros(SHAPE, bool)},
+         {"allowed": "graph", "required": "graph"}),
+    Spec("solve_sdde", ndde.solve_sdde, SDE, {
+        "drift": "function", "history": "history", "n_steps": "steps", "dt": "step",
+        "lags": "delays", "save_every": "steps", "t0": "number", "solver": "solver",
+        "progress": "flag"}),
+    Spec("solve_sdde with noise", ndde.solve_sdde, {**SDE, "sigma": 0.1, "key": key}, {
+        "sigma": "sigma", "key": "key"}),
+    Spec("solve_sdde with bounds", ndde.solve_sdde, {**SDE, "lags": 1.0}, {
+        "lag_bounds": "bounds"}),
+    Spec("solve_sdde with increments", ndde.solve_sdde, {**SDE, "sigma": 0.1}, {
+        "increments": "draws"}),
+    Spec("rollout", ndde.rollout, {"model": model, "history": X, "n_steps": 5}, {
+        "model": "any_model", "history": "history", "n_steps": "steps", "save_every": "steps"}),
+    Spec("lyapunov_spectrum", ndde.lyapunov_spectrum, {**SDE, "n_steps": 400}, {
+        "drift": "function", "history": "history", "n_steps": "steps", "dt": "step",
+        "lags": "delays", "k": "count", "transient_steps": "count_from_0", "solver": "solver",
+        "t0": "number"}),
+    Spec("kaplan_yorke_dimension", ndde.kaplan_yorke_dimension, {}, {"spectrum": "spectrum"}),
+    Spec("DelayTerm", ndde.DelayTerm, {"drift": drift, "lags": 1.0, "history": lambda t: t}, {
+        "drift": "function", "history": "function", "lags": "positive_lags"}),
+    Spec("DelaySolver", ndde.DelaySolver, {"solver": diffrax.Tsit5()}, {
+        "solver": "function", "capacity": "count"}),
+    Spec("GridBrownianPath", ndde.GridBrownianPath, {"key": key, "n_steps": 5, "dt": 0.1}, {
+        "key": "key", "n_steps": "count", "dt": "positive", "t0": "number"}),
+    Spec("NeuralDDE()", lambda history: model()(history), {}, {"history": "matrix"}),
+    Spec("Certificate.second_moment",
+         lambda sigma: ndde.damp(model(), rate=1.0).certificate().second_moment(sigma), {}, {
+             "sigma": "matrix"}),
+    Spec("load_example", ndde.load_example, {}, {"name": "example_name"}),
+    Spec("systems.get", ndde.systems.get, {}, {"name": "system_name"}),
+    Spec("systems.names", ndde.systems.names, {}, {"kind": "choice"}),
+    Spec("System.with_lags", lambda lags: system().with_lags(lags), {}, {"lags": "values"}),
+    Spec("System.with_sigma", lambda sigma: system().with_sigma(sigma), {}, {"sigma": "values"}),
+    Spec("System.with_history", lambda history: system().with_history(history), {}, {
+        "history": "values"}),
+    Spec("MaskedDrift.create", ndde.MaskedDrift.create, {"dim": 2, "n_lags": 1, "key": key}, {
+        "dim": "count", "n_lags": "count", "width": "count", "depth": "count", "key": "key"}),
+    Spec("FitConfig", ndde.FitConfig, {}, {
+        **dict.fromkeys(("max_steps", "newton_steps", "batch_size", "epoch_steps", "width",
+                         "depth", "patience"), "count"),
+        **dict.fromkeys(("warmup_steps", "refine_steps"), "count_from_0"),
+        **dict.fromkeys(("warmup", "refine", "gradient_penalty_variant"), "choice"),
+        **dict.fromkeys(("learning_rate", "gate_learning_rate", "gradient_penalty"), "rate")}),
+    Spec("StrengthConfig", ndde.StrengthConfig, {}, {
+        **dict.fromkeys(("restarts", "steps", "fold_steps", "resamples", "width", "depth", "folds",
+                         "blocks"), "count"),
+        "search": "count_from_0", "confidence": "share"}),
+    _signed(ndde.L0NDDE, coefficient="rate", path="prices", n_draws="count", log_alpha="number",
+            max_log_alpha="positive", rule="choice", gate="gate"),
+    _signed(ndde.AGL, coefficient="rate", path="prices", gamma="rate", reset="flag"),
+    _signed(ndde.CNODE, coefficient="rate", path="prices", variant="choice", threshold="rate"),
+    _signed(ndde.PathReg, coefficient="rate", path="prices", variant="choice", rule="choice",
+            log_alpha="number", max_log_alpha="positive", gate="gate"),
+    _signed(gates.HardConcrete, temperature="positive"),
+    Spec("gates.sample_gate", gates.sample_gate, {"log_alpha": jnp.ones(2), "key": key}, {
+        "log_alpha": "log_alpha", "key": "key", "gate": "gate"}),
+    Spec("gates.gate_from_noise", gates.gate_from_noise,
+         {"noise": jnp.ones(2), "log_alpha": jnp.ones(2)},
+         {"noise": "log_alpha", "log_alpha": "log_alpha", "gate": "gate"}),
+    *(Spec(f"gates.{f.__name__}", f, {"log_alpha": jnp.ones(2)}, {
+        "log_alpha": "log_alpha", "gate": "gate"})
+      for f in (gates.open_probability, gates.expected_l0, gates.deterministic_gate)),
+    Spec("gates.hard_mask", gates.hard_mask, {"log_alpha": jnp.ones(2)}, {
+        "log_alpha": "log_alpha", "rule": "choice", "gate": "gate"}),
+    Spec("penalty_window", ndde.penalty_window,
+         {"smallest_strength": 0.1, "largest_degree": 3},
+         {"smallest_strength": "rate_or_batch", "largest_degree": "rate_or_batch",
+          "duration": "positive"}),
+    Spec("recovery_margin", ndde.recovery_margin,
+         {"coefficient": 0.1, "smallest_strength": 0.1, "largest_degree": 3},
+         {"coefficient": "rate_or_batch", "smallest_strength": "rate_or_batch",
+          "largest_degree": "rate_or_batch", "duration": "positive"}),
+    Spec("occupation_bound", ndde.occupation_bound,
+         {"duration": 10.0, "prefactor": 1.0, "rate": 0.5},
+         {"duration": "positive", "prefactor": "not_negative", "rate": "positive",
+          "start": "not_negative", "largest_delay": "not_negative"}),
+    Spec("finite_sample_bound", ndde.finite_sample_bound, THEORY, {
+        "duration": "positive", "step": "positive", "confidence": "share",
+        "modulus": "not_negative", "envelope": "positive", "mixing_rate": "positive",
+        "covering": "not_negative"}),
+    *(Spec(f"metrics.{f.__name__}", f, {a: np.ones((2, 2)), "truth": np.eye(2)}, {
+        a: "truth", "truth": "truth", "where": "where"})
+      for f, a in ((metrics.auroc, "scores"), (metrics.auprc, "scores"),
+                   (metrics.precision, "graph"), (metrics.recall, "graph"),
+                   (metrics.f1_score, "graph"), (metrics.structural_hamming_distance, "graph"))),
+    Spec("metrics.bounded", metrics.bounded, {"predicted": X}, {
+        "predicted": "values", "limit": "positive"}),
+    Spec("metrics.valid_prediction_time", metrics.valid_prediction_time, {**FORECAST, "dt": 0.1}, {
+        "predicted": "trajectory", "truth": "trajectory", "dt": "per_trajectory",
+        "lyapunov": "per_trajectory", "norm": "choice"}),
+    Spec("metrics.nrmse", metrics.nrmse, {**FORECAST, "dt": 0.1}, {
+        "predicted": "trajectory", "truth": "trajectory", "dt": "per_trajectory",
+        "lyapunov": "per_trajectory", "horizon": "per_trajectory"}),
+    Spec("metrics.log_spectral_distance", metrics.log_spectral_distance, FORECAST, {
+        "predicted": "trajectory", "truth": "trajectory", "segment": "count",
+        "floor": "not_negative"}),
+    Spec("metrics.state_space_divergence", metrics.state_space_divergence, FORECAST, {
+        "predicted": "trajectory", "truth": "trajectory", "variance": "positive",
+        "n_samples": "count", "max_points": "count", "samples": "draws"}),
+    *(Spec(f"metrics.{f.__name__}", f, {"predicted": [1.0, 0.0], "truth": [1.0, 0.0]}, {
+        "predicted": "spectrum_pair", "truth": "spectrum_pair"})
+      for f in (metrics.lyapunov_exponent_error, metrics.dimension_error)),
+    Spec("plot.plot_lag_matrix", plot.plot_lag_matrix, PICTURE, {
+        **LABELS, "scores": "scores", "graph": "graph"}),
+    Spec("plot.plot_process_graph", plot.plot_process_graph, PICTURE, {
+        **LABELS, "scores": "scores", "graph": "graph"}),
+    Spec("plot.plot_discovery", plot.plot_discovery, {}, {"found": "result"}),
+    Spec("plot.plot_trajectories", plot.plot_trajectories,
+         {"t": np.arange(60), "x": X, "names": ("a", "b")},
+         {"t": "stamps", "x": "values", "names": "names", "units": "units"}),
+]  # fmt: skip
+
+
+def cases() -> list[tuple[Spec, str, str, Any]]:
+    """All of them: the function, the argument, its kind and the fault."""
+    return [
+        (spec, argument, kind, fault)
+        for spec in SPECS
+        for argument, kind in spec.kinds.items()
+        for fault in KINDS[kind]
+    ]
+
+
+# What an argument may be called in a message instead of by its name: what it is made of.
+ALSO = {
+    "x": ("trajector", "every sample", "x.", "dim + 1", "constant", "infinite"),
+    "lags": ("largest lag", "shortest lag"),
+    "graphs": ("graph",),
+}
