@@ -285,14 +285,16 @@ def check_model(model: Any, name: str = "model") -> None:
 
 
 def check_model_matches(windows: Any, model: Any) -> None:
-    """A learned system with the variables and lags of the windows."""
-    check_model(model)
+    """A learned system, or a function that has lags, with those and the variables of the windows."""
+    if not (callable(model) and hasattr(model, "lags")):
+        check_model(model)
     inner = getattr(model, "model", model)
-    dim = inner.scaling.center.shape[-1]
-    if dim != windows.dim:
-        raise ValueError(
-            f"model must have the {windows.dim} variables of the windows; got one of {dim}."
-        )
+    if hasattr(inner, "scaling"):
+        dim = inner.scaling.center.shape[-1]
+        if dim != windows.dim:
+            raise ValueError(
+                f"model must have the {windows.dim} variables of the windows; got one of {dim}."
+            )
     if tuple(model.lags) != tuple(windows.lags):
         raise ValueError(
             f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."

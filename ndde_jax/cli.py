@@ -186,7 +186,8 @@ def _discover(arguments: argparse.Namespace) -> None:
         exogenous=arguments.exogenous,
         self_edges=not arguments.no_self_edges,
     )
-    discovery_key, check_key = jax.random.split(jax.random.key(arguments.seed))
+    discovery_key = jax.random.key(arguments.seed)
+    check_key = jax.random.fold_in(discovery_key, 1)
     found = ndde_jax.discover(
         values,
         lags=lags,

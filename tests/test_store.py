@@ -253,7 +253,7 @@ def test_fingerprints_tell_apart_numbers_types_and_settings():
     different = [
         (PRIOR, key),
         (PRIOR, jr.key(1)),
-        (dataclasses.replace(PRIOR, required=~PRIOR.required), key),
+        (dataclasses.replace(PRIOR, required=PRIOR.allowed ^ PRIOR.required), key),
         (np.zeros(2), np.float32(0)),
         (np.zeros(2), np.float64(0)),
         (np.zeros((1, 2)), np.float64(0)),

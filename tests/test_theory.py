@@ -115,9 +115,9 @@ def test_the_mean_over_time_covers_a_process_of_independent_stretches():
     beyond = 2 * stats.binom.sf(centre + deviation - 1, blocks, 0.5)
     assert beyond <= share
     assert 2 * stats.binom.sf(centre + deviation / 4 - 1, blocks, 0.5) > share
-    # Steps as long as the block average over half as many stretches.
-    longer = bound(duration, block, **settings)
-    assert longer == pytest.approx(math.sqrt(2) * term, rel=1e-6)
+    # A step lengthens every stretch.
+    longer = bound(duration, 1.0, **settings)
+    assert longer == pytest.approx(math.sqrt((block + 1) / block) * term, rel=1e-6)
 
 
 def test_the_rest_of_the_bound_is_paid_per_unit_of_time():
@@ -125,16 +125,20 @@ def test_the_rest_of_the_bound_is_paid_per_unit_of_time():
     much the true one moves within a step; the net of resolution ε, √Δ for every step.
     """
     steps = np.full(10_000, 0.1)
-    settings = dict(envelope=0.0, spread=1.5, modulus=0.0, resolution=0.0, tail=0.0)
+    settings = NOTHING | dict(envelope=1.0, spread=1.5)
     share = 0.1 / 6
-    assert bound(**settings) == 0
-    moving = bound(**(settings | dict(modulus=0.02)))
+
+    def more(**change):
+        return bound(**(settings | change)) - bound(**settings)
+
+    moving = more(modulus=0.02)
     assert moving * share == pytest.approx(2 * np.sum(steps * 1.5 * 0.02), rel=1e-6)
-    net = bound(**(settings | dict(resolution=1e-3)))
-    assert net * share == pytest.approx(2e-3 * 0.5 * np.sum(np.sqrt(steps)), rel=1e-6)
-    assert bound(**(settings | dict(tail=0.01))) == pytest.approx(np.sum(steps * 0.01), rel=1e-6)
-    # Per unit of time, what averages out goes down as one over the root of it.
-    averaging = NOTHING | dict(noise_norm=0.0, mixing_prefactor=0.0)
+    apart, net = 4 * 1.0 * 1e-3 * steps.sum(), more(resolution=1e-3)
+    expected = 2e-3 * 0.5 * np.sum(np.sqrt(steps)) / share + apart
+    assert net == pytest.approx(expected, rel=1e-6)
+    assert more(tail=0.01) == pytest.approx(np.sum(steps * 0.01), rel=1e-6)
+    # What averages out grows as the root of the time, where mixing is fast.
+    averaging = NOTHING | dict(noise_norm=0.0, mixing_rate=1e3)
     assert bound(4e4, **averaging) == pytest.approx(2 * bound(1e4, **averaging), rel=1e-6)
 
 

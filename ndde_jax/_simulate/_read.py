@@ -163,6 +163,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
                 "higher-order solvers take a constant sigma."
             )
         return sigma
+    dim = state[-1]
     check_real_array(sigma, "sigma", f"one, a diagonal [{dim}] or a matrix [{dim} noise]")
     known = None if isinstance(sigma, jax.core.Tracer) else np.asarray(sigma)
     noise_shape(np.shape(sigma), state, diagonal, "sigma")
