@@ -285,7 +285,7 @@ def check_model(model: Any, name: str = "model") -> None:
 
 
 def check_model_matches(windows: Any, model: Any) -> None:
-    """A learned system, or a function that has lags, with those and the variables of the windows."""
+    """A learned system, or a function with lags: those and the variables of the windows."""
     if not (callable(model) and hasattr(model, "lags")):
         check_model(model)
     inner = getattr(model, "model", model)
