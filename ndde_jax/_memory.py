@@ -18,23 +18,27 @@ MOST_MAPS = 30_000
 INTERVAL = 0.5
 
 _last_count = -INTERVAL
+# Areas that stayed when programs were forgotten: they are of something else.
+_others = 0
 
 
 def make_room(*arguments: Any) -> None:
     """Forget compiled programs if there are too many. For functions that are about to compile, with
     their arguments; does nothing while those are traced, since who traces needs what is compiled.
     """
-    global _last_count
+    global _last_count, _others
     now = time.monotonic()
     if now - _last_count < INTERVAL:
         return
     _last_count = now
-    if memory_maps() <= MOST_MAPS:
+    if memory_maps() <= MOST_MAPS + _others:
         return
     # Under `jit` every new array is traced, under `vmap` and `grad` only what depends on arguments.
     leaves = [jnp.zeros(()), *jax.tree.leaves(arguments)]
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         jax.clear_caches()
+        # Else a process with many of its own would compile everything again and again.
+        _others = max(0, memory_maps() - MOST_MAPS // 2)
 
 
 def memory_maps() -> int:

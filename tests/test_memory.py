@@ -21,6 +21,7 @@ def cached(monkeypatch):
     assert _memory.memory_maps() > 100
     monkeypatch.setattr(_memory, "MOST_MAPS", 100)
     monkeypatch.setattr(_memory, "INTERVAL", 0.0)
+    monkeypatch.setattr(_memory, "_others", 0)
     return function._cache_size
 
 
@@ -41,6 +42,15 @@ def test_counting_is_not_done_at_every_call(cached, monkeypatch):
     for _ in range(1000):
         _memory.make_room()
     assert counted == []
+
+
+def test_areas_of_others_do_not_make_every_call_compile_again(cached):
+    _memory.make_room()
+    assert cached() == 0
+    function = jax.jit(lambda x: x - 1)
+    function(1.0)
+    _memory.make_room()  # far more than 100 are left, none of them its own
+    assert function._cache_size() == 1
 
 
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad, jax.jacfwd])

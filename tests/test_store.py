@@ -1,6 +1,5 @@
 """The one file format: bit by bit what was saved, or refused with a sentence; never half a file."""
 
-import dataclasses
 import errno
 import json
 import os
@@ -253,7 +252,7 @@ def test_fingerprints_tell_apart_numbers_types_and_settings():
     different = [
         (PRIOR, key),
         (PRIOR, jr.key(1)),
-        (dataclasses.replace(PRIOR, required=PRIOR.allowed ^ PRIOR.required), key),
+        (ndde.prior_knowledge(2, lags=(0, 3)), key),
         (np.zeros(2), np.float32(0)),
         (np.zeros(2), np.float64(0)),
         (np.zeros((1, 2)), np.float64(0)),

@@ -215,6 +215,9 @@ def change(path, *statements):
         "DELETE FROM results; DELETE FROM checksums",
         "UPDATE settings SET settings = 'lags 1'",
         "DELETE FROM settings",
+        "INSERT INTO results SELECT benchmark, category, graph, 9, method, seed, metric, value, "
+        "status, seconds FROM results WHERE series = 0",
+        "INSERT INTO settings VALUES ('bench', 'other', 'simple', '')",
         "UPDATE total SET units = 3",
         "DELETE FROM total",
         "UPDATE checksums SET arrays = results",

@@ -1,6 +1,7 @@
 """Programs are killed and interrupted at random times."""
 
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -38,7 +39,7 @@ systems = [
 config = ndde.FitConfig(
     max_steps=2000, epoch_steps=50, warmup="adam", warmup_steps=0, refine="none", width=4, depth=1
 )
-print("started", flush=True)
+open(sys.argv[2], "w").close()
 ndde.fit_many(ndde.L0NDDE(path=()), systems, config, key=jax.random.key(0),
               directory=sys.argv[1], progress=False, workers=2)
 print("done", flush=True)
@@ -51,6 +52,7 @@ from benchmarks._runner import program, run_tasks
 from benchmarks._store import Store
 from tests.faults.stops import Task, slowly
 def main():
+    open(sys.argv[2], "w").close()
     with Store(sys.argv[1]) as store:
         run_tasks([Task(i) for i in range({N_UNITS})], slowly, store, progress=False, workers=2)
     print("done", flush=True)
@@ -60,17 +62,33 @@ if __name__ == "__main__":
 """
 
 
+# The command `ndde-jax`, which says when it begins.
+CLI = """
+import sys
+from ndde_jax import cli
+begun = sys.argv.pop(1)
+run = cli._run
+def begin(arguments):
+    open(begun, "w").close()
+    return run(arguments)
+cli._run = begin
+sys.exit(cli.program())
+"""
+
+
 def _stopped(
     command: list[str],
     number: signal.Signals,
     n: int,
     *,
     last: float,
+    begun: Path,
     finished: Callable[[], dict],
     again: Callable[[], None] = lambda: None,
 ) -> Counter:
-    """Stop a program `n` times at random, from its start to after `last` seconds, and look.
+    """Stop a program `n` times at random within `last` seconds, and look.
 
+    The time runs from when the file `begun` is there: while Python imports, nothing can be lost.
     `finished()` gives what is on disk, by name; what was there once must be there for ever, with
     the same content. `again()` clears the disk when the program came to its end.
     """
@@ -79,16 +97,21 @@ def _stopped(
     for _ in range(n):
         pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
         with subprocess.Popen(command, **pipes) as process:
-            time.sleep(random.uniform(0.3, last))
+            while not begun.exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(random.uniform(0.0, last))
             stamps = [time.time()]
             process.send_signal(number)
+            process.wait()
+            ended = time.time()
             out, err = process.communicate()
+        begun.unlink(missing_ok=True)
         stored = [line.split() for line in out.splitlines() if line.startswith("stored")]
         # What is running may end first, and is stored then.
         stamps += [float(stamp) for _, _, stamp in stored]
-        slowest = max(slowest, time.time() - max(stamps))
+        slowest = max(slowest, ended - max(stamps))
         outcomes[f"exit code {process.returncode}"] += 1
-        outcomes["tracebacks of interrupted imports"] += "Traceback" in err and "import" in err
+        outcomes["tracebacks"] += "Traceback" in err
         now = finished()
         said = {name for _, name, _ in stored}
         lost = {name for name in before if now.get(name) != before[name]} | (said - set(now))
@@ -129,12 +152,13 @@ def stop_fit_many(directory: Path, number: signal.Signals, n: int) -> Counter:
     """Of `fit_many(directory=)`."""
     directory.mkdir()
     return _stopped(
-        [sys.executable, "-c", FIT_MANY, str(directory)],
+        [sys.executable, "-c", FIT_MANY, str(directory / "many"), str(directory / "begun")],
         number,
         n,
-        last=16.0,
+        last=12.0,
+        begun=directory / "begun",
         finished=lambda: _kept_files(directory),
-        again=lambda: [file.unlink() for file in directory.iterdir()],
+        again=lambda: shutil.rmtree(directory / "many"),
     )
 
 
@@ -143,10 +167,11 @@ def stop_benchmark(directory: Path, number: signal.Signals, n: int) -> Counter:
     directory.mkdir()
     path = directory / "results.sqlite"
     return _stopped(
-        [sys.executable, "-c", BENCHMARK, str(path)],
+        [sys.executable, "-c", BENCHMARK, str(path), str(directory / "begun")],
         number,
         n,
         last=8.0,
+        begun=directory / "begun",
         finished=lambda: _kept_units(path),
         again=path.unlink,
     )
@@ -160,12 +185,14 @@ def stop_cli(directory: Path, number: signal.Signals, n: int) -> Counter:
     out = directory / "out"
     outcomes = _stopped(
         [
-            *(sys.executable, "-m", "ndde_jax.cli", "discover", str(directory / "data.npz")),
+            *(sys.executable, "-c", CLI, str(directory / "begun")),
+            *("discover", str(directory / "data.npz")),
             *("--out", str(out), "--scheme", "euler", "--quiet", "--check"),
         ],
         number,
         n,
-        last=25.0,
+        last=20.0,
+        begun=directory / "begun",
         finished=lambda: _kept_files(out),
     )
     outcomes["partial files left"] = len(list(out.rglob("*.partial")))
