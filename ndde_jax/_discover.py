@@ -77,7 +77,7 @@ class Discovery:
     def __repr__(self) -> str:
         return write_few_lines(self)
 
-    def report(self, identifiability: IdentifiabilityReport | None = None) -> str:
+    def report(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> str:
         """Text for a methods section: data, choices, edges with their strength, warnings, and
         whether the data support them; give what `identifiability` found to include it.
         """

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import shown
+from ._checks import refusal, shown
 from ._conditioning import condition_number
 from ._identifiability import IdentifiabilityReport, identifiability_report
 from ._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT, prices
@@ -14,11 +14,13 @@ from ._identifiability_checks import COLLINEAR, WINDOWS_PER_INPUT, prices
 SHOWN_EDGES = 5
 
 
-def write_report(found: Any, identifiability: IdentifiabilityReport | None = None) -> str:
+def write_report(found: Any, identifiability: Any = None) -> str:
     """Sections data, choices, edges, warnings, identifiability; plain text, 88 columns.
 
     Without the report of `Discovery.identifiability`, that section holds what needs no refits.
     """
+    if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
+        raise refusal("identifiability", "what found.identifiability returns", identifiability)
     sections = (
         ("Data", _data(found)),
         ("Method", _method(found)),

@@ -171,7 +171,7 @@ def lagged_windows(
         values: a sample with one missing variable counts as missing, and exactly the rows whose
         history or difference touches it are not valid. Nested lists of numbers are read as one
         array.
-    - `dt`: sampling interval, in any unit of time.
+    - `dt`: sampling interval, in any unit of time; it and `t` may be left out if `x` carries them.
     - `t`: time stamps `[time]`, one vector for each trajectory (or one for all of them), instead of
         `dt`. Stamps equally spaced to 1e-6 count as a regular grid. Others allow only the forward
         difference, and rows are weighted by their time steps.
@@ -196,11 +196,11 @@ def lagged_windows(
     type, anything else gets JAX's default. Inside `jit`, `vmap` and `grad` the same is computed in
     JAX, in the type of `x`, and checks of values are skipped: a constant variable becomes zeros.
 
-    **Raises:** `ValueError` for arrays of the wrong shape or type, infinite values, constant
-    variables, fewer valid rows than variables plus one (not even a linear drift is determined),
-    lags that are not ascending whole numbers or exceed a trajectory, unusable `dt` or `t`, an
-    unknown scheme, a central scheme on an irregular grid, a prior of another shape, and `"auto"`
-    inside `jit`.
+    **Raises:** `ValueError` for arrays of the wrong shape or type, infinite values and those
+    beyond the floating type, constant variables, fewer valid rows than variables plus one (not
+    even a linear drift is determined), lags that are not ascending whole numbers or exceed a
+    trajectory, unusable `dt` or `t`, an unknown scheme, a central scheme on an irregular grid, a
+    prior of another shape, and `"auto"` inside `jit`.
 
     ```python
     import numpy as np
@@ -216,11 +216,10 @@ def lagged_windows(
     lags = read_lags(lags)
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
     labelled = read_labelled(x, time=dt is None and t is None)
-    x, names = labelled.values, labelled.names if names is None else names
-    names = None if names is None else check_names(names, None)
+    names = labelled.names if names is None else check_names(names, None)
     if dt is None and t is None:
         dt, t = labelled.dt, labelled.t
-    data = read_trajectories(x, dt=dt, t=t, names=names)
+    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
     xp = data.xp
     if xp is np:
         check_range(data, names)
