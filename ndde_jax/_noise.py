@@ -229,7 +229,7 @@ def _contrasts(interval: Any, xp: ModuleType) -> Any:
     step = xp.stack([interval[j : j + n] for j in range(ORDER + 1)], axis=1)
     midpoint = xp.cumsum(step, axis=1) - step / 2
     midpoint = midpoint / xp.sum(step, axis=1, keepdims=True)  # keeps the products in range
-    gaps = midpoint[:, :, None] - midpoint[:, None, :] + xp.eye(ORDER + 1)[None]
+    gaps = midpoint[:, :, None] - midpoint[:, None, :] + xp.eye(ORDER + 1, dtype=midpoint.dtype)[None]
     weights = 1 / xp.prod(gaps, axis=2)
     return weights / xp.sqrt(xp.sum(weights**2 / step, axis=1, keepdims=True))
 
@@ -245,6 +245,6 @@ def _runs(present: Any, length: int) -> Any:
 
 def _masked_mean(values: Any, mask: Any, xp: ModuleType) -> Any:
     """Mean over the first axis where the mask is set, NaN if nowhere."""
-    count = xp.sum(mask)
+    count = xp.sum(mask).astype(values.dtype)
     total = xp.sum(xp.where(mask[:, None], values, 0), axis=0)
     return xp.where(count > 0, total / xp.where(count > 0, count, 1), xp.nan)
