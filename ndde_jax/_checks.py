@@ -241,16 +241,6 @@ def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for sever
         )
 
 
-def check_method(method: Any, name: str = "method") -> None:
-    """An instance of a method."""
-    from ._methods import AbstractMethod  # late: methods check their settings with this module
-
-    if not isinstance(method, AbstractMethod):
-        raise refusal(
-            name, "a method such as ndde_jax.L0NDDE()", method, "Mind the parentheses: L0NDDE()."
-        )
-
-
 def check_config(config: Any, kind: type, name: str = "config") -> None:
     """Settings of a certain kind, or None for their defaults."""
     if config is not None and not isinstance(config, kind):
@@ -258,47 +248,6 @@ def check_config(config: Any, kind: type, name: str = "config") -> None:
             name, f"a {kind.__name__} or None", config,
             f"Write ndde_jax.{kind.__name__}(...) with the settings to change.",
         )  # fmt: skip
-
-
-def check_settings(method: Any, config: Any, strength_config: Any, search: Any) -> None:
-    """How to select a graph: a method, its settings and those of the refits, None for defaults."""
-    from ._fit import FitConfig  # late: they check their settings with this module
-    from ._refit import StrengthConfig
-
-    if method is not None:
-        check_method(method)
-    check_config(config, FitConfig)
-    check_config(strength_config, StrengthConfig, "strength_config")
-    check_choice(search, "search", ("auto", "gates", "splines"))
-
-
-def check_model(model: Any, name: str = "model") -> None:
-    """A learned system."""
-    from ._confine import RestoredDDE  # late: they check their arguments with this module
-    from ._model import NeuralDDE
-
-    if not isinstance(model, NeuralDDE | RestoredDDE):
-        raise refusal(
-            name, "a fitted model, NeuralDDE or RestoredDDE", model,
-            "The fit of a discovery is found.model, of fit() result.model.",
-        )  # fmt: skip
-
-
-def check_model_matches(windows: Any, model: Any) -> None:
-    """A learned system, or a function with lags: those and the variables of the windows."""
-    if not (callable(model) and hasattr(model, "lags")):
-        check_model(model)
-    inner = getattr(model, "model", model)
-    if hasattr(inner, "scaling"):
-        dim = inner.scaling.center.shape[-1]
-        if dim != windows.dim:
-            raise ValueError(
-                f"model must have the {windows.dim} variables of the windows; got one of {dim}."
-            )
-    if tuple(model.lags) != tuple(windows.lags):
-        raise ValueError(
-            f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."
-        )
 
 
 def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.Array:

@@ -10,36 +10,24 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import (
-    check_coefficient,
-    check_concrete,
-    check_key,
-    check_names,
-    check_settings,
-    refusal,
-)
-from ._equations import equations
-from ._fit import FitConfig, FitResult, fit
-from ._flow import fit_flow
-from ._identifiability import IdentifiabilityReport, identifiability_report
-from ._labelled import read_labelled
-from ._methods import L0NDDE, AbstractMethod
-from ._midpoint import midpoint_windows, windows_by_scheme
-from ._model import NeuralDDE
-from ._prior import PriorKnowledge
-from ._report import write_few_lines, write_report
+from ._checks import check_coefficient, check_concrete, check_key, check_names, refusal
 from ._stages import Stages
 from ._store import read, write
-from ._strength import (
-    SignalStrengths,
-    StrengthConfig,
-    chosen_search,
-    fit_graph,
-    select_graph,
-    signal_strengths,
-)
 from ._types import Checked, RealScalarLike
-from ._windows import Windows
+from .check._identifiability import IdentifiabilityReport, identifiability_report
+from .check._report import write_few_lines, write_report
+from .fit._fit import FitConfig, FitResult, fit
+from .fit._fixed import fit_graph
+from .fit._flow import fit_flow
+from .fit.penalties import L0NDDE, AbstractMethod
+from .measure._strength import SignalStrengths, StrengthConfig, signal_strengths
+from .models._equations import equations
+from .models._model import NeuralDDE
+from .samples._labelled import read_labelled
+from .select._midpoint import midpoint_windows, windows_by_scheme
+from .select._select import check_settings, chosen_search, select_graph
+from .windows._prior import PriorKnowledge
+from .windows._windows import Windows
 
 # Of a saved discovery, in its directory.
 FILE = "discovery.npz"

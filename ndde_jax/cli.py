@@ -19,8 +19,8 @@ import numpy as np
 from ._atomic import write_bytes
 from ._output import forget_stages, report_text, write_results
 from ._program import INTERRUPTED, run_program
-from ._tables import read_table, sampling
 from ._version import version
+from .samples._tables import read_table, sampling
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
@@ -217,7 +217,7 @@ def _discover(arguments: argparse.Namespace) -> None:
 
 
 def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
-    from ._examples import load_example
+    from .samples._examples import load_example
 
     example = load_example(arguments.example)
     chosen = arguments.columns or example.names
@@ -267,7 +267,7 @@ def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tu
 
 
 def _list_examples(arguments: argparse.Namespace) -> None:
-    from ._examples import example_names, load_example
+    from .samples._examples import example_names, load_example
 
     for name in example_names():
         print(name)

@@ -1,6 +1,6 @@
 """Hard-concrete gates: sample, open probability, expected L0, test-time gate, hard mask."""
 
-from ._gates import (
+from .fit._gates import (
     HardConcrete as HardConcrete,
     deterministic_gate as deterministic_gate,
     expected_l0 as expected_l0,

@@ -15,8 +15,8 @@ import pytest
 
 import ndde_jax
 from ndde_jax import _atomic, cli
-from ndde_jax._examples import load_example
-from ndde_jax._tables import read_table, sampling
+from ndde_jax.samples._examples import load_example
+from ndde_jax.samples._tables import read_table, sampling
 
 
 class FakeDiscovery:

@@ -181,7 +181,7 @@ def test_many_candidates_are_searched_by_splines(monkeypatch):
     def search(windows, **options):
         raise Reached
 
-    monkeypatch.setattr("ndde_jax._strength.search_lags", search)
+    monkeypatch.setattr("ndde_jax.measure._strength.search_lags", search)
     monkeypatch.setattr("ndde_jax._discover.fit", lambda *args, **options: None)
     with pytest.raises(Reached):
         discover(X, dt=DT, lags=range(13))
@@ -201,7 +201,7 @@ def test_checks_search_as_the_discovery_did(found, monkeypatch):
         searches.append(search)
         return jnp.asarray(found.graph)
 
-    for module in ("_stability", "_identifiability_refits"):
+    for module in ("measure._stability", "check._refits"):
         monkeypatch.setattr(f"ndde_jax.{module}.select_graph", select)
     dataclasses.replace(found, search="splines").identifiability(
         key=jax.random.key(0), seeds=1, config=FIT, strength_config=STRENGTH

@@ -166,28 +166,28 @@ PROGRAMS = {
 }
 # Whole fits; of what else is public, examples take less than two seconds.
 SLOW = (
-    "_batch.fit_many",
-    "_conditioning.noise_covariance",
-    "_conditioning.residual_memory",
-    "_confine.confine",
-    "_delays.refine_delays",
+    "fit._many.fit_many",
+    "check._conditioning.noise_covariance",
+    "check._conditioning.residual_memory",
+    "models._confine.confine",
+    "measure._delays.refine_delays",
     "_discover.discover",
-    "_exact.exact_graph",
-    "_exact.one_flip_certificate",
-    "_fit.fit",
-    "_flow.correct_flow",
-    "_flow.fit_flow",
-    "_identifiability.identifiability_report",
-    "_lag_search.search_lags",
-    "_lyapunov.lyapunov_spectrum",
-    "_midpoint.midpoint_windows",
-    "_model.NeuralDDE",
-    "_simulate._rollout.rollout",
-    "_path.path",
-    "_rivals.joint_strengths",
-    "_rivals.rival_edges",
-    "_stability.edge_stability",
-    "_strength.signal_strengths",
+    "select._exhaustive.exact_graph",
+    "measure._certificate.one_flip_certificate",
+    "fit._fit.fit",
+    "fit._flow.correct_flow",
+    "fit._flow.fit_flow",
+    "check._identifiability.identifiability_report",
+    "select._moves.search_lags",
+    "simulate._lyapunov.lyapunov_spectrum",
+    "select._midpoint.midpoint_windows",
+    "models._model.NeuralDDE",
+    "simulate._rollout.rollout",
+    "select._path.path",
+    "measure._rivals.joint_strengths",
+    "measure._rivals.rival_edges",
+    "measure._stability.edge_stability",
+    "measure._strength.signal_strengths",
 )
 
 
@@ -235,8 +235,8 @@ def test_programs_in_docstrings_run_and_print_what_they_say(name, tmp_path, monk
 
 
 def test_examples_are_found():
-    assert "ndde_jax._examples.load_example" in PROMPTS
-    assert "ndde_jax._windows.lagged_windows" in PROGRAMS
+    assert "ndde_jax.samples._examples.load_example" in PROMPTS
+    assert "ndde_jax.windows._windows.lagged_windows" in PROGRAMS
     assert all(f"ndde_jax.{name}" in PROGRAMS for name in SLOW)
     # No example escapes, whatever holds it.
     written = sum(

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool
 
 import ndde_jax as ndde
-from ndde_jax._polynomial import monomials
+from ndde_jax.models._polynomials import monomials
 
 from .data import Problem
 from .forecast import TrueSystem, rate_of_change

@@ -13,8 +13,8 @@ import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 from .._checks import check_key, check_number, check_positive, check_real_array, check_whole
-from .._lyapunov import kaplan_yorke_dimension
 from .._types import Checked
+from ..simulate._lyapunov import kaplan_yorke_dimension
 from ._forecast import as_trajectory, same_length
 
 # Samples whose distances to all points are in memory at a time.

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.speed import __main__ as speed, _timing, fits, peers, simulator
-from ndde_jax._drift import init_layers
-from ndde_jax._loss import empirical_risk
+from ndde_jax.fit._loss import empirical_risk
+from ndde_jax.models._networks import init_layers
 
 TINY = simulator.Sizes(
     steps=300,

@@ -1,0 +1,30 @@
+"""One public order of axes, [source, target, lag]: the transposition to it from the order of
+networks, [target, lag, source], and back, and the maximum over lags.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Shaped
+
+from ._checks import check_real_array
+from ._types import Checked
+
+
+def to_graph_axes(array: Array) -> Array:
+    """[..., target, lag, source] -> [..., source, target, lag]."""
+    return jnp.moveaxis(array, (-3, -2, -1), (-2, -1, -3))
+
+
+def from_graph_axes(array: Array) -> Array:
+    """[..., source, target, lag] -> [..., target, lag, source], the inverse of `to_graph_axes`."""
+    return jnp.moveaxis(array, (-3, -2, -1), (-1, -3, -2))
+
+
+def summary_graph(
+    graph: Checked[Shaped[ArrayLike, "*batch source target lag"]],
+) -> Shaped[Array, "*batch source target"]:
+    """Maximum over lags: whether (or how strongly) a source drives a target at any delay."""
+    check_real_array(graph, "graph", "[source target lag]")
+    graph = jnp.asarray(graph)
+    if graph.ndim < 3 or graph.shape[-3] != graph.shape[-2] or 0 in graph.shape:
+        raise ValueError(f"graph must be [source target lag]; got shape {graph.shape}.")
+    return jnp.max(graph, axis=-1)

@@ -1,0 +1,1 @@
+"""May these data be believed: findings, identifiability, theory."""

@@ -1,0 +1,174 @@
+"""What the data themselves say about identifiability: inputs, noise and damping."""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._checks import check_concrete, check_windows
+from .._types import Checked, to_jax
+from ..models._model import AbstractDelayModel, check_model_matches
+from ..windows._stencils import STENCILS
+from ..windows._thin import is_regular, standardised_samples
+from ..windows._windows import Windows
+
+# How many earlier times residuals are compared with, and how many standard errors a correlation may
+# be away from 0: of that many, one in a thousand is further by chance.
+EARLIER, CHANCE = 3, 3.6
+
+
+def condition_number(windows: Windows) -> float:
+    """Ratio of the largest to the smallest singular value of the lagged design; infinite if inputs
+    are linearly dependent.
+    """
+    valid = np.asarray(windows.valid)
+    design = np.asarray(windows.history, float)[valid]
+    design = design.reshape(len(design), -1)
+    return float(np.linalg.cond(design))
+
+
+def noise_covariance(
+    windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
+) -> Float[Array, "dim dim"]:
+    """ΣΣᵀ per unit of time, physical units, from what a model leaves of one-step increments.
+
+    Whatever scheme the model was fitted with, increments X[k+1] − X[k] − dt·G are taken, since the
+    residuals of central differences are not the noise; of thinned windows those over their longer
+    step. Where there is hardly any noise this
+    measures the error of the forward difference instead, and is an upper bound.
+
+    **Raises:** `ValueError` for irregular sampling or without lag 0.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    x = np.random.default_rng(0).normal(size=(2000, 1)).cumsum(axis=0)
+    windows = ndde.lagged_windows(x, dt=1.0)
+    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    print(ndde.noise_covariance(windows, model))  # about 1
+    ```
+    """
+    _check("noise_covariance", windows, model)
+    if 0 not in windows.lags:
+        raise ValueError(f"windows must have lag 0 among their lags; got {windows.lags}.")
+    valid, scaling = np.asarray(windows.valid), windows.scaling
+    scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
+    if windows.scheme in ("euler", "midpoint"):
+        rate = np.asarray(windows.increment, float)[valid] * np.asarray(scaling.rate_scale)[None]
+        step = dt * (rate + np.asarray(scaling.rate_center)[None])
+    else:
+        samples, first = standardised_samples(windows)
+        position = np.asarray(windows.position)[valid] - first
+        step = (samples[position + windows.step] - samples[position]) * scale[None]
+    residual = step - dt * _drift(windows, model)
+    residual = residual[np.isfinite(residual).all(axis=1)]
+    if not len(residual):
+        raise ValueError(
+            "noise_covariance found no two neighbouring samples among these windows; make them "
+            "with scheme='euler', or thin them less."
+        )
+    return to_jax(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
+
+
+def residual_memory(
+    windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
+) -> Float[np.ndarray, "dim"]:
+    """Share of each rate's variance that a model leaves and that persists in its residuals.
+
+    Noise that drives a system is new at every step, and so are the residuals of a drift that knows
+    all it depends on. Where a driver is hidden, a delay is not among the candidates or the network
+    is too small, the same things are missed again and again. This is the largest covariance, in
+    size, of residuals with those at the next three times whose differences share no sample; 0
+    where it may be chance (one case in a thousand). White measurement error does not add to it;
+    central differences do where noise drives the system (`scheme="auto"` avoids them there). NaN
+    where the model is not finite.
+
+    **Raises:** `ValueError` for a batch of systems or irregular sampling.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    rng, x = np.random.default_rng(0), np.zeros((2000, 2))
+    for k in range(1999):
+        drift = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
+        x[k + 1] = x[k] + 0.1 * drift + [0.1, 0.5] * rng.normal(size=2)
+    windows = ndde.lagged_windows(x[:, :1], dt=0.1)  # the second variable is hidden
+    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    print(ndde.residual_memory(windows, model))  # about a fifth; 0 if both are seen
+    ```
+    """
+    _check("residual_memory", windows, model)
+    valid, scaling = np.asarray(windows.valid), windows.scaling
+    fitted = _drift(windows, model) - np.asarray(scaling.rate_center)[None]
+    residual = np.asarray(windows.increment, float)[valid]
+    residual -= fitted / np.asarray(scaling.rate_scale)[None]
+    residual -= residual.mean(axis=0)
+    offsets = STENCILS.get(windows.scheme, STENCILS["euler"])
+    step = (max(offsets) - min(offsets) + 1) * windows.step
+    # Rows by sample: trajectories lie apart, and what is missing stays so.
+    position = np.asarray(windows.position)[valid]
+    by_sample = np.full((position.max() + 1, windows.dim), np.nan)
+    by_sample[position] = residual
+    return np.array([_persistent(column, step) for column in by_sample.T])
+
+
+def _check(who: str, windows, model) -> None:
+    """Windows and a model that belong together, known in numbers and equally spaced."""
+    check_windows(windows, who, "take one with unstack_windows")
+    check_model_matches(windows, model)
+    check_concrete(who, (windows, model))
+    if not is_regular(windows):
+        raise ValueError(f"{who} needs windows of equally spaced samples.")
+
+
+def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
+    """Largest covariance, in size, with residuals some steps later; 0 where that may be chance."""
+
+    def products(k):
+        both = residual[: len(residual) - k] * residual[k:]
+        return both[np.isfinite(both)]
+
+    if not products(0).size:
+        return float("nan")
+    square = np.mean(products(0))
+    # Differences that overlap make neighbouring residuals alike, and chance larger (Bartlett).
+    alike = [np.mean(products(k)) / square for k in range(1, step) if products(k).size]
+    spread = square * np.sqrt(1 + 2 * np.sum(np.square(alike)))
+    largest = 0.0
+    for k in range(step, (EARLIER + 1) * step, step):
+        both = products(k)
+        if both.size and abs(both.mean()) > CHANCE * spread / np.sqrt(both.size):
+            largest = max(largest, abs(float(both.mean())))
+    return largest
+
+
+def _drift(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
+    """What a model says of all valid rows, physical units."""
+    scaling = windows.scaling
+    history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
+    history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
+    return np.asarray(jax.vmap(model)(to_jax(history, windows.history.dtype)), float)
+
+
+def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:
+    """Mean of ⟨u, dX/dt⟩ / mean of ‖u‖² over the outermost `share` of the states, and its standard
+    error from 16 blocks; u is the standardised present state, per unit of time.
+
+    Negative: far out, the data are pulled back, as dissipativity asks.
+    """
+    valid = np.asarray(windows.valid)
+    state = np.asarray(windows.history, float)[valid, 0]
+    scaling = windows.scaling
+    rate = np.asarray(windows.increment, float)[valid] * np.asarray(scaling.rate_scale)[None]
+    rate = (rate + np.asarray(scaling.rate_center)[None]) / np.asarray(scaling.scale)[None]
+    square = (state**2).sum(axis=1)
+    outer = square >= np.quantile(square, 1 - share)
+    pull = (state * rate).sum(axis=1)[outer]
+    estimate = pull.mean() / square[outer].mean()
+    residual = pull - estimate * square[outer]
+    blocks = [block.sum() for block in np.array_split(residual, min(16, len(residual)))]
+    error = np.sqrt(np.sum(np.square(blocks))) / square[outer].sum()
+    return float(estimate), float(error)

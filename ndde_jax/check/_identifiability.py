@@ -1,0 +1,257 @@
+"""Can these data support a graph? What the paper's theorems ask for, measured where it can be."""
+
+import dataclasses
+import textwrap
+from collections.abc import Sequence
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .._checks import (
+    check_coefficient,
+    check_concrete,
+    check_key,
+    check_names,
+    check_whole,
+    check_windows,
+    refusal,
+)
+from .._types import Checked, RealScalarLike
+from ..fit._fit import FitConfig, fit
+from ..fit._fixed import fit_graph
+from ..fit._refit import StrengthConfig
+from ..fit.penalties import L0NDDE, AbstractMethod
+from ..measure._rivals import RivalEdges
+from ..measure._stability import EdgeStability
+from ..measure._strength import SignalStrengths, signal_strengths
+from ..models._model import NeuralDDE, check_model_matches
+from ..select._select import check_settings, select_graph
+from ..windows._windows import Windows
+from ._checks import (
+    ASSUMED,
+    ESTIMATED,
+    MEASURED,
+    Finding,
+    Notes,
+    about_damping,
+    about_data,
+    about_memory,
+    about_noise,
+    about_signal,
+    assumptions,
+    prices,
+)
+from ._refits import refits
+
+
+@dataclasses.dataclass(frozen=True)
+class IdentifiabilityReport:
+    """Whether data support a graph, and what that rests on. `print` it.
+
+    - `problems`: why they do not; empty if they do.
+    - `reservations`: what to keep in mind if they do.
+    - `findings`: every quantity, labelled.
+    - `graph`, `strengths`: what was examined.
+    - `stability`, `rivals`, `joint`, `thinned`, `other_scheme`: results of the refits, None where
+        not made; see [`edge_stability`][ndde_jax.edge_stability],
+        [`rival_edges`][ndde_jax.rival_edges] and [`joint_strengths`][ndde_jax.joint_strengths].
+        The last two are graphs selected on differences over two steps, and of another scheme.
+    """
+
+    names: tuple[str, ...]
+    lags: tuple[int, ...]
+    graph: np.ndarray
+    strengths: SignalStrengths
+    findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+    reservations: tuple[str, ...]
+    stability: EdgeStability | None = None
+    rivals: RivalEdges | None = None
+    joint: np.ndarray | None = None
+    thinned: np.ndarray | None = None
+    other_scheme: np.ndarray | None = None
+
+    @property
+    def supported(self) -> bool:
+        """Whether nothing speaks against the graph."""
+        return not self.problems
+
+    def __getitem__(self, name: str) -> float | str:
+        """The value of a finding by its name."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding.value
+        known = ", ".join(finding.name for finding in self.findings)
+        raise KeyError(f"no finding {name!r}; there are: {known}")
+
+    def __str__(self) -> str:
+        lines = [_wrap(self._verdict())]
+        lines += [_wrap("- " + text, "  ") for text in (*self.problems, *self.reservations)]
+        if self.stability is not None or self.rivals is not None:
+            lines += ["", *self._edges()]
+        for kind in (MEASURED, ESTIMATED, ASSUMED):
+            chosen = [finding for finding in self.findings if finding.kind == kind]
+            if chosen:
+                lines += ["", kind.capitalize() + ":"]
+                lines += [_wrap("- " + _line(finding), "  ") for finding in chosen]
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.problems:
+            return "These data do not support the graph."
+        partial = "" if self.stability is not None else " (no refits on parts of the data yet)"
+        if self.reservations:
+            return f"These data support the graph with reservations{partial}."
+        return f"Nothing measured speaks against the graph{partial}."
+
+    def _edges(self):
+        """A table of the kept edges."""
+        edges = np.argwhere(self.graph)
+        if not len(edges):
+            return
+        value = np.asarray(self.strengths.value)
+        edges = edges[np.argsort(-value[tuple(edges.T)])]
+        labels = [self._label(*edge) for edge in edges]
+        width = max(map(len, [*labels, "edge"]))
+        yield f"{'edge':<{width}} {'strength':>9} {'found':>6} {'gates':>6}  best rival (its cost)"
+        for edge, label in zip(edges, labels, strict=True):
+            i, j, a = edge
+            row = f"{label:<{width}} {value[i, j, a]:>9.4f}"
+            for shares in ("selected", "open"):
+                row += f" {_share(self.stability, shares, edge):>6}"
+            yield row + "  " + self._rival(edge)
+        yield _wrap(
+            "found: share of refits on halves of the data that select the edge. gates: share of "
+            "them, over all coefficients, that keep its gate open. rival: the input of another "
+            "variable that replaces the edge at the least rise of the risk."
+        )
+
+    def _rival(self, edge) -> str:
+        if self.rivals is None:
+            return "-"
+        cost = float(np.asarray(self.rivals.cost)[tuple(edge)])
+        if not np.isfinite(cost):
+            return "none"
+        source, lag = np.asarray(self.rivals.rival)[tuple(edge)]
+        return f"{self.names[source]}@{self.lags[lag]} ({cost:.4f})"
+
+    def _label(self, i, j, a) -> str:
+        return f"{self.names[i]}@{self.lags[a]} -> {self.names[j]}"
+
+
+def identifiability_report(
+    windows: Checked[Windows],
+    *,
+    key: Checked[PRNGKeyArray | None] = None,
+    strengths: Checked[SignalStrengths | None] = None,
+    model: Checked[NeuralDDE | None] = None,
+    coefficient: Checked[RealScalarLike | None] = None,
+    names: Checked[Sequence[str] | None] = None,
+    seeds: Checked[int] = 2,
+    method: Checked[AbstractMethod | None] = None,
+    config: Checked[FitConfig | None] = None,
+    strength_config: Checked[StrengthConfig | None] = None,
+    search: Checked[str] = "auto",
+    progress: bool = False,
+) -> IdentifiabilityReport:
+    """Say whether data support a graph, and on what that rests.
+
+    Signal strengths and the window of penalties they leave; how stable every edge is on halves of
+    the data, from other seeds and at other prices; which inputs could replace it; whether the graph
+    changes with the step of the differences; noise and damping. Every number is labelled measured,
+    estimated or assumed, with the statement of the paper it speaks to. Takes several times as long
+    as the discovery itself.
+
+    **Arguments:**
+
+    - `windows`: of one system.
+    - `key`: for all refits. Left out, nothing is refitted and only what `strengths` and `model`
+        show is reported.
+    - `strengths`, `model`: of a discovery; measured on the library's selection if left out, which
+        needs `key`.
+    - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover].
+    - `names`: of the variables.
+    - `seeds`: refits of each half of the data.
+    - `method`, `config`, `strength_config`, `search`: of the refits, as for `discover`.
+    - `progress`: show a bar over the refits of halves.
+
+    **Returns:** [`IdentifiabilityReport`][ndde_jax.IdentifiabilityReport].
+
+    **Raises:** `ValueError` for a batch of systems, wrong names, or if neither `key` nor
+    `strengths` and `model` are given.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    print(ndde.identifiability_report(windows, seeds=1, key=jax.random.key(0)))
+    ```
+    """
+    check_windows(windows, "identifiability_report", "take one with unstack_windows")
+    check_concrete("identifiability_report", (windows, key))
+    check_coefficient(coefficient)
+    check_whole(seeds, "seeds")
+    check_settings(method, config, strength_config, search)
+    if strengths is not None and not isinstance(strengths, SignalStrengths):
+        raise refusal("strengths", "what signal_strengths returns", strengths)
+    if model is not None:
+        check_model_matches(windows, model)
+    if key is None and (strengths is None or model is None):
+        raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
+    dim = windows.dim
+    names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
+    refit = key is not None
+    keys = jr.split(jr.key(0) if key is None else check_key(key), 6)
+    if strengths is None:
+        fit_key, search_key, strength_key = jr.split(keys[0], 3)
+        result = fit(L0NDDE() if method is None else method, windows, config, key=fit_key)
+        selected = select_graph(
+            windows, result, key=search_key, config=strength_config, search=search
+        )
+        strengths = signal_strengths(
+            windows, graph=selected, key=strength_key, config=strength_config
+        )
+    graph = np.asarray(strengths.kept(coefficient))
+    if model is None:
+        model = fit_graph(windows, graph, key=keys[1], config=strength_config)
+
+    notes = Notes(names, windows.lags, graph)
+    price = prices(windows, strengths, coefficient)
+    about_data(notes, windows)
+    about_signal(notes, strengths, price)
+    about_memory(notes, windows, model)
+    about_noise(notes, windows, model)
+    about_damping(notes, windows, model, simulate=refit)
+    extra = {}
+    if refit:
+        settings = dict(
+            method=method, config=config, strength_config=strength_config, search=search
+        )
+        extra = refits(notes, windows, price, settings, seeds, keys[2:], progress)
+    assumptions(notes, windows)
+    return IdentifiabilityReport(
+        names=names,
+        lags=windows.lags,
+        graph=graph,
+        strengths=strengths,
+        findings=tuple(notes.findings),
+        problems=tuple(notes.problems),
+        reservations=tuple(notes.reservations),
+        **extra,
+    )
+
+
+def _share(stability, name, edge) -> str:
+    return "-" if stability is None else f"{float(getattr(stability, name)[tuple(edge)]):.0%}"
+
+
+def _line(finding: Finding) -> str:
+    value = finding.value if isinstance(finding.value, str) else f"{finding.value:.3g}"
+    return f"{finding.name}: {value} [{finding.theorem}] {finding.text}"
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 88, subsequent_indent=indent)

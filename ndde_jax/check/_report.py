@@ -1,0 +1,232 @@
+"""The report of a discovery, for a methods section."""
+
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from .._checks import refusal, shown
+from ._checks import COLLINEAR, WINDOWS_PER_INPUT, prices
+from ._conditioning import condition_number
+from ._identifiability import IdentifiabilityReport, identifiability_report
+
+# Edges in the few lines of a prompt.
+SHOWN_EDGES = 5
+
+
+def write_report(found: Any, identifiability: Any = None) -> str:
+    """Sections data, choices, edges, warnings, identifiability; plain text, 88 columns.
+
+    Without the report of `Discovery.identifiability`, that section holds what needs no refits.
+    """
+    if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
+        raise refusal("identifiability", "what found.identifiability returns", identifiability)
+    sections = (
+        ("Data", _data(found)),
+        ("Method", _method(found)),
+        ("Edges kept", _edges(found)),
+        ("Targets", _targets(found)),
+        ("Warnings", _warnings(found)),
+        ("Identifiability", _identifiability(found, identifiability)),
+    )
+    return "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+
+
+def write_few_lines(found: Any) -> str:
+    """What a discovery is, for a prompt: the strongest edges and what to call next."""
+    edges = np.argwhere(found.graph)
+    edges = edges[np.argsort(-found.scores[tuple(edges.T)])]
+    lines = [
+        f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}, search by "
+        f"{found.search}: {len(edges)} of {found.graph.size} candidate edges kept"
+        + (", strongest first" if len(edges) else "")
+    ]
+    for i, j, a in edges[:SHOWN_EDGES]:
+        delay = f"@{found.lags[a]}" if found.lags[a] else ""
+        lines.append(f"  {found.names[i]}{delay} -> {found.names[j]}  {found.scores[i, j, a]:.3g}")
+    if len(edges) > SHOWN_EDGES:
+        lines.append(f"  and {len(edges) - SHOWN_EDGES} more")
+    return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
+
+
+def _data(found) -> str:
+    unit = f" {found.time_unit}" if found.time_unit else ""
+    used, dropped = int(found.windows.n_valid), int(found.windows.dropped)
+    lags = ", ".join(str(lag) for lag in found.lags)
+    missing = f"; {dropped} more touch a missing value" if dropped else ""
+    return _wrap(
+        f"{len(found.names)} variables ({', '.join(found.names)}), sampling interval "
+        f"{found.dt:.4g}{unit}. {used} windows{missing}. Candidate lags: {lags} samples. States "
+        "and rates of change are standardised per variable."
+    )
+
+
+def _method(found) -> str:
+    n_inputs = len(found.names) * len(found.lags)
+    if found.coefficient is None:
+        rule = (
+            "an edge is kept if leaving it out raises the risk by more than the Bayesian "
+            "information criterion charges for the weights it brings"
+        )
+    else:
+        rule = (
+            f"an edge is kept if leaving it out raises the risk by more than λ/F = "
+            f"{found.coefficient:g}/{n_inputs} = {found.coefficient / n_inputs:.3g} of the "
+            "variance of its target's rate"
+        )
+    if found.fit is None:
+        search = (
+            "Graph searched among all candidates: inputs shortlisted by spline regression, edges "
+            "added, dropped and exchanged as refitted networks demand."
+        )
+    else:
+        search = (
+            "Graph selected with hard-concrete gates on the inputs of one tanh network per "
+            f"variable (L0-NDDE; the fit {found.fit.outcome}), improved edge by edge."
+        )
+    return "\n".join(
+        (
+            _wrap(found.windows.explain()),
+            _wrap(
+                f"{search} Strengths by refitting with every single edge removed or added; {rule}."
+            ),
+        )
+    )
+
+
+def _edges(found) -> str:
+    source, target, lag = np.nonzero(found.graph)
+    if source.size == 0:
+        return "none: no candidate input explains any rate of change."
+    strength = found.scores[source, target, lag]
+    order = np.argsort(-strength)
+    width = max(len(name) for name in (*found.names, "source", "target"))
+    unit = f" [{found.time_unit}]" if found.time_unit else ""
+    delay_title = f"delay{unit}"
+    wide = max(12, len(delay_title))
+    head = f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {delay_title:>{wide}} "
+    rows = [head + f"{'strength':>10} {'held-out':>10} {'lower 95%':>10}"]
+    held_out = np.asarray(found.strengths.held_out)
+    for k in order:
+        i, j, a = source[k], target[k], lag[k]
+        rows.append(
+            f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
+            f"{found.lags[a] * found.dt:>{wide}.4g} {strength[k]:>10.4f} "
+            f"{held_out[i, j, a]:>10.4f} {found.lower[i, j, a]:>10.4f}"
+        )
+    note = _wrap(
+        "Strength: rise of the target's mean squared error when the edge is left out and "
+        "everything else refitted, as a share of the variance of its rate of change."
+    )
+    return "\n".join((*rows, note))
+
+
+def _targets(found) -> str:
+    risk = np.asarray(found.strengths.risk)
+    in_sample = np.asarray(found.strengths.risk_in_sample)
+    limits = prices(found.windows, found.strengths, found.coefficient)
+    measured_on = np.asarray(found.strengths.graph)
+    n_inputs = len(found.names) * len(found.lags)
+    rows = []
+    for j, name in enumerate(found.names):
+        degree, measured = int(found.graph[:, j].sum()), measured_on[:, j]
+        differs = (measured != found.graph[:, j]).any()
+        other = f" (of the graph measured, with {int(measured.sum())})" if differs else ""
+        rows.append(
+            f"{name}: {degree} of {n_inputs} inputs; unexplained share of the rate's variance "
+            f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out{other}; edges must be worth "
+            f"{limits[j]:.3g}."
+        )
+    return "\n".join(_wrap(row, "  ") for row in rows)
+
+
+def _warnings(found) -> str:
+    found_warnings = list(_collect(found))
+    if not found_warnings:
+        return "none."
+    return "\n".join(_wrap("- " + text, "  ") for text in found_warnings)
+
+
+def _identifiability(found, report) -> str:
+    if report is not None:
+        return str(report)
+    report = identifiability_report(
+        found.windows,
+        strengths=found.strengths,
+        model=found.model,
+        coefficient=found.coefficient,
+        names=found.names,
+    )
+    hint = _wrap("Refits on parts of the data say more: found.identifiability(key=...).")
+    return f"{report}\n\n{hint}"
+
+
+def _collect(found):
+    n_inputs = len(found.names) * len(found.lags)
+    used, dropped = int(found.windows.n_valid), int(found.windows.dropped)
+    if used < WINDOWS_PER_INPUT * n_inputs:
+        yield (
+            f"Short for this many inputs: {used} windows for {n_inputs} candidate inputs per "
+            f"target, fewer than {WINDOWS_PER_INPUT} each. Use fewer lags or longer data."
+        )
+    if dropped > used:
+        yield f"More windows are lost to missing values ({dropped}) than are left ({used})."
+    condition = condition_number(found.windows)
+    if condition > COLLINEAR:
+        yield (
+            f"The candidate inputs are nearly collinear (condition number {condition:.1e}); "
+            "neighbouring lags can stand in for one another, so read a lag as an interval. Thin "
+            "out the lags to sharpen it."
+        )
+    risk = np.asarray(found.strengths.risk)
+    for j, name in enumerate(found.names):
+        if not risk[j] < 0.9:
+            yield (
+                f"The rate of {name} is hardly explained (held-out risk {risk[j]:.2f}); its edges "
+                "deserve little trust."
+            )
+    dropped_inputs = (np.asarray(found.strengths.graph) & ~found.graph).sum(axis=(0, 2))
+    for name, count in zip(found.names, dropped_inputs, strict=True):
+        if count > 1:
+            yield (
+                f"{count} inputs of {name} were dropped together although each was measured with "
+                "the others in place: if they can stand in for one another, that was too many. "
+                "Compare with signal_strengths relative to the graph kept."
+            )
+    doubtful = found.graph & ~(found.lower > 0)
+    if doubtful.any():
+        yield (
+            f"{int(doubtful.sum())} of {int(found.graph.sum())} kept edges have a lower bound at "
+            "or below zero on held-out data."
+        )
+    yield from _against_the_prior(found)
+    if found.fit is not None and found.fit.outcome in ("diverged", "refused"):
+        yield (
+            f"The fit of the gates {found.fit.outcome}, so the search for edges started from what "
+            "it left and from none: one that matters only together with others may be missing. "
+            "Try another seed, or search='splines'."
+        )
+    if 0 not in found.lags:
+        yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."
+
+
+def _against_the_prior(found):
+    """Edges of the prior that the data speak against."""
+    prior = found.windows.prior
+    price = prices(found.windows, found.strengths, found.coefficient)
+    lower = np.asarray(found.strengths.lower)
+    worth = (np.asarray(found.scores) > price[None, :, None]) & (lower > 0)
+    for i, j, a in np.argwhere(worth & ~np.asarray(prior.allowed)):
+        yield (
+            f"{found.names[i]} -> {found.names[j]} at lag {found.lags[a]} is forbidden, but would "
+            f"lower the risk by {found.scores[i, j, a]:.3g}."
+        )
+    for i, j, a in np.argwhere(~worth & np.asarray(prior.required)):
+        yield (
+            f"{found.names[i]} -> {found.names[j]} at lag {found.lags[a]} is required, but the "
+            "data would do without it."
+        )
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 88, subsequent_indent=indent)

@@ -1,0 +1,1 @@
+"""How weights are found, for a given graph or together with gates."""

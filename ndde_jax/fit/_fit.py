@@ -1,0 +1,299 @@
+"""Training: warm up, sparsify until the objective plateaus, freeze the mask, refine."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from .._checks import check_choice, check_config, check_key, check_whole, check_windows
+from .._memory import make_room
+from .._types import Checked, as_number
+from ..models._model import NeuralDDE
+from ..models._networks import Layer, MaskedDrift, init_layers
+from ..windows._flat import FlatData
+from ..windows._windows import Windows
+from ._adam import Known, epoch_length, refine_weights, sparsify
+from ._forward_only import forward_only
+from ._loss import empirical_risk
+from ._newton import fit_network
+from .penalties import AbstractMethod, check_method
+from .penalties._base import scale_inputs
+
+# Largest number of inputs for which "auto" means Newton. A warm start that fits many collinear
+# inputs to convergence entrenches the wrong ones: on networks of noisy delayed units with 18 inputs
+# it costs gates a tenth of their AUROC, with 3 inputs it gains two hundredths.
+NEWTON_WARMUP_INPUTS = 8
+# Refining costs n_windows · (8 n_inputs)² operations per target and step.
+NEWTON_REFINE_INPUTS = 40
+
+
+class Status(eqx.Enumeration):
+    """How a fit ended."""
+
+    converged = "converged: the penalised objective stopped improving"
+    stopped = "stopped at the step limit"
+    diverged = "diverged: the objective became infinite or not a number"
+    refused = "refused: a variable is constant or there are too few valid windows"
+
+
+class FitConfig(eqx.Module):
+    """How to train; numbers are array leaves (sweep them with `vmap`), the rest is static.
+
+    The default is the library's best recipe; [`FitConfig.paper`][ndde_jax.FitConfig.paper] the
+    paper's.
+
+    **Arguments:**
+
+    - `learning_rate`, `gate_learning_rate`: Adam's, for networks and gates. By default 1e-3 for
+        networks that start from a Newton warm-up, else 5e-3. Gates get their own, much larger rate:
+        with one rate for both they hardly move before the networks have adapted to them.
+    - `gradient_penalty`, `gradient_penalty_variant`: see `gradient_penalty` in the source of
+        `fit/_loss.py`; `None`, the default, is 0.
+    - `warmup`: `"newton"` starts the gates from networks fitted to all inputs by
+        [Levenberg–Marquardt](https://doi.org/10.1162/neco.1992.4.3.415) (`newton_steps` of them);
+        `"adam"` from `warmup_steps` penalty-free Adam steps, as the paper does; `"auto"` takes the
+        first up to 8 inputs.
+    - `max_steps`: Adam steps in the sparsifying phase at most; whole epochs of `epoch_steps`.
+    - `patience`: the phase ends once the smoothed penalised objective has not improved for this
+        many steps. `None` always takes `max_steps`, which makes `fit` reverse-differentiable.
+    - `refine`: after the mask is frozen, the networks are trained on with `"newton"`, with `"adam"`
+        (`refine_steps`, cosine decay) or not at all (`"none"`);
+        `"auto"` takes the first up to 40 inputs.
+    - `batch_size`: windows per step, drawn with replacement.
+    - `epoch_steps`: steps between two evaluations of the stopping rule, one entry of `losses`.
+    - `width`, `depth`: of the networks.
+    """
+
+    learning_rate: Float[Array, ""] | None = eqx.field(
+        converter=as_number("learning_rate", optional=True, least=0, finite=False), default=None
+    )
+    gate_learning_rate: Float[Array, ""] = eqx.field(
+        converter=as_number("gate_learning_rate", least=0, finite=False), default=0.1
+    )
+    gradient_penalty: Float[Array, ""] | None = eqx.field(
+        converter=as_number("gradient_penalty", optional=True, least=0, finite=False), default=None
+    )
+    gradient_penalty_variant: Checked[str] = eqx.field(static=True, default="jacobian")
+    warmup: Checked[str] = eqx.field(static=True, default="auto")
+    warmup_steps: Checked[int] = eqx.field(static=True, default=1000)
+    max_steps: Checked[int] = eqx.field(static=True, default=2000)
+    patience: Checked[int | None] = eqx.field(static=True, default=1000)
+    refine: Checked[str] = eqx.field(static=True, default="auto")
+    refine_steps: Checked[int] = eqx.field(static=True, default=1000)
+    newton_steps: Checked[int] = eqx.field(static=True, default=40)
+    batch_size: Checked[int] = eqx.field(static=True, default=128)
+    epoch_steps: Checked[int] = eqx.field(static=True, default=50)
+    width: Checked[int] = eqx.field(static=True, default=8)
+    depth: Checked[int] = eqx.field(static=True, default=2)
+
+    def __check_init__(self):
+        for name in ("max_steps", "newton_steps", "batch_size", "epoch_steps", "width", "depth"):
+            check_whole(getattr(self, name), name)
+        for name in ("warmup_steps", "refine_steps"):
+            check_whole(getattr(self, name), name, least=0)
+        if self.patience is not None:
+            check_whole(self.patience, "patience")
+        check_choice(self.warmup, "warmup", ("auto", "newton", "adam"))
+        check_choice(
+            self.gradient_penalty_variant, "gradient_penalty_variant", ("jacobian", "prediction")
+        )
+        check_choice(self.refine, "refine", ("auto", "newton", "adam", "none"))
+
+    @classmethod
+    def paper(cls, **changes) -> "FitConfig":
+        """The paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, patience 200,
+        gradient penalty 100 (as a rescaling of the loss, see `gradient_penalty_variant`), 200
+        steps after the mask is frozen. `changes` override single settings.
+        """
+        settings = dict(
+            learning_rate=1e-3,
+            gate_learning_rate=1e-3,
+            gradient_penalty=100.0,
+            gradient_penalty_variant="prediction",
+            warmup="adam",
+            warmup_steps=100,
+            max_steps=10000,
+            patience=200,
+            refine="adam",
+            refine_steps=200,
+        )
+        return cls(**(settings | changes))
+
+
+class FitResult(eqx.Module):
+    """A fitted drift and how it came about. Status is data: failed fits raise nothing.
+
+    - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE].
+    - `scores`: score of every input in [0, 1], `[target lag source]`, see
+        [`edge_scores`][ndde_jax.edge_scores]; NaN if the fit failed.
+    - `path_masks`: inputs open at the end of training at each coefficient of the method's path; the
+        model's own come first.
+    - `risk`: standardised mean squared error of the final model per target; 1 is as good as
+        predicting the mean rate.
+    - `losses`: smoothed penalised objective, summed over targets, at the end of each epoch of
+        `config.epoch_steps` steps; NaN after the last.
+    - `steps`: gradient steps over all phases (Newton steps count as one).
+    - `status`: [`Status`][ndde_jax.Status].
+    """
+
+    model: NeuralDDE
+    scores: Float[Array, "target lag source"]
+    path_masks: Bool[Array, "coefficient target lag source"]
+    risk: Float[Array, "target"]
+    losses: Float[Array, "epoch"]
+    steps: Int[Array, ""]
+    status: Status
+
+    @property
+    def outcome(self) -> str:
+        """First word of the status of a single fit: converged, stopped, diverged or refused."""
+        return Status[self.status].split()[0].rstrip(":")
+
+
+def fit(
+    method: Checked[AbstractMethod],
+    windows: Checked[Windows],
+    config: Checked[FitConfig | None] = None,
+    *,
+    key: Checked[PRNGKeyArray],
+) -> FitResult:
+    """Fit a sparse drift to lagged windows.
+
+    Pure; compiled once per combination of shapes and static settings. `jit` and `vmap` over
+    windows, keys and all numbers in `method` and `config` agree with one-by-one fits; under `grad`
+    set `FitConfig(patience=None)`.
+
+    **Arguments:**
+
+    - `method`: what selects the inputs, e.g. [`L0NDDE`][ndde_jax.L0NDDE].
+    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
+    - `config`: [`FitConfig`][ndde_jax.FitConfig]; its defaults if omitted.
+    - `key`: initial weights, minibatches and gates.
+
+    **Returns:** [`FitResult`][ndde_jax.FitResult].
+
+    **Raises:** `ValueError` if `windows` is a batch (use `vmap` or
+    [`fit_many`][ndde_jax.fit_many]).
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    result = ndde.fit(ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=500), key=jax.random.key(0))
+    print(result.status, ndde.window_graph(result)[:, :, 0])
+    ```
+    """
+    check_method(method)
+    check_windows(windows, "fit", "use jax.vmap or fit_many for several")
+    check_config(config, FitConfig)
+    key = check_key(key)
+    config = FitConfig() if config is None else config
+    make_room(method, windows, config, key)
+    result = _fit(method, windows, config, key)
+    if config.patience is None:
+        return result
+    return forward_only(
+        result,
+        "fit stops when training does, after a number of steps that depends on the data, and so it "
+        "has no reverse derivative (grad); use FitConfig(patience=None), or forward mode (jvp).",
+    )
+
+
+@eqx.filter_jit
+def _fit(method, windows, config, key):
+    dtype = windows.history.dtype
+    data = FlatData(windows)
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    coefficients = method.coefficients(n_inputs).astype(dtype)
+    n_coefficients = coefficients.shape[0]
+    n_networks = n_coefficients * dim
+    init_key, train_key, refine_key = jr.split(key, 3)
+
+    warmup, refine = config.warmup, config.refine
+    if warmup == "auto":
+        warmup = "newton" if n_inputs <= NEWTON_WARMUP_INPUTS else "adam"
+    if refine == "auto":
+        refine = "newton" if n_inputs <= NEWTON_REFINE_INPUTS else "adam"
+    if config.learning_rate is None:
+        rate = jnp.asarray(1e-3 if warmup == "newton" else 5e-3, dtype)
+        config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
+
+    size = dict(width=config.width, depth=config.depth, dtype=dtype)
+    if warmup == "newton":
+        initial = init_layers(dim, n_inputs, key=init_key, **size)
+        layers = _newton(initial, data, data.allowed.astype(dtype), config.newton_steps)
+        layers, initial = jax.tree.map(
+            lambda leaf: jnp.tile(leaf, (n_coefficients,) + (1,) * (leaf.ndim - 1)),
+            (layers, initial),
+        )
+        warmup_steps, steps = 0, config.newton_steps
+    else:
+        initial = layers = init_layers(n_networks, n_inputs, key=init_key, **size)
+        warmup_steps, steps = config.warmup_steps, 0
+
+    known = Known(data, n_coefficients)
+    # Columns that see nothing stay at zero, so that no penalty on weights counts them.
+    allowed = known.allowed.astype(dtype)
+    layers, initial = scale_inputs(layers, allowed), scale_inputs(initial, allowed)
+    selector = method.init(layers)
+    coefficient = jnp.repeat(coefficients, dim)
+    start = (layers, initial, selector)
+    train = sparsify(method, config, data, known, coefficient, warmup_steps, *start, train_key)
+    layers, selector = train.params
+    converged = train.step - train.best_step >= (config.patience or jnp.inf)
+
+    # Averaged over the phase as well: at prices where all gates close, the order in which they do
+    # still ranks them.
+    n_active = jnp.maximum(train.epoch - warmup_steps // epoch_length(config), 1)
+    scores = (
+        (train.scores / n_active.astype(dtype)).reshape(n_coefficients, dim, n_inputs).mean(axis=0)
+    )
+    # The first coefficient is the model's own.
+    masks = known.decide(method.mask(selector, layers), True)
+    frozen = method.freeze(selector, layers)
+    first = jnp.where(known.required[:, None], layers[0][0], frozen[0][0])
+    layers = ((first, frozen[0][1]), *frozen[1:])
+    layers, mask = jax.tree.map(lambda leaf: leaf[:dim], (layers, masks))
+    open_inputs = mask.astype(dtype)
+    steps = steps + train.step
+    if refine == "newton":
+        layers = _newton(layers, data, open_inputs, config.newton_steps)
+        steps = steps + config.newton_steps
+    elif refine == "adam" and config.refine_steps > 0:
+        layers = refine_weights(config, data, open_inputs, layers, refine_key)
+        steps = steps + config.refine_steps
+
+    risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, open_inputs[:, None])
+    mask = mask.reshape(dim, -1, dim)
+    model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
+    failed = ~(jnp.all(jnp.isfinite(risk)) & jnp.isfinite(train.smoothed))
+    status = Status.where(converged, Status.converged, Status.stopped)
+    status = Status.where(failed, Status.diverged, status)
+    status = Status.where(data.refused, Status.refused, status)
+    failed = failed | data.refused
+    return FitResult(
+        model=model,
+        scores=jnp.where(failed, jnp.nan, scores.reshape(dim, -1, dim)),
+        path_masks=masks.reshape(n_coefficients, dim, -1, dim),
+        risk=jnp.where(failed, jnp.nan, risk),
+        losses=train.losses,
+        steps=jnp.asarray(steps),
+        status=status,
+    )
+
+
+def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
+    """Levenberg–Marquardt on each target's network, one after the other: lock-step batching of
+    these matrix sizes gains nothing on CPU.
+    """
+
+    def one(args):
+        network, output, open_inputs = args
+        return fit_network(
+            network, data.inputs * open_inputs[None], output, data.weight, n_iterations=n_steps
+        ).network
+
+    return jax.lax.map(one, (layers, data.outputs.T, mask))

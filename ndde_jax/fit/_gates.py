@@ -1,0 +1,145 @@
+"""Hard-concrete gates (Louizos, Welling and Kingma, ICLR 2018) as pure functions.
+
+A gate is a random number in [0, 1] that is exactly 0 or exactly 1 with positive probability and
+still has a gradient with respect to its location `log_alpha`:
+
+    s = sigmoid((logit(u) + log_alpha) / temperature),  u uniform on (0, 1)
+    z = clip(s (high - low) + low, 0, 1).
+
+All functions act elementwise on `log_alpha` and work under `jit`, `vmap` and `grad`.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .._checks import check_choice, check_key, check_real_array, refusal
+from .._types import Checked, as_number
+
+RULES = ("open_probability", "median", "deterministic_gate")
+
+
+class HardConcrete(eqx.Module):
+    """Shape of the gate distribution; the defaults are those of Louizos et al. and of the paper.
+
+    - `temperature`: β, 0.33. Smaller is closer to a coin toss and has a rarer gradient.
+    - `low`, `high`: ends of the stretched interval, −0.1 and 1.1.
+    """
+
+    temperature: Float[Array, ""] = eqx.field(
+        converter=as_number("temperature", above=0), default=0.33
+    )
+    low: Float[Array, ""] = eqx.field(converter=as_number("low", below=0), default=-0.1)
+    high: Float[Array, ""] = eqx.field(converter=as_number("high", above=1), default=1.1)
+
+
+def check_gate(gate: Any, log_alpha: Any = 0.0) -> HardConcrete:
+    """The shape of a gate, the usual one if None; locations must be numbers."""
+    if gate is not None and not isinstance(gate, HardConcrete):
+        raise refusal("gate", "a HardConcrete or None", gate)
+    check_real_array(log_alpha, "log_alpha", "one location per gate")
+    return HardConcrete() if gate is None else gate
+
+
+def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=None) -> Array:
+    """Draws of logit(u) for u uniform on (0, 1): the only randomness a gate needs."""
+    # jr.logistic(0, 1) is unbounded; float32 uniforms are multiples of 2^-23, so a floor keeps the
+    # logarithm finite without a visible change of the distribution.
+    u = jr.uniform(
+        check_key(key), shape, dtype=float if dtype is None else dtype, minval=1e-6, maxval=1 - 1e-6
+    )
+    return jnp.log(u) - jnp.log1p(-u)
+
+
+def gate_from_noise(
+    noise: Checked[Float[Array, "*#shape"]],
+    log_alpha: Checked[Float[Array, "*#shape"]],
+    gate: Checked[HardConcrete | None] = None,
+) -> Float[Array, "..."]:
+    """Value of the gate for given [`logistic_noise`][ndde_jax.gates.logistic_noise]."""
+    check_real_array(noise, "noise", "one draw per gate")
+    gate = check_gate(gate, log_alpha)
+    try:
+        jnp.broadcast_shapes(jnp.shape(noise), jnp.shape(log_alpha))
+    except ValueError:
+        raise ValueError(
+            f"noise must broadcast against log_alpha of shape {jnp.shape(log_alpha)}; got "
+            f"{jnp.shape(noise)}."
+        ) from None
+    s = jax.nn.sigmoid((noise + log_alpha) / gate.temperature)
+    return jnp.clip(s * (gate.high - gate.low) + gate.low, 0.0, 1.0)
+
+
+def sample_gate(
+    log_alpha: Checked[Float[Array, "*shape"]],
+    *,
+    key: Checked[PRNGKeyArray],
+    gate: Checked[HardConcrete | None] = None,
+) -> Float[Array, "*shape"]:
+    """One independent draw of every gate.
+
+    ```python
+    import jax, jax.numpy as jnp
+    from ndde_jax import gates
+
+    z = gates.sample_gate(jnp.array([-3.0, 0.0, 3.0]), key=jax.random.key(0))
+    ```
+    """
+    gate = check_gate(gate, log_alpha)
+    log_alpha = jnp.asarray(log_alpha)
+    noise = logistic_noise(key, log_alpha.shape, log_alpha.dtype)
+    return gate_from_noise(noise, log_alpha, gate)
+
+
+def open_probability(
+    log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
+) -> Float[Array, "*shape"]:
+    """P(z ≠ 0) = sigmoid(log_alpha − β log(−low / high)), the differentiable stand-in of L0."""
+    gate = check_gate(gate, log_alpha)
+    return jax.nn.sigmoid(
+        jnp.asarray(log_alpha) - gate.temperature * jnp.log(-gate.low / gate.high)
+    )
+
+
+def expected_l0(
+    log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
+) -> Array:
+    """Expected number of open gates: the sum of their open probabilities."""
+    return jnp.sum(open_probability(log_alpha, gate))
+
+
+def deterministic_gate(
+    log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
+) -> Float[Array, "*shape"]:
+    """Test-time gate clip(sigmoid(log_alpha)(high − low) + low, 0, 1); has no temperature."""
+    gate = check_gate(gate, log_alpha)
+    return jnp.clip(
+        jax.nn.sigmoid(jnp.asarray(log_alpha)) * (gate.high - gate.low) + gate.low, 0.0, 1.0
+    )
+
+
+def hard_mask(
+    log_alpha: Checked[Float[Array, "*shape"]],
+    rule: Checked[str] = "open_probability",
+    gate: Checked[HardConcrete | None] = None,
+) -> Bool[Array, "*shape"]:
+    """Which gates count as open. The three rules in use disagree between log_alpha −2.4 and 0:
+
+    - `"open_probability"` (default): P(z ≠ 0) > 1/2, i.e. log_alpha > −0.79;
+    - `"median"` (the paper's, whose mask is the sigmoid of the logits): sigmoid(log_alpha) > 1/2,
+        i.e. log_alpha > 0;
+    - `"deterministic_gate"`: the test-time gate is positive, i.e. log_alpha > −2.40.
+
+    **Raises:** `ValueError` for an unknown rule.
+    """
+    check_choice(rule, "rule", RULES)
+    gate = check_gate(gate, log_alpha)
+    if rule == "open_probability":
+        return open_probability(log_alpha, gate) > 0.5
+    if rule == "median":
+        return jnp.asarray(log_alpha) > 0
+    return deterministic_gate(log_alpha, gate) > 0

@@ -1,0 +1,176 @@
+"""Many systems: the one place that pads, spreads over cores and devices, and resumes."""
+
+import concurrent.futures
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .._checks import check_concrete, check_config, check_key, check_whole, shown
+from .._kept import Kept
+from .._store import fingerprint
+from .._types import Checked
+from ..windows._windows import Windows, pad_windows
+from ._fit import FitConfig, FitResult, fit
+from .penalties import AbstractMethod, check_method
+
+# Lengths are padded to multiples of this power, so that a thousand different lengths need a dozen
+# compilations and no fit pays for more than a quarter of padding.
+LENGTH_STEP = 1.25
+
+
+def fit_many(
+    method: Checked[AbstractMethod],
+    windows: Checked[Sequence],
+    config: Checked[FitConfig | None] = None,
+    *,
+    key: Checked[PRNGKeyArray],
+    directory: Checked[str | os.PathLike | None] = None,
+    workers: Checked[int | None] = None,
+    progress: bool = True,
+) -> list[FitResult]:
+    """Fit many systems, of any lengths, dimensions, lags and schemes.
+
+    Element i equals `fit(method, windows[i], config, key=jr.fold_in(key, i))`, whatever its
+    neighbours are: systems are padded to a few common lengths, compiled once for each, and run
+    side by side, one per worker. On CPU that beats a `vmap` batch, which waits for its slowest
+    member at every epoch. A system that diverges or has nothing to fit ends with its
+    [`Status`][ndde_jax.Status].
+
+    **Arguments:**
+
+    - `method`, `config`: as for [`fit`][ndde_jax.fit], the same for all systems.
+    - `windows`: one [`Windows`][ndde_jax.Windows] per system.
+    - `key`: system i uses `jr.fold_in(key, i)`.
+    - `directory`: where to keep finished results, one file per system, written as soon as it is
+        done. A later call with the same arguments reads them and fits only what is missing; a
+        result is recognised by its data, method, configuration and key, never by its number alone.
+        A damaged file is computed again. When the disk is full, results are returned all the same
+        and a warning says which could not be kept.
+    - `workers`: systems at a time; by default the number of CPU cores, or of JAX devices if larger.
+        Workers take turns on the available devices.
+    - `progress`: show a progress bar.
+
+    **Returns:** a list of [`FitResult`][ndde_jax.FitResult], in order.
+
+    **Raises:** `ValueError` if an element of `windows` is not the windows of one system.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    systems = [np.stack([np.sin(w * t), np.cos(w * t)], 1) for w in (1.0, 1.5)]
+    windows = [ndde.lagged_windows(x, dt=0.1, scheme="central4") for x in systems]
+    config = ndde.FitConfig(max_steps=200)
+    results = ndde.fit_many(ndde.L0NDDE(), windows, config, key=jax.random.key(0), progress=False)
+    print([str(result.status) for result in results])
+    ```
+    """
+    check_method(method)
+    check_config(config, FitConfig)
+    check_concrete("fit_many", (windows, config, method), "Use fit, which can.")
+    if isinstance(windows, Windows | Mapping | str) or not isinstance(windows, Iterable):
+        raise ValueError(
+            f"windows must be a list with one Windows per system; got {shown(windows)}."
+        )
+    if directory is not None and not isinstance(directory, str | os.PathLike):
+        raise ValueError(f"directory must be a path or None; got {shown(directory)}.")
+    key, windows = check_key(key), list(windows)
+    config = FitConfig() if config is None else config
+    for i, w in enumerate(windows):
+        if not isinstance(w, Windows) or w.history.ndim != 3:
+            raise ValueError(
+                f"windows[{i}] must be the Windows of one system; got "
+                f"{getattr(getattr(w, 'history', w), 'shape', type(w).__name__)}. Use "
+                "unstack_windows for a stacked batch."
+            )
+
+    def one(i: int, device) -> FitResult:
+        item = pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
+        return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
+
+    def name(i: int) -> str:
+        return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
+
+    kept = None if directory is None else Kept(directory)
+    return run_many(
+        one, len(windows), kept=kept, name=name, workers=workers, progress=progress, stacklevel=2
+    )
+
+
+def run_many(
+    one: Callable[[int, Any], Any],
+    n: int,
+    *,
+    kept: Kept | None = None,
+    name: Callable[[int], str] | None = None,
+    workers: Checked[int | None] = None,
+    progress: bool = True,
+    stacklevel: int = 1,
+) -> list:
+    """`[one(i, device) for i in range(n)]` on several threads, in any order, skipping what is kept
+    under `name(i)`. XLA releases Python's lock, so threads keep all cores busy.
+    """
+    devices = jax.local_devices()
+    workers = max(os.cpu_count() or 1, len(devices)) if workers is None else workers
+    check_whole(workers, "workers")
+
+    def work(i):
+        device = devices[i % len(devices)]
+        with jax.default_device(device):
+            result = jax.block_until_ready(one(i, device))
+        if kept is not None:
+            kept.save(names[i], result, f"system {i}")
+        return i, result
+
+    names, results, futures = [], [None] * n, []
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=workers)
+    try:
+        if kept is not None:
+            # In a thread too. The main one, where Ctrl-C arrives, only waits: an interrupt in the
+            # middle of XLA can end the process with a segmentation fault.
+            names = pool.submit(lambda: [name(i) for i in range(n)]).result()
+            results = pool.submit(lambda: [kept.load(file) for file in names]).result()
+            kept.warn(stacklevel=stacklevel + 1)
+        missing = [i for i in range(n) if results[i] is None]
+        futures = [pool.submit(work, i) for i in missing]
+        done = concurrent.futures.as_completed(futures)
+        if progress:
+            from tqdm import tqdm
+
+            done = tqdm(done, total=n, initial=n - len(missing), desc="fit", unit="system")
+        for future in done:
+            i, result = future.result()
+            results[i] = result
+    except BaseException as error:
+        # What is running finishes and is kept; what has not started is dropped.
+        for future in futures:
+            future.cancel()
+        running = sum(not future.done() for future in futures)
+        if progress and running and isinstance(error, KeyboardInterrupt):
+            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
+        pool.shutdown(wait=True, cancel_futures=True)
+        if kept is not None:
+            kept.warn(stacklevel=stacklevel + 1)
+            error.add_note(
+                f"{kept.count()} results are kept in {kept.directory}; the same call goes on from "
+                "there."
+            )
+        raise
+    pool.shutdown()
+    if kept is not None:
+        kept.warn(stacklevel=stacklevel + 1)
+    return results
+
+
+def _padded_length(n: int) -> int:
+    length = 64
+    while length < n:
+        length = int(np.ceil(length * LENGTH_STEP / 64)) * 64
+    return length

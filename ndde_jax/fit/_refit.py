@@ -1,0 +1,368 @@
+"""Refits of one graph and of all its one-edge alternatives, in one compiled computation."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from .._checks import check_config, check_key, check_number, check_whole, check_windows
+from .._types import Checked
+from ..models._networks import Layer, init_layers
+from ..windows._flat import FlatData
+from ..windows._windows import Windows
+from ._newton import NetworkFit, fit_network, predict, select_inputs
+
+# Strengths below this share of a rate's variance are within the error of difference quotients.
+RESOLUTION = 1e-4
+
+
+class StrengthConfig(eqx.Module):
+    """How carefully to refit; all static.
+
+    - `restarts`: random starts of each in-sample fit, of which the best counts; 2. One in ten
+        starts ends in a poor minimum.
+    - `steps`: Levenberg–Marquardt steps from a random start; 40, after which the risk on
+        noise-free chaotic systems is about 1e-6.
+    - `search`: most edges per target that [`search_graph`][ndde_jax.search_graph] flips; 8.
+    - `folds`: contiguous blocks held out in turn; 4.
+    - `fold_steps`: steps of a held-out refit, which starts from the in-sample fit; 10.
+    - `blocks`, `resamples`: of the block bootstrap; 32 and 200. Blocks must be longer than the
+        memory of the residuals.
+    - `confidence`: of the one-sided lower bound; 0.95.
+    - `width`, `depth`: of the networks; those of [`FitConfig`][ndde_jax.FitConfig].
+    """
+
+    restarts: Checked[int] = eqx.field(static=True, default=2)
+    steps: Checked[int] = eqx.field(static=True, default=40)
+    search: Checked[int] = eqx.field(static=True, default=8)
+    folds: Checked[int] = eqx.field(static=True, default=4)
+    fold_steps: Checked[int] = eqx.field(static=True, default=10)
+    blocks: Checked[int] = eqx.field(static=True, default=32)
+    resamples: Checked[int] = eqx.field(static=True, default=200)
+    confidence: Checked[float] = eqx.field(static=True, default=0.95)
+    width: Checked[int] = eqx.field(static=True, default=8)
+    depth: Checked[int] = eqx.field(static=True, default=2)
+
+    def __check_init__(self):
+        for name in ("restarts", "steps", "fold_steps", "resamples", "width", "depth"):
+            check_whole(getattr(self, name), name)
+        for name in ("folds", "blocks"):
+            check_whole(getattr(self, name), name, least=2)
+        check_whole(self.search, "search", least=0)
+        check_number(self.confidence, "confidence", least=0.5, below=1)
+
+
+def checked_refit(
+    who: str, windows: Any, config: Any, key: Any, max_inputs: Any = None
+) -> tuple[StrengthConfig, Array]:
+    """What all functions that refit networks are given; settings and key as they are used."""
+    check_windows(windows, who)
+    check_config(config, StrengthConfig)
+    if max_inputs is not None:
+        check_whole(max_inputs, "max_inputs")
+    return StrengthConfig() if config is None else config, check_key(key)
+
+
+class Comparison(eqx.Module):
+    """Risk of a graph and what each alternative adds to it; inputs flat, (lag, source).
+
+    Differences are signed so that positive speaks for the edge, kept or not.
+    """
+
+    base_in_sample: Float[Array, "target"]
+    base_held_out: Float[Array, "target"]
+    in_sample: Float[Array, "target input"]
+    held_out: Float[Array, "target input"]
+    lower: Float[Array, "target input"]
+    source_in_sample: Float[Array, "target source"]
+    source_held_out: Float[Array, "target source"]
+
+
+@eqx.filter_jit
+def compare_alternatives(
+    windows: Windows,
+    base: Bool[Array, "target input"],
+    config: StrengthConfig,
+    max_inputs: int,
+    *,
+    key: PRNGKeyArray,
+) -> Comparison:
+    """Refit the graph `base`, every graph one edge away, and every graph without one source.
+
+    `max_inputs` bounds the inputs of any network and sets what a refit costs.
+    """
+    data = FlatData(windows)
+    dim, n_inputs = base.shape
+    n_lags = n_inputs // dim
+    dtype = data.inputs.dtype
+    n = jnp.maximum(jnp.sum(data.weight), 1)
+    fold, train = _folds(windows, data, config.folds)
+
+    flipped = base[:, None, :] ^ jnp.eye(n_inputs, dtype=bool)[None]
+    masks = [base[:, None, :], flipped]
+    if n_lags > 1:  # with one lag, leaving out a source is leaving out an edge
+        source = jnp.tile(jnp.eye(dim, dtype=bool), (1, n_lags))
+        masks.append(base[:, None, :] & ~source[None])
+    masks = jnp.concatenate(masks, axis=1)
+
+    def alternative(args):
+        mask, output, key = args
+        inputs, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
+        error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
+        return chosen.corrected_risk(n), error
+
+    # All alternatives of a target start from the same weights: paired comparisons are less noisy.
+    def target(args):
+        output, masks, key = args
+        return jax.lax.map(lambda mask: alternative((mask, output, key)), masks)
+
+    risk, error = jax.lax.map(target, (data.outputs.T, masks, jr.split(key, dim)))
+    mean_error = error @ data.weight / n
+
+    edges = slice(1, n_inputs + 1)
+    sign = jnp.where(base, 1, -1).astype(dtype)
+    paired = sign[..., None] * (error[:, edges] - error[:, :1])
+    in_sample = sign * (risk[:, edges] - risk[:, :1])
+    held_out = sign * (mean_error[:, edges] - mean_error[:, :1])
+    if n_lags > 1:
+        source_in_sample = risk[:, n_inputs + 1 :] - risk[:, :1]
+        source_held_out = mean_error[:, n_inputs + 1 :] - mean_error[:, :1]
+    else:
+        source_in_sample, source_held_out = in_sample, held_out
+    result = Comparison(
+        base_in_sample=risk[:, 0],
+        base_held_out=mean_error[:, 0],
+        in_sample=in_sample,
+        held_out=held_out,
+        lower=_lower_bound(paired, data, config, key=jr.fold_in(key, 0)),
+        source_in_sample=source_in_sample,
+        source_held_out=source_held_out,
+    )
+    return jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), result)
+
+
+@eqx.filter_jit
+def search_mask(
+    windows: Windows,
+    starts: Bool[Array, "target start input"],
+    config: StrengthConfig,
+    max_inputs: int,
+    *,
+    key: PRNGKeyArray,
+) -> Bool[Array, "target input"]:
+    """The best of several masks per target, improved by flipping its best edge while that pays.
+
+    Pays: lowers corrected risk + price × number of inputs, at the price of `edge_price`. Targets
+    are independent of one another, so this is coordinate descent on the L0 objective and ends where
+    no single addition or removal improves it, or after `config.search` flips.
+
+    A start is fitted from scratch. Its neighbours start from its weights, which takes a fifth of
+    the steps; a neighbour judged too badly for that is corrected by the strengths measured later.
+    """
+    data = FlatData(windows)
+    n = jnp.maximum(jnp.sum(data.weight), 1)
+    n_inputs = starts.shape[2]
+    flips = jnp.eye(n_inputs, dtype=bool)
+    dtype = data.inputs.dtype
+    starts = data.apply_prior(starts)
+    undecided = data.allowed & ~data.required
+
+    def target(args):
+        starts, undecided, output, key = args
+
+        def from_scratch(mask):
+            _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
+            risk = jnp.where(jnp.sum(mask) > max_inputs, jnp.inf, chosen.corrected_risk(n))
+            return risk, spread_network(chosen.network, mask, max_inputs), chosen.decay
+
+        risks, networks, decays = jax.lax.map(from_scratch, starts)
+        lowest = jnp.min(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
+        price = edge_price(lowest, n, n_inputs, config.width)
+        cost = risks + price * jnp.sum(starts, axis=1).astype(dtype)
+        first = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
+        size = dict(width=config.width, depth=config.depth, dtype=dtype)
+        random = _at(init_layers(1, n_inputs, key=key, **size), 0)
+
+        def neighbour(mask, previous, network, decay):
+            # Without inputs a network shrinks to its bias, from where nothing can be learnt.
+            network = jax.tree.map(lambda a, b: jnp.where(jnp.any(previous), a, b), network, random)
+            decay = jnp.where(jnp.any(previous), decay, 1e-2)
+            (weight, bias), *rest = network
+            weight = jnp.where(jnp.any(weight != 0, axis=0)[None], weight, random[0][0])
+            index, used = select_inputs(mask.astype(dtype), max_inputs)
+            found = fit_network(
+                ((weight[:, index], bias), *rest),
+                data.inputs[:, index] * used[None],
+                output,
+                data.weight,
+                n_iterations=config.fold_steps,
+                decay=decay,
+            )
+            return (
+                found.corrected_risk(n),
+                spread_network(found.network, mask, max_inputs),
+                found.decay,
+            )
+
+        def flip_best(carry):
+            mask, risk, network, decay, count, _ = carry
+            risks, networks, decays = jax.lax.map(
+                lambda flip: neighbour(mask ^ flip, mask, network, decay), flips
+            )
+            price = edge_price(risk, n, n_inputs, config.width)
+            gain = risk - risks + jnp.where(mask, price, -price)
+            full = jnp.sum(mask) >= max_inputs
+            possible = jnp.isfinite(gain) & (mask | ~full) & undecided
+            gain = jnp.where(possible, gain, -jnp.inf)
+            best = jnp.argmax(gain)
+            better = gain[best] > 0
+            flipped = (mask ^ flips[best], risks[best], *_at((networks, decays), best))
+            kept = (mask, risk, network, decay)
+            chosen = jax.tree.map(lambda a, b: jnp.where(better, a, b), flipped, kept)
+            return (*chosen, count + better.astype(count.dtype), better)
+
+        def unfinished(carry):
+            return carry[5] & (carry[4] < config.search) & ~data.refused
+
+        start = (*_at((starts, risks, networks, decays), first), jnp.zeros((), int), True)
+        start = jax.tree.map(jnp.asarray, start)
+        return jax.lax.while_loop(unfinished, flip_best, start)[0]
+
+    keys = jr.split(key, starts.shape[0])
+    return jax.lax.map(target, (starts, undecided, data.outputs.T, keys))
+
+
+def _at(tree, index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def spread_network(network, mask, max_inputs: int):
+    """A network on the open inputs as one on all inputs, with zero weights for the others."""
+    (weight, bias), *rest = network
+    index, used = select_inputs(mask.astype(weight.dtype), max_inputs)
+    full = jnp.zeros((weight.shape[0], mask.shape[0]), weight.dtype)
+    return ((full.at[:, index].set(weight * used[None]), bias), *rest)
+
+
+def edge_price(risk, n_windows, n_inputs: int, width: int):
+    """What an input must lower the corrected risk by to be worth its weights.
+
+    The extended Bayesian information criterion (Chen and Chen, 2008) charges (ln n + ln F) / n of
+    the risk for each of the `width` weights of an input chosen among F; the correction of the risk
+    has charged 2/n already. Differences below `RESOLUTION` are within the error of difference
+    quotients.
+    """
+    share = width * jnp.maximum(jnp.log(n_windows) - 2 + jnp.log(n_inputs), 0) / n_windows
+    return RESOLUTION + share * risk
+
+
+@eqx.filter_jit
+def fit_layers(
+    windows: Windows,
+    mask: Bool[Array, "target input"],
+    config: StrengthConfig,
+    max_inputs: int,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[tuple[Layer, ...], Float[Array, "target"]]:
+    """Stacked networks trained on the inputs `mask` leaves open, and their corrected risk; NaN for
+    windows that are refused.
+    """
+    data = FlatData(windows)
+    n = jnp.maximum(jnp.sum(data.weight), 1)
+
+    def target(args):
+        mask, output, key = args
+        _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
+        return spread_network(chosen.network, mask, max_inputs), chosen.corrected_risk(n)
+
+    keys = jr.split(key, mask.shape[0])
+    layers, risk = jax.lax.map(target, (mask, data.outputs.T, keys))
+    return jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), (layers, risk))
+
+
+def _best_of_starts(
+    data: FlatData, mask, output, config: StrengthConfig, max_inputs: int, *, key: PRNGKeyArray
+) -> tuple[Float[Array, "window slot"], NetworkFit]:
+    """The open inputs, and the best of several fits to all windows."""
+    dtype = data.inputs.dtype
+    index, used = select_inputs(mask.astype(dtype), max_inputs)
+    inputs = data.inputs[:, index] * used[None]
+    starts = init_layers(
+        config.restarts,
+        max_inputs,
+        width=config.width,
+        depth=config.depth,
+        key=key,
+        dtype=dtype,
+    )
+    fits = jax.lax.map(
+        lambda start: fit_network(start, inputs, output, data.weight, n_iterations=config.steps),
+        starts,
+    )
+    risks = jax.vmap(lambda f: f.corrected_risk(jnp.maximum(jnp.sum(data.weight), 1)))(fits)
+    best = jnp.argmin(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
+    return inputs, jax.tree.map(lambda leaf: leaf[best], fits)
+
+
+def held_out_squares(
+    fitted: NetworkFit, inputs, output, weight, fold, train, config: StrengthConfig
+) -> Float[Array, "window"]:
+    """Squared error of every window by a refit, from `fitted`, that has not seen its fold."""
+
+    def left_out(k):
+        refit = fit_network(
+            fitted.network,
+            inputs,
+            output,
+            weight * train[k],
+            n_iterations=config.fold_steps,
+            decay=fitted.decay,
+        )
+        return jnp.where(fold == k, (predict(refit.network, inputs) - output) ** 2, 0)
+
+    return jnp.sum(jax.lax.map(left_out, jnp.arange(config.folds)), axis=0)
+
+
+def _blocks(valid: Bool[Array, "window"], n_blocks: int) -> Int[Array, "window"]:
+    """Contiguous blocks of equally many valid windows; −1 where not valid."""
+    rank = jnp.cumsum(valid) - 1
+    block = rank * n_blocks // jnp.maximum(jnp.sum(valid), 1)
+    return jnp.where(valid, block, -1)
+
+
+def _folds(windows: Windows, data: FlatData, n_folds: int):
+    """The fold of every window, and for each fold which windows share no sample with it."""
+    fold = _blocks(windows.valid, n_folds)
+    position = windows.position
+    gap = windows.reach
+    far = jnp.iinfo(position.dtype).max // 2
+    member = fold[None] == jnp.arange(n_folds)[:, None]
+    first = jnp.min(jnp.where(member, position[None], far), axis=1, keepdims=True)
+    last = jnp.max(jnp.where(member, position[None], -far), axis=1, keepdims=True)
+    apart = (position[None] < first - gap) | (position[None] > last + gap)
+    return fold, (apart & windows.valid[None]).astype(data.inputs.dtype)
+
+
+def _lower_bound(
+    difference: Float[Array, "target input window"],
+    data: FlatData,
+    config: StrengthConfig,
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "target input"]:
+    """Lower confidence bound of the mean paired difference, by resampling blocks."""
+    block = _blocks(data.weight > 0, config.blocks)
+    member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(difference.dtype)
+    sums = difference @ (data.weight[:, None] * member)
+    weights = data.weight @ member
+    # How often each block is drawn, [resample block].
+    draws = jr.randint(key, (config.resamples, config.blocks), 0, config.blocks)
+    counts = jax.vmap(lambda d: jnp.bincount(d, length=config.blocks))(draws)
+    counts = counts.astype(difference.dtype)
+    totals = counts @ weights
+    means = (sums @ counts.T) / jnp.where(totals > 0, totals, 1)[None, None]
+    return jnp.quantile(means, 1 - config.confidence, axis=-1)

@@ -1,0 +1,156 @@
+"""What a method must provide; everything but the penalty is shared by all methods."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from ..._checks import check_real_array, is_traced, refusal, shown
+from ...models._networks import Layer
+
+Selector = PyTree[Array]
+Layers = tuple[Layer, ...]
+
+
+class AbstractMethod(eqx.Module):
+    """A way to decide which inputs a drift may use.
+
+    A method owns the parameters that select inputs (its *selector*), draws gates from them, and
+    charges for them. Networks are stacked along one axis `network` = (coefficient on the path,
+    target), and inputs are flat: (lag, source).
+
+    A new method needs the abstract members below; the others do nothing unless overridden.
+    """
+
+    coefficient: eqx.AbstractVar[Float[Array, ""]]
+    path: eqx.AbstractVar[Float[Array, "price"]]
+    n_draws: eqx.AbstractVar[int]
+
+    def coefficients(self, n_inputs: int) -> Float[Array, "coefficient"]:
+        """Penalty coefficients trained side by side; the first belongs to the model, the others,
+        prices of one input times the number of inputs, only rank edges.
+        """
+        path = self.path * n_inputs
+        return jnp.concatenate([self.coefficient.astype(path.dtype)[None], path])
+
+    @abc.abstractmethod
+    def init(self, layers: Layers) -> Selector:
+        """Selector parameters at the start, for networks of these shapes."""
+
+    @abc.abstractmethod
+    def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
+        """All the randomness of `n_steps` steps at once: drawing inside the loop would cost more
+        than the step.
+        """
+
+    @abc.abstractmethod
+    def gates(self, selector: Selector, noise: Array) -> Float[Array, "network draw input"]:
+        """Gates of one step."""
+
+    @abc.abstractmethod
+    def penalty(
+        self, selector: Selector, layers: Layers, coefficient: Float[Array, "network"]
+    ) -> Float[Array, "network"]:
+        """What each network pays, in units of its mean squared error."""
+
+    @abc.abstractmethod
+    def scores(self, selector: Selector, layers: Layers) -> Float[Array, "network input"]:
+        """Continuous score in [0, 1] of every input."""
+
+    @abc.abstractmethod
+    def mask(self, selector: Selector, layers: Layers) -> Bool[Array, "network input"]:
+        """Inputs the frozen model uses."""
+
+    def project(self, selector: Selector) -> Selector:
+        """Back into the admissible range, after every step."""
+        return selector
+
+    def begin(self, selector: Selector, layers: Layers, initial: Layers) -> tuple[Selector, Layers]:
+        """When the warm-up ends: what it taught, and where to go on from. `initial` are the random
+        networks before it, whichever way it went.
+        """
+        return selector, layers
+
+    def gated_layers(self, selector: Selector, layers: Layers, noise: Array) -> Layers:
+        """Networks of one step, for methods that gate more than inputs."""
+        return layers
+
+    def proximal_shrinkage(
+        self, selector: Selector, coefficient: Float[Array, "network"]
+    ) -> Float[Array, "network input"] | None:
+        """Weight of the norm of each first-layer column, for a penalty that is not differentiated
+        but applied as a proximal step; None for methods without one.
+        """
+        return None
+
+    def freeze(self, selector: Selector, layers: Layers) -> Layers:
+        """Networks once the mask is frozen, with gates that are neither 0 nor 1 absorbed."""
+        return layers
+
+
+def as_path(values) -> Float[Array, "price"]:
+    """A sequence of numbers, possibly empty, as a vector."""
+    check_real_array(values, "path", "a sequence of prices")
+    array = jnp.asarray(values, dtype=jnp.result_type(float))
+    if array.ndim != 1:
+        raise ValueError(f"path must be a sequence of numbers; got shape {array.shape}.")
+    if not is_traced(array) and not np.all(np.asarray(array) >= 0):
+        raise ValueError(f"path must hold prices that are not negative; got {shown(values)}.")
+    return array
+
+
+def no_noise(n_steps: int) -> Float[Array, "step 0"]:
+    """For methods whose gates are deterministic."""
+    return jnp.zeros((n_steps, 0))
+
+
+def path_weights(layers: Layers) -> Float[Array, "network input"]:
+    """Σ over all paths from an input to the output of the product of absolute weights,
+    |W_L| ⋯ |W_1|: 0 if and only if every path is cut, and a bound on |∂G/∂z_i| up to slopes ≤ 1.
+    """
+    product = jnp.abs(layers[-1][0])
+    for weight, _ in layers[-2::-1]:
+        product = product @ jnp.abs(weight)
+    return product[:, 0]
+
+
+def column_norms(layers: Layers) -> Float[Array, "network input"]:
+    """Norm of the first-layer weights of each input; its derivative is 0 where it is 0."""
+    square = jnp.sum(layers[0][0] ** 2, axis=1)
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+
+
+def scale_inputs(layers: Layers, factor: Float[Array, "network input"]) -> Layers:
+    """The networks that see each input times a factor."""
+    (weight, bias), *rest = layers
+    return ((weight * factor[:, None, :], bias), *rest)
+
+
+def bounded(values: Float[Array, "network input"]) -> Float[Array, "network input"]:
+    """A monotone map of [0, ∞) to [0, 1), for sizes used as scores."""
+    return values / (1 + values)
+
+
+def group_shrink(layers: Layers, threshold: Float[Array, "network input"]) -> Layers:
+    """Proximal step of Σ threshold ‖column‖: columns shrink by the threshold, to exact zeros."""
+    norm = column_norms(layers)
+    factor = jnp.where(norm > threshold, 1 - threshold / jnp.where(norm > 0, norm, 1), 0)
+    return scale_inputs(layers, factor)
+
+
+def stop(tree: PyTree[Array]) -> PyTree[Array]:
+    """Constants as far as derivatives are concerned."""
+    return jax.tree.map(jax.lax.stop_gradient, tree)
+
+
+def check_method(method: Any, name: str = "method") -> None:
+    """An instance of a method."""
+    if not isinstance(method, AbstractMethod):
+        raise refusal(
+            name, "a method such as ndde_jax.L0NDDE()", method, "Mind the parentheses: L0NDDE()."
+        )

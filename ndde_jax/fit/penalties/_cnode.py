@@ -1,0 +1,107 @@
+"""C-NODE: an L1 penalty, on deterministic gates or on path products of weights."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..._checks import check_choice
+from ..._types import Checked, as_number
+from ._base import (
+    AbstractMethod,
+    Layers,
+    as_path,
+    bounded,
+    no_noise,
+    path_weights,
+    scale_inputs,
+)
+
+VARIANTS = ("gates", "paths")
+
+
+class CNODE(AbstractMethod):
+    """L1-penalised inputs: mean squared error plus (λ / F) Σ_i |gate_i|, or |path product_i|.
+
+    **Arguments:**
+
+    - `coefficient`: λ, in the units of [`L0NDDE`][ndde_jax.L0NDDE]: a gate that is fully open pays
+        λ/F.
+    - `path`: prices of an input that rank edges, as for `L0NDDE`; none by default.
+    - `variant`: `"gates"`, the paper's: each input is multiplied by σ(logit) and σ is penalised. A
+        small gate is undone by large weights, so the penalty shrinks gates of inputs that matter as
+        well, and no gate ever closes exactly. `"paths"`, the original: no gates, and the penalty is
+        the sum over inputs of |W_L| ⋯ |W_1|.
+    - `threshold`: inputs whose gate (or path product) is at most this are left out of the model.
+        The paper's 1e-8 closes nothing in practice; the default 0.05 closes what the penalty has
+        shrunk to a twentieth.
+    - `logit`: where gates start; 2, σ = 0.88. Variant `"gates"` only.
+
+    Aliee et al., *Sparsity in continuous-depth neural networks* (2022), section on C-NODE;
+    the paper, "Baselines".
+    """
+
+    coefficient: Float[Array, ""] = eqx.field(
+        converter=as_number("coefficient", least=0), default=0.1
+    )
+    path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
+    variant: Checked[str] = eqx.field(static=True, default="gates")
+    threshold: Float[Array, ""] = eqx.field(converter=as_number("threshold", least=0), default=0.05)
+    logit: Float[Array, ""] | None = eqx.field(
+        converter=as_number("logit", optional=True), default=None
+    )
+
+    @property
+    def n_draws(self) -> int:
+        """Gates are deterministic."""
+        return 1
+
+    def __check_init__(self):
+        check_choice(self.variant, "variant", VARIANTS)
+        if self.variant == "paths" and self.logit is not None:
+            raise ValueError("variant='paths' has no gates, so logit must be left out.")
+
+    @classmethod
+    def paper(cls, coefficient=50.0) -> "CNODE":
+        """The paper's settings for CausalDynamics: 50 on the gates (dysts: 0.05)."""
+        return cls(coefficient=coefficient, threshold=1e-8)
+
+    def init(self, layers: Layers) -> Array:
+        """Logits; path products need none."""
+        start = 2.0 if self.logit is None else self.logit
+        return jnp.full_like(layers[0][0][:, 0], start)
+
+    def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
+        """None."""
+        return no_noise(n_steps)
+
+    def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
+        """σ(logit)."""
+        if self.variant == "paths":
+            return jnp.ones_like(selector)[:, None]
+        return jax.nn.sigmoid(selector)[:, None]
+
+    def penalty(
+        self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
+    ) -> Float[Array, "network"]:
+        """(λ / F) Σ |gate| or |path product|."""
+        return coefficient * jnp.mean(self._size(selector, layers), axis=1)
+
+    def _size(self, selector, layers):
+        return path_weights(layers) if self.variant == "paths" else jax.nn.sigmoid(selector)
+
+    def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
+        """Gates, or path products p / (1 + p)."""
+        size = self._size(selector, layers)
+        return bounded(size) if self.variant == "paths" else size
+
+    def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
+        """Above the threshold."""
+        size = self._size(selector, layers)
+        return size > self.threshold.astype(size.dtype)
+
+    def freeze(self, selector: Array, layers: Layers) -> Layers:
+        """Gates move into the first layer."""
+        if self.variant == "paths":
+            return layers
+        return scale_inputs(layers, jax.nn.sigmoid(selector))

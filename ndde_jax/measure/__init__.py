@@ -1,0 +1,1 @@
+"""What an edge is worth: strengths, rivals, stability, delays."""

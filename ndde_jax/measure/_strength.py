@@ -1,0 +1,161 @@
+"""Signal strengths: what an edge is worth, measured by refitting with and without it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._axes import to_graph_axes
+from .._checks import (
+    check_coefficient,
+)
+from .._memory import make_room
+from .._types import Checked, Graph, Scores
+from ..fit._fixed import checked_graph, input_slots
+from ..fit._refit import (
+    StrengthConfig,
+    checked_refit,
+    compare_alternatives,
+    edge_price,
+)
+from ..select._select import select_graph
+from ..windows._prior import PriorKnowledge
+from ..windows._windows import Windows
+
+
+class SignalStrengths(eqx.Module):
+    """What every candidate edge is worth, as a share of the variance of its target's rate.
+
+    Each strength compares two graphs that differ in one edge: it is the rise of the target's
+    standardised mean squared error when a kept edge is left out, or the fall when a dropped one is
+    added, everything else refitted. The paper's ŝ². Around zero, and possibly below, where nothing
+    is there.
+
+    - `value`: the strength to rank by, `[source target lag]`: the in-sample estimate with both
+        risks corrected for the parameters they used (generalised cross-validation).
+    - `held_out`: the same on blocks left out of the refit. Less biased, noisier.
+    - `lower`: one-sided lower confidence bound of `held_out`, from a block bootstrap of the paired
+        differences.
+    - `source_value`, `source_held_out`: strength of a source at all its kept lags together,
+        `[source target]`. Neighbouring lags can stand in for one another in `value`, not here.
+    - `graph`: the graph the strengths are relative to.
+    - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate.
+    - `risk_in_sample`: the same in-sample, corrected.
+    - `threshold`: what an edge must be worth per target under the default rule of `kept`.
+    - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
+        others, which tests the prior, but never kept.
+    """
+
+    value: Scores
+    held_out: Scores
+    lower: Scores
+    source_value: Float[Array, "source target"]
+    source_held_out: Float[Array, "source target"]
+    graph: Graph
+    risk: Float[Array, "target"]
+    risk_in_sample: Float[Array, "target"]
+    threshold: Float[Array, "target"]
+    prior: PriorKnowledge
+
+    def kept(self, coefficient=None) -> Graph:
+        """Edges worth keeping, `[source target lag]`.
+
+        **Arguments:**
+
+        - `coefficient`: λ of the L0 rule: keep iff the strength exceeds λ/F with F candidate inputs
+            per target, the exchange rate of [`L0NDDE`][ndde_jax.L0NDDE]. By default no coefficient
+            is needed: keep iff the strength exceeds
+
+                10⁻⁴ + risk · width · (ln n − 2 + ln F) / n
+
+            and is positive on held-out blocks. This is the extended Bayesian information criterion
+            for the `width` weights that an input brings, less what the correction of the risks has
+            charged already, plus the resolution of difference quotients. It becomes stricter with
+            noise and with more candidates, laxer with more data.
+
+        Edges of the prior are kept or not whatever they are worth.
+        """
+        check_coefficient(coefficient)
+        if coefficient is None:
+            good = (self.value > self.threshold[None, :, None]) & (self.held_out > 0)
+        else:
+            price = jnp.asarray(coefficient) / (self.value.shape[0] * self.value.shape[2])
+            good = self.value > price
+        return self.prior.apply(good)
+
+
+def signal_strengths(
+    windows: Checked[Windows],
+    *,
+    key: Checked[PRNGKeyArray],
+    graph: Any = None,
+    config: Checked[StrengthConfig | None] = None,
+    max_inputs: Checked[int | None] = None,
+) -> SignalStrengths:
+    """Measure what every edge is worth relative to a graph.
+
+    For each target the graph is refitted as it is, with every single edge removed or added, and
+    without each source at all lags: from `restarts` random starts on all windows, and from there on
+    contiguous blocks with a gap of the largest lag around what is held out. Networks are trained by
+    Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted to about 1e-6 of
+    their variance and noisy data are not overfitted.
+
+    Relative to a *selected* graph, because with many collinear inputs every single one can be
+    dropped from the full model at no cost.
+
+    **Arguments:**
+
+    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
+    - `key`: random starts, bootstrap, and the fit that selects the graph.
+    - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
+        default that of [`select_graph`][ndde_jax.select_graph].
+    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig].
+    - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
+        the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`, where the
+        graph is not known, all inputs.
+
+    **Returns:** [`SignalStrengths`][ndde_jax.SignalStrengths]; all NaN for windows that
+    [`fit`][ndde_jax.fit] would refuse.
+
+    **Raises:** `ValueError` for a graph of the wrong shape, or with more inputs than `max_inputs`
+    allows.
+
+    The strength is the paper's s_ij² (equation "signal"), estimated by refitting.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    strengths = ndde.signal_strengths(windows, graph="full", key=jax.random.key(0))
+    print(strengths.kept()[:, :, 0])
+    ```
+    """
+    config, key = checked_refit("signal_strengths", windows, config, key, max_inputs)
+    fit_key, key = jr.split(key)
+    if graph is None:
+        graph = select_graph(windows, key=fit_key, config=config)
+    graph, base = checked_graph(windows, graph)
+    max_inputs = input_slots(base, max_inputs)
+    make_room(windows, config, key)
+    result = compare_alternatives(windows, base, config, max_inputs, key=key)
+
+    def edges(a):
+        return to_graph_axes(a.reshape(windows.dim, windows.n_lags, windows.dim))
+
+    n = jnp.maximum(windows.n_valid, 1).astype(result.in_sample.dtype)
+    return SignalStrengths(
+        value=edges(result.in_sample),
+        held_out=edges(result.held_out),
+        lower=edges(result.lower),
+        source_value=result.source_in_sample.T,
+        source_held_out=result.source_held_out.T,
+        graph=graph,
+        risk=result.base_held_out,
+        risk_in_sample=result.base_in_sample,
+        threshold=edge_price(result.base_in_sample, n, base.shape[1], config.width),
+        prior=windows.prior,
+    )

@@ -1,0 +1,1 @@
+"""Families of drifts, and what a learned one can be asked."""

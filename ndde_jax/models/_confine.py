@@ -1,0 +1,216 @@
+"""Keeping a learned system on its attractor: damping, and confinement to a box.
+
+A tanh network with an affine output is bounded, so outside the data nothing pulls a learned system
+back. The paper ("Dissipativity and ergodicity of the learned system") adds a linear restoring
+force, everywhere or outside a box, after which the learned SDDE has a unique invariant law.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from .._checks import check_real_array, check_windows, is_traced
+from .._scaling import Scaling
+from .._types import Checked
+from ._model import AbstractDelayModel, NeuralDDE, check_model
+
+
+class Certificate(eqx.Module):
+    """Constants that prove dissipativity, u = x − center, in physical units.
+
+    For every history, ⟨u, G⟩ ≤ α − β₀ ‖u‖² (the paper's proposition "Confinement by construction").
+
+    - `bound`: on ‖N‖ over all histories for a damped drift, on ‖N + K Π_R(u)‖ for a confined one.
+    - `pull`: smallest rate κ of the restoring force.
+    - `alpha`, `beta0`: bound² / (2 κ) and κ / 2.
+    - `absorbing_radius`: bound / κ. Without noise ‖u‖ falls wherever it is larger, so every
+        trajectory ends up in that ball.
+    """
+
+    bound: Float[Array, ""]
+    pull: Float[Array, ""]
+    alpha: Float[Array, ""]
+    beta0: Float[Array, ""]
+    absorbing_radius: Float[Array, ""]
+
+    def second_moment(self, sigma: Checked[Float[Array, "dim noise"]]) -> Float[Array, ""]:
+        """Bound on E‖X − center‖² in the stationary state with diffusion Σ: (2α + tr ΣΣᵀ)/(2β₀),
+        from Itô's formula for ‖u‖².
+        """
+        check_real_array(sigma, "sigma", "a matrix [dim noise]", finite=True)
+        if jnp.ndim(sigma) != 2:
+            raise ValueError(f"sigma must be a matrix [dim noise]; got shape {jnp.shape(sigma)}.")
+        return (2 * self.alpha + jnp.sum(jnp.asarray(sigma) ** 2)) / (2 * self.beta0)
+
+
+class RestoredDDE(AbstractDelayModel):
+    """A learned drift plus a linear restoring force −K(u − Π_R(u)) on the present state.
+
+    Made by [`confine`][ndde_jax.confine] and [`damp`][ndde_jax.damp]; goes wherever a
+    [`NeuralDDE`][ndde_jax.NeuralDDE] goes. With `radius` zero the force acts everywhere.
+    """
+
+    model: NeuralDDE
+    center: Float[Array, "dim"]
+    radius: Float[Array, "dim"]
+    rate: Float[Array, "dim"]
+
+    @property
+    def lags(self) -> tuple[int, ...]:
+        """Lags in samples."""
+        return self.model.lags
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        """Sampling interval."""
+        return self.model.dt
+
+    @property
+    def scaling(self) -> Scaling:
+        """Of the free drift."""
+        return self.model.scaling
+
+    @property
+    def mask(self) -> Bool[Array, "target lag source"]:
+        """Of the free drift; the force acts on every variable itself."""
+        return self.model.mask
+
+    def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
+        """Physical drift for one physical history, whose first row is the present state."""
+        free = self.model(history)
+        u = jnp.asarray(history)[0] - self.center
+        outside = u - jnp.clip(u, -self.radius, self.radius)
+        # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
+        return free - self.rate * outside
+
+    def certificate(self) -> Certificate:
+        """What the restoring force guarantees."""
+        free = jnp.linalg.norm(drift_bound(self.model))
+        # Written so that the derivative at radius zero is zero, not undefined.
+        square = jnp.sum((self.rate * self.radius) ** 2)
+        bound = free + jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+        pull = jnp.min(self.rate)
+        return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
+
+
+def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
+    """Bound on |N_j| over all histories, physical units: of a network from the weights of its
+    output layer, of a polynomial from its terms at the corners of its box.
+    """
+    check_model(model)
+    if isinstance(model, RestoredDDE):
+        raise ValueError("model must be a NeuralDDE, whose drift is bounded; got a RestoredDDE.")
+    middle, spread = model.drift.output_range()
+    scaling = model.scaling
+    middle = scaling.rate_center + scaling.rate_scale * middle
+    return jnp.abs(middle) + scaling.rate_scale * spread
+
+
+def confine(
+    model: Checked[NeuralDDE],
+    *,
+    radius=None,
+    rate=None,
+    center=None,
+    windows: Checked[Any] = None,
+) -> RestoredDDE:
+    """Confine a learned drift to a box after training: N(z) − K(u − Π_R(u)), u = x − center.
+
+    Inside the box nothing changes; outside, each coordinate is pulled back at its own rate.
+
+    **Arguments:**
+
+    - `model`: with lag 0 among its lags, since the force acts on the present state.
+    - `center`: of the box, `[dim]` or a number; by default the mean of the training data.
+    - `radius`: half-width of the box, `[dim]` or a number; by default, with `windows`, whatever
+        covers all their states with a tenth to spare, otherwise 5 standard deviations.
+    - `rate`: K, per unit of time, `[dim]` or a number; by default twice the bound on |N_j| over the
+        half-width, so that half a half-width outside the box the force outweighs anything the
+        network can do. An explicit solver needs rate · dt below 2, better below 1.
+    - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
+        of the training.
+
+    **Returns:** [`RestoredDDE`][ndde_jax.RestoredDDE]; its `certificate()` bounds where it lives.
+
+    **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for values that are not finite,
+    and unless radius and rate are positive.
+
+    Paper: "Post-training exterior confinement".
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    confined = ndde.confine(model, windows=windows)
+    print(confined.certificate().absorbing_radius)
+    ```
+    """
+    dim = _check_present(model)
+    if windows is not None:
+        check_windows(windows, "confine", "take one with unstack_windows")
+    scaling = model.scaling
+    center = _vector(scaling.center if center is None else center, dim, "center")
+    if radius is None and windows is not None:
+        if windows.dim != dim:
+            raise ValueError(
+                f"windows must hold the {dim} variables of the model; got {windows.dim}."
+            )
+        # By their own scaling, which is not the model's where the model saw other data.
+        own = windows.scaling
+        states = windows.history * own.scale[None, None] + own.center[None, None]
+        distance = jnp.abs(states - center[None, None])
+        distance = jnp.where(windows.valid[:, None, None], distance, 0)
+        radius = 1.1 * jnp.max(distance, axis=(0, 1))
+    radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
+    default = 2 * drift_bound(model) / radius
+    rate = _vector(default if rate is None else rate, dim, "rate", positive=True)
+    return RestoredDDE(model, center, radius, rate)
+
+
+def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
+    """Damp a learned drift everywhere: N(z) − K(x − center).
+
+    This changes the drift, unlike [`confine`][ndde_jax.confine]; it is for residuals of a damped
+    baseline. Arguments, returns and errors as there; `rate` has no default.
+
+    Paper: "Dissipative architecture with bounded neural residual".
+    """
+    dim = _check_present(model)
+    center = _vector(model.scaling.center if center is None else center, dim, "center")
+    rate = _vector(rate, dim, "rate", positive=True)
+    return RestoredDDE(model, center, jnp.zeros_like(center), rate)
+
+
+def _check_present(model: Any) -> int:
+    check_model(model)
+    if isinstance(model, RestoredDDE):
+        raise ValueError("model must be a NeuralDDE; got a RestoredDDE, which is confined already.")
+    if model.lags[0] != 0:
+        raise ValueError(
+            f"the restoring force acts on the present state, but the lags of model are {model.lags}"
+            "; fit with lag 0 among the candidate lags."
+        )
+    return model.scaling.center.shape[0]
+
+
+def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
+    check_real_array(value, name, f"one or {dim} of them")
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    array = jnp.asarray(value, dtype=jnp.result_type(float, value))
+    if array.shape not in ((), (dim,)):
+        raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
+    # In NumPy, because inside jit the result of any operation of JAX is traced.
+    if not is_traced(value):
+        known = np.asarray(value, float)
+        if not np.all(np.isfinite(known)):
+            raise ValueError(f"{name} must be finite; got {known}.")
+        if positive and not np.all(known > 0):
+            raise ValueError(f"{name} must be positive; got {known}.")
+    return jnp.broadcast_to(array, (dim,))

@@ -1,0 +1,109 @@
+"""A learned drift in physical units."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from .._checks import check_real_array, refusal
+from .._scaling import Scaling
+from .._types import Checked
+from ._networks import MaskedDrift
+from ._polynomials import PolynomialDrift
+
+
+class AbstractDelayModel(eqx.Module):
+    """A learned system: a physical history `[lag dim]` in, a physical drift `[dim]` out.
+
+    What simulates, prints equations and is saved knows no more of a model than this. `lags` are in
+    samples, ascending; `dt` is the sampling interval of the data, one unit of them; `scaling` and
+    `mask`, `[target lag source]`, are those of the free drift.
+    """
+
+    lags: eqx.AbstractVar[tuple[int, ...]]
+    dt: eqx.AbstractVar[Float[Array, ""]]
+    scaling: eqx.AbstractVar[Scaling]
+    mask: eqx.AbstractVar[Bool[Array, "target lag source"]]
+
+    @abc.abstractmethod
+    def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
+        """Drift for one history."""
+
+    @property
+    def dim(self) -> int:
+        """Number of variables."""
+        return self.scaling.center.shape[-1]
+
+    @property
+    def delays(self) -> Float[Array, "lag"]:
+        """Lags in units of time."""
+        return self.dt * jnp.asarray(self.lags, self.dt.dtype)
+
+
+class NeuralDDE(AbstractDelayModel):
+    """A learned system: drift network, mask and scaling; the only place that knows both units.
+
+    As a callable it maps a physical history to the physical drift, so it stands wherever a true
+    drift stands. Inputs that the mask closes have no influence at all.
+
+    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift], or
+        [`PolynomialDrift`][ndde_jax.PolynomialDrift], in standardised units.
+    - `mask`: which inputs reach which target, `[target lag source]`.
+    - `scaling`: means and deviations of states and rates.
+    - `dt`: sampling interval of the data, one unit of `lags`.
+    - `lags`: in samples, ascending.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(400) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    model = ndde.fit(ndde.L0NDDE(), windows, key=jax.random.key(0)).model
+    print(model(np.array([[0.0, 1.0]])))  # about [1, 0]
+    ```
+    """
+
+    drift: MaskedDrift | PolynomialDrift
+    mask: Bool[Array, "target lag source"]
+    scaling: Scaling
+    dt: Float[Array, ""]
+    lags: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
+        """Drift, physical units per unit of time, for one history `[lag dim]` in physical units."""
+        check_real_array(history, "history", "[lag dim]")
+        shape, dim = jnp.shape(history), self.dim
+        if shape != (len(self.lags), dim):
+            raise ValueError(
+                f"history must be [lag dim] = {(len(self.lags), dim)}, a row for each of the lags "
+                f"{self.lags}; got shape {shape}. For many at once use jax.vmap(model)."
+            )
+        s = self.scaling
+        z = (jnp.asarray(history) - s.center[None]) / s.scale[None]
+        return s.rate_center + s.rate_scale * self.drift(z, self.mask)
+
+
+def check_model(model: Any, name: str = "model") -> None:
+    """A learned system."""
+    if not isinstance(model, AbstractDelayModel):
+        raise refusal(
+            name, "a fitted model, NeuralDDE or RestoredDDE", model,
+            "The fit of a discovery is found.model, of fit() result.model.",
+        )  # fmt: skip
+
+
+def check_model_matches(windows: Any, model: Any) -> None:
+    """A learned system, or a function with lags: those and the variables of the windows."""
+    if not (callable(model) and hasattr(model, "lags")):
+        check_model(model)
+    if isinstance(model, AbstractDelayModel) and model.dim != windows.dim:
+        raise ValueError(
+            f"model must have the {windows.dim} variables of the windows; got one of {model.dim}."
+        )
+    if tuple(model.lags) != tuple(windows.lags):
+        raise ValueError(
+            f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."
+        )

@@ -1,0 +1,151 @@
+"""One small tanh network per target, stacked so that a whole system is a few matrix products."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .._checks import check_key, check_whole
+from .._types import Checked
+
+# A layer is (weight [network, out, in], bias [network, out]).
+Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
+
+
+class MaskedDrift(eqx.Module):
+    """Drift G_j(z) = f_j(m_j ⊙ z): one network f_j per target, inputs masked at the first layer.
+
+    The mask is an argument, not a parameter: gates, a graph or a test decide what passes. Works in
+    standardised units; [`NeuralDDE`][ndde_jax.NeuralDDE] adds the physical ones.
+
+    - `layers`: (weight `[target out in]`, bias `[target out]`) of each layer.
+
+    **Arguments of `create`:**
+
+    - `dim`: number of variables.
+    - `n_lags`: number of lags, 0 included if it is one.
+    - `width`, `depth`: units and number of hidden tanh layers; 8 and 2 as in the paper. The output
+        is affine, so the drift is bounded (see [`drift_bound`][ndde_jax.drift_bound]).
+    - `key`: for the initial weights, uniform ±1/√fan-in.
+
+    ```python
+    import jax, jax.numpy as jnp
+    import ndde_jax as ndde
+
+    drift = ndde.MaskedDrift.create(dim=3, n_lags=2, key=jax.random.key(0))
+    mask = jnp.ones((3, 2, 3))                 # [target, lag, source]
+    print(drift(jnp.zeros((2, 3)), mask))      # [target]
+    ```
+    """
+
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def create(
+        cls,
+        dim: Checked[int],
+        n_lags: Checked[int],
+        *,
+        width: Checked[int] = 8,
+        depth: Checked[int] = 2,
+        key: Checked[PRNGKeyArray],
+        dtype=None,
+    ) -> "MaskedDrift":
+        """Networks with random weights."""
+        key = check_key(key)
+        for name, value in (("dim", dim), ("n_lags", n_lags), ("width", width), ("depth", depth)):
+            check_whole(value, name)
+        return cls(init_layers(dim, dim * n_lags, width=width, depth=depth, key=key, dtype=dtype))
+
+    def __call__(
+        self,
+        history: Float[Array, "lag dim"],
+        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+    ) -> Float[Array, "target"]:
+        """Standardised rate of change for one standardised history."""
+        z = history.reshape(-1)
+        n_targets = self.layers[0][0].shape[0]
+        if mask is None:
+            gates = jnp.ones((n_targets, 1, z.shape[0]), z.dtype)
+        else:
+            gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
+        return apply_layers(self.layers, z[:, None], gates)[:, 0, 0]
+
+    def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
+        """Middle and half-width of an interval that contains all outputs: hidden units lie in
+        [−1, 1], so the output is its bias up to the sum of its absolute weights.
+        """
+        weight, bias = self.layers[-1]
+        return bias[:, 0], jnp.sum(jnp.abs(weight[:, 0]), axis=1)
+
+
+def init_layers(
+    n_networks: int,
+    n_inputs: int,
+    *,
+    width: int,
+    depth: int,
+    key: PRNGKeyArray,
+    dtype=None,
+) -> tuple[Layer, ...]:
+    """Weights and biases, uniform ±1/√fan-in, of `n_networks` networks with one output each."""
+    if depth < 1 or width < 1:
+        raise ValueError(f"width and depth must be at least 1; got {width} and {depth}.")
+    dtype = jnp.result_type(float) if dtype is None else dtype
+    sizes = (n_inputs, *(width,) * depth, 1)
+    layers = []
+    for k, fan_in, fan_out in zip(jr.split(key, depth + 1), sizes[:-1], sizes[1:], strict=True):
+        wkey, bkey = jr.split(k)
+        bound = 1 / math.sqrt(fan_in)
+        weight = jr.uniform(wkey, (n_networks, fan_out, fan_in), dtype, -bound, bound)
+        bias = jr.uniform(bkey, (n_networks, fan_out), dtype, -bound, bound)
+        layers.append((weight, bias))
+    return tuple(layers)
+
+
+def apply_layers(
+    layers: tuple[Layer, ...],
+    inputs: Float[Array, "input window"],
+    gates: Float[Array, "network draw input"],
+) -> Float[Array, "network draw window"]:
+    """All networks on all windows, for several draws of their input gates.
+
+    Windows come last and the draws of the gates are folded into rows of the first product and into
+    columns of the others, so a step is one matrix product for the first layer and one batched
+    product for each further one. This order is 1.5 to 2 times faster on CPU than vmapping networks.
+    """
+    return _forward(layers, inputs, gates)[0]
+
+
+def _forward(layers, inputs, gates):
+    (weight, bias), *rest = layers
+    n, h, f = weight.shape
+    s, b = gates.shape[1], inputs.shape[1]
+    first = (weight[:, :, None, :] * gates[:, None, :, :]).reshape(n * h * s, f) @ inputs
+    hidden = [jnp.tanh(first.reshape(n, h, s * b) + bias[:, :, None])]
+    for weight, bias in rest[:-1]:
+        hidden.append(jnp.tanh(weight @ hidden[-1] + bias[:, :, None]))
+    weight, bias = rest[-1]
+    return (weight @ hidden[-1] + bias[:, :, None]).reshape(n, s, b), hidden
+
+
+def squared_input_gradient(
+    layers: tuple[Layer, ...],
+    inputs: Float[Array, "input window"],
+    gates: Float[Array, "network draw input"],
+) -> Float[Array, "network"]:
+    """Mean over windows and draws of ‖∂G_j/∂z‖², by backpropagation written out.
+
+    Written out because the networks share their inputs: `jax.vjp` with respect to the inputs would
+    sum over networks.
+    """
+    _, hidden = _forward(layers, inputs, gates)
+    n, s, f = gates.shape
+    back = jnp.swapaxes(layers[-1][0], 1, 2) * (1 - hidden[-1] ** 2)
+    for (weight, _), h in zip(layers[-2:0:-1], hidden[-2::-1], strict=True):
+        back = (jnp.swapaxes(weight, 1, 2) @ back) * (1 - h**2)
+    gradient = jnp.swapaxes(layers[0][0], 1, 2) @ back
+    gradient = gradient.reshape(n, f, s, -1) * jnp.swapaxes(gates, 1, 2)[..., None]
+    return jnp.sum(gradient**2, axis=(1, 2, 3)) / (s * inputs.shape[1])

@@ -1,0 +1,236 @@
+"""Drifts of few polynomial terms where those suffice, networks elsewhere.
+
+A network spends ten to twenty effective parameters on x(y − z), sparse regression one or two, and
+in data with noise every parameter costs accuracy. So a target may have a polynomial of a few terms
+instead of a network, if by the Bayesian information criterion the data ask for no more.
+"""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._scaling import Scaling
+from ._networks import MaskedDrift
+from ._simple_numbers import FLOOR, RIDGE, simplify
+
+# Highest degree, and most terms: with more inputs the degree is lowered.
+MAX_DEGREE = 3
+MAX_TERMS = 100
+# Beyond the data by this share of their range polynomials are continued as constants, since nothing
+# else bounds them. Wide, because a polynomial that is right is right out there as well.
+SPARE = 0.5
+# Zero is the natural origin of physical laws, unless it is so many standard deviations away that
+# the powers of a variable are collinear.
+FAR = 5.0
+
+Exponents = tuple[tuple[int, ...], ...]
+
+
+class PolynomialDrift(eqx.Module):
+    """Sum of a [`MaskedDrift`][ndde_jax.MaskedDrift] and one sparse polynomial per target.
+
+    Stands in the place of a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.NeuralDDE]; made by
+    [`fit_flow`][ndde_jax.fit_flow], where one of the two is zero for every target.
+
+    - `networks`: None if no target has one.
+    - `coefficients`: of every term, most of them zero.
+    - `index`: which input, flat (lag, source), fills a slot.
+    - `origin`: added to standardised inputs; with the usual one terms are powers of x / scale.
+    - `lower`, `upper`: standardised inputs are clipped to this box, so the drift is bounded.
+    - `exponents`: of the slots in each term.
+    """
+
+    networks: MaskedDrift | None
+    coefficients: Float[Array, "target term"]
+    index: Int[Array, "target slot"]
+    origin: Float[Array, "input"]
+    lower: Float[Array, "input"]
+    upper: Float[Array, "input"]
+    exponents: Exponents = eqx.field(static=True)
+
+    def __call__(
+        self,
+        history: Float[Array, "lag dim"],
+        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+    ) -> Float[Array, "target"]:
+        """Standardised rate of change for one standardised history.
+
+        The mask weights inputs of the networks; of a polynomial it weights every term, by all that
+        the term depends on.
+        """
+        z = history.reshape(-1)
+        z = self.origin + jnp.clip(z, self.lower, self.upper)
+        terms = jax.vmap(lambda index: monomials(z[index][None], self.exponents)[0])(self.index)
+        if mask is not None:
+            gates = mask.reshape(len(self.index), -1).astype(z.dtype)
+            gates = jnp.take_along_axis(gates, self.index, axis=1)
+            depends = np.asarray(self.exponents) > 0
+            terms *= jnp.prod(jnp.where(depends[None], gates[:, None], 1), axis=2)
+        rate = jnp.sum(self.coefficients * terms, axis=1)
+        return rate if self.networks is None else rate + self.networks(history, mask)
+
+    def support(self) -> Bool[Array, "target input"]:
+        """Inputs that some term of a target's polynomial depends on; none where it has a network.
+
+        A graph by itself: terms are kept only if they pay.
+        """
+        depends = np.asarray(self.exponents) > 0
+        used = jnp.any((self.coefficients != 0)[:, :, None] & depends[None], axis=1)
+        rows = jnp.arange(len(self.index))[:, None]
+        empty = jnp.zeros((len(self.index), self.origin.shape[0]), bool)
+        return empty.at[rows, self.index].max(used)
+
+    def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
+        """Middle and half-width of an interval that contains all outputs."""
+        largest = jnp.maximum(jnp.abs(self.origin + self.lower), jnp.abs(self.origin + self.upper))
+        terms = monomials(largest[self.index], self.exponents)
+        spread = jnp.sum(jnp.abs(self.coefficients) * terms, axis=1)
+        if self.networks is None:
+            return jnp.zeros_like(spread), spread
+        middle, wide = self.networks.output_range()
+        return middle, wide + spread
+
+
+class PolynomialFit(eqx.Module):
+    """One sparse polynomial: coefficients, weighted mean squared error, and number of terms."""
+
+    coefficients: Float[Array, "term"]
+    risk: Float[Array, ""]
+    count: Float[Array, ""]
+
+
+def all_exponents(n_slots: int) -> Exponents:
+    """Of all monomials in so many inputs, constant first, by degree; the highest degree up to three
+    that leaves a hundred terms at most, and in any case the first.
+    """
+    found: list[tuple[int, ...]] = [(0,) * n_slots]
+    for degree in range(1, MAX_DEGREE + 1):
+        powers = []
+        for chosen in itertools.combinations_with_replacement(range(n_slots), degree):
+            powers.append(tuple(chosen.count(i) for i in range(n_slots)))
+        if degree > 1 and len(found) + len(powers) > MAX_TERMS:
+            break
+        found += powers
+    return tuple(found)
+
+
+def monomials(z: Float[Array, "row slot"], exponents: Exponents) -> Float[Array, "row term"]:
+    """Every term for every row."""
+    powers = [jnp.ones_like(z)]
+    for _ in range(max(map(max, exponents))):
+        powers.append(powers[-1] * z)
+    table = jnp.stack(powers)  # [power row slot]
+    e = np.asarray(exponents)
+    return jnp.prod(table[e.T, :, np.arange(e.shape[1])[:, None]], axis=0).T
+
+
+def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:
+    """Where physical zero lies, in standard deviations from the mean; the mean if that is far."""
+    shift = _shift(scaling)
+    return jnp.where(jnp.abs(shift) <= FAR, shift, 0)
+
+
+def _shift(scaling: Scaling) -> Float[Array, "dim"]:
+    return scaling.center / jnp.where(scaling.scale > 0, scaling.scale, 1)
+
+
+def physical_units(
+    scaling: Scaling, index: Int[Array, "slot"], target: Int[Array, ""], exponents: Exponents
+) -> Float[Array, "term"]:
+    """What a coefficient of 1 of every term is in physical units, or 0 if that is not a product of
+    the variables themselves, because zero is far from their values.
+    """
+    source = index % scaling.scale.shape[0]
+    natural = (scaling.scale > 0) & (jnp.abs(_shift(scaling)) <= FAR)
+    e = np.asarray(exponents)
+    powers = scaling.scale[source][None] ** e.astype(scaling.scale.dtype)
+    size = jnp.prod(jnp.where(e > 0, powers, 1), axis=1)
+    usable = jnp.all((e == 0) | natural[source][None], axis=1)
+    return jnp.where(usable, scaling.rate_scale[target] / size, 0)
+
+
+def fit_polynomial(
+    inputs: Float[Array, "window slot"],
+    used: Bool[Array, "slot"],
+    output: Float[Array, "window"],
+    weight: Float[Array, "window"],
+    exponents: Exponents,
+    units: Float[Array, "term"] | None = None,
+) -> PolynomialFit:
+    """Least squares on the terms that backward elimination leaves.
+
+    All terms in the inputs in use, up to some degree, are fitted, then the one that is missed least
+    is dropped, until none is left; of the models of all degrees the one with the lowest
+
+        n log(risk + 10⁻⁷) + k log n + 2 log (P choose k)
+
+    counts, P being the number of terms of any degree ([Chen and Chen,
+    2008](https://doi.org/10.1093/biomet/asn034)). On a limit cycle, where terms are functions of
+    one another, starting from low degrees is what finds the simple law.
+
+    With `units`, what a coefficient of 1 is worth in the units in which laws are written (0 where
+    it has no such unit), coefficients that may well be simple numbers become so, see `simplify`.
+    """
+    n_terms, dtype = len(exponents), inputs.dtype
+    root = jnp.sqrt(weight.astype(dtype))[:, None]
+    columns = monomials(inputs, exponents) * root
+    allowed = ~jnp.any((np.asarray(exponents) > 0) & ~used[None], axis=1)
+    norm = jnp.sqrt(jnp.sum(columns**2, axis=0))
+    allowed = allowed & (norm > 0)
+    columns = jnp.where(allowed, columns / jnp.where(norm > 0, norm, 1)[None], 0)
+    y = output * root[:, 0]
+    size = jnp.sqrt(jnp.sum(y**2))
+    y = y / jnp.where(size > 0, size, 1)
+    # Everything else happens on the triangular factor, whose size does not grow with the data.
+    triangle = jnp.linalg.qr(jnp.concatenate([columns, y[:, None]], axis=1), mode="r")
+    design, target = triangle[:, :-1], triangle[:, -1]
+    n = jnp.maximum(jnp.sum(weight), 2)
+    total = jnp.sum(allowed).astype(dtype)
+    lgamma = jax.scipy.special.gammaln
+
+    def solve(mask):
+        """Coefficients, risk, and by how much it rises without each term."""
+        pivots = jnp.where(mask, RIDGE, 1.0).astype(dtype)
+        q, r = jnp.linalg.qr(jnp.concatenate([jnp.where(mask[None], design, 0), jnp.diag(pivots)]))
+        inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(n_terms, dtype=dtype))
+        found = jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0)
+        risk = jnp.sum((target - design @ found) ** 2)
+        return found, risk, found**2 / jnp.sum(inverse**2, axis=1)
+
+    def step(mask, _):
+        found, risk, rise = solve(mask)
+        k = jnp.sum(mask).astype(dtype)
+        ways = lgamma(total + 1) - lgamma(k + 1) - lgamma(total - k + 1)
+        cost = n * jnp.log(risk + FLOOR) + k * jnp.log(n) + 2 * ways
+        worst = jnp.argmin(jnp.where(mask, rise, jnp.inf))
+        return mask.at[worst].set(False), (cost, found, risk, k)
+
+    degree = np.sum(exponents, axis=1)
+    starts = allowed[None] & (degree[None] <= np.arange(1, max(degree) + 1)[:, None])
+    models = jax.lax.map(
+        lambda start: jax.lax.scan(step, start, None, length=n_terms + 1)[1], starts
+    )
+    cost, found, risk, k = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
+    best = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
+    unit = size / jnp.where(norm > 0, norm, 1)
+    found, risk, k = found[best], risk[best], k[best]
+    if units is not None:
+        # Where one origin is not zero, coefficients of lower degree hold part of the others.
+        known = jnp.all((units != 0) | (found == 0))
+        units = jnp.where(known, units * unit, 0)
+        found, risk, k = simplify(design, target, found != 0, units, jnp.asarray(degree), n)
+    return PolynomialFit(found * unit, risk * size**2 / n, k)
+
+
+def bounds(
+    inputs: Float[Array, "window input"], weight: Float[Array, "window"]
+) -> tuple[Float[Array, "input"], Float[Array, "input"]]:
+    """The box of the data, with half a range to spare on each side."""
+    seen = (weight > 0)[:, None]
+    low = jnp.min(jnp.where(seen, inputs, jnp.inf), axis=0)
+    high = jnp.max(jnp.where(seen, inputs, -jnp.inf), axis=0)
+    return low - SPARE * (high - low), high + SPARE * (high - low)

@@ -1,0 +1,8 @@
+"""Pictures; the only part that imports matplotlib."""
+
+from ._matrix import (
+    plot_discovery as plot_discovery,
+    plot_lag_matrix as plot_lag_matrix,
+    plot_process_graph as plot_process_graph,
+    plot_trajectories as plot_trajectories,
+)

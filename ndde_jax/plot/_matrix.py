@@ -1,0 +1,397 @@
+"""Pictures of graphs and trajectories (matplotlib, extra `plot`).
+
+Every function takes plain arrays, returns the figure or axes it drew on, and leaves matplotlib's
+global state alone: figures are made without pyplot, so save them with `figure.savefig(...)`; a
+notebook shows them after `%matplotlib inline`. Graphs and scores are `[source, target, lag]`.
+
+Colours are safe for colour-blind readers: a blue ramp for scores, vermilion for kept edges, the
+darker part of viridis for delays, and the palette of Okabe and Ito for variables.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import ArrayLike, Bool, Real, Shaped
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PatchCollection
+from matplotlib.colors import ListedColormap, Normalize, PowerNorm
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from .._checks import check_graph, check_names, check_positive, check_real_array, refusal
+from .._types import Checked
+from ..samples._trajectories import read_lags
+from ._process import Edge, draw_process_graph, wrapped
+
+_KEPT = "#D55E00"
+_SCORES = colormaps["Blues"].with_extremes(bad="#DDDDDD")
+_DELAYS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.75, 256)))
+# Okabe & Ito, without the yellow, which is faint on white.
+_SOURCES = "#0072B2 #D55E00 #009E73 #CC79A7 #000000 #56B4E9 #E69F00 #7F7F7F".split()
+_MANY = 8  # more targets than this share one matrix: panels of their own would be stamp-sized
+_MAX_MATRIX_WIDTH = 20.0  # inches
+_BAR = {"pad": 0.02, "fraction": 0.04, "panchor": False}
+
+
+def plot_lag_matrix(
+    scores: Checked[Real[ArrayLike, "source target lag"]],
+    *,
+    graph: Checked[Bool[ArrayLike, "source target lag"] | None] = None,
+    lags: Checked[Sequence[int]],
+    names: Checked[Sequence[str]],
+    dt: Checked[float | None] = None,
+    time_unit: Checked[str] = "",
+    fig: FigureBase | None = None,
+) -> FigureBase:
+    """Scores of all candidate edges: for each target, sources against lags.
+
+    Up to eight targets get a panel each, with a shared colour scale. More targets, or a single
+    lag, share one matrix: a row for each target, and for each source a block of lags.
+
+    - `scores`: any score that grows with the evidence for an edge; NaN is drawn grey, values below
+      zero like zero. The colour scale follows the square root, so that a weak edge stays visible
+      beside a strong one.
+    - `graph`: kept edges, framed in vermilion; None frames nothing.
+    - `lags`: in samples; `dt` and `time_unit` translate them in the axis label.
+    - `fig`: figure or subfigure to draw on; by default a new figure whose size follows the number
+      of variables and lags.
+
+    Raises ValueError if the arrays, `lags` and `names` do not fit together.
+
+    >>> scores = np.zeros((2, 2, 3))
+    >>> scores[0, 1, 2] = 1.0  # "wind" drives "sea" two samples later
+    >>> figure = plot_lag_matrix(scores, graph=scores > 0, lags=(0, 1, 2), names=("wind", "sea"))
+    """
+    scores, graph = _checked(scores, graph, lags, names, dt)
+    dim, _, n_lags = scores.shape
+    top = np.nanmax(scores, initial=0.0)
+    norm = PowerNorm(0.5, vmin=0.0, vmax=top if top > 0 else 1.0, clip=True)
+    if fig is None:
+        fig = Figure(figsize=_matrix_size(dim, n_lags), layout="constrained")
+    in_blocks = _in_blocks(dim, n_lags)
+    if in_blocks:
+        axes = [_draw_blocks(fig.add_subplot(), scores, graph, norm, lags, names)]
+    else:
+        axes = _draw_panels(fig, scores, graph, norm, lags, names)
+    if n_lags > 1:
+        label = _lag_label(lags, dt, time_unit, in_blocks)
+        if in_blocks or _panel_columns(dim, n_lags) == 1:
+            axes[-1].set_xlabel(label, fontsize=10)
+        else:
+            fig.supxlabel(label, fontsize=10)
+    bar = fig.colorbar(ScalarMappable(norm, _SCORES), ax=axes, shrink=0.8, aspect=25, **_BAR)
+    bar.set_label("score" + (" (framed: kept)" if graph is not None else ""))
+    ticks = norm.vmax * np.linspace(0, 1, 5) ** 2  # evenly spaced on the square-root scale
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+    return fig
+
+
+def plot_process_graph(
+    graph: Checked[Bool[ArrayLike, "source target lag"]],
+    *,
+    scores: Checked[Real[ArrayLike, "source target lag"] | None] = None,
+    lags: Checked[Sequence[int]],
+    names: Checked[Sequence[str]],
+    dt: Checked[float | None] = None,
+    time_unit: Checked[str] = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """The graph as arrows between variables on a circle, labelled with their delays.
+
+    All lags of one pair share an arrow: "1–3, 6" means lags 1, 2, 3 and 6. An arrow from a
+    variable to itself is a small loop. The caption says what the labels are: lags in samples, and,
+    with `dt` and up to eight variables, delays in `time_unit`. With `scores` the width of an arrow
+    follows the square root of its highest score. Colours tell sources apart up to eight variables;
+    beyond, they give the lag of the highest score (without `scores`, the smallest lag). A label
+    that would cover another one is left out, weakest edges first, and the caption says how many
+    are missing; `plot_lag_matrix` shows them all.
+
+    Made for 1 to about 20 variables. Raises ValueError if the arrays, `lags` and `names` do not
+    fit together.
+
+    >>> graph = np.zeros((2, 2, 3), dtype=bool)
+    >>> graph[0, 1, 2] = True  # "wind" drives "sea" two samples later
+    >>> ax = plot_process_graph(graph, lags=(0, 1, 2), names=("wind", "sea"), dt=0.5, time_unit="h")
+    """
+    has_scores = scores is not None
+    scores, graph = _checked(graph if scores is None else scores, graph, lags, names, dt)
+    dim = len(names)
+    if ax is None:
+        side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
+        ax = Figure(figsize=(side, side), layout="constrained").add_subplot()
+    norm = Normalize(min(lags), max(max(lags), min(lags) + 1))
+    edges, used = [], set()
+    for source, target in np.argwhere(graph.any(axis=2)).tolist():
+        kept = graph[source, target]
+        strength = np.where(kept, np.nan_to_num(scores[source, target]), -np.inf)
+        strongest = lags[int(strength.argmax())]
+        used.add(strongest)
+        colour = _SOURCES[source] if dim <= _MANY else _DELAYS(norm(strongest))
+        label = _delay_text(np.asarray(lags)[kept], None if dim > _MANY else dt, time_unit)
+        if len(lags) == 1 and lags[0] == 0:
+            label = ""  # nothing is delayed
+        edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label))
+    if dim > _MANY and len(used) > 1:
+        bar = ax.get_figure().colorbar(
+            ScalarMappable(norm, _DELAYS), ax=ax, shrink=0.4, aspect=20, **_BAR
+        )
+        bar.set_label("lag of the highest score" if has_scores else "smallest lag")
+        bar.locator = MaxNLocator(5, integer=True)
+        bar.update_ticks()
+    rims = _SOURCES[:dim] if dim <= _MANY else ["#222222"] * dim
+    omitted = draw_process_graph(ax, edges, names, rims)
+    ax.set_xlabel(
+        _caption(edges, omitted, has_scores, dt, time_unit, in_time=dim <= _MANY), fontsize=9
+    )
+    return ax
+
+
+def plot_discovery(found: Any) -> Figure:
+    """Lag matrix and process graph of a `Discovery` in one figure; `Discovery.plot()` calls this.
+
+    Side by side up to eight variables, one above the other beyond. Needs the attributes `graph`,
+    `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`.
+    """
+    if missing := [
+        name
+        for name in ("graph", "scores", "names", "lags", "dt", "time_unit")
+        if not hasattr(found, name)
+    ]:
+        raise refusal("found", f"a Discovery, with {missing[0]}", found)
+    dim, _, n_lags = np.shape(found.scores)
+    width, height = _matrix_size(dim, n_lags)
+    side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
+    shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
+    shared["time_unit"] = found.time_unit
+    if dim > _MANY:
+        fig = Figure(figsize=(max(width, side), height + side), layout="constrained")
+        left, right = fig.subfigures(2, 1, height_ratios=(height, side))
+    else:
+        width *= np.clip(side / height, 1.0, 1.4)  # larger cells rather than empty space
+        fig = Figure(figsize=(width + side, max(height, side)), layout="constrained")
+        left, right = fig.subfigures(1, 2, width_ratios=(width, side))
+    plot_lag_matrix(found.scores, graph=found.graph, fig=left, **shared)
+    plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
+    return fig
+
+
+def plot_trajectories(
+    t: Checked[Shaped[ArrayLike, "time"]],
+    x: Checked[Real[ArrayLike, "time dim"]],
+    names: Checked[Sequence[str]],
+    *,
+    units: Checked[Sequence[str] | None] = None,
+    time_unit: str = "",
+    fig: FigureBase | None = None,
+) -> FigureBase:
+    """One strip for each variable over a shared time axis; missing values leave gaps.
+
+    `t` holds numbers or `datetime64` stamps. Raises ValueError if `names` or `units` do not fit.
+
+    >>> t = np.linspace(0, 6, 50)
+    >>> figure = plot_trajectories(t, np.stack([np.sin(t), np.cos(t)], axis=1), ("sin", "cos"))
+    """
+    check_real_array(x, "x", "[time dim]")
+    t, x = np.asarray(t), np.asarray(x)
+    if x.ndim != 2 or 0 in x.shape:
+        raise refusal("x", "[time dim], with at least one sample and variable", x)
+    if t.shape != x.shape[:1] or t.dtype.kind not in "fiuM":
+        raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
+    names = check_names(names, x.shape[1])
+    if units is not None:
+        if isinstance(units, str) or not isinstance(units, Sequence):
+            raise refusal("units", "a sequence of words, one per variable", units)
+        if len(units) != x.shape[1]:
+            raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
+    if fig is None:
+        fig = Figure(figsize=(8.0, 0.8 + 0.95 * x.shape[1]), layout="constrained")
+    axes = fig.subplots(x.shape[1], 1, sharex=True, squeeze=False)[:, 0]
+    for j, ax in enumerate(axes):
+        ax.plot(t, x[:, j], color="#0072B2", linewidth=0.9)
+        unit = f"\n({units[j]})" if units is not None else ""
+        ax.set_ylabel(names[j] + unit, rotation=0, ha="right", va="center")
+        ax.yaxis.set_major_locator(MaxNLocator(3))
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.margins(x=0.01)
+    fig.align_ylabels(axes)
+    if not np.issubdtype(t.dtype, np.datetime64):
+        axes[-1].set_xlabel(f"time ({time_unit})" if time_unit else "time")
+    return fig
+
+
+def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, np.ndarray | None]:
+    lags, names = read_lags(lags), check_names(names, None)
+    if dt is not None:
+        check_positive(dt, "dt")
+    check_real_array(scores, "scores", "[source target lag]")
+    scores = np.asarray(scores, dtype=float)
+    expected = (len(names), len(names), len(lags))
+    if graph is not None:
+        check_real_array(graph, "graph", "[source target lag]")
+    for label, array in (("scores", scores), ("graph", graph)):
+        if array is not None and np.shape(array) != expected:
+            raise ValueError(
+                f"Expected {label} of shape {expected} [source target lag] for {len(names)} names "
+                f"and {len(lags)} lags; got {np.shape(array)}."
+            )
+    if 0 in expected:
+        raise ValueError("Nothing to draw: expected at least one name and one lag.")
+    return scores, None if graph is None else np.asarray(check_graph(graph, expected))
+
+
+def _in_blocks(dim: int, n_lags: int) -> bool:
+    return dim > _MANY or (n_lags == 1 and dim > 1)
+
+
+def _panel_columns(dim: int, n_lags: int) -> int:
+    """Number of columns that brings the whole picture closest to a 4:3 page."""
+    width, height = _cell_size(n_lags)
+
+    def shape(columns: int) -> float:
+        rows = -(-dim // columns)
+        total = columns * (width * n_lags + 0.2), rows * (height * dim + 0.5)
+        return abs(np.log(total[0] / total[1] * 3 / 4)) + 0.7 * (rows * columns - dim)
+
+    return min(range(1, dim + 1), key=shape)
+
+
+def _cell_size(n_lags: int) -> tuple[float, float]:
+    """Width and height of a cell of a panel in inches."""
+    width = float(np.clip(5.0 / n_lags, 0.12, 0.34))
+    return width, max(width, 0.28)
+
+
+def _matrix_size(dim: int, n_lags: int) -> tuple[float, float]:
+    if _in_blocks(dim, n_lags):
+        cell = 0.45 if n_lags == 1 else 0.13
+        return min(2.6 + cell * dim * n_lags, _MAX_MATRIX_WIDTH), 1.7 + 0.32 * max(dim, 4)
+    width, height = _cell_size(n_lags)
+    columns = _panel_columns(dim, n_lags)
+    rows = -(-dim // columns)
+    return 2.4 + columns * (width * n_lags + 0.2), 0.9 + rows * (height * dim + 0.5)
+
+
+def _cells(ax, values, kept, norm) -> None:
+    """Draw `values [row column]`, the first row on top, and frame the kept cells."""
+    rows, columns = values.shape
+    shown = np.ma.masked_invalid(values)
+    ax.pcolormesh(shown, norm=norm, cmap=_SCORES, edgecolors="white", linewidth=0.3)
+    ax.set(xlim=(0, columns), ylim=(rows, 0))
+    if kept is not None and kept.any():
+        frames = [Rectangle((j + 0.06, i + 0.06), 0.88, 0.88) for i, j in np.argwhere(kept)]
+        width = 2.0 if columns < 60 else 1.2
+        ax.add_collection(
+            PatchCollection(frames, facecolor="none", edgecolor=_KEPT, linewidth=width, zorder=3)
+        )
+    ax.tick_params(length=0)
+    ax.spines[:].set_color("#999999")
+
+
+def _draw_panels(fig, scores, graph, norm, lags, names) -> list[Axes]:
+    dim, n_lags = len(names), len(lags)
+    columns = _panel_columns(dim, n_lags)
+    width, height = _cell_size(n_lags)
+    grid = fig.subplots(-(-dim // columns), columns, sharex=True, sharey=True, squeeze=False)
+    axes = list(grid.ravel())
+    step = -(-n_lags // 13)  # more tick labels than this would touch
+    for target, ax in enumerate(axes[:dim]):
+        _cells(ax, scores[:, target], None if graph is None else graph[:, target], norm)
+        ax.set_aspect(height / width)
+        characters = width * n_lags / 0.095 if columns > 1 else np.inf  # that fit above the panel
+        title = f"→ {names[target]}"
+        title = title if len(title) <= characters else wrapped(title)
+        longest = max(map(len, title.split("\n")))
+        size = float(np.clip(10 * characters / longest, 7, 10))
+        ax.set_title(title, fontsize=size, fontweight="bold")
+        ax.set_xticks(np.arange(n_lags)[::step] + 0.5, [str(lag) for lag in lags][::step])
+        ax.set_yticks(np.arange(dim) + 0.5, names)
+        # Hidden panels below would take the tick labels of the shared axis with them.
+        ax.tick_params(labelbottom=target + columns >= dim)
+    for ax in axes[dim:]:
+        ax.remove()
+    fig.supylabel("source", fontsize=10)
+    return axes[:dim]
+
+
+def _draw_blocks(ax, scores, graph, norm, lags, names) -> Axes:
+    dim, n_lags = len(names), len(lags)
+
+    def rows_of_targets(array):
+        return array.transpose(1, 0, 2).reshape(dim, dim * n_lags)
+
+    kept = None if graph is None else rows_of_targets(graph)
+    _cells(ax, rows_of_targets(scores), kept, norm)
+    ax.set_yticks(np.arange(dim) + 0.5, names)
+    ax.set_ylabel("target")
+    slanted = max(map(len, names)) * 0.085 > (0.45 if n_lags == 1 else 0.13 * n_lags)
+    ax.secondary_xaxis("top").set_xticks(
+        (np.arange(dim) + 0.5) * n_lags,
+        names,
+        rotation=60 if slanted else 0,
+        ha="left" if slanted else "center",
+        rotation_mode="anchor",
+    )
+    ax.set_title("source", fontsize=10)
+    if n_lags == 1:
+        ax.set_aspect("equal")
+        ax.set_xticks([])
+        return ax
+    for block in range(1, dim):
+        ax.axvline(block * n_lags, color="#555555", linewidth=0.8, zorder=2)
+    # First and last lag of each block; of the last only where both fit.
+    shown = (0, n_lags - 1) if n_lags > 4 else (0,)
+    ends = [(block * n_lags + k, lags[k]) for block in range(dim) for k in shown]
+    ax.set_xticks([at + 0.5 for at, _ in ends], [str(lag) for _, lag in ends], fontsize=7)
+    return ax
+
+
+def _lag_label(lags, dt: float | None, time_unit: str, in_blocks: bool) -> str:
+    each = _ranges([str(lag) for lag in lags], np.asarray(lags))
+    blocks = f"; from left to right in each block: {each}" if in_blocks else ""
+    if dt == 1 and time_unit:
+        return f"lag ({time_unit}){blocks}"
+    step = "" if dt is None else f"; 1 sample = {dt:.4g} {time_unit}".rstrip()
+    return f"lag (samples{step}){blocks}"
+
+
+def _delay_text(lags: np.ndarray, dt: float | None, time_unit: str) -> str:
+    samples = _ranges([str(lag) for lag in lags], lags)
+    if dt is None or dt == 1 or not lags.any():
+        return samples
+    in_time = _ranges([f"{lag * dt:.4g}" for lag in lags], lags)
+    return f"{samples}\n({in_time} {time_unit})".replace(" )", ")")
+
+
+def _ranges(texts: list[str], lags: np.ndarray) -> str:
+    """'1–3, 6' for lags 1, 2, 3, 6, written with the text of each lag."""
+    starts = np.flatnonzero(np.diff(lags, prepend=lags[0] - 2) != 1)
+    stops = [*starts[1:], len(lags)]
+    return ", ".join(
+        texts[a] if b - a == 1 else f"{texts[a]}{'–' if b - a > 2 else ', '}{texts[b - 1]}"
+        for a, b in zip(starts, stops, strict=True)
+    )
+
+
+def _caption(edges, omitted: int, has_scores: bool, dt, time_unit: str, *, in_time: bool) -> str:
+    if not edges:
+        return "no edge kept"
+    lines = []
+    if any(edge.label for edge in edges):
+        if dt == 1 and time_unit:
+            lines.append(f"labels: delay ({time_unit})")
+        elif dt is None or dt == 1:
+            lines.append("labels: lag (samples)")
+        elif in_time:
+            lines.append(f"labels: lag in samples (delay{f' in {time_unit}' if time_unit else ''})")
+        else:
+            lines.append(f"labels: lag in samples of {dt:.4g} {time_unit}".rstrip())
+    if has_scores:
+        lines.append("width: score")
+    if in_time and len(edges) > 1:
+        lines.append("colour: source")
+    left_out = f"\n{omitted} of {len(edges)} labels left out for space" if omitted else ""
+    return "; ".join(lines) + left_out

@@ -1,0 +1,250 @@
+"""Raw measurements, checked and brought into one form."""
+
+import itertools
+import operator
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import check_names, is_real, shown
+from .._types import TrajectoryLike
+
+# More candidate lags than anybody means.
+MOST_LAGS = 100_000
+
+
+class Trajectories(NamedTuple):
+    """Trajectories as lists of arrays of the namespace `xp`: float64 NumPy unless traced by JAX."""
+
+    values: list[Any]  # each [time dim], zeros where a sample is missing
+    present: list[Any]  # each bool [time]: no variable is missing at this sample
+    intervals: list[Any]  # each [time-1]: time between one sample and the next
+    dt: Any  # mean interval
+    regular: bool
+    epsilon: float  # relative rounding error of the numbers as they came in
+    dtype: Any  # of what is computed from them
+    xp: ModuleType
+
+    @property
+    def dim(self) -> int:
+        """Number of variables."""
+        return self.values[0].shape[1]
+
+
+def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) -> Trajectories:
+    """Check measurements and their times; raise a `ValueError` for what cannot be used."""
+    series = _split(x)
+    dtype, epsilon = _precision(series)
+    traced = any(isinstance(a, jax.core.Tracer) for a in [*series, dt, *_leaves(t)])
+    xp = jnp if traced else np
+    if traced:
+        epsilon = max(epsilon, float(jnp.finfo(dtype).eps))
+    series = [_as_matrix(a, i, traced, dtype) for i, a in enumerate(series)]
+    dim = series[0].shape[1]
+    for i, a in enumerate(series):
+        if a.shape[1] != dim:
+            raise ValueError(
+                f"all trajectories must have the same variables; trajectory 0 has {dim} columns, "
+                f"trajectory {i} has {a.shape[1]}."
+            )
+    if names is not None:
+        names = check_names(names, dim)
+    if not traced:
+        _check_values(series, names)
+    present = [~xp.any(xp.isnan(a), axis=1) for a in series]
+    values = [xp.where(p[:, None], a, 0) for p, a in zip(present, series, strict=True)]
+    intervals, mean, regular = _times(dt, t, [len(a) for a in series], xp, dtype)
+    return Trajectories(values, present, intervals, mean, regular, epsilon, dtype, xp)
+
+
+def read_lags(lags: Any) -> tuple[int, ...]:
+    """Lags as a tuple of ints, or a `ValueError`."""
+    expected = "lags must be whole numbers of samples, ascending, unique and not negative"
+    try:
+        # One more than can be meant, because there are endless iterators.
+        items = tuple(itertools.islice(lags, MOST_LAGS + 1))
+        result = tuple(operator.index(lag) for lag in items)
+    except TypeError as error:
+        raise ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.") from error
+    if len(items) > MOST_LAGS:
+        raise ValueError(
+            f"lags must be at most {MOST_LAGS} candidates; got more: {shown(lags)}. Take every "
+            "tenth, say: range(0, stop, 10)."
+        )
+    if any(isinstance(lag, bool | np.bool_) for lag in items):
+        raise ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.")
+    if not result:
+        raise ValueError(f"{expected}; got none. Use (0,) for a system without delays.")
+    if min(result) < 0 or any(b <= a for a, b in itertools.pairwise(result)):
+        raise ValueError(f"{expected}; got {shown(result)}.")
+    return result
+
+
+def column_name(j: int, names: Sequence[str] | None) -> str:
+    """How error messages call a variable."""
+    return f"column {j}" if names is None else f"column {j} ({names[j]!r})"
+
+
+def transposed_hint(rows: int, columns: int) -> str:
+    """What to add to an error message when the array may lie on its side."""
+    if columns <= rows:
+        return ""
+    return (
+        f" x has more columns ({columns}) than rows ({rows}): rows are samples and columns are "
+        "variables, so it may have to be transposed (x.T)."
+    )
+
+
+def _split(x: Any) -> list[Any]:
+    """One array per trajectory."""
+    if isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x):
+        return [_as_array(item) for item in x]
+    x = _as_array(x)
+    if x.ndim == 3:
+        if x.shape[0] == 0:
+            raise ValueError("x is empty: it holds no trajectory.")
+        return [x[i] for i in range(x.shape[0])]
+    return [x]
+
+
+def _as_array(x: Any) -> Any:
+    """An array of real numbers, not yet converted."""
+    if np.ma.isMaskedArray(x):
+        x = x.astype(float).filled(np.nan)
+    if not isinstance(x, jax.Array):
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ValueError(
+                "x must be one rectangular array; pass trajectories of different lengths as a "
+                "list of arrays."
+            ) from error
+    if not is_real(x.dtype):
+        raise ValueError(
+            f"x must hold real numbers; got dtype {x.dtype}. Missing values are written as NaN."
+        )
+    return x
+
+
+def _precision(series: list[Any]) -> tuple[Any, float]:
+    """Floating type to compute towards, and the rounding error of the input."""
+    kept = all(isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jnp.floating) for a in series)
+    dtype = jnp.result_type(*series) if kept else jnp.result_type(float)
+    floats = [a.dtype for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
+    epsilon = max([float(jnp.finfo(d).eps) for d in floats], default=float(np.finfo(float).eps))
+    return dtype, epsilon
+
+
+def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
+    """[time dim], in float64 where the numbers are known."""
+    if x.ndim not in (1, 2):
+        raise ValueError(
+            "x must be [time, dim], [time], [series, time, dim], or a list of the first two; got "
+            f"shape {x.shape} for trajectory {i}."
+        )
+    if x.size == 0:
+        raise ValueError(f"trajectory {i} is empty: its shape is {x.shape}.")
+    x = x[:, None] if x.ndim == 1 else x
+    return jnp.asarray(x, dtype) if traced else np.asarray(x, np.float64)
+
+
+def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
+    """Refuse infinite values and nothing but missing ones."""
+    for i, a in enumerate(series):
+        if np.isinf(a).any():
+            k, j = np.argwhere(np.isinf(a))[0]
+            raise ValueError(
+                f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}; mark "
+                "missing values as NaN."
+            )
+    if all(np.isnan(a).any(axis=1).all() for a in series):
+        raise ValueError("every sample has a missing value: no window can be built.")
+
+
+def _times(
+    dt: Any, t: Any, lengths: list[int], xp: ModuleType, dtype: Any
+) -> tuple[list[Any], Any, bool]:
+    """Intervals between samples, their mean, and whether they are all equal."""
+    if (dt is None) == (t is None):
+        raise ValueError(
+            "pass exactly one of dt (sampling interval) and t (time stamps); got "
+            f"{'neither' if dt is None else 'both'}."
+        )
+    if t is None:
+        step = xp.asarray(_checked_dt(dt), dtype if xp is jnp else np.float64)
+        return [xp.full((n - 1,), step) for n in lengths], step, True
+    stamps = _stamps(t, lengths)
+    if any(isinstance(s, jax.core.Tracer) for s in stamps):
+        # Equal spacing cannot be established without the numbers.
+        intervals = [jnp.diff(jnp.asarray(s, dtype)) for s in stamps]
+        return intervals, jnp.mean(jnp.concatenate(intervals)), False
+    rounding = max(
+        float(np.finfo(s.dtype).eps) * float(np.abs(s).max())
+        if jnp.issubdtype(s.dtype, jnp.floating)
+        else 0.0
+        for s in stamps
+    )
+    intervals = [np.diff(np.asarray(s, np.float64)) for s in stamps]
+    for i, interval in enumerate(intervals):
+        if not (np.isfinite(interval).all() and (interval > 0).all()):
+            k = int(np.flatnonzero(~(np.isfinite(interval) & (interval > 0)))[0])
+            raise ValueError(
+                "t must be finite and strictly increasing; it is not between samples "
+                f"{k} and {k + 1} of trajectory {i}."
+            )
+    pooled = np.concatenate(intervals)
+    mean = pooled.mean() if len(pooled) else np.float64(1.0)
+    # Large stamps, such as seconds since 1970, are themselves rounded.
+    regular = bool(np.all(np.abs(pooled - mean) <= 1e-6 * mean + 2 * rounding))
+    if regular:
+        intervals = [np.full_like(interval, mean) for interval in intervals]
+    if xp is jnp:
+        intervals = [jnp.asarray(interval, dtype) for interval in intervals]
+    return intervals, xp.asarray(mean, dtype if xp is jnp else np.float64), regular
+
+
+def _checked_dt(dt: Any) -> Any:
+    """A positive number, or a traced scalar."""
+    if isinstance(dt, jax.core.Tracer) and dt.ndim == 0:
+        return dt
+    try:
+        number = float(dt) if np.ndim(dt) == 0 else np.nan
+    except (TypeError, ValueError):
+        number = np.nan
+    if not (np.isfinite(number) and number > 0):
+        raise ValueError(f"dt must be one positive number; got {shown(dt)}.")
+    return number
+
+
+def _leaves(t: Any) -> list[Any]:
+    return list(t) if isinstance(t, list | tuple) else [t]
+
+
+def _stamps(t: Any, lengths: list[int]) -> list[Any]:
+    """One vector of time stamps per trajectory."""
+    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
+    stamps = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (t if many else [t])]
+    if not many and stamps[0].ndim == 2:
+        stamps = [stamps[0][i] for i in range(stamps[0].shape[0])]
+    elif not many and stamps[0].ndim == 1:
+        stamps = stamps * len(lengths)
+    if len(stamps) != len(lengths):
+        raise ValueError(
+            f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
+        )
+    for i, (stamp, n) in enumerate(zip(stamps, lengths, strict=True)):
+        if not is_real(stamp.dtype):
+            raise ValueError(
+                f"t must hold real numbers; got dtype {stamp.dtype}. Convert dates to numbers in "
+                "the unit of time you want, for instance days since the first."
+            )
+        if stamp.shape != (n,):
+            raise ValueError(
+                f"t must have one stamp per sample; trajectory {i} has {n} samples, its stamps "
+                f"have shape {stamp.shape}."
+            )
+    return stamps

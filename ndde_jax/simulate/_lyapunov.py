@@ -1,0 +1,235 @@
+"""Lyapunov spectra of systems with and without delays, and the Kaplan–Yorke dimension."""
+
+from collections.abc import Callable
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.scipy.linalg as jsl
+from jaxtyping import Array, Float
+
+from .._checks import check_real_array, check_whole
+from .._memory import make_room
+from .._types import Checked
+from ..models._model import AbstractDelayModel
+from ..simulate import _blocks
+from ._problem import Problem
+from ._read import check_counts, read_problem
+from ._tableau import Tableau, read_solver
+
+# Steps between two orthogonalisations without delays, where no block suggests a number.
+FREE_STEPS = 10
+# Longest stretch between two orthogonalisations with delays.
+LONGEST_BLOCK = 256
+# Batches of consecutive blocks whose means give the standard error.
+BATCHES = 20
+
+
+class LyapunovSpectrum(eqx.Module):
+    """Leading Lyapunov exponents.
+
+    - `exponents`: descending, per unit of time, `[k]`; NaN if the path diverged.
+    - `standard_error`: from the means of 20 consecutive stretches, `[k]`.
+    - `time`: over which growth was measured.
+    """
+
+    exponents: Float[Array, "k"]
+    standard_error: Float[Array, "k"]
+    time: Float[Array, ""]
+
+
+def lyapunov_spectrum(
+    drift: Checked[Callable | AbstractDelayModel],
+    *,
+    history: Any,
+    n_steps: Checked[int],
+    lags: Any = None,
+    dt: Any = None,
+    k: Checked[int | None] = None,
+    transient_steps: Checked[int | None] = None,
+    args: Any = None,
+    solver: Checked[diffrax.AbstractSolver | None] = None,
+    t0: Any = 0.0,
+    lag_bounds: Checked[tuple[float, float] | None] = None,
+) -> LyapunovSpectrum:
+    """Leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
+
+    Benettin's method. Without delays, tangents are carried by `jax.jacfwd` of the flow map and
+    orthogonalised every 10 steps. With delays the state is the segment of the longest delay: the
+    map over one block of the shortest delay is linearised once and applied to k tangent segments,
+    which are orthogonalised as functions, in the L² norm on the grid. Works under `jit` and `vmap`.
+
+    **Arguments:**
+
+    - `drift`, `history`, `lags`, `dt`, `args`, `t0`, `lag_bounds`: as for
+        [`solve_sdde`][ndde_jax.solve_sdde]; noise-free.
+    - `n_steps`: steps over which growth is measured, rounded down to whole blocks. Standard errors
+        fall with its root; some hundred Lyapunov times give two digits.
+    - `k`: how many exponents; by default all without delays, 4 with.
+    - `transient_steps`: steps before that, in which the path finds its attractor and the tangents
+        their directions; a tenth of `n_steps` by default.
+    - `solver`: explicit Runge–Kutta method of Diffrax. `Bosh3` by default: its error is far below
+        the standard error at steps that resolve the dynamics, for a third of the cost of `Tsit5`.
+        For the exponents of the one-step map that a model was trained as, `Euler`.
+
+    **Returns:** a [`LyapunovSpectrum`][ndde_jax.LyapunovSpectrum].
+
+    **Raises:** `ValueError` as `solve_sdde`, and for a `k` that exceeds the dimension of the
+    (discretised) state or too few steps for 20 batches.
+
+    Benettin et al., *Meccanica* 15 (1980); for delays Farmer, *Physica D* 4 (1982).
+
+    ```python
+    import jax.numpy as jnp
+    import ndde_jax as ndde
+
+    system = ndde.systems.get("mackey_glass")
+    spectrum = ndde.lyapunov_spectrum(
+        system.drift, lags=system.lags, dt=0.5, n_steps=20_000, history=system.history, k=3
+    )
+    print(spectrum.exponents, ndde.kaplan_yorke_dimension(spectrum))
+    ```
+    """
+    check_counts(n_steps, 1)
+    tableau = read_solver(diffrax.Bosh3() if solver is None else solver)
+    problem = read_problem(drift, lags, dt, history, 0.0, args, t0, lag_bounds, tableau.order)
+    shape = problem.history.shape
+    if len(shape) != 1:
+        raise ValueError(f"history must be of one system, states [dim]; got states {shape}.")
+    delayed = problem.delays.number > 0
+    size = shape[0] * (problem.delays.longest + 1 if delayed else 1)
+    if k is None:
+        k = min(4, size) if delayed else size
+    check_whole(k, "k", least=-size)
+    if not 1 <= k <= size:
+        raise ValueError(f"k must be between 1 and {size}, the size of the state; got {k}.")
+    block = _blocks.block_length(problem, LONGEST_BLOCK) if delayed else FREE_STEPS
+    n_blocks = n_steps // block
+    if n_blocks < BATCHES:
+        raise ValueError(
+            f"n_steps must cover at least {BATCHES} blocks of {block} steps; got {n_steps}."
+        )
+    if transient_steps is None:
+        transient_steps = n_steps // 10
+    check_whole(transient_steps, "transient_steps", least=0)
+    # The tangents become segments only after the longest delay.
+    settle = -(-problem.delays.longest // block) + 1
+    n_transient = max(-(-transient_steps // block), settle)
+    make_room(problem)
+    return _spectrum(problem, tableau, int(k), block, n_transient, n_blocks)
+
+
+@eqx.filter_jit
+def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_blocks):
+    problem.check()
+    grow = _segment_growth if problem.delays.number else _flow_growth
+    start, advance = grow(problem, tableau, k, block)
+
+    def body(state, index):
+        return advance(state, index * block)
+
+    state, _ = jax.lax.scan(body, start, jnp.arange(n_transient))
+    _, growth = jax.lax.scan(body, state, n_transient + jnp.arange(n_blocks))
+    time = n_blocks * block * problem.dt
+    exponents = jnp.sum(growth, axis=0) / time
+    batch = n_blocks // BATCHES
+    means = growth[: batch * BATCHES].reshape(BATCHES, batch, k).mean(axis=1)
+    error = jnp.std(means / (block * problem.dt), axis=0, ddof=1) / jnp.sqrt(1.0 * BATCHES)
+    order = jnp.argsort(-exponents)
+    return LyapunovSpectrum(exponents[order], error[order].astype(exponents.dtype), time)
+
+
+def _flow_growth(problem, tableau, k, block):
+    """Without delays: a full Jacobian of the flow map."""
+    y, records = _blocks.start(problem, tableau)
+
+    def flow(y, first):
+        (y, _), _ = _blocks.block(problem, tableau, (y, records), first, None, block, None)
+        return y
+
+    def advance(state, first):
+        y, frame = state
+        frame, triangle = jnp.linalg.qr(jax.jacfwd(flow)(y, first) @ frame)
+        return (flow(y, first), frame), _log_diagonal(triangle)
+
+    frame = jnp.linalg.qr(jr.normal(jr.key(0), (y.shape[0], k), y.dtype))[0]
+    return (y, frame), advance
+
+
+def _segment_growth(problem, tableau, k, block):
+    """With delays: k tangents of the segment map.
+
+    The state between blocks is the present point and the records of past steps. Records determine
+    the segment redundantly; only the values at the ends of steps enter the norm.
+    """
+    carry = _blocks.start(problem, tableau)
+
+    def segment(carry, first):
+        return _blocks.block(problem, tableau, carry, first, None, block, None)[0]
+
+    def advance(state, first):
+        carry, tangents = state
+        carry, linear = jax.linearize(lambda carry: segment(carry, first), carry)
+        tangents = jax.vmap(linear)(tangents)
+        ends = tangents[1][:, :, 1].reshape(k, -1)
+        triangle = jnp.linalg.qr(ends.T, mode="r")
+        unmix = lambda leaf: jsl.solve_triangular(  # noqa: E731
+            triangle, leaf.reshape(k, -1), trans="T"
+        ).reshape(leaf.shape)
+        return (carry, jax.tree.map(unmix, tangents)), _log_diagonal(triangle)
+
+    keys = jr.split(jr.key(0))
+    tangents = tuple(
+        jr.normal(key, (k, *leaf.shape), leaf.dtype) for key, leaf in zip(keys, carry, strict=True)
+    )
+    return (carry, tangents), advance
+
+
+def _log_diagonal(triangle):
+    return jnp.log(jnp.abs(jnp.diagonal(triangle)))
+
+
+def kaplan_yorke_dimension(
+    spectrum: LyapunovSpectrum | Float[Array, "*batch k"] | Any,
+) -> Float[Array, "*batch"]:
+    """Kaplan–Yorke (Lyapunov) dimension j + (λ₁ + … + λ_j) / |λ_{j+1}|.
+
+    j is the largest number of leading exponents whose sum is not negative.
+
+    **Arguments:**
+
+    - `spectrum`: a [`LyapunovSpectrum`][ndde_jax.LyapunovSpectrum], or exponents in any order.
+
+    **Returns:** 0 if all exponents are negative (a fixed point); k, a lower bound, if the sum of
+    all k given is not negative: compute more of them. NaN if any is NaN.
+
+    Kaplan and Yorke, *Lecture Notes in Mathematics* 730 (1979).
+
+    ```python
+    import ndde_jax as ndde
+
+    print(ndde.kaplan_yorke_dimension([0.906, 0.0, -14.57]))  # 2.062
+    ```
+    """
+    if isinstance(spectrum, LyapunovSpectrum):
+        spectrum = spectrum.exponents
+    check_real_array(spectrum, "spectrum", "exponents [k]")
+    exponents = jnp.asarray(spectrum)
+    if not jnp.issubdtype(exponents.dtype, jnp.floating):
+        exponents = exponents.astype(jnp.result_type(float))
+    if exponents.ndim == 0 or exponents.shape[-1] == 0:
+        raise ValueError("spectrum must hold at least one exponent, an array [k].")
+    ordered = -jnp.sort(-exponents, axis=-1)
+    sums = jnp.cumsum(ordered, axis=-1)
+    k = exponents.shape[-1]
+    j = jnp.sum(jnp.cumprod((sums >= 0).astype(jnp.int32), axis=-1), axis=-1)
+    last = jnp.take_along_axis(sums, jnp.clip(j - 1, 0, k - 1)[..., None], axis=-1)[..., 0]
+    after = jnp.take_along_axis(ordered, jnp.clip(j, 0, k - 1)[..., None], axis=-1)[..., 0]
+    inside = (j > 0) & (j < k)
+    dimension = j.astype(exponents.dtype) + jnp.where(
+        inside, last / jnp.where(inside, jnp.abs(after), 1), 0
+    )
+    return jnp.where(jnp.any(jnp.isnan(exponents), axis=-1), jnp.nan, dimension)

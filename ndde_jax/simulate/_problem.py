@@ -1,0 +1,167 @@
+"""The equation that is solved, as a value."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..models._model import AbstractDelayModel
+from ._delays import Delays
+
+
+class Problem(eqx.Module):
+    """A delayed stochastic differential equation on a grid; all arrays are leaves."""
+
+    drift: Callable
+    sigma: Any
+    args: Any
+    delays: Delays
+    history: Callable
+    dt: Float[Array, ""]
+    t0: Float[Array, ""]
+    diagonal: bool = eqx.field(static=True, default=False)
+
+    def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
+        """Time of a step; from an integer, because a sum of dt drifts in single precision."""
+        dtype = self.dt.dtype
+        return self.t0 + (jnp.asarray(step, dtype) + jnp.asarray(fraction, dtype)) * self.dt
+
+    def noise(self, t, y, lagged, increment) -> Float[Array, "*state"] | None:
+        """What a Brownian increment adds to the state."""
+        if increment is None:
+            return None
+        sigma = self.sigma(t, y, lagged, self.args) if callable(self.sigma) else self.sigma
+        return apply_sigma(jnp.asarray(sigma), increment, diagonal=self.diagonal)
+
+    def check(self) -> tuple[int, ...] | None:
+        """Shape of one Brownian increment, None without noise; refuses functions that answer in
+        the wrong shape. They are traced for it, so it belongs inside what is compiled.
+        """
+        state = self.history.shape
+        past = jnp.zeros((1 + self.delays.number, *state), self.dt.dtype)
+        at = (self.t0, past[0], past[1:], self.args)
+        rate = jax.eval_shape(lambda: self.drift(*at))
+        if getattr(rate, "shape", None) != state:
+            raise ValueError(
+                "drift(t, x, lagged, args) must return the shape of the state in its history, "
+                f"{state}; got {rate}."
+            )
+        if self.sigma is None:
+            return None
+        shape = np.shape(self.sigma)
+        if callable(self.sigma):
+            found = jax.eval_shape(lambda: self.sigma(*at))
+            shape = getattr(found, "shape", None)
+        return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")
+
+
+class LearnedDrift(eqx.Module):
+    """A learned model as drift(t, x, lagged, args): its history is put together from both."""
+
+    model: AbstractDelayModel
+
+    def __call__(self, t, x, lagged, args=None):
+        """Drift of the model, for one state or a batch of them."""
+        present = x[None] if self.model.lags[0] == 0 else x[None][:0]
+        history = jnp.concatenate([present, lagged])
+        model = self.model
+        for _ in range(x.ndim - 1):
+            model = jax.vmap(model, in_axes=1)
+        return model(history)
+
+
+class ConstantHistory(eqx.Module):
+    """The same state at all times before the start."""
+
+    value: Float[Array, "*state"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the state."""
+        return self.value.shape
+
+    def __call__(self, t):
+        """The state."""
+        return self.value
+
+
+class FunctionHistory(eqx.Module):
+    """A function of time, in the precision of the simulation."""
+
+    function: Callable
+    shape: tuple[int, ...] = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True)
+
+    def __call__(self, t):
+        """The state at a time before the start."""
+        return jnp.asarray(self.function(t), self.dtype)
+
+
+class GridHistory(eqx.Module):
+    """Samples on the grid of the simulation, the last one at its start, cubic in between.
+
+    Exact at the samples; linear if there are fewer than four.
+    """
+
+    values: Float[Array, "time *state"]
+    dt: Float[Array, ""]
+    t0: Float[Array, ""]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the state."""
+        return self.values.shape[1:]
+
+    def __call__(self, t):
+        """The state at a time within the samples."""
+        n = self.values.shape[0]
+        position = (t - self.t0) / self.dt + (n - 1)
+        width = min(n, 4)
+        if width < 4:
+            width = min(n, 2)
+        first = jnp.floor(position).astype(jnp.int32) - (width - 1) // 2
+        first = jnp.clip(first, 0, n - width)
+        at = position - first.astype(position.dtype)
+        weights = []
+        for i in range(width):
+            weight = jnp.ones((), self.values.dtype)
+            for j in range(width):
+                if j != i:
+                    weight = weight * (at - j) / (i - j)
+            weights.append(weight)
+        rows = jax.lax.dynamic_slice_in_dim(self.values, first, width)
+        return jnp.tensordot(jnp.stack(weights), rows, axes=1)
+
+
+def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -> tuple[int, ...]:
+    """Shape of a Brownian increment for a Σ of this shape, or a `ValueError`.
+
+    Two axes or more are a matrix unless `diagonal` says otherwise: for as many members as
+    variables, the diagonals of a batch and a matrix have the same shape.
+    """
+    dim, batch = state[-1], state[:-1]
+    if shape in ((), (dim,)) or (diagonal and shape == state):
+        return state
+    matrix = shape is not None and len(shape) >= 2 and not diagonal
+    if matrix and shape[-2] == dim and shape[:-2] in ((), batch):
+        return (*batch, shape[-1])
+    hint = ""
+    if diagonal:
+        allowed = f"a number or diagonals {list(state)}"
+    else:
+        allowed = f"a number, a diagonal [{dim}] or a matrix [{dim} noise]"
+        if batch:
+            allowed += f", the matrix also once per member, {[*batch, dim]} and noise"
+            hint = " Say diagonal=True for one diagonal per member." if shape == state else ""
+    raise ValueError(f"{what} must be {allowed}; got shape {shape}.{hint}")
+
+
+def apply_sigma(sigma, increment, *, diagonal: bool):
+    """Σ dW for a number, a diagonal or a matrix, the latter two possibly per member of a batch."""
+    if sigma.ndim >= 2 and not diagonal:
+        return jnp.einsum("...ij,...j->...i", sigma, increment)
+    return sigma.reshape((1,) * (increment.ndim - sigma.ndim) + sigma.shape) * increment

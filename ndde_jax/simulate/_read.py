@@ -1,0 +1,199 @@
+"""What a simulation is given, checked before anything is compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import check_key, check_number, check_real_array, check_sizes, refusal
+from .._types import to_jax
+from ..models._model import AbstractDelayModel
+from ._delays import Delays, concrete, read_delays
+from ._problem import (
+    ConstantHistory,
+    FunctionHistory,
+    GridHistory,
+    LearnedDrift,
+    Problem,
+    noise_shape,
+)
+
+# Steps that an index of 32 bits counts.
+MOST_STEPS = 2**31 - 1
+
+
+def check_counts(n_steps: Any, save_every: Any) -> None:
+    """Positive whole numbers."""
+    for name, value in (("n_steps", n_steps), ("save_every", save_every)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < 1:
+            raise refusal(name, "a positive whole number", value)
+        if value > MOST_STEPS:
+            raise ValueError(f"{name} must be at most {MOST_STEPS}, to be counted; got {value}.")
+    if save_every > n_steps:
+        raise ValueError(f"save_every = {save_every} exceeds n_steps = {n_steps}: nothing is kept.")
+
+
+def read_problem(
+    drift, lags, dt, history, sigma, args, t0, lag_bounds, order, *, diagonal=False
+) -> Problem:
+    """The problem, with everything checked that can be known without running the drift."""
+    if not callable(drift):
+        raise refusal("drift", "a function drift(t, x, lagged, args), or a learned model", drift)
+    if not callable(history):
+        check_real_array(history, "history", "a state [dim] or samples [time dim]")
+    dtype = _dtype(history)
+    check_number(t0, "t0")
+    t0 = jnp.asarray(t0, dtype)
+    if isinstance(drift, AbstractDelayModel):
+        if lags is not None:
+            raise ValueError("a learned model brings its own lags; leave lags out.")
+        dt, delays = _model_grid(drift, dt, dtype)
+        spacing, needed = drift.dt, max(drift.lags) + 1
+        drift = LearnedDrift(drift)
+    else:
+        dt = read_step(dt, lags)
+        delays = read_delays(lags, dt, lag_bounds, order, dtype)
+        spacing, needed = dt, delays.longest + 1
+    dt = jnp.asarray(dt, dtype)
+    past = read_history(history, spacing, needed, t0, dtype)
+    sigma = read_sigma(sigma, past.shape, order, dtype, diagonal=diagonal)
+    return Problem(drift, sigma, args, delays, past, dt, t0, diagonal)
+
+
+def read_step(dt: Any, lags: Any) -> Any:
+    """A positive number, known now unless there are no lags."""
+    if dt is None:
+        raise ValueError("dt is missing: the length of a step, in units of time.")
+    check_number(dt, "dt")
+    known = concrete(dt)
+    if known is None:
+        if lags is not None:
+            raise ValueError("dt is traced, so the size of buffers is unknown; make it a number.")
+        return dt
+    if known.ndim != 0 or not (np.isfinite(known) and known > 0):
+        raise refusal("dt", "a positive number", dt)
+    check_sizes(known, jnp.result_type(float), "dt")
+    return float(known)
+
+
+def _dtype(history: Any):
+    """Precision of the simulation: that of its history."""
+    default = jnp.result_type(float)
+    if callable(history):
+        history = _answer_of(history, default)
+    found = getattr(history, "dtype", default)
+    # NumPy's double precision is asked for only where JAX has it.
+    found = jax.dtypes.canonicalize_dtype(found)
+    return found if jnp.issubdtype(found, jnp.floating) else default
+
+
+def _answer_of(history: Callable, dtype: Any) -> Any:
+    """Shape and type of a history that is a function of time."""
+    try:
+        return jax.eval_shape(history, jax.ShapeDtypeStruct((), dtype))
+    except TypeError as error:
+        raise ValueError(
+            f"history(t) must be a function of time that JAX can trace; it fails with: {error}"
+        ) from error
+
+
+def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
+    """Step and delays of a learned model; its lags are whole numbers of steps by construction."""
+    substeps = 1
+    if dt is not None:
+        check_number(dt, "dt", above=0)
+        ratio = concrete(model.dt / jnp.asarray(dt, model.dt.dtype))
+        if ratio is None:
+            raise ValueError("dt of a learned model cannot be traced; leave it out.")
+        substeps = max(round(float(ratio)), 1)
+        if not abs(float(ratio) / substeps - 1) < 1e-4:
+            raise ValueError(
+                f"dt must be the model's own, {float(model.dt):g}, or an integer fraction of it; "
+                f"got {float(dt):g}."
+            )
+    steps = [substeps * lag for lag in model.lags if lag > 0]
+    steps_array = to_jax(steps, dtype)
+    return model.dt / substeps, Delays(
+        steps_array, min(steps, default=1), max(steps, default=0), True
+    )
+
+
+def read_history(history: Any, spacing, needed: int, t0, dtype) -> Callable:
+    """A function of time from a function, a constant state `[dim]` or samples `[time *state]`."""
+    if callable(history):
+        state = _answer_of(history, dtype)
+        if not getattr(state, "shape", ()):
+            raise ValueError(
+                f"history(t) must return the state, an array [dim] or [batch dim]; got {state}."
+            )
+        return FunctionHistory(history, state.shape, dtype)
+    values = to_jax(history, dtype)
+    if values.ndim == 0:
+        raise ValueError("history must be a state [dim], samples [time dim] or a function of time.")
+    known = concrete(history)
+    if known is not None and not np.isfinite(known).all():
+        raise ValueError("history holds values that are not finite; fill or cut them first.")
+    if 0 in values.shape:
+        raise ValueError(f"history must hold at least one number; got shape {values.shape}.")
+    if values.ndim == 1:
+        return ConstantHistory(values)
+    if values.shape[0] < needed:
+        raise ValueError(
+            f"history has {values.shape[0]} samples, which ends short of the longest lag; "
+            f"it needs {needed}, the last one at the start."
+        )
+    # One step further back than any delay reads lies the start of a record that is interpolated.
+    if needed > 1:
+        xp = jnp if isinstance(values, jax.core.Tracer) else np
+        values = xp.asarray(values)
+        values = to_jax(xp.concatenate([2 * values[:1] - values[1:2], values]))
+    return GridHistory(values, jnp.asarray(spacing, dtype), jnp.asarray(t0, dtype))
+
+
+def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagonal: bool) -> Any:
+    """Checks the diffusion; None if there is none."""
+    if callable(sigma):
+        if order > 1:
+            raise ValueError(
+                "a diffusion that depends on the state is Itô and needs solver=diffrax.Euler(); "
+                "higher-order solvers take a constant sigma."
+            )
+        return sigma
+    dim = state[-1]
+    check_real_array(sigma, "sigma", f"one, a diagonal [{dim}] or a matrix [{dim} noise]")
+    known = None if isinstance(sigma, jax.core.Tracer) else np.asarray(sigma)
+    noise_shape(np.shape(sigma), state, diagonal, "sigma")
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError("sigma holds values that are not finite.")
+    # Zero without a derivative to take spares the draws.
+    return None if known is not None and not known.any() else to_jax(sigma, dtype)
+
+
+def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:
+    """A key, increments, or None if there is no noise."""
+    state = problem.history.shape
+    if problem.sigma is None:
+        return None
+    if increments is not None:
+        check_real_array(increments, "increments", "[time *noise]")
+        noise = to_jax(increments, problem.dt.dtype)
+        if noise.ndim == 0 or noise.shape[0] != n_steps:
+            raise ValueError(
+                f"increments must be [time *noise], one for each of {n_steps} steps; got shape "
+                f"{noise.shape}."
+            )
+        return noise
+    if key is None:
+        raise ValueError("sigma is not zero: pass key= for the noise, or increments=.")
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key) or key.ndim == 0:
+        key = check_key(key)
+    if key.ndim >= len(state) or key.shape != state[: key.ndim]:
+        raise ValueError(
+            f"key must be one key or one per member of a batch, shape {state[:-1]}; got shape "
+            f"{key.shape}. Under vmap each member takes one."
+        )
+    return key

@@ -1,0 +1,132 @@
+"""`solve_sdde`: paths of stochastic delay differential equations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import diffrax
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from .._checks import check_flag
+from .._memory import make_room
+from .._types import Checked
+from ..models._model import AbstractDelayModel
+from ._advance import Plan, finish, simulate, simulate_with_progress
+from ._read import check_counts, read_noise, read_problem
+from ._tableau import read_solver
+
+
+class PathStatus(eqx.Enumeration):
+    """How a simulation ended."""
+
+    successful = "successful"
+    diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
+    interrupted = "interrupted: the path ends where it had got to"
+
+
+class Path(eqx.Module):
+    """A simulated path.
+
+    - `ts`: times `[time]`, the start first.
+    - `ys`: states `[time *state]`, the initial one first, then every `save_every`-th.
+    - `status`: a [`PathStatus`][ndde_jax.PathStatus].
+    """
+
+    ts: Float[Array, "time"]
+    ys: Float[Array, "time *state"]
+    status: PathStatus
+
+
+def solve_sdde(
+    drift: Checked[Callable | AbstractDelayModel],
+    *,
+    history: Any,
+    n_steps: Any,
+    lags: Any = None,
+    dt: Any = None,
+    sigma: Any = 0.0,
+    diagonal: bool = False,
+    key: Any = None,
+    increments: Any = None,
+    args: Any = None,
+    solver: Checked[diffrax.AbstractSolver | None] = None,
+    save_every: Any = 1,
+    t0: Any = 0.0,
+    lag_bounds: Checked[tuple[float, float] | None] = None,
+    progress: Checked[bool] = False,
+) -> Path:
+    """Simulate dX = G(t, X(t), X(t−τ₁), …) dt + Σ dW with a constant step.
+
+    Compiled once per drift function and shapes: give numbers that change through `args`, or make
+    the drift an `eqx.Module`, because a new lambda compiles anew. Differentiable, forward and
+    backward, with respect to all that is an array, the delays included; the backward pass keeps the
+    saved states and one past per block of the shortest delay, and recomputes the rest. Works under
+    `jit` and `vmap`.
+
+    **Arguments:**
+
+    - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`, or a learned model, which
+        brings its lags and dt.
+    - `history`: the past up to `t0`: a state `[dim]` that was constant, samples `[time dim]` dt
+        apart (for a model: as far apart as its data) of which the last is the start, or a function
+        of time. A batch `[batch dim]` is stepped as one state if a function or samples
+        `[time batch dim]` say so; it is several times faster than `vmap`.
+    - `n_steps`, `dt`: number and length of steps. Each delay must be at least one step long. With
+        solvers of order above 2, dt should divide the delays. For a model dt is that of its data by
+        default, or an integer fraction of it.
+    - `lags`: delays τ in units of time, any number of them, none for an ordinary equation.
+    - `sigma`: Σ, a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix per member of a
+        batch `[batch dim noise]`, or a function like the drift that returns one of these (Itô,
+        with Euler–Maruyama only).
+    - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
+        shapes, which agree for as many members as variables; without it two axes are a matrix.
+    - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
+        its key alone, and that of a longer run begins with that of a shorter one.
+    - `increments`: Brownian increments instead, `[time *noise]`, variance dt.
+    - `args`: passed on to `drift`.
+    - `solver`: any explicit Runge–Kutta method of Diffrax; Euler (Euler–Maruyama) by default. Each
+        reads lagged values by its own dense output.
+    - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
+    - `t0`: time of the start.
+    - `lag_bounds`: bounds on the lags in units of time, needed where they are traced by `jit` or
+        `vmap`, so that the sizes of buffers are known.
+    - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
+
+    **Returns:** a [`Path`][ndde_jax.Path]. A path that diverges says so in its `status`.
+
+    **Raises:** `ValueError` for lags below dt or traced without bounds, a history that is too short
+    or not finite, a `sigma` or `increments` of the wrong shape, noise without `key`, a solver that
+    is not explicit; all before anything is compiled. Warns if dt divides a lag only approximately
+    and the solver is of order above 2.
+
+    Method of steps: Bellen and Zennaro, *Numerical Methods for Delay Differential Equations*
+    (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000).
+
+    ```python
+    import jax
+    import ndde_jax as ndde
+
+    langevin = lambda t, x, lagged, args: -x + 0.5 * lagged[0]
+    path = ndde.solve_sdde(
+        langevin, lags=1.0, dt=0.01, n_steps=1000, history=jax.numpy.zeros(1), sigma=0.1,
+        key=jax.random.key(0),
+    )
+    print(path.ts[-1], path.ys[-1], path.status)
+    ```
+    """
+    check_counts(n_steps, save_every)
+    check_flag(progress, "progress")
+    tableau = read_solver(solver)
+    given = (drift, lags, dt, history, sigma, args, t0, lag_bounds, tableau.order)
+    problem = read_problem(*given, diagonal=diagonal)
+    noise = read_noise(key, increments, problem, n_steps)
+    plan = Plan.of(problem, tableau, n_steps, save_every)
+    make_room(problem, noise)
+    if progress:
+        ys, complete = simulate_with_progress(problem, noise, plan)
+        ts, ys, finite = finish(problem, ys, plan)
+    else:
+        ts, ys, finite = simulate(problem, noise, plan)
+        complete = True
+    status = PathStatus.where(finite, PathStatus.successful, PathStatus.diverged)
+    return Path(ts, ys, status if complete else PathStatus.interrupted)

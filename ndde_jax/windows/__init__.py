@@ -1,0 +1,1 @@
+"""Lagged windows: what a drift is fitted to."""

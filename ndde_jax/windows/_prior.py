@@ -1,0 +1,202 @@
+"""What is known before any fit: edges that cannot exist, and edges that must."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool
+
+from .._checks import check_flag, check_names, check_whole, is_traced, refusal, shown
+from .._types import Checked, Graph, to_jax
+from ..samples._trajectories import read_lags
+
+# More candidate edges than a computer can hold several arrays of numbers for.
+MOST_EDGES = 10**8
+
+
+class PriorKnowledge(eqx.Module):
+    """Edges that are allowed and edges that are required, the same for every method.
+
+    Made by [`prior_knowledge`][ndde_jax.prior_knowledge]; both are leaves, so a batch of priors is
+    a `vmap` axis. Windows carry it, and whatever fits them obeys: an edge that is not allowed is
+    never open and scores 0, one that is required is always open, scores 1 and pays no penalty.
+
+    - `allowed`: candidate edges, `[source target lag]`.
+    - `required`: edges of every graph, `[source target lag]`; also allowed.
+    """
+
+    allowed: Checked[Graph]
+    required: Checked[Graph]
+
+    def __check_init__(self):
+        for name in ("allowed", "required"):
+            value = getattr(self, name)
+            if not isinstance(value, jax.Array) or value.dtype != bool or value.ndim < 3:
+                raise refusal(
+                    name,
+                    "a boolean JAX array [source target lag]",
+                    value,
+                    "prior_knowledge makes both from names.",
+                )
+        if self.allowed.shape != self.required.shape:
+            raise ValueError(
+                f"required must have the shape of allowed, {self.allowed.shape}; got "
+                f"{self.required.shape}."
+            )
+        if not is_traced(self.allowed, self.required):
+            clash = np.argwhere(np.asarray(self.required) & ~np.asarray(self.allowed))
+            if len(clash):
+                raise ValueError(
+                    "required must hold edges that are also allowed; the one at [source target "
+                    f"lag] = {clash[0].tolist()} is not."
+                )
+
+    @classmethod
+    def nothing(cls, dim: int, n_lags: int) -> "PriorKnowledge":
+        """Every edge is a candidate and none is required."""
+        shape = (dim, dim, n_lags)
+        return cls(to_jax(np.ones(shape, bool)), to_jax(np.zeros(shape, bool)))
+
+    @property
+    def undecided(self) -> Graph:
+        """Edges that the data decide, `[source target lag]`."""
+        return self.allowed & ~self.required
+
+    def apply(self, graph: Bool[Array, "*batch source target lag"]) -> Bool[Array, "..."]:
+        """The graph with what is not allowed removed and what is required added."""
+        lead = (1,) * (graph.ndim - self.allowed.ndim)
+        allowed = self.allowed.reshape(lead + self.allowed.shape)
+        return (graph & allowed) | self.required.reshape(allowed.shape)
+
+
+def prior_knowledge(
+    names: Checked[int | Sequence[str]],
+    *,
+    lags: Checked[Iterable] = (0,),
+    forbidden: Checked[Iterable] = (),
+    required: Checked[Iterable] = (),
+    exogenous: Checked[str | Iterable] = (),
+    self_edges: Checked[bool] = True,
+) -> PriorKnowledge:
+    """Say what is known about a system before its data are seen.
+
+    **Arguments:**
+
+    - `names`: of the variables, or their number. Edges name variables by these or by index.
+    - `lags`: candidate lags, the same as those of the windows, in samples.
+    - `forbidden`: edges that do not exist: (source, target) at all lags, (source, target, lag) at
+        one.
+    - `required`: edges that exist: (source, target, lag), or (source, target) if there is one lag
+        only; at which of several lags must be said, since all of them would rarely be meant.
+    - `exogenous`: a variable, or several, that drive but are driven by nothing except themselves,
+        such as the season or a stimulus.
+    - `self_edges`: False forbids that a variable's rate depends on its own state, at any lag.
+
+    **Returns:** [`PriorKnowledge`][ndde_jax.PriorKnowledge], for the argument `prior` of
+    [`lagged_windows`][ndde_jax.lagged_windows] and [`discover`][ndde_jax.discover].
+
+    **Raises:** `ValueError` for unknown names or lags, and for edges that are both required and
+    forbidden.
+
+    ```python
+    import ndde_jax as ndde
+
+    prior = ndde.prior_knowledge(
+        ("sun", "ocean", "wind"),
+        lags=(0, 6),
+        exogenous=("sun",),
+        forbidden=[("sun", "wind")],
+        required=[("wind", "ocean", 0)],
+    )
+    print(prior.allowed[:, :, 0])
+    ```
+    """
+    if isinstance(names, int | np.integer):
+        check_whole(names, "names")
+        names = tuple(str(i) for i in range(names))
+    names, lags = check_names(names, None), read_lags(lags)
+    check_flag(self_edges, "self_edges")
+    dim = len(names)
+    if dim**2 * len(lags) > MOST_EDGES:
+        raise ValueError(
+            f"names must be of fewer variables: {dim} of them at {len(lags)} lags are "
+            f"{dim**2 * len(lags):.1e} candidate edges, more than {MOST_EDGES:.0e} can be kept in "
+            "memory. If the variables are in rows, the data may have to be transposed."
+        )
+    exogenous = (exogenous,) if isinstance(exogenous, str) else _listed(exogenous, "exogenous")
+    forbidden, required = _listed(forbidden, "forbidden"), _listed(required, "required")
+    allowed = np.ones((dim, dim, len(lags)), bool)
+    must = np.zeros_like(allowed)
+    if not self_edges:
+        allowed[np.arange(dim), np.arange(dim)] = False
+    for variable in exogenous:
+        j = _index(variable, names, "exogenous")
+        allowed[np.arange(dim) != j, j] = False
+    for edge in forbidden:
+        allowed[_edge(edge, names, lags, "forbidden")] = False
+    for edge in required:
+        where = _edge(edge, names, lags, "required")
+        if len(edge) == 2 and len(lags) > 1:
+            raise ValueError(
+                f"required edge {edge!r}: say at which lag, (source, target, lag); the candidates "
+                f"are {lags}."
+            )
+        must[where] = True
+    clash = np.argwhere(must & ~allowed)
+    if len(clash):
+        i, j, a = clash[0]
+        raise ValueError(
+            f"the edge {names[i]} -> {names[j]} at lag {lags[a]} is both required and forbidden."
+        )
+    return PriorKnowledge(to_jax(allowed), to_jax(must))
+
+
+def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
+    """The prior, of the right shape; none means that nothing is known."""
+    if prior is None:
+        return PriorKnowledge.nothing(dim, n_lags)
+    if not isinstance(prior, PriorKnowledge):
+        raise refusal("prior", "what prior_knowledge returns, or None", prior)
+    if prior.allowed.shape != (dim, dim, n_lags):
+        raise ValueError(
+            f"the prior has shape {prior.allowed.shape}, but the data have [source target lag] = "
+            f"{(dim, dim, n_lags)}; make it with the same variables and lags."
+        )
+    return prior
+
+
+def _listed(edges: Any, name: str) -> tuple:
+    if isinstance(edges, str) or not isinstance(edges, Iterable):
+        raise refusal(name, "a list, of edges such as ('a', 'b')", edges)
+    return tuple(edges)
+
+
+def _index(variable: Any, names: tuple[str, ...], what: str) -> int:
+    if isinstance(variable, str):
+        if variable in names:
+            return names.index(variable)
+    elif isinstance(variable, int | np.integer) and not isinstance(variable, bool):
+        if 0 <= variable < len(names):
+            return int(variable)
+    else:
+        raise refusal(what, "variables by name or by index", variable)
+    raise ValueError(
+        f"{what}: there is no variable {variable!r}; the variables are {shown(', '.join(names))}."
+    )
+
+
+def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -> tuple:
+    if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
+        raise ValueError(
+            f"{what}: an edge is (source, target) or (source, target, lag); got {shown(edge)}."
+        )
+    source, target = (_index(variable, names, what) for variable in edge[:2])
+    if len(edge) == 2:
+        return source, target
+    if edge[2] not in lags:
+        raise ValueError(
+            f"{what} edge {edge!r}: lag {edge[2]!r} is no candidate; candidates are {shown(lags)}."
+        )
+    return source, target, lags.index(edge[2])

@@ -1,0 +1,147 @@
+"""Difference schemes, and the rule that picks one by the noise in a trajectory."""
+
+from typing import Any
+
+import numpy as np
+
+from .._checks import check_concrete, check_flag, check_real_array, shown
+from .._types import ArrayLike, Checked, Float
+
+# Weights of X[k + offset] in dt * dX/dt(k).
+STENCILS: dict[str, dict[int, float]] = {
+    "euler": {0: -1.0, 1: 1.0},
+    "central": {-1: -1 / 2, 1: 1 / 2},
+    "central4": {-2: 1 / 12, -1: -8 / 12, 1: 8 / 12, 2: -1 / 12},
+}
+# Samples from the first to the last that any scheme reads.
+WIDEST_STENCIL = max(max(stencil) - min(stencil) for stencil in STENCILS.values())
+FORMULAS = {
+    "euler": "(X[k+1] - X[k]) / Δ",
+    "central": "(X[k+1] - X[k-1]) / 2Δ",
+    "central4": "(X[k-2] - 8 X[k-1] + 8 X[k+1] - X[k+2]) / 12Δ",
+    "midpoint": "(X[k+1] - X[k]) / Δ of states half a step later",
+}
+
+# The automatic rule, on the mean noise share over variables. On Euler-Maruyama paths of chaotic
+# systems, refitted strengths rank edges better with "central4" or "central" up to a share of 0.02
+# and with "euler" from 0.05 on.
+SMOOTH_SHARE = 1e-3
+NOISY_SHARE = 0.03
+# Noise that falls off towards the sampling frequency was filtered: the samples are smooth after
+# all, and no Markov state whose next increment a forward difference could measure. Then "central4"
+# ranks better by far, unless noise is nearly all there is.
+FILTERED_ROLL_OFF = 0.83
+DOMINANT_SHARE = 0.7
+# An oscillation at the sampling frequency, strongest at both ends, comes from resampling by Fourier
+# transform. Central differences do not see that frequency, forward ones see nothing better.
+RINGING = 1.5
+# Samples that "auto" then leaves out at either end, at most a twentieth of a series each. What
+# rings further inside, central differences do not see.
+RINGING_ENDS = 20
+
+
+def choose_scheme(
+    share: Checked[Float[ArrayLike, "dim"]],
+    roll_off: Checked[Float[ArrayLike, "dim"] | None] = None,
+    ringing: Checked[Float[ArrayLike, "dim"] | None] = None,
+    *,
+    regular: Checked[bool] = True,
+    delayed: Checked[bool] = False,
+) -> str:
+    """The difference scheme that `scheme="auto"` takes.
+
+    Differences over more samples approximate the derivative better and feed fewer two-step paths
+    into the graph, but where white noise drives the system they measure the current velocity
+    instead of the drift. So they are taken while the increments are mostly signal, the noise was
+    filtered before sampling, or the series rings at its ends.
+
+    **Arguments:**
+
+    - `share`: [`noise_share`][ndde_jax.noise_share] of each variable; their mean decides.
+    - `roll_off`: [`high_frequency_roll_off`][ndde_jax.high_frequency_roll_off] of each variable;
+        their geometric mean decides. Left out: not filtered.
+    - `ringing`: [`end_ringing`][ndde_jax.end_ringing] of each variable; the largest decides. Left
+        out: none.
+    - `regular`: whether the samples are equally spaced. If not, only `"euler"` is possible.
+    - `delayed`: whether past states are candidates and
+        [`midpoint_windows`][ndde_jax.midpoint_windows] an option. The noise in a central difference
+        is in the present state too, past states tell it from the signal there, and so become
+        drivers.
+
+    **Returns:** `"central4"` for a share below 0.001, or ringing above 1.5, or a share below 0.7
+    with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise (also where the share
+    could not be estimated) `"euler"`. Where past states are candidates, `"midpoint"` instead of a
+    central scheme, except for ringing or a share below 0.001.
+    """
+    for name, value in (("share", share), ("roll_off", roll_off), ("ringing", ringing)):
+        if value is not None:
+            check_real_array(value, name, "one per variable")
+            check_concrete(f"choose_scheme, by its argument {name},", value)
+            if np.ndim(value) > 1 or np.size(value) < 1:
+                raise ValueError(f"{name} must be one number per variable; got {shown(value)}.")
+    check_flag(regular, "regular")
+    check_flag(delayed, "delayed")
+    return _decide(share, roll_off, ringing, regular, delayed)[0]
+
+
+def rings(ringing: Any) -> bool:
+    """Whether any variable rings at both ends."""
+    return ringing is not None and bool(np.any(np.asarray(ringing) > RINGING))
+
+
+def _decide(
+    share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool = False
+) -> tuple[str, str]:
+    """The scheme and why."""
+    if not regular:
+        return "euler", "samples are not equally spaced"
+    share = np.asarray(share, float)
+    typical = float(np.mean(share))
+    fall = np.nan
+    if roll_off is not None and np.all(np.asarray(roll_off) > 0):
+        fall = float(np.exp(np.mean(np.log(np.asarray(roll_off, float)))))
+    if typical < SMOOTH_SHARE:
+        return "central4", f"a mean noise share of {typical:.2g} is below {SMOOTH_SHARE:g}"
+    loudest = 0.0 if ringing is None else float(np.max(np.nan_to_num(np.asarray(ringing, float))))
+    if rings(ringing):
+        return "central4", (
+            f"both ends ring at the sampling frequency ({loudest:.1f} times as loud as 97 % of the "
+            "series), as data resampled by Fourier transform do; scheme 'auto' also leaves out up "
+            f"to {RINGING_ENDS} samples there"
+        )
+    past = "; with past states among the candidates central ones would mix up noise and signal"
+    if typical < DOMINANT_SHARE and fall < FILTERED_ROLL_OFF:
+        if delayed:
+            return "midpoint", f"the increments are smooth (ratio {fall:.2f}){past}"
+        return "central4", (
+            f"the increments lose power towards the sampling frequency (ratio {fall:.2f}, below "
+            f"{FILTERED_ROLL_OFF:g}), as filtered or averaged data do"
+        )
+    if typical < NOISY_SHARE:
+        if delayed:
+            return "midpoint", f"a mean noise share of {typical:.2g} is low{past}"
+        return "central", f"a mean noise share of {typical:.2g} is below {NOISY_SHARE:g}"
+    return "euler", f"a mean noise share of {typical:.2g} says that white noise drives the system"
+
+
+def explain_scheme(scheme: str, share: Any, roll_off: Any, ringing: Any, *, regular: bool) -> str:
+    """What a scheme computes, what the automatic rule makes of this noise, and caveats."""
+    automatic, reason = _decide(share, roll_off, ringing, regular, scheme == "midpoint")
+    shares = ", ".join("unknown" if np.isnan(s) else f"{s:.2g}" for s in share.tolist())
+    parts = [
+        f"Rates of change by scheme {scheme!r}, {FORMULAS[scheme]}. Estimated share of noise in "
+        f"the variance of one-step increments, per variable: {shares}."
+    ]
+    agrees = ", as was done" if automatic == scheme else ""
+    parts.append(f"The automatic rule takes {automatic!r}{agrees}: {reason}.")
+    if scheme == "euler" and automatic != "euler":
+        parts.append(
+            "With so little noise the error of the forward difference, of order dt, can show as "
+            "false edges; compare with a central scheme."
+        )
+    if scheme in ("central", "central4") and not np.mean(share) < SMOOTH_SHARE:
+        parts.append(
+            "Where noise drives the system, a central difference estimates the current velocity, "
+            "the mean of forward and backward drift, not the drift; compare with 'euler'."
+        )
+    return " ".join(parts)

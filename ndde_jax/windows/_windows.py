@@ -1,0 +1,408 @@
+"""Trajectories cut into lagged windows: what a drift is fitted to."""
+
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._checks import check_choice, check_names, check_sizes, refusal, shown
+from .._scaling import Scaling
+from .._types import Array, Bool, Checked, Float, Int, RealScalarLike, TrajectoryLike, to_jax
+from ..samples._labelled import read_labelled
+from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
+from ..samples._trajectories import read_lags, read_trajectories
+from ._prior import PriorKnowledge, read_prior
+from ._rows import (
+    check_constant,
+    check_count,
+    check_lengths,
+    check_range,
+    cut_rows,
+    moments,
+    positions,
+)
+from ._stencils import (
+    RINGING_ENDS,
+    STENCILS,
+    WIDEST_STENCIL,
+    choose_scheme,
+    explain_scheme,
+    rings,
+)
+
+
+class Windows(eqx.Module):
+    """Training data for a drift: each row pairs a rate of change with the states it may depend on.
+
+    All arrays are leaves, so windows pass through `jit`, `vmap` and `grad`; made by
+    [`lagged_windows`][ndde_jax.lagged_windows]. [`stack_windows`][ndde_jax.stack_windows] puts a
+    batch axis in front of every leaf.
+
+    - `history`: standardised states at samples k − lags[l].
+    - `increment`: standardised rate of change at sample k, per unit of time.
+    - `valid`: False for rows that touch a missing value and for padding. They hold zeros.
+    - `weight`: length of the step over its mean, 1 on a regular grid; 0 where not valid.
+    - `position`: sample k. Later trajectories count on, with a gap wider than the largest lag and
+        the difference stencil together, so rows whose positions lie further apart than those
+        share no sample.
+    - `scaling`: how to return to physical units.
+    - `dt`: mean sampling interval.
+    - `noise_share`: estimated share of white noise in the variance of one-step increments, see
+        [`noise_share`][ndde_jax.noise_share]. Carries no gradient.
+    - `roll_off`: whether that noise was filtered before sampling, see
+        [`high_frequency_roll_off`][ndde_jax.high_frequency_roll_off]; NaN if made inside `jit`.
+    - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.end_ringing]; NaN if made
+        inside `jit`.
+    - `dropped`: rows that are not valid because a value is missing.
+    - `prior`: edges that are allowed and edges that are required, see
+        [`prior_knowledge`][ndde_jax.prior_knowledge].
+    - `lags`: candidate lags, in samples. Static.
+    - `scheme`: `"euler"`, `"central"`, `"central4"` or, from
+        [`midpoint_windows`][ndde_jax.midpoint_windows], `"midpoint"`; never `"auto"`. Static.
+    - `step`: samples between two neighbouring ones that a difference reads: 1, and more after
+        [`thin_windows`][ndde_jax.thin_windows]. Static.
+    """
+
+    history: Float[Array, "window lag dim"]
+    increment: Float[Array, "window dim"]
+    valid: Bool[Array, "window"]
+    weight: Float[Array, "window"]
+    position: Int[Array, "window"]
+    scaling: Scaling
+    dt: Float[Array, ""]
+    noise_share: Float[Array, "dim"]
+    roll_off: Float[Array, "dim"]
+    ringing: Float[Array, "dim"]
+    dropped: Int[Array, ""]
+    prior: PriorKnowledge
+    lags: tuple[int, ...] = eqx.field(static=True)
+    scheme: str = eqx.field(static=True)
+    step: int = eqx.field(static=True, default=1)
+
+    @property
+    def n_valid(self) -> Int[Array, "*batch"]:
+        """Number of rows to learn from."""
+        xp = _namespace(self.valid)
+        return to_jax(xp.sum(xp.asarray(self.valid), axis=-1))
+
+    @property
+    def dim(self) -> int:
+        """Number of variables."""
+        return self.history.shape[-1]
+
+    @property
+    def n_lags(self) -> int:
+        """Number of candidate lags."""
+        return len(self.lags)
+
+    @property
+    def reach(self) -> int:
+        """Rows whose positions lie further apart than this share no sample: the largest lag and
+        the widest difference stencil.
+        """
+        return self.lags[-1] + WIDEST_STENCIL * self.step
+
+    def explain(self) -> str:
+        """A few sentences on the data and the choices made, for a report.
+
+        **Raises:** `ValueError` for stacked windows: it describes one system.
+        """
+        if self.valid.ndim != 1:
+            raise ValueError("explain() describes one system; take one with unstack_windows first.")
+        regular = bool(np.all(np.asarray(self.weight)[np.asarray(self.valid)] == 1))
+        s = self.scaling
+        return (
+            f"{int(self.n_valid)} windows of {self.dim} variables at lags {self.lags} samples, "
+            f"{'' if regular else 'mean '}dt = {float(self.dt):.6g}; {int(self.dropped)} left out "
+            "for missing values. "
+            + (f"Differences reach {self.step} samples instead of one. " if self.step > 1 else "")
+            + explain_scheme(
+                self.scheme,
+                np.asarray(self.noise_share),
+                np.asarray(self.roll_off),
+                np.asarray(self.ringing),
+                regular=regular,
+            )
+            + " Standardised per variable: states by mean "
+            f"{_numbers(s.center)} and standard deviation {_numbers(s.scale)}, rates by mean "
+            f"{_numbers(s.rate_center)} and standard deviation {_numbers(s.rate_scale)}."
+        )
+
+
+def lagged_windows(
+    x: TrajectoryLike,
+    *,
+    dt: Checked[RealScalarLike | None] = None,
+    t: Any = None,
+    lags: Checked[Iterable] = (0,),
+    scheme: Checked[str] = "euler",
+    names: Checked[Sequence[str] | None] = None,
+    prior: Checked[PriorKnowledge | None] = None,
+) -> Windows:
+    """Cut trajectories into pairs (lagged states, rate of change), standardised.
+
+    Row k holds the states X[k − lag] of all variables at all lags, and the rate of change dX/dt at
+    sample k, as a difference quotient. Both are standardised per variable: states by their mean and
+    standard deviation over all complete samples, rates by theirs over the valid rows, weighted by
+    the length of the step; so predicting a constant has risk 1 for every variable, and one that
+    moves slowly is not ignored.
+
+    **Arguments:**
+
+    - `x`: measurements `[time dim]` or `[time]`, also as a pandas or xarray object, whose names
+        and time axis are then used; several trajectories of one system as
+        `[series time dim]` or as a list of arrays, whose lengths may differ. NaN marks missing
+        values: a sample with one missing variable counts as missing, and exactly the rows whose
+        history or difference touches it are not valid. Nested lists of numbers are read as one
+        array.
+    - `dt`: sampling interval, in any unit of time; it and `t` may be left out if `x` carries them.
+    - `t`: time stamps `[time]`, one vector for each trajectory (or one for all of them), instead of
+        `dt`. Stamps equally spaced to 1e-6 count as a regular grid. Others allow only the forward
+        difference, and rows are weighted by their time steps.
+    - `lags`: candidate lags in samples, ascending; 0, the default, is the present state. It may be
+        left out.
+    - `scheme`: how dX/dt is approximated.
+        `"euler"`, the default and the paper's: (X[k+1] − X[k]) / dt; an estimate of the drift
+        whatever the noise, with an error of order dt that can show as false edges.
+        `"central"`, `"central4"`: second and fourth order, for data with little noise. Where noise
+        drives the system they estimate the current velocity (the mean of forward and backward
+        drift), not the drift.
+        `"auto"`: chosen by [`choose_scheme`][ndde_jax.choose_scheme] from the estimated noise;
+        `explain()` of the result says what and why. If a trajectory rings at both ends, up to 20
+        samples there count as missing.
+    - `names`: names of the variables, for error messages.
+    - `prior`: edges that cannot exist or must, from
+        [`prior_knowledge`][ndde_jax.prior_knowledge]; whatever fits these windows obeys it.
+
+    **Returns:** [`Windows`][ndde_jax.Windows], with one row per sample that has a past of the
+    largest lag and the neighbours its difference needs, whether valid or not: shapes depend on
+    shapes only. Computed in double precision and rounded at the end; a floating JAX array keeps its
+    type, anything else gets JAX's default. Inside `jit`, `vmap` and `grad` the same is computed in
+    JAX, in the type of `x`, and checks of values are skipped: a constant variable becomes zeros.
+
+    **Raises:** `ValueError` for arrays of the wrong shape or type, infinite values and those
+    beyond the floating type, constant variables, fewer valid rows than variables plus one (not
+    even a linear drift is determined), lags that are not ascending whole numbers or exceed a
+    trajectory, unusable `dt` or `t`, an unknown scheme, a central scheme on an irregular grid, a
+    prior of another shape, and `"auto"` inside `jit`.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    time = 0.1 * np.arange(500)
+    x = np.stack([np.sin(time), np.cos(time)], axis=1)
+    windows = ndde.lagged_windows(x, dt=0.1, lags=(0, 5, 10), scheme="auto")
+    print(windows.history.shape)  # (488, 3, 2)
+    print(windows.explain())
+    ```
+    """
+    lags = read_lags(lags)
+    check_choice(scheme, "scheme", (*STENCILS, "auto"))
+    labelled = read_labelled(x, time=dt is None and t is None)
+    names = labelled.names if names is None else check_names(names, None)
+    if dt is None and t is None:
+        dt, t = labelled.dt, labelled.t
+    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
+    xp = data.xp
+    if xp is np:
+        check_range(data, names)
+    prior = read_prior(prior, data.dim, len(lags))
+    share = pooled_noise_share(data)
+    unknown = xp.full((data.dim,), xp.nan)
+    roll_off = pooled_roll_off(data) if data.regular else unknown
+    ringing = pooled_ringing(data) if data.regular else unknown
+    if scheme == "auto":
+        if xp is jnp:
+            raise ValueError(
+                "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; call "
+                "choose_scheme(noise_share(x), high_frequency_roll_off(x), end_ringing(x)) outside "
+                "and pass what it answers."
+            )
+        scheme = choose_scheme(share, roll_off, ringing, regular=data.regular)
+        if data.regular and rings(ringing):
+            data = data._replace(present=[without_ends(p) for p in data.present])
+    if scheme != "euler" and not data.regular:
+        raise ValueError(
+            f"scheme={scheme!r} needs equally spaced samples; use scheme='euler' with irregular "
+            "time stamps, or interpolate to a regular grid."
+        )
+    check_lengths(data, lags, scheme)
+
+    samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
+    resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
+    # Centred twice, because the first mean rounds at the size of an offset; differences are then
+    # taken of standardised states, because the offset would cost them their digits as well.
+    offset, _ = moments(samples, present, xp)
+    centred = xp.where(present[:, None], samples - offset[None], 0)
+    center, scale = moments(centred, present, xp)
+    if xp is np:
+        check_constant(scale <= resolution, names)
+    varies = scale > resolution
+    scale = xp.where(varies, scale, 1)
+    standardised = xp.where(
+        present[:, None] & varies[None], (centred - center[None]) / scale[None], 0
+    )
+    ends = np.cumsum([len(value) for value in data.values])[:-1]
+    cuts = [
+        cut_rows(z, p, h, lags, STENCILS[scheme], xp)
+        for z, p, h in zip(xp.split(standardised, ends), data.present, data.intervals, strict=True)
+    ]
+    history, rate, valid, step = (xp.concatenate(parts) for parts in zip(*cuts, strict=True))
+    if xp is np:
+        check_count(int(valid.sum()), data, "valid windows remain")
+    weight = xp.where(valid, step / data.dt, 0)
+    rate_center, rate_scale = moments(rate, weight, xp)
+    # A column that grows by the same step each time has no spread of rates: all increments are 0.
+    varies = rate_scale * scale * data.dt > resolution
+    rate_scale = xp.where(varies, rate_scale, 1 / data.dt)
+    if xp is np:
+        check_sizes(rate_scale * scale, data.dtype, "x / dt, the rate of change,")
+    standardised_rate = (rate - rate_center[None]) / rate_scale[None]
+    increment = xp.where(valid[:, None] & varies[None], standardised_rate, 0)
+
+    def cast(a: Any) -> Array:
+        return to_jax(a, data.dtype)
+
+    return Windows(
+        history=cast(history),
+        increment=cast(increment),
+        valid=to_jax(valid),
+        weight=cast(weight),
+        position=to_jax(positions(data, lags, STENCILS[scheme])),
+        scaling=Scaling(
+            center=cast(offset + center),
+            scale=cast(scale),
+            rate_center=cast(rate_center * scale),
+            rate_scale=cast(rate_scale * scale),
+        ),
+        dt=cast(data.dt),
+        noise_share=jax.lax.stop_gradient(cast(share)),
+        roll_off=jax.lax.stop_gradient(cast(roll_off)),
+        ringing=jax.lax.stop_gradient(cast(ringing)),
+        dropped=to_jax(xp.sum(~valid)),
+        prior=prior,
+        lags=lags,
+        scheme=scheme,
+    )
+
+
+def without_ends(present: np.ndarray) -> np.ndarray:
+    """Marks the ends of a ringing trajectory as missing."""
+    n = min(RINGING_ENDS, len(present) // 20)
+    inner = np.arange(len(present))
+    return present & (inner >= n) & (inner < len(present) - n)
+
+
+def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
+    """Windows of several systems as one `Windows` with a leading batch axis on every array.
+
+    Shorter ones are padded with rows that are not valid: zeros with weight 0, at positions that
+    continue past the end. Whatever respects `valid` or `weight` is unchanged by padding, and
+    `dropped` does not count it.
+
+    **Arguments:**
+
+    - `windows`: at least one, alike in lags, scheme, step and number of variables.
+
+    **Returns:** `Windows` whose arrays have one more axis, `[batch window lag dim]` and so on; for
+    use under `jax.vmap`.
+
+    **Raises:** `ValueError` if there are none, if one is already stacked, or if they differ in
+    lags, scheme, step or number of variables.
+
+    ```python
+    import jax
+    import numpy as np
+    import ndde_jax as ndde
+
+    rng = np.random.default_rng(0)
+    systems = [rng.normal(size=(n, 2)).cumsum(axis=0) for n in (100, 80)]
+    batch = ndde.stack_windows([ndde.lagged_windows(x, dt=1.0) for x in systems])
+    print(batch.history.shape, batch.n_valid)  # (2, 99, 1, 2) [99 79]
+    spread = jax.vmap(lambda w: (w.weight @ w.increment**2) / w.weight.sum())(batch)  # all ones
+    ```
+    """
+    if isinstance(windows, Windows) or not isinstance(windows, Iterable):
+        raise refusal("windows", "a list of Windows", windows)
+    windows = list(windows)
+    if not windows:
+        raise ValueError("windows must be at least one Windows; got an empty sequence.")
+    first = windows[0]
+    for i, w in enumerate(windows):
+        if not isinstance(w, Windows):
+            raise refusal(f"windows[{i}]", "what lagged_windows returns", w)
+        if w.history.ndim != 3:
+            raise ValueError(
+                f"windows {i} has a batch axis already (history of shape {w.history.shape}); pass "
+                "unstacked ones."
+            )
+        for what in ("lags", "scheme", "step", "dim"):
+            if getattr(w, what) != getattr(first, what):
+                raise ValueError(
+                    f"windows to stack must agree in lags, scheme, step and dim; {what} of windows "
+                    f"{i} is {getattr(w, what)!r}, of windows 0 {getattr(first, what)!r}."
+                )
+    # In NumPy where possible: JAX would compile once for every length.
+    xp = _namespace(windows)
+    length = max(w.valid.shape[0] for w in windows)
+    padded = [_pad(w, length, xp) for w in windows]
+    return jax.tree.map(lambda *leaves: to_jax(xp.stack(leaves)), *padded)
+
+
+def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
+    """The inverse of [`stack_windows`][ndde_jax.stack_windows], up to rows of padding, which stay.
+
+    **Raises:** `ValueError` if there is no batch axis.
+    """
+    if not isinstance(windows, Windows) or windows.history.ndim != 4:
+        raise ValueError(
+            "unstack_windows needs one batch axis, windows with history [batch, window, lag, dim]; "
+            f"got {shown(getattr(getattr(windows, 'history', windows), 'shape', windows))}."
+        )
+    xp = _namespace(windows)
+    windows = jax.tree.map(xp.asarray, windows)
+    n = windows.history.shape[0]
+    return [jax.tree.map(lambda a, i=i: to_jax(a[i]), windows) for i in range(n)]
+
+
+def _namespace(windows: Any) -> ModuleType:
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(windows))
+    return jnp if traced else np
+
+
+def pad_windows(windows: Windows, length: int) -> Windows:
+    """Windows of one system with rows of padding, not valid, up to a length."""
+    xp = _namespace(windows)
+    return jax.tree.map(to_jax, _pad(windows, length, xp))
+
+
+def _pad(w: Windows, length: int, xp: ModuleType) -> Windows:
+    """Rows of padding up to a length."""
+    n = w.valid.shape[0]
+
+    def zeros(a: Any) -> Any:
+        a = xp.asarray(a)
+        return xp.concatenate([a, xp.zeros((length - n, *a.shape[1:]), a.dtype)])
+
+    w = jax.tree.map(xp.asarray, w)
+    beyond = w.position[-1] + 1 + xp.arange(length - n, dtype=w.position.dtype)
+    return eqx.tree_at(
+        lambda w: (w.history, w.increment, w.valid, w.weight, w.position),
+        w,
+        (
+            zeros(w.history),
+            zeros(w.increment),
+            zeros(w.valid),
+            zeros(w.weight),
+            xp.concatenate([w.position, beyond]),
+        ),
+    )
+
+
+def _numbers(values: Array) -> str:
+    return ", ".join(f"{v:.3g}" for v in np.asarray(values).tolist())

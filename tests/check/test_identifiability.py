@@ -1,0 +1,412 @@
+"""Rivals, stability, noise, and the report that puts them together."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+import scipy.linalg
+
+import ndde_jax as ndde
+from ndde_jax._axes import from_graph_axes
+from ndde_jax.check._checks import Notes, about_memory
+from ndde_jax.check._conditioning import condition_number, radial_drift
+from ndde_jax.fit._refit import fit_layers
+from ndde_jax.windows._flat import FlatData
+from tests.helpers import TRUTH, windows
+
+QUICK = ndde.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)
+FIT = ndde.FitConfig(max_steps=400, newton_steps=10, batch_size=64, width=4, learning_rate=5e-3)
+METHOD = ndde.L0NDDE(path=(0.01, 0.1))
+
+
+# ---- replacements ----
+
+
+def copied():
+    """The easy system with its last variable replaced by a noisy copy of the first."""
+    w = windows()
+    copy = w.history[:, 0, 0] + 0.05 * jr.normal(jr.key(1), w.history[:, 0, 0].shape, jnp.float32)
+    return eqx.tree_at(lambda w: w.history, w, w.history.at[:, 0, 2].set(copy))
+
+
+def test_a_copy_is_a_rival_and_an_independent_input_is_none():
+    graph = np.zeros((3, 3, 1), bool)
+    graph[0, 1] = graph[1, 0] = True
+    free = ndde.rival_edges(windows(), graph, key=jr.key(0), config=QUICK)
+    assert float(free.cost[1, 0, 0]) > 0.8
+    assert np.isinf(free.cost[0, 0, 0])
+    np.testing.assert_array_equal(free.rival[0, 0, 0], [-1, -1])
+    copy = ndde.rival_edges(copied(), graph, key=jr.key(0), config=QUICK)
+    np.testing.assert_array_equal(copy.rival[0, 1, 0], [2, 0])
+    assert abs(float(copy.cost[0, 1, 0])) < 0.05
+
+
+@pytest.mark.slow
+def test_costs_agree_with_fits_from_scratch():
+    """A replacement is no worse than the best of several random starts. These may all end in a
+    poorer minimum than the network of the graph leads to, hence the wider margin below.
+    """
+    w = windows()
+    graph = jnp.asarray(TRUTH.T[:, :, None])
+    rivals = ndde.rival_edges(w, graph, key=jr.key(0), config=QUICK)
+    scratch_config = ndde.StrengthConfig(restarts=6, steps=40, width=4)
+
+    def risk(graph):
+        base = from_graph_axes(graph).reshape(3, -1)
+        return fit_layers(w, base, scratch_config, 3, key=jr.key(5))[1]
+
+    base = risk(graph)
+    for source, target in np.argwhere(TRUTH.T):
+        without = graph.at[source, target].set(False)
+        scratch = [
+            float(risk(without.at[other, target].set(True))[target])
+            for other in range(3)
+            if other != source and not bool(graph[other, target, 0])
+        ]
+        found = float(rivals.cost[source, target, 0]) + float(base[target])
+        assert min(scratch) - 0.2 < found < min(scratch) + 0.06
+
+
+def test_other_lags_of_the_same_source():
+    rng = np.random.default_rng(0)
+    x = np.zeros((600, 2))
+    for k in range(3, 599):
+        x[k + 1] = 0.7 * x[k] + rng.normal(size=2)
+        x[k + 1, 1] += 2 * np.tanh(x[k - 3, 0])
+    w = ndde.lagged_windows(x, dt=1.0, lags=(0, 2, 3))
+    graph = np.zeros((2, 2, 3), bool)
+    graph[0, 1, 2] = graph[[0, 1], [0, 1], 0] = True
+    rivals = ndde.rival_edges(w, graph, key=jr.key(0), config=QUICK)
+    assert rivals.lag_cost.shape == (2, 2, 3, 3)
+    cost = rivals.lag_cost[0, 1, 2]
+    assert np.isinf(cost[2])  # the edge itself
+    # The neighbouring lag shares .7 of it and stands in better than the present state.
+    assert 0.02 < float(cost[1]) < float(cost[0])
+
+
+def test_the_prior_excludes_rivals():
+    graph = np.zeros((3, 3, 1), bool)
+    graph[0, 1] = True
+    bound = eqx.tree_at(lambda w: w.prior, copied(), ndde.prior_knowledge(3, forbidden=[(2, 1)]))
+    rivals = ndde.rival_edges(bound, graph, key=jr.key(0), config=QUICK)
+    np.testing.assert_array_equal(rivals.rival[0, 1, 0], [1, 0])
+    bound = eqx.tree_at(lambda w: w.prior, bound, ndde.prior_knowledge(3, required=[(0, 1)]))
+    assert np.isinf(ndde.rival_edges(bound, graph, key=jr.key(0), config=QUICK).cost[0, 1, 0])
+
+
+# ---- noise and damping ----
+
+
+def linear(n=20_000, dt=0.05):
+    """An Ornstein–Uhlenbeck process whose noise is correlated, and its ΣΣᵀ."""
+    sigma = np.array([[0.5, 0.0], [0.3, 1.2]])
+    pull = np.array([[1.0, 0.4], [0.0, 0.8]])
+    steps = np.random.default_rng(3).normal(size=(n, 2)) @ sigma.T * np.sqrt(dt)
+    x = np.zeros((n, 2))
+    for k in range(n - 1):
+        x[k + 1] = x[k] - dt * pull @ x[k] + steps[k]
+    return x, sigma @ sigma.T
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    ["euler", *(pytest.param(other, marks=pytest.mark.slow) for other in ("midpoint", "central"))],
+)
+def test_noise_covariance(scheme):
+    x, truth = linear()
+    if scheme == "midpoint":
+        w = ndde.midpoint_windows(x, dt=0.05)
+    else:
+        w = ndde.lagged_windows(x, dt=0.05, scheme=scheme)
+    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    found = ndde.noise_covariance(w, model)
+    np.testing.assert_allclose(found, truth, rtol=0.05, atol=0.01)
+
+
+def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
+    """Against the stationary covariances of the linear system, x1 hidden."""
+    n, dt = 20_000, 0.1
+    step = np.eye(2) + dt * np.array([[-1.0, 1.0], [0.0, -1.0]])
+    noise = np.diag([0.1, 0.5])
+    x, drawn = np.zeros((n, 2)), np.random.default_rng(0).normal(size=(n, 2)) @ noise
+    for k in range(n - 1):
+        x[k + 1] = step @ x[k] + drawn[k]
+    x = 5 + x  # models see physical units, windows do not
+    whole, part = ndde.lagged_windows(x, dt=dt), ndde.lagged_windows(x[:, :1], dt=dt)
+    model = ndde.fit_graph(whole, "full", key=jr.key(0), config=QUICK)
+    np.testing.assert_array_equal(ndde.residual_memory(whole, model), [0, 0])
+
+    stationary = scipy.linalg.solve_discrete_lyapunov(step, noise**2)
+    rate = (step - np.eye(2))[0] / dt
+    variance = rate @ stationary @ rate + noise[0, 0] ** 2 / dt**2
+    left = rate - [rate @ stationary[:, 0] / stationary[0, 0], 0]
+    # By the state two samples earlier, and by the noise that the rate was driven with then.
+    later = left @ step
+    covariance = later @ step @ stationary @ left + later[0] * noise[0, 0] ** 2 / dt
+    model = ndde.fit_graph(part, "full", key=jr.key(0), config=QUICK)
+    found = ndde.residual_memory(part, model)
+    np.testing.assert_allclose(found, covariance / variance, rtol=0.1)
+
+
+def test_a_delay_that_is_no_candidate_is_noticed():
+    rng, x = np.random.default_rng(0), np.zeros((3000, 2))
+    for k in range(15, 2999):
+        drift = np.array([-x[k, 0], 2 * np.tanh(2 * x[k - 15, 0]) - x[k, 1]])
+        x[k + 1] = x[k] + 0.1 * drift + [0.3, 0.1] * rng.normal(size=2)
+    for lags, missed in (((0,), True), ((0, 15), False)):
+        w = ndde.lagged_windows(x, dt=0.1, lags=lags)
+        model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+        notes = Notes(("driver", "follower"), lags, np.ones((2, 2, len(lags)), bool))
+        about_memory(notes, w, model)
+        (finding,) = notes.findings
+        assert (finding.value > 0.1) == missed
+        assert len(notes.reservations) == missed
+        assert all("rate of follower has" in note for note in notes.reservations)
+
+
+def test_residual_memory_across_gaps_and_trajectories():
+    """What is missing, and where one trajectory ends, no two residuals are compared."""
+    rng = np.random.default_rng(0)
+    paths = [rng.normal(size=(n, 1)).cumsum(axis=0) for n in (300, 200)]
+    paths[0][100:103] = np.nan
+    w = ndde.lagged_windows(paths, dt=1.0)
+    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    assert ndde.residual_memory(w, model) == [0]
+    # Rates that agree with those two samples earlier, wherever those are known.
+    signs = np.where(np.asarray(w.position) // 2 % 2 == 0, 1.0, -1.0)[:, None]
+    alternating = eqx.tree_at(lambda w: w.increment, w, jnp.asarray(signs, jnp.float32))
+    np.testing.assert_allclose(ndde.residual_memory(alternating, model), 1, atol=0.1)
+    half = eqx.tree_at(lambda w: w.valid, alternating, w.valid & (rng.random(len(signs)) < 0.5))
+    np.testing.assert_allclose(ndde.residual_memory(half, model), 1, atol=0.1)
+    # A rate that is wrong by a constant is no memory.
+    shifted = eqx.tree_at(lambda w: w.increment, w, w.increment + 0.7)
+    assert ndde.residual_memory(shifted, model) == [0]
+
+
+def test_residuals_need_one_system_on_a_grid_and_a_finite_model():
+    x, _ = linear(200)
+    w = ndde.lagged_windows(x, t=np.arange(200.0) ** 1.1)
+    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    for measure in (ndde.noise_covariance, ndde.residual_memory):
+        with pytest.raises(ValueError, match="equally spaced"):
+            measure(w, model)
+    with pytest.raises(ValueError, match="one system"):
+        ndde.residual_memory(ndde.stack_windows([w, w]), model)
+    numbers, rest = eqx.partition(model, eqx.is_inexact_array)
+    broken = eqx.combine(jax.tree.map(lambda leaf: leaf * jnp.nan, numbers), rest)
+    regular = ndde.lagged_windows(x, dt=1.0)
+    assert np.isnan(ndde.residual_memory(regular, broken)).all()
+    notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
+    about_memory(notes, w, model)
+    about_memory(notes, regular, broken)
+    assert [finding.value for finding in notes.findings] == ["not measured"] * 2
+
+
+def test_radial_drift_is_the_rate_of_an_isotropic_pull():
+    rng = np.random.default_rng(0)
+    x = np.zeros((20_000, 3))
+    for k in range(len(x) - 1):
+        x[k + 1] = x[k] - 0.1 * 0.7 * x[k] + np.sqrt(0.1) * rng.normal(size=3)
+    pull, error = radial_drift(ndde.lagged_windows(x, dt=0.1))
+    assert abs(pull + 0.7) < 3 * error and error < 0.2
+
+
+def test_condition_number():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    w = ndde.lagged_windows(x, dt=1.0)
+    design = np.asarray(w.history)[:, 0]
+    assert condition_number(w) == pytest.approx(np.linalg.cond(design), rel=1e-6)
+
+
+# ---- stability ----
+
+
+@pytest.mark.slow
+def test_stability_on_the_easy_system():
+    found = ndde.edge_stability(
+        windows(), key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
+    )
+    assert found.graphs.shape == (3, 3, 3, 1)
+    np.testing.assert_array_equal(found.selected[:, :, 0] == 1, TRUTH.T)
+    np.testing.assert_allclose(found.selected, np.mean(found.graphs, axis=0), rtol=1e-6)
+    assert float(jnp.min(found.open[TRUTH.T[:, :, None]])) > 0.6
+    # Five of nine edges each time: 25 / (0.8 * 9).
+    assert float(found.expected_false()) == pytest.approx(25 / 7.2, rel=1e-5)
+
+
+def test_stability_refusals():
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        ndde.edge_stability(windows(), key=jr.key(0), seeds=0)
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match="longer data"):
+        ndde.edge_stability(ndde.lagged_windows(x, dt=1.0), key=jr.key(0))
+
+
+# ---- the report ----
+
+N = 403
+
+
+def driven(n=N):
+    """Noise explores; the second variable drives the first three samples later."""
+    rng = np.random.default_rng(1)
+    x = np.zeros((n, 2))
+    for k in range(3, n - 1):
+        x[k + 1] = 0.5 * x[k] + 0.5 * rng.normal(size=2)
+        x[k + 1, 0] += np.tanh(2 * x[k - 3, 1])
+    return x
+
+
+def cycle():
+    """A limit cycle without noise: one number, the phase, says everything."""
+    t = 0.3 * np.arange(N)
+    return np.stack([np.sin(t) + 0.3 * np.sin(2 * t), np.cos(t) + 0.2 * np.cos(3 * t)], axis=1)
+
+
+def report_on(x, **options):
+    w = ndde.lagged_windows(x, dt=1.0, lags=(0, 3))
+    settings = dict(method=METHOD, config=FIT, strength_config=QUICK, seeds=1)
+    return ndde.identifiability_report(
+        w, names=("wind", "sea"), key=jr.key(0), **(settings | options)
+    )
+
+
+@pytest.fixture(scope="module")
+def good():
+    return report_on(driven())
+
+
+@pytest.mark.slow
+def test_good_data_are_supported(good):
+    assert good.supported, str(good)
+    assert bool(good.graph[1, 0, 1])
+    assert good["stable edges"] == 1 and good["replaceable edges"] == 0
+    assert good["windows per input"] == pytest.approx(399 / 4)
+    kept = np.asarray(good.strengths.value)[good.graph]
+    assert good["smallest signal strength"] == pytest.approx(kept.min())
+    assert good["largest in-degree"] == good.graph.sum(axis=(0, 2)).max()
+    assert good["penalty window"] == pytest.approx(kept.min() / good["largest in-degree"], rel=1e-5)
+    assert good["reach of the noise"] > 1
+    assert good["share outside the box"] == 0
+    assert good["radial drift"] < 0
+
+
+@pytest.mark.slow
+def test_every_number_is_labelled(good):
+    kinds = {finding.name: finding.kind for finding in good.findings}
+    assert set(kinds.values()) == {"measured", "estimated", "assumed"}
+    assert kinds["stable edges"] == "measured"
+    assert kinds["smallest signal strength"] == "estimated"
+    assert kinds["no hidden driver"] == "assumed"
+    assert all(finding.theorem and finding.text for finding in good.findings)
+    with pytest.raises(KeyError, match="no finding 'weather'"):
+        good["weather"]
+
+
+@pytest.mark.slow
+def test_text(good):
+    text = str(good)
+    assert max(map(len, text.splitlines())) <= 88
+    assert "sea@3 -> wind" in text
+    for title in ("Measured:", "Estimated:", "Assumed:"):
+        assert title in text
+    hopeless = dataclasses.replace(good, problems=("Nothing moves.",))
+    assert str(hopeless).startswith("These data do not support the graph.\n- Nothing moves.")
+
+
+def quick_report_on(x):
+    """Without refits of parts."""
+    w = ndde.lagged_windows(x, dt=1.0, lags=(0, 3))
+    strengths = ndde.signal_strengths(w, graph="full", key=jr.key(0), config=QUICK)
+    model = ndde.fit_graph(w, strengths.kept(), key=jr.key(0), config=QUICK)
+    return ndde.identifiability_report(w, strengths=strengths, model=model)
+
+
+def test_short_data_are_not_supported():
+    report = quick_report_on(driven(70))
+    assert not report.supported
+    assert any(problem.startswith("Too short: 66 windows") for problem in report.problems)
+
+
+@pytest.mark.slow
+def test_collinear_inputs_are_not_supported():
+    x = driven()
+    x[:, 0] = x[:, 1] + 1e-5 * np.random.default_rng(2).normal(size=N)
+    report = report_on(x)
+    assert not report.supported
+    assert any("could as well come from another variable" in text for text in report.problems)
+    assert any("nearly collinear" in text for text in report.reservations)
+    assert report["replaceable edges"] > 0
+
+
+@pytest.mark.slow
+def test_an_orbit_that_does_not_explore_is_not_supported():
+    report = report_on(cycle())
+    assert not report.supported
+    assert any("functions of the others" in text for text in report.problems), str(report)
+    assert any("too small to explore" in text for text in report.reservations)
+    assert report["reach of the noise"] < 1 or report["noise share"] < 1e-3
+
+
+def test_a_rate_without_drivers_is_not_supported():
+    x = np.random.default_rng(5).normal(size=(N, 2)).cumsum(axis=0)
+    report = quick_report_on(x)
+    assert not report.supported
+    assert any(
+        "No edge is worth" in text or "No rate is explained" in text for text in report.problems
+    )
+
+
+@pytest.mark.slow
+def test_nothing_is_fitted_without_a_key(good):
+    w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
+    model = ndde.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
+    quick = ndde.identifiability_report(w, strengths=good.strengths, model=model)
+    assert quick.stability is None and quick.rivals is None and quick.thinned is None
+    assert quick["smallest signal strength"] == good["smallest signal strength"]
+    assert "no refits" in str(quick) and not quick.problems
+    with pytest.raises(ValueError, match="give key, or strengths and model"):
+        ndde.identifiability_report(w, strengths=good.strengths)
+    with pytest.raises(ValueError, match="names must be 2"):
+        ndde.identifiability_report(w, strengths=good.strengths, model=model, names=("a",))
+    with pytest.raises(ValueError, match="one system"):
+        ndde.identifiability_report(ndde.stack_windows([w, w]), key=jr.key(0))
+
+
+@pytest.mark.slow
+def test_a_price_outside_the_window_is_said(good):
+    w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
+    model = ndde.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
+    weakest, candidates = good["smallest signal strength"], 4
+    # More than one edge into a target: dropping all of them saves more than the weakest is worth.
+    assert good["largest in-degree"] == 2
+
+    def at(share):
+        return ndde.identifiability_report(
+            w, strengths=good.strengths, model=model, coefficient=share * weakest * candidates
+        )
+
+    for share, outside in ((0.1, False), (0.45, False), (0.55, True), (0.9, True)):
+        report = at(share)
+        said = any("outside the window" in text for text in report.reservations)
+        assert said is outside and (report["margin"] < 0) is outside
+
+
+@pytest.mark.slow
+def test_settings_of_rows_survive():
+    """Halves and thinned windows keep the prior."""
+    w = eqx.tree_at(lambda w: w.prior, windows(), ndde.prior_knowledge(3, forbidden=[(1, 0)]))
+    found = ndde.edge_stability(
+        w, key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
+    )
+    assert not bool(jnp.any(found.graphs[:, 1, 0]))
+    x = np.random.default_rng(0).normal(size=(80, 2)).cumsum(axis=0)
+    w = ndde.lagged_windows(x, dt=1.0, prior=ndde.prior_knowledge(2, self_edges=False))
+    thinned = ndde.thin_windows(w, 2)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), w.prior, thinned.prior))
+    assert FlatData(thinned).allowed.sum() == 2

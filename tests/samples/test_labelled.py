@@ -1,0 +1,169 @@
+"""Names, values and time axes out of pandas and xarray objects."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ndde_jax.samples._labelled import read_labelled
+
+pd = pytest.importorskip("pandas")
+xr = pytest.importorskip("xarray")
+
+VALUES = np.array([[1.0, 10.0], [2.0, np.nan], [3.0, 30.0], [5.0, 50.0]])
+NAMES = ("a", "b")
+
+
+def frame(index=None):
+    return pd.DataFrame(VALUES, columns=NAMES, index=index)
+
+
+def read(x, **options):
+    found = read_labelled(x, **options)
+    np.testing.assert_array_equal(found.values, VALUES)
+    assert found.names == NAMES
+    return found.dt, None if found.t is None else found.t.tolist(), found.time_unit
+
+
+@pytest.mark.parametrize("x", [VALUES, jnp.asarray(VALUES), [VALUES, VALUES], [1.0, 2.0]])
+def test_anything_else_passes_through_untouched(x):
+    found = read_labelled(x)
+    assert found.values is x
+    assert found[1:] == (None, None, None, "")
+
+
+@pytest.mark.parametrize(
+    "index, expected",
+    [
+        (pd.date_range("2001-01-01", periods=4, freq="MS"), (1.0, None, "month")),
+        (pd.date_range("2001-01-31", periods=4, freq="ME"), (1.0, None, "month")),
+        (pd.date_range("2001-01-01", periods=4, freq="MS", tz="UTC"), (1.0, None, "month")),
+        (pd.period_range("2001-01", periods=4, freq="Q"), (3.0, None, "month")),
+        (pd.period_range("2001", periods=4, freq="Y"), (1.0, None, "year")),
+        (pd.date_range("2001-01-01", periods=4, freq="6h"), (6.0, None, "hour")),
+        (pd.to_timedelta([0, 12, 24, 36], "h"), (12.0, None, "hour")),
+        (pd.Index([0.0, 0.25, 0.5, 0.75]), (0.25, None, "")),
+        (pd.Index([3, 5, 7, 9]), (2.0, None, "")),
+        (pd.Index([0.0, 1.0, 2.0, 4.0]), (None, [0.0, 1.0, 2.0, 4.0], "")),
+        (
+            pd.to_datetime(["2001-01-01", "2001-01-02", "2001-01-03", "2001-01-05"]),
+            (None, [0.0, 1.0, 2.0, 4.0], "day"),
+        ),
+        (None, (None, None, "")),  # a row count says nothing about time
+        (pd.Index(["p", "q", "r", "s"]), (None, None, "")),
+    ],
+)
+def test_pandas_index(index, expected):
+    assert read(frame(index)) == expected
+
+
+def test_pandas_series_and_unnamed_columns():
+    series = pd.Series([1.0, 2.0], name="a", index=[0.0, 0.5])
+    found = read_labelled(series)
+    assert found.values.shape == (2, 1)
+    assert found[1:] == (("a",), 0.5, None, "")
+    assert read_labelled(series.rename(None)).names is None
+    assert read_labelled(pd.DataFrame(VALUES)).names is None
+
+
+def test_pandas_missing_values_and_types_become_floats():
+    x = pd.DataFrame(
+        {
+            "nullable": pd.array([1, None, 3], dtype="Int64"),
+            "small": np.array([1, 2, 3], np.int8),
+            "flag": [True, False, True],
+        }
+    )
+    found = read_labelled(x)
+    assert found.values.dtype == float
+    np.testing.assert_array_equal(found.values, [[1, 1, 1], [np.nan, 2, 0], [3, 3, 1]])
+
+
+def test_pandas_duplicate_columns_keep_their_values():
+    found = read_labelled(pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]))
+    np.testing.assert_array_equal(found.values, [[1, 2]])
+    assert found.names == ("a", "a")
+
+
+@pytest.mark.parametrize("column", [["x", "y"], [1j, 2j], pd.to_datetime(["2001", "2002"])])
+def test_pandas_columns_that_are_no_numbers_are_named(column):
+    x = pd.DataFrame({"fine": [1.0, 2.0], "station": column})
+    with pytest.raises(ValueError, match=r"real numbers; station do not.*set_index"):
+        read_labelled(x)
+
+
+def test_time_axis_is_ignored_on_request():
+    """With an explicit dt the index may be anything, even unordered."""
+    assert read(frame(pd.Index([3.0, 1.0, 2.0, 0.0])), time=False) == (None, None, "")
+    with pytest.raises(ValueError, match="strictly increasing"):
+        read_labelled(frame(pd.Index([3.0, 1.0, 2.0, 0.0])))
+
+
+def test_empty_frame_has_no_time_axis():
+    x = pd.DataFrame({"a": np.zeros(0)}, index=pd.DatetimeIndex([]))
+    assert read_labelled(x)[2:] == (None, None, "")
+
+
+@pytest.mark.parametrize("dims", [("time", "place"), ("place", "time")])
+def test_xarray_array_in_either_orientation(dims):
+    stamps = pd.date_range("2001-01-01", periods=4, freq="D")
+    x = xr.DataArray(VALUES, dims=("time", "place"), coords={"time": stamps, "place": list(NAMES)})
+    assert read(x.transpose(*dims)) == (1.0, None, "day")
+
+
+def test_xarray_time_is_recognised_by_name_then_by_dates_then_by_place():
+    dates = pd.date_range("2001-01-01", periods=4, freq="YS")
+    x = xr.DataArray(VALUES.T, dims=("v", "when"), coords={"when": dates, "v": list(NAMES)})
+    assert read(x) == (1.0, None, "year")
+    x = xr.DataArray(VALUES, dims=("row", "v"), coords={"row": [0, 2, 4, 6], "v": list(NAMES)})
+    assert read(x) == (2.0, None, "")
+    x = xr.DataArray(VALUES.T, dims=("v", "T"), coords={"v": list(NAMES)})
+    assert read(x) == (None, None, "")
+
+
+def test_xarray_dataset_and_series():
+    stamps = np.arange(4) * 0.5
+    data = xr.Dataset(
+        {name: ("t", VALUES[:, j]) for j, name in enumerate(NAMES)}, coords={"t": stamps}
+    )
+    assert read(data) == (0.5, None, "")
+    found = read_labelled(data["a"])
+    assert found.names == ("a",)
+    np.testing.assert_array_equal(found.values, VALUES[:, 0])
+    assert found.dt == 0.5
+    assert read_labelled(xr.DataArray(VALUES[:, 0], dims="variable")).names is None
+
+
+def test_xarray_numeric_labels_become_names():
+    x = xr.DataArray(VALUES, dims=("time", "depth"), coords={"depth": [5, 10]})
+    assert read_labelled(x).names == ("depth5", "depth10")
+    assert read_labelled(xr.DataArray(VALUES, dims=("time", "depth"))).names == ("depth0", "depth1")
+
+
+def test_xarray_durations_and_irregular_stamps():
+    hours = np.array([0, 1, 2, 3], "timedelta64[h]").astype("timedelta64[ns]")
+    x = xr.DataArray(VALUES, dims=("time", "v"), coords={"time": hours, "v": list(NAMES)})
+    assert read(x) == (1.0, None, "hour")
+    x = x.assign_coords(time=[0.0, 1.0, 2.0, 4.0])
+    assert read(x) == (None, [0.0, 1.0, 2.0, 4.0], "")
+
+
+@pytest.mark.parametrize(
+    "x, message",
+    [
+        (xr.DataArray(np.zeros((4, 2, 2)), dims=("time", "y", "x")), "at most one for variables"),
+        (xr.DataArray(np.zeros(()), dims=()), "at most one for variables"),
+        (xr.DataArray(np.array(["a", "b"]), dims="time"), "real numbers; got dtype"),
+        (xr.DataArray(np.array([1j, 2j]), dims="time"), "real numbers; got dtype complex"),
+        (
+            xr.DataArray(np.zeros(2), dims="time", coords={"time": ["early", "late"]}),
+            "cannot read the time axis.*Pass dt",
+        ),
+        (
+            xr.DataArray(np.zeros(2), dims="time", coords={"time": [1.0, 0.0]}),
+            "strictly increasing",
+        ),
+    ],
+)
+def test_xarray_refusals(x, message):
+    with pytest.raises(ValueError, match=message):
+        read_labelled(x)

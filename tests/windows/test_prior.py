@@ -1,0 +1,179 @@
+"""Prior knowledge: built from names, obeyed by whatever fits windows."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from tests.helpers import METHODS, NAMES, TRUTH, windows
+
+NAMES3 = ("sun", "ocean", "wind")
+
+
+def test_edges_by_name_and_index():
+    prior = ndde.prior_knowledge(
+        NAMES3,
+        lags=(0, 6),
+        forbidden=[("ocean", "wind"), (2, "wind", 6)],
+        required=[("wind", "ocean", 6)],
+        exogenous=["sun"],
+    )
+    allowed = np.ones((3, 3, 2), bool)
+    allowed[1, 2] = False
+    allowed[2, 2, 1] = False
+    allowed[[1, 2], 0] = False
+    np.testing.assert_array_equal(prior.allowed, allowed)
+    assert np.argwhere(prior.required).tolist() == [[2, 1, 1]]
+    assert prior.undecided.sum() == allowed.sum() - 1
+
+
+def test_no_self_edges():
+    prior = ndde.prior_knowledge(2, lags=(0, 1), self_edges=False)
+    np.testing.assert_array_equal(prior.allowed[:, :, 1], [[False, True], [True, False]])
+
+
+def test_apply_removes_and_adds_also_in_batches():
+    prior = ndde.prior_knowledge(2, forbidden=[(0, 1)], required=[(1, 0)])
+    graph = jnp.stack([jnp.zeros((2, 2, 1), bool), jnp.ones((2, 2, 1), bool)])
+    expected = [[[0, 0], [1, 0]], [[1, 0], [1, 1]]]
+    np.testing.assert_array_equal(prior.apply(graph)[..., 0], expected)
+    np.testing.assert_array_equal(prior.apply(graph[0])[..., 0], expected[0])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(forbidden=[("moon", "wind")]), "no variable 'moon'"),
+        (dict(exogenous=[3]), "no variable 3"),
+        (dict(forbidden=[("sun",)]), "an edge is"),
+        (dict(forbidden=["sun"]), "an edge is"),
+        (dict(forbidden=[("sun", "wind", 5)]), "lag 5 is no candidate"),
+        (dict(required=[("sun", "wind")]), "say at which lag"),
+        (dict(required=[("wind", "sun", 0)], exogenous=["sun"]), "both required and forbidden"),
+    ],
+)
+def test_refusals(options, message):
+    with pytest.raises(ValueError, match=message):
+        ndde.prior_knowledge(NAMES3, lags=(0, 6), **options)
+
+
+def test_the_shape_must_fit_the_data():
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.raises(ValueError, match=r"shape \(3, 3, 1\).*\(2, 2, 1\)"):
+        ndde.lagged_windows(x, dt=1.0, prior=ndde.prior_knowledge(3))
+
+
+# In TRUTH, 1 drives 0 and 0 does not drive itself: both against the data.
+FORBIDDEN, REQUIRED = (1, 0), (0, 0)
+PRIOR = ndde.prior_knowledge(3, forbidden=[FORBIDDEN], required=[REQUIRED])
+
+
+def informed():
+    return eqx.tree_at(lambda w: w.prior, windows(), PRIOR)
+
+
+@pytest.mark.parametrize("method", [row[1] for row in METHODS], ids=NAMES)
+def test_every_method_obeys(method):
+    """Even with a coefficient that closes whatever may be closed, and against the data."""
+    config = ndde.FitConfig(max_steps=200, patience=None, newton_steps=10, batch_size=32)
+    if not isinstance(method, ndde.NODE):
+        method = eqx.tree_at(lambda m: m.coefficient, method, jnp.asarray(1e4))
+    result = ndde.fit(method, informed(), config, key=jr.key(0))
+    scores = np.asarray(ndde.edge_scores(result))[:, :, 0]
+    graphs = np.moveaxis(np.asarray(result.path_masks), (1, 2, 3), (2, 3, 1))[..., 0]
+    assert scores[FORBIDDEN] == 0 and not graphs[:, *FORBIDDEN].any()
+    assert scores[REQUIRED] == pytest.approx(1) and graphs[:, *REQUIRED].all()
+    drift = jax.jacfwd(result.model)(result.model.scaling.center[None])[:, 0]
+    assert drift[FORBIDDEN[1], FORBIDDEN[0]] == 0
+    assert drift[REQUIRED[1], REQUIRED[0]] != 0
+
+
+def test_a_forbidden_input_leaves_the_rest_as_without_it():
+    """The other targets are fitted as if nothing were forbidden."""
+    config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
+    free = ndde.fit(ndde.L0NDDE(path=()), windows(), config, key=jr.key(0))
+    bound = ndde.fit(ndde.L0NDDE(path=()), informed(), config, key=jr.key(0))
+    np.testing.assert_allclose(free.scores[1:], bound.scores[1:], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return ndde.StrengthConfig(restarts=1, steps=15, fold_steps=5, folds=2, blocks=8, width=4)
+
+
+def test_search_obeys(quick):
+    truth = jnp.asarray(TRUTH.T[:, :, None])
+    graph = ndde.search_graph(informed(), truth, key=jr.key(1), config=quick)
+    assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
+    np.testing.assert_array_equal(graph[:, 1:, 0], TRUTH.T[:, 1:])
+
+
+def test_strengths_are_measured_but_not_kept(quick):
+    found = ndde.signal_strengths(informed(), graph="full", key=jr.key(2), config=quick)
+    assert bool(found.graph[(*REQUIRED, 0)]) and not bool(found.graph[(*FORBIDDEN, 0)])
+    assert float(found.value[(*FORBIDDEN, 0)]) > 0.5  # the data contradict the prior
+    for kept in (found.kept(), found.kept(1e-3), found.kept(2.9)):
+        assert not bool(kept[(*FORBIDDEN, 0)]) and bool(kept[(*REQUIRED, 0)])
+    certificate = ndde.one_flip_certificate(found)
+    assert np.isinf(certificate.margin[(*FORBIDDEN, 0)])
+    assert np.isinf(certificate.margin[(*REQUIRED, 0)])
+
+
+def test_exact_graph_is_the_best_that_obeys(quick):
+    free = ndde.exact_graph(windows(), key=jr.key(3), config=quick)
+    bound = ndde.exact_graph(informed(), key=jr.key(3), config=quick)
+    np.testing.assert_allclose(free.risk, bound.risk)
+    subsets = np.asarray(bound.subsets)[:, 0]
+    obeys = subsets[:, REQUIRED[0]] & ~subsets[:, FORBIDDEN[0]]
+    cost = np.asarray(free.risk[0] + free.price[0] * subsets.sum(axis=1))
+    best = subsets[obeys][np.argmin(cost[obeys])]
+    np.testing.assert_array_equal(bound.graph[:, 0, 0], best)
+    np.testing.assert_array_equal(bound.graph[:, 1:], free.graph[:, 1:])
+
+
+@pytest.mark.slow
+def test_search_among_lags_obeys(quick):
+    found = ndde.search_lags(informed(), key=jr.key(1), config=quick)
+    for graph in (found.graph, found.screening.graph):
+        assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
+    np.testing.assert_array_equal(found.graph[:, 1:, 0], TRUTH.T[:, 1:])
+    # With nothing left to choose from, the shortlist still names every input once.
+    nothing = ndde.prior_knowledge(3, forbidden=[(i, j) for i in range(3) for j in range(3)])
+    empty = ndde.search_lags(
+        eqx.tree_at(lambda w: w.prior, windows(), nothing), key=jr.key(1), config=quick
+    )
+    assert not bool(empty.graph.any())
+    np.testing.assert_array_equal(jnp.sort(empty.screening.shortlist), [[0, 1, 2]] * 3)
+
+
+def test_midpoint_windows_carry_it():
+    x = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
+    prior = ndde.prior_knowledge(2, lags=(0, 3), self_edges=False)
+    w = ndde.midpoint_windows(x, dt=1.0, lags=(0, 3), prior=prior)
+    np.testing.assert_array_equal(w.prior.allowed, prior.allowed)
+    assert ndde.midpoint_windows(x, dt=1.0, lags=(0, 3)).prior.allowed.shape == (2, 2, 2)
+    with pytest.raises(ValueError, match="the prior has shape"):
+        ndde.midpoint_windows(x, dt=1.0, lags=(0,), prior=prior)
+
+
+def test_path_obeys(quick):
+    config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
+    found = ndde.path(
+        ndde.AGL(), informed(), (0.01, 100.0), key=jr.key(4), config=config, refit=quick
+    )
+    assert not bool(jnp.any(found.graphs[:, *FORBIDDEN]))
+    assert bool(jnp.all(found.graphs[:, *REQUIRED]))
+    assert float(found.death[(*FORBIDDEN, 0)]) == 0 and np.isinf(found.death[(*REQUIRED, 0)])
+
+
+def test_priors_batch():
+    priors = [ndde.prior_knowledge(3), PRIOR]
+    batch = ndde.stack_windows([eqx.tree_at(lambda w: w.prior, windows(), p) for p in priors])
+    config = ndde.FitConfig(max_steps=40, patience=None, newton_steps=5, batch_size=16)
+    results = jax.vmap(lambda w: ndde.fit(ndde.NODE(), w, config, key=jr.key(5)))(batch)
+    np.testing.assert_array_equal(
+        results.model.mask[:, 0, 0], [[True, True, True], [True, False, True]]
+    )
