@@ -49,6 +49,7 @@ __all__ = [
     "TrajectoryLike",
     "as_number",
     "as_scalar",
+    "floating_type",
     "to_jax",
 ]
 
@@ -80,16 +81,21 @@ else:
 TrajectoryLike: TypeAlias = Any
 
 
+def floating_type(value: Any) -> Any:
+    """The type of a floating array, JAX's default for anything else."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.result_type(float)
+    # NumPy's double precision, where JAX is told not to have it, would cause a warning.
+    return jax.dtypes.canonicalize_dtype(dtype)
+
+
 def as_scalar(value: Any) -> Array:
     """A number one may sweep, as an array leaf that keeps its type.
 
     Strongly typed: a Python float would be weak, and an array in its place would compile again.
     """
-    dtype = getattr(value, "dtype", None)
-    if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
-        dtype = jnp.result_type(float)
-    # NumPy's double precision, where JAX is told not to have it, would cause a warning.
-    return jnp.asarray(value, dtype=jax.dtypes.canonicalize_dtype(dtype))
+    return jnp.asarray(value, dtype=floating_type(value))
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax
-from ndde_jax import cli
+from ndde_jax import _output, cli
 
 from .test_cli import FakeDiscovery
 
@@ -68,9 +68,7 @@ def test_edges_are_in_the_order_of_the_frame(tmp_path):
     rng = np.random.default_rng(0)
     found = FakeDiscovery(np.zeros((4, 3)), names=tuple("abc"), lags=(0, 2), dt=0.5, time_unit="")
     found.graph, found.scores = rng.random((3, 3, 2)) > 0.5, rng.random((3, 3, 2))
-    cli._write_edges(found, tmp_path / "edges.csv")
-    with (tmp_path / "edges.csv").open(newline="") as file:
-        written = list(csv.DictReader(file))
+    written = list(csv.DictReader(_output._edges(found).decode().splitlines()))
     frame = ndde_jax.Discovery.to_frame(found)
     assert list(written[0]) == list(frame.columns)
     for row, expected in zip(written, frame.to_dict("records"), strict=True):

@@ -65,9 +65,7 @@ class Notes:
 
 def prices(windows: Windows, strengths: SignalStrengths, coefficient) -> np.ndarray:
     """What one edge costs, per target, under the rule that keeps edges."""
-    if coefficient is None:
-        return np.asarray(strengths.threshold)
-    return np.full(windows.dim, float(coefficient) / (windows.dim * windows.n_lags))
+    return np.asarray(strengths.price(coefficient))
 
 
 def about_data(notes: Notes, windows: Windows) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_number, check_positive, check_real_array, is_traced
-from .._types import Checked, RealScalarLike
+from .._types import Checked, RealScalarLike, floating_type
 
 
 def penalty_window(
@@ -42,7 +42,7 @@ def penalty_window(
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
     check_positive(duration, "duration")
-    strength = jnp.asarray(smallest_strength, jnp.result_type(float, smallest_strength))
+    strength = jnp.asarray(smallest_strength, floating_type(smallest_strength))
     return duration * strength / jnp.maximum(jnp.asarray(largest_degree), 1)
 
 
@@ -68,7 +68,7 @@ def recovery_margin(
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
     check_positive(duration, "duration")
-    price = jnp.asarray(coefficient, jnp.result_type(float, coefficient))
+    price = jnp.asarray(coefficient, floating_type(coefficient))
     return jnp.minimum(price, duration * smallest_strength - price * largest_degree)
 
 

@@ -243,7 +243,8 @@ def _fit(method, windows, config, key):
     start = (layers, initial, selector)
     train = sparsify(method, config, data, known, coefficient, warmup_steps, *start, train_key)
     layers, selector = train.params
-    converged = train.step - train.best_step >= (config.patience or jnp.inf)
+    waited = train.step - train.best_step
+    converged = False if config.patience is None else waited >= config.patience
 
     # Averaged over the phase as well: at prices where all gates close, the order in which they do
     # still ranks them.

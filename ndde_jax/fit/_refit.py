@@ -14,9 +14,7 @@ from ..models._networks import Layer, init_layers
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 from ._newton import NetworkFit, fit_network, predict, select_inputs
-
-# Strengths below this share of a rate's variance are within the error of difference quotients.
-RESOLUTION = 1e-4
+from ._prices import AbstractPrice
 
 
 class StrengthConfig(eqx.Module):
@@ -150,12 +148,14 @@ def search_mask(
     starts: Bool[Array, "target start input"],
     config: StrengthConfig,
     max_inputs: int,
+    price: AbstractPrice,
     *,
     key: PRNGKeyArray,
-) -> Bool[Array, "target input"]:
+) -> tuple[Bool[Array, "target input"], Float[Array, "target"], Float[Array, "target"]]:
     """The best of several masks per target, improved by flipping its best edge while that pays.
 
-    Pays: lowers corrected risk + price × number of inputs, at the price of `edge_price`. Targets
+    Pays: lowers corrected risk + price × number of inputs. Returns the masks, their corrected risks
+    as the search knows them, and what an input costs at the end. Targets
     are independent of one another, so this is coordinate descent on the L0 objective and ends where
     no single addition or removal improves it, or after `config.search` flips.
 
@@ -180,8 +180,9 @@ def search_mask(
 
         risks, networks, decays = jax.lax.map(from_scratch, starts)
         lowest = jnp.min(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
-        price = edge_price(lowest, n, n_inputs, config.width)
-        cost = risks + price * jnp.sum(starts, axis=1).astype(dtype)
+        cost = risks + price(lowest, n, n_inputs, config.width) * jnp.sum(starts, axis=1).astype(
+            dtype
+        )
         first = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
         size = dict(width=config.width, depth=config.depth, dtype=dtype)
         random = _at(init_layers(1, n_inputs, key=key, **size), 0)
@@ -212,8 +213,8 @@ def search_mask(
             risks, networks, decays = jax.lax.map(
                 lambda flip: neighbour(mask ^ flip, mask, network, decay), flips
             )
-            price = edge_price(risk, n, n_inputs, config.width)
-            gain = risk - risks + jnp.where(mask, price, -price)
+            paid = price(risk, n, n_inputs, config.width)
+            gain = risk - risks + jnp.where(mask, paid, -paid)
             full = jnp.sum(mask) >= max_inputs
             possible = jnp.isfinite(gain) & (mask | ~full) & undecided
             gain = jnp.where(possible, gain, -jnp.inf)
@@ -229,10 +230,12 @@ def search_mask(
 
         start = (*_at((starts, risks, networks, decays), first), jnp.zeros((), int), True)
         start = jax.tree.map(jnp.asarray, start)
-        return jax.lax.while_loop(unfinished, flip_best, start)[0]
+        mask, risk, *_ = jax.lax.while_loop(unfinished, flip_best, start)
+        return mask, risk, price(risk, n, n_inputs, config.width)
 
     keys = jr.split(key, starts.shape[0])
-    return jax.lax.map(target, (starts, undecided, data.outputs.T, keys))
+    mask, risk, paid = jax.lax.map(target, (starts, undecided, data.outputs.T, keys))
+    return mask, *(jnp.where(data.refused, jnp.nan, a) for a in (risk, paid))
 
 
 def _at(tree, index):
@@ -245,18 +248,6 @@ def spread_network(network, mask, max_inputs: int):
     index, used = select_inputs(mask.astype(weight.dtype), max_inputs)
     full = jnp.zeros((weight.shape[0], mask.shape[0]), weight.dtype)
     return ((full.at[:, index].set(weight * used[None]), bias), *rest)
-
-
-def edge_price(risk, n_windows, n_inputs: int, width: int):
-    """What an input must lower the corrected risk by to be worth its weights.
-
-    The extended Bayesian information criterion (Chen and Chen, 2008) charges (ln n + ln F) / n of
-    the risk for each of the `width` weights of an input chosen among F; the correction of the risk
-    has charged 2/n already. Differences below `RESOLUTION` are within the error of difference
-    quotients.
-    """
-    share = width * jnp.maximum(jnp.log(n_windows) - 2 + jnp.log(n_inputs), 0) / n_windows
-    return RESOLUTION + share * risk
 
 
 @eqx.filter_jit

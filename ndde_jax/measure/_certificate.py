@@ -4,8 +4,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._checks import check_coefficient, refusal
+from .._checks import refusal
 from .._types import Checked
+from ..fit._prices import as_price
 from ._strength import SignalStrengths
 
 
@@ -49,14 +50,8 @@ def one_flip_certificate(
     """
     if not isinstance(strengths, SignalStrengths):
         raise refusal("strengths", "what signal_strengths returns", strengths)
-    check_coefficient(coefficient)
-    value = strengths.value
-    if coefficient is None:
-        price = strengths.threshold
-    else:
-        share = jnp.asarray(coefficient, value.dtype) / (value.shape[0] * value.shape[2])
-        price = jnp.full((value.shape[1],), share)
-    gain = value - price[None, :, None]
+    price = strengths.price(as_price(coefficient, "coefficient"))
+    gain = strengths.value - price[None, :, None]
     margin = jnp.where(strengths.graph, gain, -gain)
     margin = jnp.where(strengths.prior.undecided, margin, jnp.inf)
     return OneFlip(jnp.all(margin >= 0, axis=(0, 2)), margin, price)

@@ -21,7 +21,8 @@ from .._checks import (
 )
 from .._types import Checked, RealScalarLike
 from ..fit._newton import fit_network, predict, predict_and_jacobian
-from ..fit._refit import StrengthConfig, edge_price
+from ..fit._prices import EBIC
+from ..fit._refit import StrengthConfig
 from ..models._networks import init_layers
 from ..samples._trajectories import read_lags
 from ..select._midpoint import midpoint_windows
@@ -206,7 +207,7 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
         found = _joint_fit(data, fixed, terms, target, step, config, key)
         n = data.rate.shape[0]
         n_inputs = graph.size
-        price = float(edge_price(found["risk"], n, n_inputs, config.width))
+        price = float(EBIC()(found["risk"], n, n_inputs, config.width))
         cost = float(found["risk"]) + price * len(terms)
         if best is None or cost <= best[0]:
             best = (cost, price, terms, found)

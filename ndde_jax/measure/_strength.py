@@ -8,17 +8,14 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._axes import to_graph_axes
-from .._checks import (
-    check_coefficient,
-)
 from .._memory import make_room
-from .._types import Checked, Graph, Scores
+from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._fixed import checked_graph, input_slots
+from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import (
     StrengthConfig,
     checked_refit,
     compare_alternatives,
-    edge_price,
 )
 from ..select._select import select_graph
 from ..windows._prior import PriorKnowledge
@@ -59,6 +56,14 @@ class SignalStrengths(eqx.Module):
     threshold: Float[Array, "target"]
     prior: PriorKnowledge
 
+    def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
+        """What an edge of each target costs, `[target]`; by default the threshold."""
+        price = as_price(price)
+        if isinstance(price, EBIC):
+            return self.threshold
+        n_inputs = self.value.shape[0] * self.value.shape[2]
+        return price(self.risk_in_sample, jnp.inf, n_inputs, 1)
+
     def kept(self, coefficient=None) -> Graph:
         """Edges worth keeping, `[source target lag]`.
 
@@ -77,12 +82,11 @@ class SignalStrengths(eqx.Module):
 
         Edges of the prior are kept or not whatever they are worth.
         """
-        check_coefficient(coefficient)
-        if coefficient is None:
+        price = as_price(coefficient, "coefficient")
+        if isinstance(price, EBIC):
             good = (self.value > self.threshold[None, :, None]) & (self.held_out > 0)
         else:
-            price = jnp.asarray(coefficient) / (self.value.shape[0] * self.value.shape[2])
-            good = self.value > price
+            good = self.value > self.price(price)[None, :, None]
         return self.prior.apply(good)
 
 
@@ -156,6 +160,6 @@ def signal_strengths(
         graph=graph,
         risk=result.base_held_out,
         risk_in_sample=result.base_in_sample,
-        threshold=edge_price(result.base_in_sample, n, base.shape[1], config.width),
+        threshold=EBIC()(result.base_in_sample, n, base.shape[1], config.width),
         prior=windows.prior,
     )

@@ -250,7 +250,7 @@ def _flat(values, truth, where, name="scores"):
 
 
 def _edges(values):
-    return values if values.dtype == bool else values >= 0.5
+    return values if values.dtype == bool else values.astype(float) >= 0.5
 
 
 def _ratio(part, whole):

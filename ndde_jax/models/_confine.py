@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import check_real_array, check_windows, is_traced
 from .._scaling import Scaling
-from .._types import Checked
+from .._types import Checked, floating_type
 from ._model import AbstractDelayModel, NeuralDDE, check_model
 
 
@@ -203,7 +203,7 @@ def _check_present(model: Any) -> int:
 def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
     check_real_array(value, name, f"one or {dim} of them")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
-    array = jnp.asarray(value, dtype=jnp.result_type(float, value))
+    array = jnp.asarray(value, floating_type(value))
     if array.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
     # In NumPy, because inside jit the result of any operation of JAX is traced.

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import to_graph_axes
-from .._checks import check_coefficient
 from .._memory import make_room
-from .._types import Checked, Graph, as_scalar
-from ..fit._refit import StrengthConfig, _best_of_starts, checked_refit, edge_price
+from .._types import Checked, Graph
+from ..fit._prices import AbstractPrice, as_price
+from ..fit._refit import StrengthConfig, _best_of_starts, checked_refit
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 
@@ -43,7 +43,7 @@ def exact_graph(
     windows: Checked[Windows],
     *,
     key: Checked[PRNGKeyArray],
-    coefficient: Checked[float | None] = None,
+    coefficient: Checked[float | AbstractPrice | None] = None,
     config: Checked[StrengthConfig | None] = None,
 ) -> ExactGraph:
     """Minimise the L0 objective by trying every subset of inputs of every target.
@@ -55,8 +55,8 @@ def exact_graph(
 
     - `windows`: of one system, with at most 12 candidate inputs F = dim · lags.
     - `key`: for the refits.
-    - `coefficient`: λ, an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE]. By default the price
-        of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept] at the risk of the best subset.
+    - `coefficient`: λ, an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE], or a price, asked for
+        at the risk of the best subset; by default [`EBIC`][ndde_jax.select.EBIC].
     - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig].
 
     **Raises:** `ValueError` for a batch of systems or more than 12 inputs: use
@@ -72,21 +72,19 @@ def exact_graph(
     ```
     """
     config, key = checked_refit("exact_graph", windows, config, key)
-    check_coefficient(coefficient)
+    price = as_price(coefficient, "coefficient")
     n_inputs = windows.dim * windows.n_lags
     if n_inputs > MOST_INPUTS:
         raise ValueError(
             f"windows have {n_inputs} candidate inputs and these 2^{n_inputs} subsets; at most "
             f"{MOST_INPUTS} inputs can be enumerated. Use search_graph, or fewer lags."
         )
-    if coefficient is not None:
-        coefficient = as_scalar(coefficient)
     make_room(windows, coefficient, config, key)
-    return _enumerate(windows, coefficient, config, key)
+    return _enumerate(windows, price, config, key)
 
 
 @eqx.filter_jit
-def _enumerate(windows: Windows, coefficient, config: StrengthConfig, key) -> ExactGraph:
+def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> ExactGraph:
     data = FlatData(windows)
     n = jnp.maximum(jnp.sum(data.weight), 1)
     dim, n_inputs = data.dim, data.inputs.shape[1]
@@ -104,11 +102,8 @@ def _enumerate(windows: Windows, coefficient, config: StrengthConfig, key) -> Ex
 
     risk = jax.lax.map(target, (data.outputs.T, jr.split(key, dim)))
     risk = jnp.where(data.refused, jnp.nan, risk)
-    if coefficient is None:
-        price = edge_price(jnp.min(risk, axis=1), n, n_inputs, config.width)
-    else:
-        price = jnp.full((dim,), (coefficient / n_inputs).astype(risk.dtype))
-    cost = risk + price[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
+    paid = price(jnp.min(risk, axis=1), n, n_inputs, config.width)
+    cost = risk + paid[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
     candidate = jnp.broadcast_to(subsets, (dim, *subsets.shape))
     obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
     cost = jnp.where(obeys, cost, jnp.inf)
@@ -118,7 +113,7 @@ def _enumerate(windows: Windows, coefficient, config: StrengthConfig, key) -> Ex
     return ExactGraph(
         graph=to_graph_axes(mask),
         margin=ordered[:, 1] - ordered[:, 0],
-        price=price,
+        price=paid,
         subsets=subsets.reshape(-1, n_inputs // dim, dim),
         risk=risk,
     )

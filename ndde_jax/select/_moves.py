@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from .._axes import to_graph_axes
-from .._checks import check_coefficient, check_whole
-from .._types import Checked, Graph, RealScalarLike, Scores, as_scalar
+from .._checks import check_whole
+from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._newton import fit_network, predict_and_jacobian
-from ..fit._refit import StrengthConfig, checked_refit, edge_price
+from ..fit._prices import AbstractPrice, as_price
+from ..fit._refit import StrengthConfig, checked_refit
 from ..models._networks import init_layers
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
@@ -46,7 +47,7 @@ def search_lags(
     windows: Checked[Windows],
     *,
     key: Checked[PRNGKeyArray],
-    coefficient: Checked[RealScalarLike | None] = None,
+    coefficient: Checked[RealScalarLike | AbstractPrice | None] = None,
     config: Checked[StrengthConfig | None] = None,
     shortlist: Checked[int] = 12,
 ) -> LagSearch:
@@ -67,7 +68,7 @@ def search_lags(
         the system, since lags half a step off cost edges.
     - `key`: initial weights.
     - `coefficient`: λ, an edge costs λ/F of its target's variance, F being the number of
-        candidates, as in [`exact_graph`][ndde_jax.exact_graph]; by default the price above.
+        candidates, or a price; by default [`EBIC`][ndde_jax.select.EBIC].
     - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig]: `restarts` and `steps` of first fits,
         `fold_steps` of refits, at most `search` moves.
     - `shortlist`: inputs per target to search among, static.
@@ -87,12 +88,9 @@ def search_lags(
     ```
     """
     config, key = checked_refit("search_lags", windows, config, key)
-    check_coefficient(coefficient)
+    price = as_price(coefficient, "coefficient")
     check_whole(shortlist, "shortlist")
     screening = spline_graph(windows, shortlist=shortlist)
-    price = None
-    if coefficient is not None:
-        price = as_scalar(coefficient) / (windows.dim * windows.n_lags)
     return _search(windows, screening, price, config, key)
 
 
@@ -224,9 +222,7 @@ class _Problem:
         """The best move, again and again, while it pays."""
 
         def price_of(found):
-            if self.price is not None:
-                return self.price.astype(found.risk.dtype)
-            return edge_price(found.corrected_risk(n), n, self.n_inputs, self.config.width)
+            return self.price(found.corrected_risk(n), n, self.n_inputs, self.config.width)
 
         def step(carry):
             mask, found, _, count, _ = carry

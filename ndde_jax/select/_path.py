@@ -22,8 +22,8 @@ from .._checks import (
 )
 from .._types import Checked, Graph, Scores
 from ..fit._fit import FitConfig, FitResult, Status, fit
+from ..fit._prices import RESOLUTION
 from ..fit._refit import (
-    RESOLUTION,
     StrengthConfig,
     _best_of_starts,
     _blocks,

@@ -18,6 +18,7 @@ from .._memory import make_room
 from .._types import Checked, Graph
 from ..fit._fit import FitConfig, FitResult, fit
 from ..fit._fixed import checked_graph
+from ..fit._prices import EBIC
 from ..fit._refit import (
     StrengthConfig,
     checked_refit,
@@ -73,7 +74,7 @@ def search_graph(
     starts = jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)
     max_inputs = min(MAX_INPUTS if max_inputs is None else max_inputs, starts.shape[2])
     make_room(windows, config, key)
-    mask = search_mask(windows, starts, config, max_inputs, key=key)
+    mask, *_ = search_mask(windows, starts, config, max_inputs, EBIC(), key=key)
     return to_graph_axes(mask.reshape(windows.dim, windows.n_lags, windows.dim))
 
 

@@ -18,7 +18,7 @@ from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
 from benchmarks.dysts.methods import METHODS, Learned
 from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes, regime, system_names
-from ndde_jax.fit._refit import RESOLUTION
+from ndde_jax.fit._prices import RESOLUTION
 
 SHORT = Protocol(
     noise=0.05,

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from sklearn.linear_model import LinearRegression
 
 import ndde_jax as ndde
-from ndde_jax.fit._refit import RESOLUTION, edge_price
+from ndde_jax.fit._prices import EBIC, RESOLUTION
 
 QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=3, resamples=100)
 
@@ -82,14 +82,14 @@ def test_the_price_of_an_edge_is_where_the_information_criterion_is_indifferent(
     errors = []
     for n in (2_000, 20_000, 200_000):
         corrected, expected = indifferent(n)
-        found = float(edge_price(corrected, n, n_inputs, width)) - RESOLUTION
+        found = float(EBIC()(corrected, n, n_inputs, width)) - RESOLUTION
         errors.append(abs(found / expected - 1))
     # To first order in 1 / n, as the criterion itself: ten times the data, a tenth of the error.
     assert errors[0] < 0.2 and errors[1] < 0.3 * errors[0] and errors[2] < 0.3 * errors[1]
 
 
 def test_few_windows_never_make_an_edge_free():
-    assert float(edge_price(1.0, 3, 2, 8)) >= RESOLUTION
+    assert float(EBIC()(1.0, 3, 2, 8)) >= RESOLUTION
 
 
 def test_search_finds_the_best_subset_by_brute_force(linear):
@@ -99,7 +99,7 @@ def test_search_finds_the_best_subset_by_brute_force(linear):
         found = ndde.search_graph(linear, start, key=jax.random.key(1), config=QUICK)
         for target in range(2):
             subsets = [s for r in range(3) for s in itertools.combinations(range(2), r)]
-            price = float(edge_price(regression_risk(linear, [0, 1], target), n, 2, 8))
+            price = float(EBIC()(regression_risk(linear, [0, 1], target), n, 2, 8))
             cost = {s: regression_risk(linear, list(s), target) + price * len(s) for s in subsets}
             best = min(cost, key=cost.get)
             assert tuple(np.flatnonzero(found[:, target, 0])) == best

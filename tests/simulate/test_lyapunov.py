@@ -123,7 +123,7 @@ def test_tangents_are_derivatives():
     tableau = read_solver(diffrax.Bosh3())
     carry = _blocks.start(problem, tableau)
     go = lambda carry: _blocks.block(problem, tableau, carry, 0, None, 5, 99)[0]  # noqa: E731
-    direction = jax.tree.map(lambda leaf: jnp.sin(1.0 + jnp.arange(leaf.size)), carry)
+    direction = jax.tree.map(lambda leaf: jnp.sin(1.0 + jnp.arange(1.0 * leaf.size)), carry)
     direction = jax.tree.map(lambda d, leaf: d.reshape(leaf.shape), direction, carry)
     _, tangent = jax.jvp(go, (carry,), (direction,))
     move = lambda h: go(jax.tree.map(lambda x, d: x + h * d, carry, direction))  # noqa: E731

@@ -206,6 +206,7 @@ def test_multiplicative_noise_is_ito():
         n_steps=n,
         history=lambda t: jnp.ones((40_000, 1)),
         sigma=lambda t, x, lagged, args: vol * x,
+        diagonal=True,
         key=jr.key(2),
     )
     last = np.asarray(path.ys[-1, :, 0])

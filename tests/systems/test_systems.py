@@ -55,7 +55,7 @@ def facts(name):
             k, increment = inputs
             x = ring[k % size]
             lagged = jnp.stack([ring[(k - count) % size] for count in counts])
-            new = x + system.dt * system.drift(k * system.dt, x, lagged) + increment
+            new = x + system.dt * system.drift(k.astype(float) * system.dt, x, lagged) + increment
             return ring.at[(k + 1) % size].set(new), new
 
         ring = jnp.tile(system.history, (size, 1))

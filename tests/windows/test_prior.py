@@ -128,7 +128,7 @@ def test_exact_graph_is_the_best_that_obeys(quick):
     np.testing.assert_allclose(free.risk, bound.risk)
     subsets = np.asarray(bound.subsets)[:, 0]
     obeys = subsets[:, REQUIRED[0]] & ~subsets[:, FORBIDDEN[0]]
-    cost = np.asarray(free.risk[0] + free.price[0] * subsets.sum(axis=1))
+    cost = np.asarray(free.risk[0] + free.price[0] * subsets.sum(axis=1).astype(np.float32))
     best = subsets[obeys][np.argmin(cost[obeys])]
     np.testing.assert_array_equal(bound.graph[:, 0, 0], best)
     np.testing.assert_array_equal(bound.graph[:, 1:], free.graph[:, 1:])

@@ -1,0 +1,96 @@
+"""What an edge must be worth, as a value: one home for the price of an edge."""
+
+import abc
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._checks import refusal
+from .._types import as_number, floating_type
+
+# Strengths below this share of a rate's variance are within the error of difference quotients.
+RESOLUTION = 1e-4
+
+
+class AbstractPrice(eqx.Module):
+    """What an input must lower the risk of its target by, to be kept.
+
+    A price is a function of what is known when it is asked for: the corrected risk of the target
+    with its present inputs, how many windows and candidate inputs there are, and how many weights
+    an input brings.
+    """
+
+    @abc.abstractmethod
+    def __call__(
+        self,
+        risk: Float[Array, "*batch"],
+        n_windows: Any,
+        n_inputs: int,
+        width: int,
+    ) -> Float[Array, "*batch"]:
+        """Share of the variance of a target's rate."""
+
+
+class EBIC(AbstractPrice):
+    """The extended Bayesian information criterion, which needs no coefficient:
+
+        10⁻⁴ + risk · width · (ln n − 2 + ln F) / n.
+
+    It charges (ln n + ln F) / n of the risk for each of the `width` weights of an input chosen
+    among F; the correction of the risk has charged 2/n already. Differences below 10⁻⁴ of a rate's
+    variance are within the error of difference quotients. Stricter with noise and with more
+    candidates, laxer with more data.
+
+    Chen and Chen, *Extended Bayesian information criteria for model selection with large model
+    spaces*, Biometrika 95 (2008).
+
+    ```python
+    import ndde_jax as ndde
+
+    print(ndde.select.EBIC()(0.1, 1000, 6, 8))  # 0.0055
+    ```
+    """
+
+    def __call__(self, risk, n_windows, n_inputs: int, width: int):
+        """The criterion at this risk."""
+        risk = jnp.asarray(risk, floating_type(risk))
+        n = jnp.asarray(n_windows, risk.dtype)
+        share = width * jnp.maximum(jnp.log(n) - 2 + math.log(n_inputs), 0) / n
+        return RESOLUTION + share * risk
+
+
+class PerInput(AbstractPrice):
+    """λ / F, whatever the risk, with F candidate inputs: the exchange rate of
+    [`L0NDDE`][ndde_jax.L0NDDE] and of the paper's objective.
+
+    ```python
+    import ndde_jax as ndde
+
+    print(ndde.select.PerInput(0.05)(0.1, 1000, 10, 8))  # 0.005
+    ```
+    """
+
+    coefficient: Float[Array, ""] = eqx.field(converter=as_number("coefficient", above=0))
+
+    def __call__(self, risk, n_windows, n_inputs: int, width: int):
+        """The same for every target."""
+        share = self.coefficient.astype(floating_type(risk)) / n_inputs
+        return jnp.broadcast_to(share, jnp.shape(risk))
+
+
+def as_price(price: Any, name: str = "price") -> AbstractPrice:
+    """A price, or the coefficient λ of one per input; None is [`EBIC`][ndde_jax.select.EBIC].
+
+    **Raises:** `ValueError` for anything else.
+    """
+    if price is None:
+        return EBIC()
+    if isinstance(price, AbstractPrice):
+        return price
+    if isinstance(price, type | str):
+        remedy = "Mind the parentheses: EBIC()."
+        raise refusal(name, "a price such as ndde_jax.select.EBIC()", price, remedy)
+    return PerInput(as_number(name, above=0)(price))
