@@ -1,6 +1,12 @@
 """Who drives whom, at which delay: sparse neural delay differential equations in JAX."""
 
-from . import gates as gates, metrics as metrics, systems as systems
+from . import (
+    gates as gates,
+    metrics as metrics,
+    models as models,
+    select as select,
+    systems as systems,
+)
 from ._axes import summary_graph as summary_graph
 from ._discover import Discovery as Discovery, discover as discover
 from .check._conditioning import (
@@ -18,6 +24,7 @@ from .check._theory import (
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
 )
+from .fit._drift import Flow as Flow, fit_drift as fit_drift
 from .fit._edges import edge_scores as edge_scores, window_graph as window_graph
 from .fit._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit
 from .fit._fixed import fit_graph as fit_graph
@@ -70,7 +77,8 @@ from .samples._noise import (
 from .select._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
 from .select._midpoint import midpoint_windows as midpoint_windows
 from .select._moves import LagSearch as LagSearch, search_lags as search_lags
-from .select._path import CoefficientPath as CoefficientPath, path as path
+from .select._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_path
+from .select._recover import recover as recover
 from .select._select import search_graph as search_graph, select_graph as select_graph
 from .select._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from .simulate import (

@@ -113,9 +113,9 @@ SPECS = [
          {"method": ndde.AGL(), "windows": windows, "coefficients": (0.1, 1.0), "key": key},
          {"method": "method", "windows": "windows", "coefficients": "coefficients", "key": "key",
           "config": "fit_config", "refit": "strength_config"}),
-    Spec("CoefficientPath.select", lambda errors: coefficient_path().select(errors), {}, {
+    Spec("SweptGraphs.select", lambda errors: coefficient_path().select(errors), {}, {
         "errors": "not_negative"}),
-    Spec("CoefficientPath.graph", lambda coefficient: coefficient_path().graph(coefficient), {}, {
+    Spec("SweptGraphs.graph", lambda coefficient: coefficient_path().graph(coefficient), {}, {
         "coefficient": "rate"}),
     Spec("rival_edges", ndde.rival_edges, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),

@@ -76,7 +76,7 @@ def stability():
 def coefficient_path():
     two, edges = jnp.ones(2), jnp.ones(SHAPE)
     graphs = jnp.ones((2, *SHAPE), bool)
-    return ndde.CoefficientPath(
+    return ndde.SweptGraphs(
         jnp.array([0.1, 1.0]), graphs, edges, edges, two, two, ndde.Status.converged
     )
 

@@ -76,11 +76,13 @@ def quick_path(name: str, windows, grid: Sequence[float], *, key):
     import ndde_jax as ndde
 
     refit = ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
-    return ndde.path(single_coefficient(name, None), windows, grid, key=key, refit=refit)
+    return ndde.coefficient_path(
+        single_coefficient(name, None), windows, grid, key=key, refit=refit
+    )
 
 
 def truth_free(name: str) -> Method:
-    """The same, with the coefficient that `CoefficientPath.select` takes from a grid: the largest
+    """The same, with the coefficient that `SweptGraphs.select` takes from a grid: the largest
     whose refitted graph predicts held-out blocks as well as the best, up to one standard error.
     """
 

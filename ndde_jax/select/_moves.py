@@ -22,6 +22,9 @@ from ._splines import FLOOR, SplineGraph, spline_graph
 
 # Moves that are refitted at every step, best ones first.
 REFITTED = 4
+# Candidate inputs per target from which on judging every edge by refitted networks, whose cost
+# grows with the square of their number, takes too long.
+MANY_INPUTS = 25
 
 
 class LagSearch(eqx.Module):
@@ -280,3 +283,8 @@ class _Problem:
         chance = jnp.where(mask, 0, found.risk * self.config.width / n)
         change = jnp.log((risk + chance + FLOOR) / (own + FLOOR))
         return jnp.where(mask, change, -change)
+
+
+def searches_by_moves(windows: Windows) -> bool:
+    """Whether candidates are many, or states lie between samples."""
+    return windows.dim * windows.n_lags >= MANY_INPUTS or windows.scheme == "midpoint"

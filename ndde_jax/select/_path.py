@@ -35,7 +35,7 @@ from ..windows._flat import FlatData
 from ..windows._windows import Windows
 
 
-class CoefficientPath(eqx.Module):
+class SweptGraphs(eqx.Module):
     """Graphs along a grid of coefficients, and how well each predicts what it has not seen.
 
     - `coefficients`: λ, ascending, `[coefficient]`.
@@ -79,7 +79,7 @@ class CoefficientPath(eqx.Module):
         return self.graphs[jnp.argmin(jnp.abs(self.coefficients - chosen))]
 
 
-def path(
+def coefficient_path(
     method: Checked[AbstractMethod],
     windows: Checked[Windows],
     coefficients: Any,
@@ -87,7 +87,7 @@ def path(
     key: Checked[PRNGKeyArray],
     config: Checked[FitConfig | None] = None,
     refit: Checked[StrengthConfig | None] = None,
-) -> CoefficientPath:
+) -> SweptGraphs:
     """Fit a method for a whole grid of coefficients in one batch.
 
     All coefficients share warm-up, minibatches and compilation. Every graph found is then refitted,
@@ -103,7 +103,7 @@ def path(
     - `config`: [`FitConfig`][ndde_jax.FitConfig] of the fit; the model itself is not refined.
     - `refit`: [`StrengthConfig`][ndde_jax.StrengthConfig] of the refits.
 
-    **Returns:** a [`CoefficientPath`][ndde_jax.CoefficientPath].
+    **Returns:** a [`SweptGraphs`][ndde_jax.SweptGraphs].
 
     **Raises:** `ValueError` for coefficients that are not positive and ascending, or a method
     without a penalty.
@@ -114,12 +114,12 @@ def path(
 
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    found = ndde.path(ndde.AGL(), windows, (0.01, 0.1, 1.0), key=jax.random.key(0))
+    found = ndde.coefficient_path(ndde.AGL(), windows, (0.01, 0.1, 1.0), key=jax.random.key(0))
     print(found.select(), found.graph()[:, :, 0])
     ```
     """
     check_method(method)
-    check_windows(windows, "path")
+    check_windows(windows, "coefficient_path")
     check_config(config, FitConfig)
     check_config(refit, StrengthConfig, "refit")
     key = check_key(key)
@@ -154,7 +154,7 @@ def without_refinement(config: FitConfig) -> FitConfig:
 
 
 @eqx.filter_jit
-def _judge(windows: Windows, result: FitResult, coefficients, config, key) -> CoefficientPath:
+def _judge(windows: Windows, result: FitResult, coefficients, config, key) -> SweptGraphs:
     masks = result.path_masks
     n, dim = masks.shape[:2]
     error, block_weight = held_out_errors(windows, masks.reshape(n, dim, -1), config, key=key)
@@ -168,7 +168,7 @@ def _judge(windows: Windows, result: FitResult, coefficients, config, key) -> Co
     ends = jnp.concatenate([coefficients, jnp.full((1,), jnp.inf)])
     last = n - jnp.argmax(graphs[::-1], axis=0)
     death = jnp.where(jnp.any(graphs, axis=0), ends[last], 0)
-    return CoefficientPath(
+    return SweptGraphs(
         coefficients=coefficients,
         graphs=graphs,
         death=death,

@@ -26,13 +26,10 @@ from ..fit._refit import (
 )
 from ..fit.penalties import L0NDDE, check_method
 from ..windows._windows import Windows
-from ._moves import search_lags
+from ._moves import search_lags, searches_by_moves
 
 # Most inputs of a target in a search.
 MAX_INPUTS = 16
-# Candidate inputs per target from which on "auto" searches by splines: the cost of judging every
-# move by refitted networks grows with the square of their number.
-SPLINE_SEARCH_INPUTS = 25
 
 
 def search_graph(
@@ -83,8 +80,7 @@ def chosen_search(windows: Windows, search: Checked[str]) -> str:
     check_choice(search, "search", ("auto", "gates", "splines"))
     if search != "auto":
         return search
-    many = windows.dim * windows.n_lags >= SPLINE_SEARCH_INPUTS
-    return "splines" if many or windows.scheme == "midpoint" else "gates"
+    return "splines" if searches_by_moves(windows) else "gates"
 
 
 def select_graph(

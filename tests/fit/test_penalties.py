@@ -258,6 +258,6 @@ def test_baselines_explain_lorenz_at_the_coefficient_they_choose(kind):
     w = ndde.lagged_windows(np.asarray(path.ys[500:]), dt=0.02, scheme="central4")
     grid = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
     refit = ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
-    chosen = ndde.path(kind(), w, grid, key=jr.key(0), refit=refit).select()
+    chosen = ndde.coefficient_path(kind(), w, grid, key=jr.key(0), refit=refit).select()
     result = ndde.fit(kind(coefficient=chosen), w, key=jr.key(1))
     assert float(jnp.max(result.risk)) < 0.01

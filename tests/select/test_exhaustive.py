@@ -110,7 +110,9 @@ FIT = ndde.FitConfig(max_steps=600, newton_steps=10)
 
 @pytest.fixture(scope="module", params=[ndde.L0NDDE(), ndde.AGL()], ids=["L0NDDE", "AGL"])
 def along(request, windows):
-    return ndde.path(request.param, windows, PRICES, key=jr.key(2), config=FIT, refit=CONFIG)
+    return ndde.coefficient_path(
+        request.param, windows, PRICES, key=jr.key(2), config=FIT, refit=CONFIG
+    )
 
 
 def test_path(along):
@@ -157,7 +159,9 @@ def test_paths_of_many_systems(windows):
     refit = ndde.StrengthConfig(restarts=1, steps=3, fold_steps=2, folds=2)
 
     def one(key):
-        found = ndde.path(ndde.AGL(), windows, (0.1, 1.0), key=key, config=quick, refit=refit)
+        found = ndde.coefficient_path(
+            ndde.AGL(), windows, (0.1, 1.0), key=key, config=quick, refit=refit
+        )
         return found.held_out
 
     keys = jr.split(jr.key(0), 2)
@@ -173,9 +177,9 @@ def test_refusals(windows):
         ((0.0, 1.0), "positive"),
     ]:
         with pytest.raises(ValueError, match=message):
-            ndde.path(ndde.AGL(), windows, coefficients, key=jr.key(0))
+            ndde.coefficient_path(ndde.AGL(), windows, coefficients, key=jr.key(0))
     with pytest.raises(ValueError, match="no penalty"):
-        ndde.path(ndde.NODE(), windows, (0.1, 1.0), key=jr.key(0))
+        ndde.coefficient_path(ndde.NODE(), windows, (0.1, 1.0), key=jr.key(0))
     x = np.random.default_rng(0).normal(size=(60, 7)).cumsum(axis=0)
     with pytest.raises(ValueError, match="at most 12"):
         ndde.exact_graph(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), key=jr.key(0))

@@ -161,7 +161,7 @@ def test_midpoint_windows_carry_it():
 
 def test_path_obeys(quick):
     config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
-    found = ndde.path(
+    found = ndde.coefficient_path(
         ndde.AGL(), informed(), (0.01, 100.0), key=jr.key(4), config=config, refit=quick
     )
     assert not bool(jnp.any(found.graphs[:, *FORBIDDEN]))

@@ -1,0 +1,53 @@
+"""Families of functions a drift may be of, as values that own their settings."""
+
+import equinox as eqx
+
+from .._checks import check_flag, check_whole
+
+
+class AbstractFamily(eqx.Module):
+    """What a drift may be; a choice with its settings, all static."""
+
+
+class Networks(AbstractFamily):
+    """One tanh network per variable, the average of several trained from random starts.
+
+    - `members`: networks averaged; 4. One in ten starts ends in a poor minimum, and the gain beyond
+        four is small.
+    - `width`, `depth`: hidden units and layers; 8 and 2, the paper's.
+    - `steps`: Levenberg–Marquardt steps of each; 40, after which the risk of noise-free chaotic
+        systems is about 1e-6.
+    """
+
+    members: int = eqx.field(static=True, default=4)
+    width: int = eqx.field(static=True, default=8)
+    depth: int = eqx.field(static=True, default=2)
+    steps: int = eqx.field(static=True, default=40)
+
+    def __check_init__(self):
+        for name in ("members", "width", "depth", "steps"):
+            check_whole(getattr(self, name), name)
+
+
+class Polynomials(AbstractFamily):
+    """Sparse polynomials, of degree three in up to six inputs, two in up to twelve, else one.
+
+    - `simple_numbers`: hold coefficients, in physical units, at whole numbers or at the size of
+        another one, where that is likelier than not (False). For laws like x' = 10 (y − x). What is
+        wrongly held is off by about its standard error, and what is rightly held is exact.
+    """
+
+    simple_numbers: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        check_flag(self.simple_numbers, "simple_numbers")
+
+
+class Best(AbstractFamily):
+    """For each variable polynomials or networks, whichever the Bayesian information criterion says.
+
+    - `networks`, `polynomials`: the two.
+    """
+
+    networks: Networks = eqx.field(default_factory=Networks)
+    polynomials: Polynomials = eqx.field(default_factory=Polynomials)

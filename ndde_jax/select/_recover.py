@@ -1,0 +1,74 @@
+"""One verb for graphs: which variables drive which, by a strategy and at a price."""
+
+from jaxtyping import PRNGKeyArray
+
+from .._checks import check_key, check_windows, refusal
+from .._memory import make_room
+from .._types import Checked, RealScalarLike
+from ..fit._prices import AbstractPrice, as_price
+from ..windows._windows import Windows
+from ._moves import searches_by_moves
+from ._strategies import Gates, Moves
+from ._strategy import AbstractStrategy, Recovery
+
+
+def recover(
+    windows: Checked[Windows],
+    strategy: Checked[AbstractStrategy | None] = None,
+    price: Checked[AbstractPrice | RealScalarLike | None] = None,
+    *,
+    key: Checked[PRNGKeyArray],
+) -> Recovery:
+    """Find which variables drive which, at which lag.
+
+    Pure: `jit`, and `vmap` over windows, keys and all numbers in strategy and price, agree with
+    single calls. A graph is piecewise constant, so there is nothing to differentiate in it; `risk`
+    and `scores` have derivatives where the strategy has them.
+
+    **Arguments:**
+
+    - `windows`: of one system, from [`lagged_windows`][ndde_jax.lagged_windows].
+    - `strategy`: [`Gates`][ndde_jax.select.Gates], [`Splines`][ndde_jax.select.Splines],
+        [`Moves`][ndde_jax.select.Moves], [`Exhaustive`][ndde_jax.select.Exhaustive] or
+        [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default gates where candidates are
+        few, and moves from 25 candidate inputs (variables × lags) on and for midpoint windows: the
+        cost of judging every edge by refitted networks grows with the square of their number.
+    - `price`: what an edge must be worth: [`EBIC`][ndde_jax.select.EBIC], the default,
+        [`PerInput`][ndde_jax.select.PerInput] or a number λ, which means the latter.
+    - `key`: all randomness.
+
+    **Returns:** [`Recovery`][ndde_jax.select.Recovery]; NaN, and a status that says so, for windows
+    that [`fit`][ndde_jax.fit] would refuse.
+
+    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for what is no strategy or
+    price, and for a price that a strategy cannot use.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    found = ndde.recover(windows, ndde.select.Splines(), key=jax.random.key(0))
+    print(found.graph[:, :, 0], found.status)
+    ```
+    """
+    check_windows(windows, "recover")
+    key = check_key(key)
+    if strategy is None:
+        strategy = default_strategy(windows)
+    if not isinstance(strategy, AbstractStrategy):
+        raise refusal(
+            "strategy",
+            "a strategy such as ndde_jax.select.Moves()",
+            strategy,
+            "Mind the parentheses: Moves().",
+        )
+    price = None if price is None else as_price(price)
+    make_room(windows, strategy, price, key)
+    return strategy.search(windows, price, key)
+
+
+def default_strategy(windows: Windows) -> AbstractStrategy:
+    """The best for windows of this size and scheme."""
+    return Moves() if searches_by_moves(windows) else Gates()

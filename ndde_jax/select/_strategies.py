@@ -1,0 +1,203 @@
+"""Strategies as values: each owns its settings and says what it costs."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float
+
+from .._axes import to_graph_axes
+from .._checks import check_config, check_whole
+from .._types import Checked
+from ..fit._fit import FitConfig, fit
+from ..fit._prices import EBIC, PerInput
+from ..fit._refit import StrengthConfig, fit_layers, search_mask
+from ..fit.penalties import L0NDDE, AbstractMethod, check_method
+from ._exhaustive import exact_graph
+from ._moves import search_lags
+from ._path import coefficient_path
+from ._splines import spline_graph
+from ._strategy import AbstractStrategy, Recovery, recovery
+
+# Most inputs of a target that refits are compared with.
+MOST_INPUTS = 16
+
+
+class Gates(AbstractStrategy):
+    """Gates, or whatever a penalty closes inputs by, improved edge by edge until no flip pays.
+
+    What a penalty keeps along its path of coefficients, and nothing, are where the search starts;
+    every flip is judged by refitted networks at the price. Costs a refit per candidate and flip.
+
+    - `penalty`: [`L0NDDE`][ndde_jax.L0NDDE] by default; any of the five.
+    - `config`: of their training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
+        default, since only the graph is wanted.
+    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.StrengthConfig].
+    - `improve`: False takes what the penalty keeps at its own coefficient, or at the λ of a price
+        per input, as the paper does.
+    """
+
+    penalty: Checked[AbstractMethod] = eqx.field(default_factory=L0NDDE)
+    config: Checked[FitConfig | None] = None
+    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
+    improve: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        check_method(self.penalty, "penalty")
+        check_config(self.config, FitConfig)
+        check_config(self.refit, StrengthConfig, "refit")
+
+    def search(self, windows, price, key) -> Recovery:
+        """Fit, then flip."""
+        fit_key, search_key = jr.split(key)
+        penalty, n_inputs = self.penalty, windows.dim * windows.n_lags
+        if isinstance(price, PerInput):
+            given = price.coefficient.astype(penalty.coefficient.dtype)
+            penalty = eqx.tree_at(lambda p: p.coefficient, penalty, given)
+        elif price is not None and not self.improve:
+            raise ValueError(
+                "price must be a coefficient per input for gates that are not improved, whose own "
+                f"unit it is; got {type(price).__name__}. Use PerInput(...) or improve=True."
+            )
+        config = self.config
+        if config is None:
+            config = FitConfig(refine="none") if self.improve else FitConfig()
+        result = fit(penalty, windows, config, key=fit_key)
+        scores = to_graph_axes(result.scores)
+        if not self.improve:
+            share = (penalty.coefficient / n_inputs).astype(result.risk.dtype)
+            graph = to_graph_axes(result.model.mask)
+            return recovery(windows, graph, scores, result.risk, share, result, result.status)
+        masks = result.path_masks.reshape(len(result.path_masks), windows.dim, n_inputs)
+        starts = jnp.moveaxis(jnp.concatenate([masks, jnp.zeros_like(masks[:1])]), 0, 1)
+        price = EBIC() if price is None else price
+        most = min(MOST_INPUTS, n_inputs)
+        mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=search_key)
+        return recovery(windows, _edges(windows, mask), scores, risk, paid, result)
+
+
+class Splines(AbstractStrategy):
+    """Spline regression with the extended Bayesian information criterion: closed forms, no network.
+
+    Milliseconds once compiled. See [`spline_graph`][ndde_jax.spline_graph]. Its criterion counts
+    features of splines, so it takes no other price.
+
+    - `shortlist`: inputs per target to search among.
+    - `steps`: most moves of a search.
+    """
+
+    shortlist: Checked[int] = eqx.field(static=True, default=12)
+    steps: Checked[int] = eqx.field(static=True, default=20)
+
+    def __check_init__(self):
+        check_whole(self.shortlist, "shortlist")
+        check_whole(self.steps, "steps", least=0)
+
+    def search(self, windows, price, key) -> Recovery:
+        """Nothing random in it."""
+        if not (price is None or isinstance(price, EBIC)):
+            raise ValueError(
+                f"price must be EBIC() for splines; got {type(price).__name__}. Use Moves() with "
+                "this price."
+            )
+        found = spline_graph(windows, shortlist=self.shortlist, steps=self.steps)
+        scores, risk = found.evidence, found.risk
+        return recovery(windows, found.graph, scores, risk, jnp.full_like(risk, jnp.nan), found)
+
+
+class Moves(AbstractStrategy):
+    """Moves, judged by networks, from what splines choose: edges added, dropped and exchanged.
+
+    The cost hardly grows with the number of candidates, and neighbouring lags can be exchanged.
+    See [`search_lags`][ndde_jax.search_lags].
+
+    - `shortlist`: inputs per target to search among.
+    - `refit`: of first fits and refits.
+    """
+
+    shortlist: Checked[int] = eqx.field(static=True, default=12)
+    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
+
+    def __check_init__(self):
+        check_whole(self.shortlist, "shortlist")
+        check_config(self.refit, StrengthConfig, "refit")
+
+    def search(self, windows, price, key) -> Recovery:
+        """Splines, then moves."""
+        options = dict(config=self.refit, shortlist=self.shortlist)
+        found = search_lags(windows, key=key, coefficient=price, **options)
+        return recovery(windows, found.graph, found.evidence, found.risk, found.threshold, found)
+
+
+class Exhaustive(AbstractStrategy):
+    """Every subset of inputs of every target, for at most twelve candidates.
+
+    Scores are by how much the best cost rises when an edge is flipped, signed so that positive
+    speaks for the edge. See [`exact_graph`][ndde_jax.exact_graph].
+
+    - `refit`: of the refits.
+    """
+
+    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
+
+    def __check_init__(self):
+        check_config(self.refit, StrengthConfig, "refit")
+
+    def search(self, windows, price, key) -> Recovery:
+        """2^F refits per target."""
+        found = exact_graph(windows, key=key, coefficient=price, config=self.refit)
+        subsets = found.subsets.reshape(len(found.subsets), -1)
+        count = jnp.sum(subsets, axis=1).astype(found.risk.dtype)
+        cost = found.risk + found.price[:, None] * count[None]
+        # The best subset with an input against the best without it, [target input].
+        best = lambda keep: jnp.min(  # noqa: E731
+            jnp.where(keep.T[None], cost[:, None], jnp.inf), axis=2
+        )
+        scores = _edges(windows, best(~subsets) - best(subsets))
+        mask = jnp.moveaxis(found.graph, (0, 1, 2), (2, 0, 1)).reshape(windows.dim, -1)
+        chosen = jnp.all(mask[:, None] == subsets[None], axis=2)
+        risk = jnp.sum(jnp.where(chosen, found.risk, 0), axis=1)
+        return recovery(windows, found.graph, scores, risk, found.price, found)
+
+
+class CoefficientPath(AbstractStrategy):
+    """A whole grid of coefficients in one batch, of which held-out blocks choose one.
+
+    See [`coefficient_path`][ndde_jax.coefficient_path]. A price per input chooses the coefficient
+    of the grid next to it instead.
+
+    - `coefficients`: λ, at least two, ascending.
+    - `penalty`: whose grid it is.
+    - `config`, `refit`: of training and refits.
+    """
+
+    coefficients: Float[Array, "coefficient"] = eqx.field(converter=jnp.asarray)
+    penalty: Checked[AbstractMethod] = eqx.field(default_factory=L0NDDE)
+    config: Checked[FitConfig | None] = None
+    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
+
+    def __check_init__(self):
+        check_method(self.penalty, "penalty")
+        check_config(self.config, FitConfig)
+        check_config(self.refit, StrengthConfig, "refit")
+
+    def search(self, windows, price, key) -> Recovery:
+        """Fit all, choose one, refit it."""
+        if not (price is None or isinstance(price, PerInput)):
+            raise ValueError(
+                "price must be a coefficient per input for a path of coefficients; got "
+                f"{type(price).__name__}. Leave it out to let held-out blocks choose."
+            )
+        path_key, fit_key = jr.split(key)
+        options = dict(key=path_key, config=self.config, refit=self.refit)
+        found = coefficient_path(self.penalty, windows, self.coefficients, **options)
+        chosen = found.select() if price is None else price.coefficient
+        graph = found.graph(chosen)
+        mask = jnp.moveaxis(graph, (0, 1, 2), (2, 0, 1)).reshape(windows.dim, -1)
+        _, risk = fit_layers(windows, mask, self.refit, mask.shape[1], key=fit_key)
+        share = jnp.asarray(chosen, risk.dtype) / mask.shape[1]
+        return recovery(windows, graph, found.scores, risk, share, found)
+
+
+def _edges(windows, flat):
+    """[target input] -> [source target lag]."""
+    return to_graph_axes(flat.reshape(windows.dim, windows.n_lags, windows.dim))

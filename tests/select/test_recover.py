@@ -1,0 +1,140 @@
+"""One suite for all strategies: a new one adds a line to `STRATEGIES`."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import ndde_jax as ndde
+from ndde_jax import select
+from ndde_jax.select._moves import MANY_INPUTS
+from tests.helpers import TRUTH, windows
+
+REFIT = ndde.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2, blocks=4, width=6)
+FIT = ndde.FitConfig(max_steps=300, newton_steps=15, width=6, refine="none", learning_rate=5e-3)
+GRID = jnp.array([0.02, 0.1, 0.5])
+STRATEGIES = {
+    "Gates": select.Gates(ndde.L0NDDE(path=(0.02, 0.1)), FIT, REFIT),
+    "Gates, as they are": select.Gates(ndde.L0NDDE(0.1, path=()), FIT, improve=False),
+    "Gates, group lasso": select.Gates(ndde.AGL(0.3), FIT, REFIT),
+    "Splines": select.Splines(shortlist=3),
+    "Moves": select.Moves(shortlist=3, refit=REFIT),
+    # Every subset is fitted from random starts alone, of which one in ten ends in a poor minimum.
+    "Exhaustive": select.Exhaustive(ndde.StrengthConfig(restarts=3, steps=40, width=6)),
+    "CoefficientPath": select.CoefficientPath(GRID, ndde.L0NDDE(), FIT, REFIT),
+}
+FREE = {"Splines", "CoefficientPath", "Gates, as they are"}  # of the default price
+GRAPH = TRUTH.T[:, :, None]  # [source, target, lag]
+
+
+def run(strategy, w, key, price=None):
+    return ndde.recover(w, strategy, price, key=key)
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def found(request):
+    """One strategy on two systems in one batch, the second with a variable that does not vary."""
+    strategy, w = STRATEGIES[request.param], windows()
+    still = eqx.tree_at(lambda w: w.increment, w, w.increment.at[:, 1].set(0))
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), w, still)
+    recover = eqx.filter_jit(eqx.filter_vmap(run, in_axes=(None, 0, 0)))
+    return request.param, strategy, recover(strategy, batch, jr.split(jr.key(0)))
+
+
+def test_recovers_an_easy_graph(found):
+    _, _, (first, _) = found[0], found[1], unstacked(found[2])
+    np.testing.assert_array_equal(first.graph, GRAPH)
+    assert first.scores.shape == GRAPH.shape
+    assert roc_auc_score(GRAPH.ravel(), np.asarray(first.scores).ravel()) > 0.95
+    assert float(jnp.max(first.risk)) < 0.3 and str(first.status) != ""
+    assert first.risk.shape == first.price.shape == (3,)
+
+
+def test_a_system_that_cannot_be_fitted_is_a_status_and_leaves_its_neighbour_alone(found):
+    _, _, batch = found
+    first, second = unstacked(batch)
+    assert "refused" in str(second.status) and bool(jnp.all(jnp.isnan(second.risk)))
+    assert "refused" not in str(first.status)
+
+
+def test_alone_as_in_a_batch(found):
+    _, strategy, batch = found
+    alone = ndde.recover(windows(), strategy, key=jr.split(jr.key(0))[0])
+    np.testing.assert_array_equal(alone.graph, batch.graph[0])
+    np.testing.assert_allclose(alone.risk, batch.risk[0], atol=0.02)
+
+
+def test_no_edge_is_worth_any_price(found):
+    name, strategy, _ = found
+    price = select.PerInput(3 * 2.0)  # twice the variance of a rate
+    if name == "Splines":
+        with pytest.raises(ValueError, match=r"price must be EBIC\(\) for splines"):
+            ndde.recover(windows(), strategy, price, key=jr.key(0))
+        return
+    if name == "CoefficientPath":  # takes the nearest of its grid
+        strategy = eqx.tree_at(lambda s: s.coefficients, strategy, GRID.at[-1].set(1e4))
+        price = select.PerInput(1e4)
+    none = ndde.recover(windows(), strategy, price, key=jr.key(0))
+    assert not bool(jnp.any(none.graph))
+    np.testing.assert_allclose(none.price, price.coefficient / 3, rtol=1e-5)
+    np.testing.assert_allclose(none.risk, 1, atol=0.05)
+
+
+def unstacked(batch):
+    return [jax.tree.map(lambda a, i=i: a[i], batch) for i in range(2)]
+
+
+def test_the_default_depends_on_how_many_candidates_there_are():
+    few, many = windows(), np.random.default_rng(0).normal(size=(60, 5)).cumsum(axis=0)
+    many = ndde.lagged_windows(many, dt=1.0, lags=range(5))
+    assert few.dim * few.n_lags < MANY_INPUTS <= many.dim * many.n_lags
+    from ndde_jax.select._recover import default_strategy
+
+    assert isinstance(default_strategy(few), select.Gates)
+    assert isinstance(default_strategy(many), select.Moves)
+
+
+def test_prices():
+    risk = jnp.array([0.1, 0.4])
+    np.testing.assert_allclose(select.PerInput(0.05)(risk, 100, 10, 8), [0.005, 0.005])
+    low, high = (select.EBIC()(risk, n, 10, 8) for n in (10_000, 100))
+    assert bool(jnp.all(low < high)) and float(high[1]) == pytest.approx(
+        4 * float(high[0]), rel=0.01
+    )
+    slope = jax.grad(lambda c: select.PerInput(c)(jnp.array(0.1), 100, 10, 8))(0.05)
+    assert float(slope) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(strategy=select.Moves), r"Mind the parentheses: Moves\(\)"),
+        (dict(strategy="splines"), "strategy must be a strategy such as"),
+        (dict(price="bic"), "price must be a price such as"),
+        (dict(price=-1.0), "price must be positive"),
+        (dict(key=0), "key must be a JAX random key"),
+        (
+            dict(strategy=STRATEGIES["CoefficientPath"], price=select.EBIC()),
+            "coefficient per input",
+        ),
+        (dict(strategy=STRATEGIES["Gates, as they are"], price=select.EBIC()), "improve=True"),
+    ],
+)
+def test_refusals(change, message):
+    given = dict(strategy=select.Splines(), price=None, key=jr.key(0)) | change
+    with pytest.raises(ValueError, match=message):
+        ndde.recover(windows(), given["strategy"], given["price"], key=given["key"])
+
+
+def test_settings_are_checked_where_they_are_made():
+    for make, message in [
+        (lambda: select.Splines(shortlist=0), "shortlist"),
+        (lambda: select.Moves(refit={}), "refit must be a StrengthConfig"),
+        (lambda: select.Gates(penalty=ndde.L0NDDE), r"penalty must be a method"),
+        (lambda: select.PerInput(0.0), "coefficient must be positive"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make()
