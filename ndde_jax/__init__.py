@@ -30,6 +30,7 @@ from .fit._fit import FitConfig as FitConfig, FitResult as FitResult, Status as 
 from .fit._fixed import fit_graph as fit_graph
 from .fit._flow import correct_flow as correct_flow, fit_flow as fit_flow
 from .fit._many import fit_many as fit_many
+from .fit._risk import risk as risk, window_loss as window_loss
 from .fit.penalties import (
     AGL as AGL,
     CNODE as CNODE,

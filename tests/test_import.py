@@ -183,7 +183,7 @@ SLOW = (
     "select._midpoint.midpoint_windows",
     "models._model.NeuralDDE",
     "simulate._rollout.rollout",
-    "select._path.path",
+    "select._path.coefficient_path",
     "measure._rivals.joint_strengths",
     "measure._rivals.rival_edges",
     "measure._stability.edge_stability",

@@ -66,7 +66,7 @@ def fit_drift(
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
     polynomials = ndde.models.Polynomials()
     model = ndde.fit_drift(windows, "full", polynomials, key=jax.random.key(0))
-    print(*ndde.equations(model, ["x", "y"]), sep=", ")
+    print(ndde.equations(model, ["x", "y"]))
     ```
     """
     family = Best() if family is None else family

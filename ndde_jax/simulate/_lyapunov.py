@@ -17,7 +17,7 @@ from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ..simulate import _blocks
 from ._problem import Problem
-from ._read import check_counts, read_problem
+from ._read import check_counts, read_problem, read_system
 from ._tableau import Tableau, read_solver
 
 # Steps between two orthogonalisations without delays, where no block suggests a number.
@@ -44,9 +44,9 @@ class LyapunovSpectrum(eqx.Module):
 def lyapunov_spectrum(
     drift: Checked[Callable | AbstractDelayModel],
     *,
-    history: Any,
     n_steps: Checked[int],
-    lags: Any = None,
+    history: Any = None,
+    delays: Any = None,
     dt: Any = None,
     k: Checked[int | None] = None,
     transient_steps: Checked[int | None] = None,
@@ -54,6 +54,7 @@ def lyapunov_spectrum(
     solver: Checked[diffrax.AbstractSolver | None] = None,
     t0: Any = 0.0,
     lag_bounds: Checked[tuple[float, float] | None] = None,
+    lags: Any = None,
 ) -> LyapunovSpectrum:
     """Leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
 
@@ -64,7 +65,7 @@ def lyapunov_spectrum(
 
     **Arguments:**
 
-    - `drift`, `history`, `lags`, `dt`, `args`, `t0`, `lag_bounds`: as for
+    - `drift`, `history`, `delays`, `dt`, `args`, `t0`, `lag_bounds`, `lags`: as for
         [`solve_sdde`][ndde_jax.solve_sdde]; noise-free.
     - `n_steps`: steps over which growth is measured, rounded down to whole blocks. Standard errors
         fall with its root; some hundred Lyapunov times give two digits.
@@ -95,7 +96,8 @@ def lyapunov_spectrum(
     """
     check_counts(n_steps, 1)
     tableau = read_solver(diffrax.Bosh3() if solver is None else solver)
-    problem = read_problem(drift, lags, dt, history, 0.0, args, t0, lag_bounds, tableau.order)
+    drift, delays, dt, history, _ = read_system(drift, delays, lags, dt, history, None, noisy=False)
+    problem = read_problem(drift, delays, dt, history, 0.0, args, t0, lag_bounds, tableau.order)
     shape = problem.history.shape
     if len(shape) != 1:
         raise ValueError(f"history must be of one system, states [dim]; got states {shape}.")

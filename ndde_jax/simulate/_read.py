@@ -1,7 +1,7 @@
 """What a simulation is given, checked before anything is compiled."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,37 @@ def check_counts(n_steps: Any, save_every: Any) -> None:
             raise ValueError(f"{name} must be at most {MOST_STEPS}, to be counted; got {value}.")
     if save_every > n_steps:
         raise ValueError(f"save_every = {save_every} exceeds n_steps = {n_steps}: nothing is kept.")
+
+
+class Given(NamedTuple):
+    """What is simulated, wherever it came from."""
+
+    drift: Any
+    delays: Any
+    dt: Any
+    history: Any
+    sigma: Any
+
+
+def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Given:
+    """The parts of a `System`, where the arguments leave them open; the arguments otherwise."""
+    if delays is not None and lags is not None:
+        raise ValueError("give the delays as delays=, or as lags=, which is the same; got both.")
+    delays = lags if delays is None else delays
+    if all(hasattr(drift, name) for name in ("drift", "lags", "history", "sigma", "dt")):
+        own = drift.lags if np.shape(drift.lags)[0] else None
+        delays = own if delays is None else delays
+        dt = drift.dt if dt is None else dt
+        history = drift.history if history is None else history
+        if sigma is None and noisy:
+            sigma = drift.sigma
+        drift = drift.drift
+    if history is None:
+        raise ValueError(
+            "history is missing: a state [dim], samples [time dim] or a function of time. Only a "
+            "System brings its own."
+        )
+    return Given(drift, delays, dt, history, 0.0 if sigma is None else sigma)
 
 
 def read_problem(

@@ -12,7 +12,7 @@ from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._advance import Plan, finish, simulate, simulate_with_progress
-from ._read import check_counts, read_noise, read_problem
+from ._read import check_counts, read_noise, read_problem, read_system
 from ._tableau import read_solver
 
 
@@ -40,11 +40,11 @@ class Path(eqx.Module):
 def solve_sdde(
     drift: Checked[Callable | AbstractDelayModel],
     *,
-    history: Any,
     n_steps: Any,
-    lags: Any = None,
+    history: Any = None,
+    delays: Any = None,
     dt: Any = None,
-    sigma: Any = 0.0,
+    sigma: Any = None,
     diagonal: bool = False,
     key: Any = None,
     increments: Any = None,
@@ -53,6 +53,7 @@ def solve_sdde(
     save_every: Any = 1,
     t0: Any = 0.0,
     lag_bounds: Checked[tuple[float, float] | None] = None,
+    lags: Any = None,
     progress: Checked[bool] = False,
 ) -> Path:
     """Simulate dX = G(t, X(t), X(t−τ₁), …) dt + Σ dW with a constant step.
@@ -65,8 +66,9 @@ def solve_sdde(
 
     **Arguments:**
 
-    - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`, or a learned model, which
-        brings its lags and dt.
+    - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`; or a learned model, which
+        brings its lags and dt; or a [`System`][ndde_jax.systems.System], which brings its delays,
+        history and dt, and with a `key` its noise.
     - `history`: the past up to `t0`: a state `[dim]` that was constant, samples `[time dim]` dt
         apart (for a model: as far apart as its data) of which the last is the start, or a function
         of time. A batch `[batch dim]` is stepped as one state if a function or samples
@@ -74,10 +76,11 @@ def solve_sdde(
     - `n_steps`, `dt`: number and length of steps. Each delay must be at least one step long. With
         solvers of order above 2, dt should divide the delays. For a model dt is that of its data by
         default, or an integer fraction of it.
-    - `lags`: delays τ in units of time, any number of them, none for an ordinary equation.
-    - `sigma`: Σ, a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix per member of a
-        batch `[batch dim noise]`, or a function like the drift that returns one of these (Itô,
-        with Euler–Maruyama only).
+    - `delays`: τ in units of time, any number of them, none for an ordinary equation. `lags` is the
+        same.
+    - `sigma`: Σ, none by default; a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix
+        per member of a batch `[batch dim noise]`, or a function like the drift that returns one of
+        these (Itô, with Euler–Maruyama only).
     - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
         shapes, which agree for as many members as variables; without it two axes are a matrix.
     - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
@@ -88,7 +91,7 @@ def solve_sdde(
         reads lagged values by its own dense output.
     - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
     - `t0`: time of the start.
-    - `lag_bounds`: bounds on the lags in units of time, needed where they are traced by `jit` or
+    - `lag_bounds`: bounds on the delays in units of time, needed where they are traced by `jit` or
         `vmap`, so that the sizes of buffers are known.
     - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
 
@@ -117,7 +120,11 @@ def solve_sdde(
     check_counts(n_steps, save_every)
     check_flag(progress, "progress")
     tableau = read_solver(solver)
-    given = (drift, lags, dt, history, sigma, args, t0, lag_bounds, tableau.order)
+    noisy = key is not None or increments is not None
+    drift, delays, dt, history, sigma = read_system(
+        drift, delays, lags, dt, history, sigma, noisy=noisy
+    )
+    given = (drift, delays, dt, history, sigma, args, t0, lag_bounds, tableau.order)
     problem = read_problem(*given, diagonal=diagonal)
     noise = read_noise(key, increments, problem, n_steps)
     plan = Plan.of(problem, tableau, n_steps, save_every)

@@ -207,3 +207,11 @@ def test_refusals():
             ndde.lyapunov_spectrum(rate, **{**good, **change})
     with pytest.raises(ValueError, match="at least one exponent"):
         ndde.kaplan_yorke_dimension(0.1)
+
+
+def test_the_spectrum_of_a_system():
+    system = ndde.systems.get("Lorenz")
+    options = dict(n_steps=400, transient_steps=0)
+    whole = ndde.lyapunov_spectrum(system, **options)
+    parts = ndde.lyapunov_spectrum(system.drift, dt=system.dt, history=system.history, **options)
+    np.testing.assert_array_equal(whole.exponents, parts.exponents)

@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from ndde_jax import PathStatus, solve_sdde
 
 
@@ -209,6 +210,33 @@ def test_diagonals_of_the_members_are_said_to_be_that(batch, as_function):
     if batch != 2:
         with pytest.raises(ValueError, match="Say diagonal=True"):
             in_a_batch(sigma, batch)
+
+
+def test_a_system_brings_what_it_is_made_of():
+    system = ndde.systems.get("mackey_glass")
+    given = dict(dt=system.dt, history=system.history, n_steps=300)
+    for key, sigma in ((None, 0.0), (jr.key(0), system.sigma)):
+        whole = solve_sdde(system, n_steps=300, key=key)
+        parts = solve_sdde(system.drift, lags=system.lags, sigma=sigma, key=key, **given)
+        np.testing.assert_array_equal(whole.ys, parts.ys)
+    # Whatever is given takes the place of its own.
+    other = solve_sdde(system, n_steps=300, delays=2.0, history=jnp.full(1, 0.3))
+    parts = solve_sdde(system.drift, delays=2.0, **(given | dict(history=jnp.full(1, 0.3))))
+    np.testing.assert_array_equal(other.ys, parts.ys)
+    # An ordinary one has no delays.
+    lorenz = ndde.systems.get("Lorenz")
+    path = solve_sdde(lorenz, n_steps=10)
+    np.testing.assert_array_equal(path.ys[0], lorenz.history)
+
+
+def test_delays_have_two_names_and_one_meaning():
+    given = {name: value for name, value in GOOD.items() if name != "lags"}
+    old, new = (solve_sdde(langevin, **given, **{name: 0.4}) for name in ("lags", "delays"))
+    np.testing.assert_array_equal(old.ys, new.ys)
+    with pytest.raises(ValueError, match="got both"):
+        solve_sdde(langevin, **given, lags=0.4, delays=0.4)
+    with pytest.raises(ValueError, match="history is missing"):
+        solve_sdde(langevin, n_steps=10, dt=0.1)
 
 
 @pytest.mark.slow
