@@ -9,6 +9,7 @@ from . import (
 )
 from ._axes import summary_graph as summary_graph
 from ._discover import Discovery as Discovery, discover as discover
+from ._version import version as _version
 from .check._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,
@@ -106,3 +107,10 @@ from .windows._windows import (
     stack_windows as stack_windows,
     unstack_windows as unstack_windows,
 )
+
+
+def __getattr__(name: str):
+    # Read when asked for: finding it takes longer than most imports.
+    if name == "__version__":
+        return _version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,7 +62,7 @@ def facts(name):
         path = jax.lax.scan(step, ring, (jnp.arange(n_steps), noise))[1]
         steps = jnp.asarray([0, *counts])
         states = path[chosen[:, None] - steps[None, :]] * shake
-        t, x, lagged = chosen * system.dt, states[:, 0], states[:, 1:]
+        t, x, lagged = chosen.astype(float) * system.dt, states[:, 0], states[:, 1:]
         rates = jax.vmap(system.drift)(t, x, lagged)
         jacobian = jax.vmap(system.jacobian)(t, x, lagged)
 
