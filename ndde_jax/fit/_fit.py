@@ -268,6 +268,7 @@ def _fit(method, windows, config, key):
         steps = steps + config.refine_steps
 
     risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, open_inputs[:, None])
+    layers = jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), layers)
     mask = mask.reshape(dim, -1, dim)
     model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
     failed = ~(jnp.all(jnp.isfinite(risk)) & jnp.isfinite(train.smoothed))

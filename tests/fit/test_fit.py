@@ -133,8 +133,8 @@ def test_statuses_are_data(windows):
         result = ndde.fit(ndde.L0NDDE(path=()), case, config, key=jax.random.key(0))
         assert "refused" in str(result.status)
         assert bool(jnp.all(jnp.isnan(result.scores)))
-        model = ndde.fit_graph(case, "full", key=jax.random.key(0))
-        assert all(bool(jnp.all(jnp.isnan(a))) for a in jax.tree.leaves(model.drift))
+        for model in (result.model, ndde.fit_graph(case, "full", key=jax.random.key(0))):
+            assert all(bool(jnp.all(jnp.isnan(a))) for a in jax.tree.leaves(model.drift))
     wild = ndde.FitConfig(
         max_steps=100, warmup="adam", warmup_steps=0, learning_rate=jnp.inf, refine="none"
     )

@@ -1,0 +1,133 @@
+"""The lane that users are in: JAX's default, single precision, with nothing promoted in silence.
+
+All other tests run in double precision. What is deterministic is compared with that here, what is
+trained must be finite, of one type, and as good.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+
+LAGS, DT = (0, 5), 0.1
+REFIT = ndde.StrengthConfig(
+    restarts=1, steps=10, fold_steps=4, folds=2, blocks=8, resamples=20, search=2, width=4
+)
+FIT = ndde.FitConfig(max_steps=100, newton_steps=8, batch_size=32, width=4, refine="none")
+
+
+def driven(n=300):
+    """The second variable follows the first, five samples later."""
+    rng, x = np.random.default_rng(0), np.zeros((n, 2))
+    for k in range(5, n - 1):
+        drift = np.array([-x[k, 0], 3 * np.tanh(x[k - 5, 0]) - x[k, 1]])
+        x[k + 1] = x[k] + DT * drift + np.sqrt(DT) * np.array([1.0, 0.2]) * rng.normal(size=2)
+    return x
+
+
+X = driven()
+
+
+def in_precision(double, function):
+    """What a function returns with double precision on or off; programs of the other are left."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", double)
+    try:
+        return jax.block_until_ready(function())
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def floats(tree):
+    leaves = [a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array)]
+    return [a for a in leaves if jnp.issubdtype(a.dtype, jnp.floating)]
+
+
+def windows(**options):
+    return ndde.lagged_windows(X, dt=DT, lags=LAGS, **options)
+
+
+def system(**options):
+    return ndde.solve_sdde(
+        ndde.systems.get("mackey_glass"), dt=0.5, n_steps=200, save_every=20, **options
+    ).ys
+
+
+DETERMINISTIC = {
+    "windows": (lambda: windows().increment, 1e-4),
+    "central windows": (lambda: windows(scheme="central4").increment, 1e-4),
+    "midpoints": (lambda: ndde.midpoint_windows(X, dt=DT, lags=LAGS).history, 2e-2),
+    "noise": (lambda: ndde.noise_share(X), 1e-4),
+    "splines": (lambda: ndde.spline_graph(windows()).risk, 2e-2),
+    "simulation": (system, 1e-3),
+    "interpolated delays": (lambda: system(delays=16.7), 1e-3),
+    "theory": (lambda: ndde.recovery_margin(0.03, 0.12, 3), 1e-5),
+    "metrics": (lambda: ndde.metrics.nrmse(X[None], X[None] + 0.1, dt=DT), 1e-4),
+    "dimension": (lambda: ndde.kaplan_yorke_dimension(jnp.array([0.9, 0.0, -14.0])), 1e-5),
+    "prices": (lambda: ndde.select.EBIC()(jnp.array(0.3), 1000, 12, 8), 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_agrees_with_double_precision(name):
+    function, tolerance = DETERMINISTIC[name]
+    single, double = in_precision(False, function), in_precision(True, function)
+    assert single.dtype == jnp.float32 and double.dtype == jnp.float64
+    np.testing.assert_allclose(single, double, rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture(scope="module")
+def model():
+    graph = np.ones((2, 2, 2), bool)
+    return in_precision(
+        False, lambda: ndde.fit_graph(windows(), graph, config=REFIT, key=jr.key(0))
+    )
+
+
+TRAINED = {
+    "fit": lambda _: ndde.fit(ndde.L0NDDE(path=()), windows(), FIT, key=jr.key(0)).risk,
+    "group lasso": lambda _: ndde.fit(ndde.AGL(), windows(), FIT, key=jr.key(0)).risk,
+    "strengths": lambda _: (
+        ndde.signal_strengths(windows(), graph="full", config=REFIT, key=jr.key(0)).value
+    ),
+    "moves": lambda _: (
+        ndde.recover(windows(), ndde.select.Moves(shortlist=3, refit=REFIT), key=jr.key(0)).risk
+    ),
+    "risk": lambda model: ndde.risk(model, windows()),
+    "flow": lambda _: ndde.risk(
+        ndde.fit_drift(windows(), flow=ndde.Flow(1), key=jr.key(0)), windows()
+    ),
+    "rollout": lambda model: ndde.rollout(model, history=X, n_steps=20).ys,
+    "confined": lambda model: (
+        ndde.rollout(ndde.confine(model, windows=windows()), history=X, n_steps=20).ys
+    ),
+    "spectrum": lambda model: (
+        ndde.lyapunov_spectrum(model, history=X, n_steps=400, k=2, transient_steps=0).exponents
+    ),
+    "noise of a model": lambda model: ndde.noise_covariance(windows(), model),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_what_is_trained_stays_in_single_precision(name, model):
+    result = in_precision(False, lambda: TRAINED[name](model))
+    assert result.dtype == jnp.float32 and bool(jnp.all(jnp.isfinite(result)))
+    if name in ("fit", "group lasso", "moves", "risk", "flow"):
+        assert float(jnp.min(result)) < 0.9  # something is explained
+
+
+def test_a_discovery_holds_nothing_in_double_precision(model):
+    found = in_precision(
+        False,
+        lambda: ndde.discover(
+            X, dt=DT, lags=LAGS, scheme="euler", config=FIT, strength_config=REFIT, key=jr.key(0)
+        ),
+    )
+    parts = (found.windows, found.strengths, found.model, found.fit)
+    assert {a.dtype for a in floats(parts)} == {jnp.dtype("float32")}
+    assert bool(found.graph[0, 1, 1])
+    assert eqx.tree_equal(model.lags, found.model.lags)
