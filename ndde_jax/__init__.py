@@ -25,11 +25,12 @@ from .check._theory import (
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
 )
+from .fit._correction import correct_flow as correct_flow
 from .fit._drift import Flow as Flow, fit_drift as fit_drift
 from .fit._edges import edge_scores as edge_scores, window_graph as window_graph
 from .fit._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit
 from .fit._fixed import fit_graph as fit_graph
-from .fit._flow import correct_flow as correct_flow, fit_flow as fit_flow
+from .fit._flow import fit_flow as fit_flow
 from .fit._many import fit_many as fit_many
 from .fit._risk import risk as risk, window_loss as window_loss
 from .fit.penalties import (
@@ -98,14 +99,13 @@ from .simulate._lyapunov import (
     lyapunov_spectrum as lyapunov_spectrum,
 )
 from .windows._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
+from .windows._stack import stack_windows as stack_windows, unstack_windows as unstack_windows
 from .windows._stencils import choose_scheme as choose_scheme
 from .windows._thin import thin_windows as thin_windows
 from .windows._windows import (
     Scaling as Scaling,
     Windows as Windows,
     lagged_windows as lagged_windows,
-    stack_windows as stack_windows,
-    unstack_windows as unstack_windows,
 )
 
 

@@ -20,6 +20,7 @@ Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import jax
@@ -50,6 +51,7 @@ __all__ = [
     "as_number",
     "as_scalar",
     "floating_type",
+    "namespace_of",
     "to_jax",
 ]
 
@@ -96,6 +98,12 @@ def as_scalar(value: Any) -> Array:
     Strongly typed: a Python float would be weak, and an array in its place would compile again.
     """
     return jnp.asarray(value, dtype=floating_type(value))
+
+
+def namespace_of(tree: Any) -> ModuleType:
+    """NumPy, or `jax.numpy` where something in a tree is traced."""
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    return jnp if traced else np
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:

@@ -109,7 +109,7 @@ SPECS = [
         "strengths": "strengths", "coefficient": "optional_positive"}),
     Spec("SignalStrengths.kept", lambda coefficient: strengths().kept(coefficient), {}, {
         "coefficient": "optional_positive"}),
-    Spec("path", ndde.path,
+    Spec("path", ndde.coefficient_path,
          {"method": ndde.AGL(), "windows": windows, "coefficients": (0.1, 1.0), "key": key},
          {"method": "method", "windows": "windows", "coefficients": "coefficients", "key": "key",
           "config": "fit_config", "refit": "strength_config"}),

@@ -1,19 +1,5 @@
-"""Drifts that are right for the sampling interval: forward differences without their bias.
+"""Drifts whose flow matches the data: fitted, corrected by what they do in a step, fitted again."""
 
-A forward difference (X[k+1] − X[k]) / dt is an unbiased measurement of the *flow* over one sample,
-(Φ(X[k]) − X[k]) / dt, whatever the dynamical noise, but it differs from the drift by
-dt/2 · (∂G) G + …, a tenth of it at a hundred samples per period. That shows as false edges (paths
-of two steps look like one), and a sparse network cannot represent it. Central differences have no
-such bias but measure the current velocity, not the drift, where noise drives the system.
-
-So the difference between flow and drift is computed, with the model fitted so far, and subtracted
-from the data: deferred correction. Its noise stays that of forward differences, its fixed point is
-the drift whose one-step forecasts are right, and everything that fits, selects or scores on windows
-works on corrected ones. While the model is being fitted, corrections are made at the middle of each
-step, where a wrong model does the least harm.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -23,10 +9,10 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import from_graph_axes
-from .._checks import check_choice, check_flag, check_whole, check_windows, refusal
+from .._checks import check_choice, check_flag, check_whole
 from .._memory import make_room
 from .._types import Checked
-from ..models._model import AbstractDelayModel, NeuralDDE
+from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
 from ..models._polynomials import (
     FLOOR,
@@ -41,54 +27,13 @@ from ..models._polynomials import (
 )
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
+from ._correction import meet_midway
 from ._fixed import checked_graph, input_slots
 from ._newton import NetworkFit, fit_network, select_inputs
 from ._refit import StrengthConfig, checked_refit, spread_network
 
 # Levenberg–Marquardt steps between two corrections, from the weights before.
 STEPS_PER_ROUND = 8
-
-
-def correct_flow(
-    windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
-) -> Windows:
-    """Windows whose forward differences are corrected to rates of change, as a model sees them.
-
-    From each rate of change the model's own difference between flow and drift is subtracted,
-    (Φ(x) − x)/h − G(x), where Φ is one classical Runge–Kutta step of the length h of the row. With
-    the true model the result is its drift plus white noise, up to the noise's own O(dt).
-
-    **Arguments:**
-
-    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows] with `scheme="euler"`, not
-        corrected before: corrections replace one another, they do not add up.
-    - `model`: from [`fit_flow`][ndde_jax.fit_flow], say, with the lags of the windows. Any function
-        from a physical history `[lag dim]` to a physical drift will do, if it has `lags`.
-
-    **Returns:** `Windows` that differ in `increment` only. Lagged states are interpolated linearly
-    during a step; in the last row before a gap they stand still.
-
-    **Raises:** `ValueError` for central differences, several systems at once, or other lags.
-
-    ```python
-    import jax, numpy as np
-    import ndde_jax as ndde
-
-    t = np.arange(500) * 0.1
-    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
-    corrected = ndde.correct_flow(windows, model)
-    print(ndde.fit_graph(corrected, "full", key=jax.random.key(0))(np.array([[0.0, 1.0]])))
-    ```
-    """
-    _check(windows)
-    check_lagged_model(model)
-    if tuple(model.lags) != windows.lags:
-        raise ValueError(
-            f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."
-        )
-    make_room(windows, model)
-    return _correct(windows, model)
 
 
 def fit_flow(
@@ -179,119 +124,6 @@ def fit_flow(
     drift = _fit(windows, base, config, slots, members, rounds, family, simple_numbers, key=key)
     mask = from_graph_axes(graph)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
-
-
-def check_lagged_model(model: Any) -> None:
-    """A model, or any function from a physical history to a physical drift that has `lags`."""
-    if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
-        raise refusal(
-            "model", "a fitted model, or a function with the attribute lags, a tuple", model
-        )
-
-
-def _check(windows: Any) -> None:
-    check_windows(windows, "correct_flow")
-    if windows.scheme != "euler":
-        raise ValueError(
-            "windows must hold forward differences, which measure a flow, scheme='euler'; got "
-            f"{windows.scheme!r}, which estimates the rate of change itself."
-        )
-
-
-@eqx.filter_jit
-def _correct(windows: Windows, model) -> Windows:
-    def bias(start, end, increment, h):
-        rate = _rate(model, start, end)
-        return _mean_rate(rate, start[0], 0.0, 1.0, h) - rate(start[0], 0.0)
-
-    following = _following(windows, windows.history)
-    difference = _each_step(bias, windows, following) / windows.scaling.rate_scale[None]
-    # A model that leaves the attractor within one step has nothing to say there.
-    difference = jnp.where(jnp.isfinite(difference), difference, 0)
-    increment = windows.increment - jnp.where(windows.valid[:, None], difference, 0)
-    return eqx.tree_at(lambda w: w.increment, windows, increment.astype(windows.increment.dtype))
-
-
-@eqx.filter_jit
-def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
-    """Windows at the middle of every step, with the rates of change that the model needs there.
-
-    `following`: standardised histories at the end of the step; by default those of the next row,
-    and where that does not start there the past stands still. `bend`: how far off the straight line
-    the past lies halfway, by default not at all.
-
-    The model goes half a step forward from the start and half a step back from the end. Where the
-    two do not meet, its rate of change at the middle is wrong by their distance per step. That is
-    exact to second order in the step and first in the error, while a correction at the start is to
-    first order in the step: rounds converge faster, and still do where steps are long.
-    """
-
-    def meet(start, end, increment, h, bend):
-        rate = _rate(model, start, end, bend)
-        x = start[0]
-        first = _mean_rate(rate, x, 0.0, 0.5, h)
-        second = _mean_rate(rate, x + h * increment, 1.0, 0.5, h)
-        middle = x + 0.5 * h * first
-        return 0.5 * h * first, rate(middle, 0.5) - 0.5 * (first + second)
-
-    s = windows.scaling
-    following = _following(windows, windows.history) if following is None else following
-    bend = jnp.zeros_like(following) if bend is None else bend
-    move, difference = _each_step(meet, windows, following, bend * s.scale[None, None])
-    usable = jnp.all(jnp.isfinite(move) & jnp.isfinite(difference), axis=1) & windows.valid
-    move, difference = (jnp.where(usable[:, None], a, 0) for a in (move, difference))
-    halfway = 0.5 * (windows.history + following) + bend
-    history = jnp.where(usable[:, None, None], halfway, windows.history)
-    if windows.lags[0] == 0:
-        history = history.at[:, 0].set(windows.history[:, 0] + move / s.scale[None])
-    increment = windows.increment + difference / s.rate_scale[None]
-    return eqx.tree_at(
-        lambda w: (w.history, w.increment),
-        windows,
-        (history.astype(windows.history.dtype), increment.astype(windows.increment.dtype)),
-    )
-
-
-def _each_step(function: Callable, windows: Windows, following, *others):
-    """`function(start, end, increment, h, *others)` of every row, in physical units."""
-    s = windows.scaling
-    start, end = (
-        history * s.scale[None, None] + s.center[None, None]
-        for history in (windows.history, following)
-    )
-    increment = windows.increment * s.rate_scale[None] + s.rate_center[None]
-    step = windows.step * windows.dt * jnp.where(windows.weight > 0, windows.weight, 1)
-    return jax.vmap(function)(start, end, increment, step, *others)
-
-
-def _rate(model, start, end, bend=0.0):
-    """The drift of a state at a fraction of the step from one history to the next, on a parabola
-    that lies `bend` off the straight line halfway.
-    """
-
-    def rate(x, fraction):
-        lagged = start + fraction * (end - start) + 4 * fraction * (1 - fraction) * bend
-        return model(lagged.at[0].set(x) if model.lags[0] == 0 else lagged)
-
-    return rate
-
-
-def _mean_rate(rate, x, start, stop, h):
-    """Over one classical Runge–Kutta step between two fractions of the sampling interval."""
-    part = stop - start
-    k1 = rate(x, start)
-    k2 = rate(x + 0.5 * part * h * k1, start + 0.5 * part)
-    k3 = rate(x + 0.5 * part * h * k2, start + 0.5 * part)
-    k4 = rate(x + part * h * k3, stop)
-    return (k1 + 2 * k2 + 2 * k3 + k4) / 6
-
-
-def _following(windows: Windows, history: Float[Array, "window lag dim"]):
-    """Histories at the end of the step, where the next row is that; else the same."""
-    valid, position = windows.valid, windows.position
-    adjacent = (position[1:] == position[:-1] + windows.step) & valid[1:] & valid[:-1]
-    later = jnp.where(adjacent[:, None, None], history[1:], history[:-1])
-    return jnp.concatenate([later, history[-1:]])
 
 
 @eqx.filter_jit

@@ -15,7 +15,8 @@ from .._checks import check_concrete, check_config, check_key, check_whole, show
 from .._kept import Kept
 from .._store import fingerprint
 from .._types import Checked
-from ..windows._windows import Windows, pad_windows
+from ..windows._stack import pad_windows
+from ..windows._windows import Windows
 from ._fit import FitConfig, FitResult, fit
 from .penalties import AbstractMethod, check_method
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_choice, check_real_array
 from .._types import Checked, RealScalarLike, TrajectoryLike
-from ..fit._flow import check_lagged_model, meet_midway
+from ..fit._correction import check_lagged_model, meet_midway
 from ..models._model import AbstractDelayModel
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
