@@ -175,7 +175,7 @@ SLOW = (
     "select._exhaustive.exact_graph",
     "measure._certificate.one_flip_certificate",
     "fit._fit.fit",
-    "fit._flow.correct_flow",
+    "fit._correction.correct_flow",
     "fit._flow.fit_flow",
     "check._identifiability.identifiability_report",
     "select._moves.search_lags",
