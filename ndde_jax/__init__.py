@@ -1,15 +1,19 @@
 """Who drives whom, at which delay: sparse neural delay differential equations in JAX."""
 
 from . import (
+    check as check,
     gates as gates,
+    measure as measure,
     metrics as metrics,
     models as models,
+    samples as samples,
     select as select,
+    simulate as simulate,
     systems as systems,
+    windows as windows,
 )
 from ._axes import summary_graph as summary_graph
 from ._discover import Discovery as Discovery, discover as discover
-from ._version import version as _version
 from .check._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,
@@ -112,5 +116,7 @@ from .windows._windows import (
 def __getattr__(name: str):
     # Read when asked for: finding it takes longer than most imports.
     if name == "__version__":
-        return _version()
+        from ._version import version
+
+        return version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -65,6 +65,14 @@ class Discovery:
     def __repr__(self) -> str:
         return write_few_lines(self)
 
+    @property
+    def source_scores(self) -> np.ndarray:
+        """A ranking of sources whatever the delay, `[source target]`: the strength of one at all
+        its kept lags together, since neighbouring lags can stand in for one another, or of its best
+        lag if that is more.
+        """
+        return np.maximum(np.asarray(self.strengths.source_value), self.scores.max(axis=2))
+
     def report(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> str:
         """Text for a methods section: data, choices, edges with their strength, warnings, and
         whether the data support them; give what `identifiability` found to include it.

@@ -9,10 +9,14 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax import _checks
+from ndde_jax.fit.penalties import check_method
+from ndde_jax.models._model import check_model, check_model_matches
 
 from . import bad_inputs, bad_values
 
 SHAPE = bad_inputs.SHAPE
+# What knows a class of the library stands beside it.
+CHECKS = {**vars(_checks), "check_method": check_method, "check_model": check_model}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ SHAPE = bad_inputs.SHAPE
 )
 def test_sentences(check, value, options, message):
     with pytest.raises(ValueError) as error:
-        getattr(_checks, f"check_{check}")(value, name="n", **options)
+        CHECKS[f"check_{check}"](value, name="n", **options)
     text = str(error.value)
     assert message in text
     assert text.endswith(".")
@@ -66,11 +70,11 @@ def test_windows_and_models_belong_together():
         _checks.check_windows(3, "who")
     with pytest.raises(ValueError, match=r"who takes the windows of one system.*use jax\.vmap"):
         _checks.check_windows(bad_values.stacked(), "who")
-    _checks.check_model_matches(windows, bad_inputs.model())
+    check_model_matches(windows, bad_inputs.model())
     with pytest.raises(ValueError, match="model must have the 2 variables of the windows"):
-        _checks.check_model_matches(windows, bad_inputs.model(3))
+        check_model_matches(windows, bad_inputs.model(3))
     with pytest.raises(ValueError, match=r"model must have the lags of the windows, \(0, 1\)"):
-        _checks.check_model_matches(windows, bad_inputs.model(2, (0, 2)))
+        check_model_matches(windows, bad_inputs.model(2, (0, 2)))
 
 
 def test_what_is_right_passes():

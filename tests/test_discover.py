@@ -103,6 +103,15 @@ def test_finds_graph_and_drift_of_a_map(found):
     assert error[0] < 0.01 and error[1] < 0.1  # the second equation is driven by noise
 
 
+def test_sources_are_ranked_whatever_the_delay(found):
+    assert found.source_scores.shape == (2, 2)
+    assert (found.source_scores >= found.scores.max(axis=2)).all()
+    together = np.asarray(found.strengths.source_value)[TRUTH.any(axis=2)]
+    assert (found.source_scores[TRUTH.any(axis=2)] >= together).all()
+    absent = ~TRUTH.any(axis=2)
+    assert found.source_scores[absent].max() < 0.1 * found.source_scores[~absent].min()
+
+
 def test_model_uses_the_graph_and_nothing_else(found):
     np.testing.assert_array_equal(np.transpose(found.model.mask, (2, 0, 1)), found.graph)
     gradient = jax.jacobian(found.model)(jnp.asarray([[0.3, -0.2], [0.4, 0.1]]))
@@ -181,7 +190,7 @@ def test_many_candidates_are_searched_by_splines(monkeypatch):
     def search(windows, **options):
         raise Reached
 
-    monkeypatch.setattr("ndde_jax.measure._strength.search_lags", search)
+    monkeypatch.setattr("ndde_jax.select._select.search_lags", search)
     monkeypatch.setattr("ndde_jax._discover.fit", lambda *args, **options: None)
     with pytest.raises(Reached):
         discover(X, dt=DT, lags=range(13))

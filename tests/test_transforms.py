@@ -16,7 +16,7 @@ METHOD = ndde.L0NDDE(path=(0.1,))
 
 def trajectory(key, n=120):
     phase = jr.uniform(key, (2,))
-    t = 0.1 * jnp.arange(n)
+    t = 0.1 * jnp.arange(1.0 * n)
     y = jnp.sin(t + phase[0]) + 0.4 * jnp.sin(2.1 * t + phase[1])
     return jnp.stack([y, jnp.cos(t + phase[0]) + 0.2 * y**2], axis=1)
 
@@ -327,7 +327,7 @@ def test_noise_statistics(name):
 
 
 def waves(shift):
-    t = 0.1 * jnp.arange(120)
+    t = 0.1 * jnp.arange(120.0)
     return jnp.stack([jnp.sin(t + shift), jnp.cos(1.7 * t)], axis=1)
 
 

@@ -62,13 +62,13 @@ def risk(model: Checked[AbstractDelayModel], windows: Checked[Windows]) -> Float
     **Raises:** `ValueError` for several systems at once, or a model of other variables or lags.
 
     ```python
-    import jax, numpy as np
+    import equinox as eqx, jax, numpy as np
     import ndde_jax as ndde
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
     model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
-    slope = jax.grad(lambda w: ndde.risk(model, w).sum())(windows)  # which windows matter
+    slope = eqx.filter_grad(lambda w: ndde.risk(model, w).sum())(windows)  # by each number in them
     print(slope.increment.shape)  # (496, 2)
     ```
     """

@@ -454,7 +454,7 @@ def test_single_precision():
         (lambda: get("tziperman_enso").with_lags([2.0, 1.0]), "ascending"),
         (lambda: get("hes1").with_sigma([1.0]), "a number or \\(2,\\)"),
         (lambda: get("hes1").with_history([1.0]), "must have shape \\(2,\\)"),
-        (lambda: names("sde"), "'delay', 'dysts' or None"),
+        (lambda: names("sde"), "one of 'delay' or 'dysts'; got 'sde'"),
     ],
 )
 def test_errors(call, message):
