@@ -394,16 +394,20 @@ def late_oscillator(tau, seed, n=2000, dt=0.1, fine=5):
     return np.asarray(path.ys)[300:]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_delay_between_the_candidates_is_estimated(seed):
+@pytest.mark.parametrize("seed, blocks", [(0, 32), (1, 3)])
+def test_a_delay_between_the_candidates_is_estimated(seed, blocks):
     """Two kept neighbours turn out to be one delay; its interval covers the truth and is short."""
     x = late_oscillator(1.73, seed)
     graph = np.array([[[True, False, True, True]]])
-    found = ndde.refine_delays(x, graph, dt=0.1, lags=(0, 10, 15, 20), key=jr.key(0), config=FAST)
+    config = ndde.StrengthConfig(steps=25, restarts=1, blocks=blocks)
+    found = ndde.refine_delays(x, graph, dt=0.1, lags=(0, 10, 15, 20), key=jr.key(0), config=config)
     assert found.delay.shape == (1,) and found.lags.tolist() == [[15, 20]]
     truth = 1.73 + 0.02 / 2  # Euler's method takes the drift half a step late
     assert found.lower[0] < truth < found.upper[0]
-    assert found.upper[0] - found.lower[0] < 0.1
+    # Student's t, or a quarter of a sample if that is more.
+    half = max(stats.t.ppf(0.975, blocks - 1) * found.standard_error[0], 0.025)
+    assert found.upper[0] - found.delay[0] == pytest.approx(half, rel=1e-4)
+    assert found.upper[0] - found.lower[0] < (0.1 if blocks == 32 else 0.4)
     assert 0 < found.resolution[0] < 0.5
     on_graph = found.on_graph(graph, (0, 10, 15, 20))
     np.testing.assert_allclose(on_graph[0, 0, 2:], found.delay[0])
