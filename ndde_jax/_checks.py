@@ -213,9 +213,12 @@ def check_key(key: Any, name: str = "key") -> jax.Array:
     if not isinstance(key, jax.Array | np.ndarray):
         raise refusal(name, "a JAX random key", key, remedy)
     if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
-        if dtype != np.uint32 or key.shape[-1:] not in ((2,), (4,)):
+        if dtype != np.uint32 or key.ndim == 0:
             raise refusal(name, "a JAX random key", key, remedy)
-        key = jax.random.wrap_key_data(key)
+        try:
+            key = jax.random.wrap_key_data(key)
+        except (TypeError, ValueError):  # of another length than JAX's kind of keys
+            raise refusal(name, "a JAX random key", key, remedy) from None
     if key.shape != ():
         raise ValueError(
             f"{name} must be one JAX random key; got an array of them of shape {key.shape}. Take "

@@ -109,7 +109,7 @@ SPECS = [
         "strengths": "strengths", "coefficient": "optional_positive"}),
     Spec("SignalStrengths.kept", lambda coefficient: strengths().kept(coefficient), {}, {
         "coefficient": "optional_positive"}),
-    Spec("path", ndde.coefficient_path,
+    Spec("coefficient_path", ndde.coefficient_path,
          {"method": ndde.AGL(), "windows": windows, "coefficients": (0.1, 1.0), "key": key},
          {"method": "method", "windows": "windows", "coefficients": "coefficients", "key": "key",
           "config": "fit_config", "refit": "strength_config"}),
@@ -117,6 +117,19 @@ SPECS = [
         "errors": "not_negative"}),
     Spec("SweptGraphs.graph", lambda coefficient: coefficient_path().graph(coefficient), {}, {
         "coefficient": "rate"}),
+    Spec("recover", ndde.recover, {**W, "strategy": ndde.select.Splines()}, {
+        "windows": "windows", "key": "key", "strategy": "value", "price": "optional_positive"}),
+    Spec("fit_drift", ndde.fit_drift, {**W, "graph": graph}, {
+        "windows": "windows", "key": "key", "graph": "graph", "family": "value", "flow": "value"}),
+    Spec("risk", ndde.risk, {"model": model, "windows": windows}, {
+        "model": "model", "windows": "windows"}),
+    _signed(ndde.select.PerInput, coefficient="positive"),
+    _signed(ndde.select.Splines, shortlist="count", steps="count_from_0"),
+    _signed(ndde.select.Moves, shortlist="count", refit="strength_config"),
+    _signed(ndde.select.Exhaustive, refit="strength_config"),
+    _signed(ndde.Flow, rounds="count_from_0"),
+    _signed(ndde.models.Networks, members="count", width="count", depth="count", steps="count"),
+    _signed(ndde.models.Polynomials, simple_numbers="flag"),
     Spec("rival_edges", ndde.rival_edges, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
     Spec("joint_strengths", ndde.joint_strengths, {**W, "graph": graph}, {

@@ -112,6 +112,7 @@ KINDS: dict[str, tuple] = {
             jnp.ones),
     "windows": (3, None, X, "windows", stacked, ndde.Windows, [1], model),
     "method": ("l0", ndde.L0NDDE, 3, {}, ndde.FitConfig),
+    "value": ("best", 3, {}, (1,), ndde.L0NDDE, ndde.FitConfig(), np.ones(2)),
     "fit_config": ({}, "paper", 3, ndde.FitConfig, ndde.StrengthConfig, ndde.L0NDDE),
     "strength_config": ({}, "paper", 3, ndde.StrengthConfig, ndde.FitConfig),
     "graph": (
@@ -159,7 +160,7 @@ KINDS: dict[str, tuple] = {
         np.ones(DIM) + 1j, [[1.0], [1.0, 2.0]], {}, lambda t: 1.0, lambda t: "x", lambda: 3,
         np.zeros(0),
     ),
-    "sigma": (np.ones(3), "x", np.nan, np.inf, np.ones((3, 3)), 1j, OBJECT, {}, None),
+    "sigma": (np.ones(3), "x", np.nan, np.inf, np.ones((3, 3)), 1j, OBJECT, {}),
     "delays": (0.0, -1.0, np.nan, np.inf, "a", 1j, [[1.0]], [1.0, -1.0], 0.01, OBJECT, {}, 1e12),
     "bounds": (3, "ab", (0.0, 1.0), (2.0, 1.0), (1.0,), (1.0, 2.0, 3.0), (None, 1.0), [np.nan, 1]),
     "steps": (0, -1, 1.5, None, "a", True, np.ones(2), 10**12, [3]),

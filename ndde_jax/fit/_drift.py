@@ -21,7 +21,7 @@ class Flow(eqx.Module):
         of a small bias at most, so three are many where sampling resolves the dynamics.
     """
 
-    rounds: int = eqx.field(static=True, default=6)
+    rounds: Checked[int] = eqx.field(static=True, default=6)
 
     def __check_init__(self):
         check_whole(self.rounds, "rounds", least=0)

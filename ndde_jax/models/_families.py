@@ -2,7 +2,8 @@
 
 import equinox as eqx
 
-from .._checks import check_flag, check_whole
+from .._checks import check_flag, check_whole, refusal
+from .._types import Checked
 
 
 class AbstractFamily(eqx.Module):
@@ -19,10 +20,10 @@ class Networks(AbstractFamily):
         systems is about 1e-6.
     """
 
-    members: int = eqx.field(static=True, default=4)
-    width: int = eqx.field(static=True, default=8)
-    depth: int = eqx.field(static=True, default=2)
-    steps: int = eqx.field(static=True, default=40)
+    members: Checked[int] = eqx.field(static=True, default=4)
+    width: Checked[int] = eqx.field(static=True, default=8)
+    depth: Checked[int] = eqx.field(static=True, default=2)
+    steps: Checked[int] = eqx.field(static=True, default=40)
 
     def __check_init__(self):
         for name in ("members", "width", "depth", "steps"):
@@ -37,7 +38,7 @@ class Polynomials(AbstractFamily):
         wrongly held is off by about its standard error, and what is rightly held is exact.
     """
 
-    simple_numbers: bool = eqx.field(static=True, default=False)
+    simple_numbers: Checked[bool] = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         check_flag(self.simple_numbers, "simple_numbers")
@@ -49,5 +50,10 @@ class Best(AbstractFamily):
     - `networks`, `polynomials`: the two.
     """
 
-    networks: Networks = eqx.field(default_factory=Networks)
-    polynomials: Polynomials = eqx.field(default_factory=Polynomials)
+    networks: Checked[Networks] = eqx.field(default_factory=Networks)
+    polynomials: Checked[Polynomials] = eqx.field(default_factory=Polynomials)
+
+    def __check_init__(self):
+        for name, kind in (("networks", Networks), ("polynomials", Polynomials)):
+            if not isinstance(getattr(self, name), kind):
+                raise refusal(name, f"a {kind.__name__}", getattr(self, name))
