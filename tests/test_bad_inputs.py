@@ -11,6 +11,7 @@ import traceback
 import warnings
 from pathlib import Path
 
+import equinox as eqx
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -257,7 +258,7 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
         "residual_memory": lambda x: ndde.residual_memory(
             ndde.lagged_windows(x, dt=0.5, lags=(0, 1)), model
         ),
-        "equations": lambda x: len(ndde.equations(jax.tree.map(lambda a: a + 0 * x[0, 0], model))),
+        "equations": lambda x: len(ndde.equations(eqx.tree_at(lambda m: m.dt, model, x[0, 0]))),
         "discover": lambda x: ndde.discover(x, dt=0.5, key=key).scores,
         "thin_windows": lambda x: ndde.thin_windows(ndde.lagged_windows(x, dt=0.5)).history,
         "refine_delays": lambda x: (
