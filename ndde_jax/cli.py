@@ -19,13 +19,12 @@ import numpy as np
 from ._atomic import write_bytes
 from ._output import forget_stages, report_text, write_results
 from ._program import INTERRUPTED, run_program
+from ._spoken import parse_edge, parse_lags
 from ._version import version
 from .samples._tables import read_table, sampling
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
-# More candidate lags than anybody means.
-MOST_LAGS = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,57 +110,6 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
     """What the user should know although nothing is wrong."""
     if not arguments.quiet:
         print(f"ndde-jax: note: {text}", file=sys.stderr)
-
-
-def parse_lags(text: str) -> tuple[int, ...]:
-    """Lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
-
-    Raises ValueError for anything else.
-
-    >>> parse_lags("0:12:3")
-    (0, 3, 6, 9, 12)
-    """
-    try:
-        if ":" in text:
-            start, stop, *step = map(int, text.split(":"))
-            (step,) = step or (1,)
-            lags = range(start, stop + 1, step) if step > 0 else ()
-            if len(lags) > MOST_LAGS:
-                raise OverflowError
-        else:
-            lags = [int(part) for part in text.split(",")]
-    except OverflowError:
-        raise ValueError(
-            f"Expected at most {MOST_LAGS} candidate lags; got {text!r}. START:STOP:STEP takes "
-            "every STEPth."
-        ) from None
-    except ValueError:
-        lags = ()
-    if not lags or min(lags) < 0:
-        raise ValueError(
-            f"Expected lags as START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, "
-            f"all non-negative integers; got {text!r}."
-        )
-    return tuple(sorted(set(lags)))
-
-
-def parse_edge(text: str) -> tuple:
-    """An edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
-
-    Raises ValueError for anything else.
-
-    >>> parse_edge("wind > sea@3")
-    ('wind', 'sea', 3)
-    """
-    source, arrow, rest = text.partition(">")
-    target, at, lag = rest.rpartition("@") if "@" in rest else (rest, "", "")
-    source, target, lag = source.strip(), target.strip(), lag.strip()
-    if not (arrow and source and target) or (at and not lag.isdecimal()):
-        raise ValueError(
-            f"Expected an edge as SOURCE>TARGET or SOURCE>TARGET@LAG; got {text!r} (quote it: "
-            "shells read > as a redirection)."
-        )
-    return (source, target, int(lag)) if at else (source, target)
 
 
 def _discover(arguments: argparse.Namespace) -> None:

@@ -19,10 +19,8 @@ from .._memory import make_room
 from .._types import Checked, Graph, Scores
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
+from ._basis import N_FEATURES, centred, normalised, spline
 
-# Knots of restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, table 2.3).
-QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
-N_FEATURES = len(QUANTILES) - 1
 # Shares of a variance: what keeps nearly redundant features from breaking a factorisation in single
 # precision, and below what splines and difference quotients err anyway.
 RIDGE = 1e-5
@@ -120,12 +118,12 @@ def _spline_graph(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     data = FlatData(windows)
     dim, n_inputs = data.dim, data.inputs.shape[1]
     root = jnp.sqrt(data.weight)
-    features = jax.lax.map(lambda z: _spline(z, root), data.inputs.T)  # [input window feature]
+    features = jax.lax.map(lambda z: spline(z, root), data.inputs.T)  # [input window feature]
     norms = _product_norms(data.inputs, data.weight)
 
     def target(args):
         output, allowed, required = args
-        y = _centred(output[:, None], root)[:, 0]
+        y = centred(output[:, None], root)[:, 0]
         scale = jnp.sum(y**2)
         y = y / jnp.sqrt(jnp.where(scale > 0, scale, 1))
 
@@ -213,41 +211,6 @@ def _choose(features, inputs, norms, y, root, n_slots: int, steps: int, allowed,
     return jax.lax.while_loop(lambda c: c[3] & (c[2] < rounds), improve, start)[1][:2]
 
 
-def _centred(columns, root):
-    """Rows times the root of their weight, so that weighted means become 0 and sums plain."""
-    total = jnp.maximum(jnp.sum(root**2), 1)
-    return (columns - ((root**2) @ columns / total)[None]) * root[:, None]
-
-
-def _normalised(columns, root):
-    centred = _centred(columns, root)
-    norm = jnp.sqrt(jnp.sum(centred**2, axis=0))
-    return centred / jnp.where(norm > 0, norm, 1)[None]
-
-
-def _spline(z: Float[Array, "window"], root: Float[Array, "window"]):
-    """Restricted cubic spline of one input: N_FEATURES orthonormal columns of mean zero."""
-    at = jnp.array(QUANTILES, z.dtype)
-    knots = jnp.nanquantile(jnp.where(root > 0, z, jnp.nan), at)
-    span = jnp.maximum(knots[-1] - knots[0], 1e-6)
-    wide = jnp.maximum(knots[-1] - knots[-2], 1e-6)
-
-    def cube(c):
-        return (jnp.maximum(z - c, 0) / span) ** 3
-
-    # Linear beyond the outer knots, so that rare extremes have no leverage.
-    curved = [
-        cube(c)
-        - cube(knots[-2]) * (knots[-1] - c) / wide
-        + cube(knots[-1]) * (knots[-2] - c) / wide
-        for c in knots[:-2]
-    ]
-    columns = _normalised(jnp.stack([z, *curved], axis=1), root)
-    basis, triangle = jnp.linalg.qr(columns)
-    # Of a variable with few values some columns are redundant; what is left of them is rounding.
-    return jnp.where((jnp.abs(jnp.diag(triangle)) > 1e-4)[None], basis, 0)
-
-
 def _gains(features, residual):
     """What each group of features explains of a residual."""
     gram = jnp.einsum("iwf,iwg->ifg", features, features)
@@ -289,7 +252,7 @@ class _Model:
         n_slots, n_windows, n_features = features.shape
         self.n, self.n_inputs = jnp.sum(root > 0).astype(root.dtype), n_inputs
         pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
-        products = _normalised(inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]], root)
+        products = normalised(inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]], root)
         self.owner = np.repeat(np.arange(n_slots), n_features)
         # The first column of a spline is the variable itself.
         self.straight = np.tile(np.arange(n_features) == 0, n_slots)

@@ -12,7 +12,7 @@ from scipy import stats
 import ndde_jax as ndde
 from ndde_jax.fit._newton import fit_network
 from ndde_jax.measure._delays import student_quantile
-from ndde_jax.select import _splines as _spline
+from ndde_jax.select._basis import N_FEATURES, QUANTILES, spline
 from ndde_jax.select._moves import _Problem
 
 QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, search=4)
@@ -53,7 +53,7 @@ def test_risk_and_rate_of_a_spline_model_are_those_of_least_squares(pair):
     for target in range(2):
         chosen = np.moveaxis(TRUTH, (0, 1, 2), (2, 0, 1))[target].ravel()
         root, inputs = jnp.ones(len(z)), jnp.asarray(z[:, chosen].T)
-        columns = [np.asarray(_spline._spline(c, root)) for c in inputs]
+        columns = [np.asarray(spline(c, root)) for c in inputs]
         pairs = itertools.combinations(np.nonzero(chosen)[0], 2)
         designs = [
             np.column_stack([np.ones(len(z)), z[:, chosen]]),
@@ -109,11 +109,11 @@ def test_source_value_is_that_of_all_its_lags(pair):
 def test_restricted_cubic_splines_span_what_they_should():
     """Linear functions exactly, nothing but linear ones beyond the outer knots."""
     z = jnp.sort(jr.normal(jr.key(0), (500,)))
-    basis = np.asarray(_spline._spline(z, jnp.ones(500)))
-    np.testing.assert_allclose(basis.T @ basis, np.eye(_spline.N_FEATURES), atol=1e-9)
+    basis = np.asarray(spline(z, jnp.ones(500)))
+    np.testing.assert_allclose(basis.T @ basis, np.eye(N_FEATURES), atol=1e-9)
     centred = np.asarray(z - z.mean())
     np.testing.assert_allclose(basis @ (basis.T @ centred), centred, atol=1e-9)
-    beyond = np.asarray(z) > np.quantile(z, _spline.QUANTILES[-1])
+    beyond = np.asarray(z) > np.quantile(z, QUANTILES[-1])
     line = np.stack([np.ones(beyond.sum()), np.asarray(z)[beyond]], 1)
     rest = basis[beyond] - line @ np.linalg.lstsq(line, basis[beyond], rcond=None)[0]
     assert np.abs(rest).max() < 1e-9
