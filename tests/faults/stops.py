@@ -30,7 +30,8 @@ from ndde_jax import _kept
 original = _kept.Kept.save
 def save(self, name, value, label):
     original(self, name, value, label)
-    print("stored", name, time.time(), flush=True)
+    sys.stdout.write(" ".join(("stored", name, str(time.time()))) + chr(10))  # at once
+    sys.stdout.flush()
 _kept.Kept.save = save
 systems = [
     ndde.lagged_windows(np.random.default_rng(i).normal(size=(100, 2)).cumsum(0), dt=1.0)
