@@ -114,11 +114,6 @@ def check_non_negative(value: Any, name: str) -> None:
     check_number(value, name, least=0)
 
 
-def check_share(value: Any, name: str) -> None:
-    """A number between 0 and 1."""
-    check_number(value, name, least=0, most=1)
-
-
 def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> None:
     """A whole number that shapes depend on: an int, not a float that happens to be one."""
     if isinstance(value, jax.core.Tracer):

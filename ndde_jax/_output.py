@@ -56,6 +56,7 @@ def _pictures(found: Any) -> dict[str, bytes]:
 
 
 def report_text(report: str) -> bytes:
+    """A report as it is written: one line end at its end."""
     return (report.rstrip() + "\n").encode()
 
 

@@ -30,7 +30,6 @@ CHECKS = {**vars(_checks), "check_method": check_method, "check_model": check_mo
         ("positive", True, {}, "n must be a positive number; got True."),
         ("positive", None, {}, "n must be a positive number; got None."),
         ("non_negative", -1, {}, "n must not be negative; got -1."),
-        ("share", 1.5, {}, "n must lie in [0, 1]; got 1.5."),
         ("coefficient", -1.0, {}, "n must be positive; got -1.0."),
         ("whole", 1.5, {}, "n must be a whole number, at least 1; got 1.5."),
         ("whole", 0, {}, "n must be at least 1; got 0."),

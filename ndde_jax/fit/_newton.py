@@ -17,8 +17,6 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from ..models._networks import Layer
-
 # One network: layers without the leading axis of stacked networks.
 Network = tuple[tuple[Float[Array, "_ _"], Float[Array, "_"]], ...]
 
@@ -171,11 +169,6 @@ def fit_network(
     )
     decay = decay if decay_per_layer else decay[0]
     return NetworkFit(restore(theta), error / n, n_effective, decay * 1000 / n)
-
-
-def stack_network(network: Network) -> tuple[Layer, ...]:
-    """One network as a stack of one."""
-    return jax.tree.map(lambda leaf: leaf[None], network)
 
 
 def select_inputs(

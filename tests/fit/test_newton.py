@@ -19,7 +19,6 @@ from ndde_jax.fit._newton import (
     predict,
     predict_and_jacobian,
     select_inputs,
-    stack_network,
 )
 
 N, N_INPUTS, WIDTH = 60, 3, 3
@@ -317,15 +316,6 @@ def test_corrected_risk(n_effective, n, expected):
     """Risk / (1 − γ/n)², which would turn at γ = n, so the share counts at most as 0.9."""
     fit = NetworkFit((), *(jnp.asarray(float(a)) for a in (2, n_effective, 1)))
     np.testing.assert_allclose(fit.corrected_risk(jnp.asarray(float(n))), expected, rtol=1e-12)
-
-
-def test_stack_network():
-    """A stack of one, whose only network is the one it was made of."""
-    network = random_network(np.random.default_rng(11), depth=2)
-    stacked = stack_network(jax.tree.map(jnp.asarray, network))
-    for (weight, bias), (w, b) in zip(stacked, network, strict=True):
-        assert (weight.shape, bias.shape) == ((1, *w.shape), (1, *b.shape))
-    assert_same(unstack(stacked, 0), network, rtol=0)
 
 
 @pytest.mark.parametrize(
