@@ -15,11 +15,9 @@ from ..fit.penalties import L0NDDE, AbstractMethod, check_method
 from ._exhaustive import exact_graph
 from ._moves import search_lags
 from ._path import coefficient_path
+from ._select import MAX_INPUTS
 from ._splines import spline_graph
 from ._strategy import AbstractStrategy, Recovery, recovery
-
-# Most inputs of a target that refits are compared with.
-MOST_INPUTS = 16
 
 
 class Gates(AbstractStrategy):
@@ -70,7 +68,7 @@ class Gates(AbstractStrategy):
         masks = result.path_masks.reshape(len(result.path_masks), windows.dim, n_inputs)
         starts = jnp.moveaxis(jnp.concatenate([masks, jnp.zeros_like(masks[:1])]), 0, 1)
         price = EBIC() if price is None else price
-        most = min(MOST_INPUTS, n_inputs)
+        most = min(MAX_INPUTS, n_inputs)
         mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=search_key)
         return recovery(windows, _edges(windows, mask), scores, risk, paid, result)
 
