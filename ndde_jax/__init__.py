@@ -81,6 +81,8 @@ from .samples._noise import (
     noise_autocorrelation as noise_autocorrelation,
     noise_share as noise_share,
 )
+from .samples._reading import read_samples as read_samples
+from .samples._samples import Samples as Samples
 from .select._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
 from .select._midpoint import midpoint_windows as midpoint_windows
 from .select._moves import LagSearch as LagSearch, search_lags as search_lags

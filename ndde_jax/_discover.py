@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_coefficient, check_concrete, check_key, check_names, refusal
+from ._checks import check_coefficient, check_concrete, check_key
 from ._stages import Stages
 from ._store import read, write
 from ._types import Checked, RealScalarLike
@@ -23,7 +23,8 @@ from .fit.penalties import L0NDDE, AbstractMethod
 from .measure._strength import SignalStrengths, StrengthConfig, signal_strengths
 from .models._equations import equations
 from .models._model import NeuralDDE
-from .samples._labelled import read_labelled
+from .samples._reading import read_samples
+from .samples._samples import Samples
 from .select._midpoint import midpoint_windows, windows_by_scheme
 from .select._select import check_settings, chosen_search, select_graph
 from .windows._prior import PriorKnowledge
@@ -41,17 +42,16 @@ class Discovery:
     - `scores`: signal strength of every candidate edge, a share of the variance of its target's
         rate of change.
     - `lower`: lower confidence bound of the strength on held-out blocks.
-    - `names`, `lags` (samples), `dt`, `time_unit`: labels of the axes.
+    - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
+        last axis.
     - `coefficient`, `search`: how the graph was chosen.
     - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE] fitted on `graph`.
     - `windows`, `strengths`: where all of it comes from.
     - `fit`: of the gates, on these windows; None where splines searched, which need none.
     """
 
-    names: tuple[str, ...]
+    samples: Samples
     lags: tuple[int, ...]
-    dt: float
-    time_unit: str
     coefficient: float | None
     search: str
     windows: Windows
@@ -64,6 +64,21 @@ class Discovery:
 
     def __repr__(self) -> str:
         return write_few_lines(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variables."""
+        return self.samples.names
+
+    @property
+    def dt(self) -> float:
+        """Sampling interval, in `time_unit`."""
+        return self.samples.dt
+
+    @property
+    def time_unit(self) -> str:
+        """What `dt` counts; empty if unknown."""
+        return self.samples.time_unit
 
     @property
     def source_scores(self) -> np.ndarray:
@@ -246,25 +261,16 @@ def discover(
     )
     check_settings(method, config, strength_config, search)
     check_coefficient(coefficient)
-    if not isinstance(time_unit, str):
-        raise refusal("time_unit", "a word, such as 'day'", time_unit)
     key = check_key(key)
-    own_time = dt is None and t is None
-    values, own_names, own_dt, own_t, own_unit = read_labelled(x, time=own_time)
-    if own_time:
-        dt, t = own_dt, own_t
-        time_unit = time_unit or own_unit
-    names = own_names if names is None else check_names(names, None)
-    windows = windows_by_scheme(
-        values, dt=dt, t=t, lags=lags, scheme=scheme, names=names, prior=prior
-    )
-    names = tuple(f"x{i}" for i in range(windows.dim)) if names is None else names
+    samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
+    names = samples.names
+    windows = windows_by_scheme(samples, lags=lags, scheme=scheme, prior=prior)
     search = chosen_search(windows, search)
 
     midpoint = windows.scheme == "midpoint"
     total = (1 + (search == "gates")) * (1 + midpoint) + midpoint + 2
-    inputs = (values, dt, t, windows, names, str(scheme), prior, str(coefficient), search)
-    inputs = (*inputs, method, config, strength_config, key)
+    inputs = (samples.values, samples.times, windows, names, str(scheme), prior, str(coefficient))
+    inputs = (*inputs, search, method, config, strength_config, key)
     with Stages(total, progress=progress, directory=directory, inputs=inputs) as stage:
         first_key, again_key, pilot_key, strength_key, model_key = jr.split(key, 5)
         method = L0NDDE() if method is None else method
@@ -285,8 +291,7 @@ def discover(
 
             def between():
                 model = fit_graph(windows, graph, config=strength_config, key=pilot_key)
-                given = dict(lags=windows.lags, names=names, prior=prior)
-                return midpoint_windows(values, dt=float(windows.dt), model=model, **given)
+                return midpoint_windows(samples, lags=windows.lags, model=model, prior=prior)
 
             windows = stage("interpolating", between)
             graph, result = select(windows, again_key, "between them")
@@ -297,17 +302,13 @@ def discover(
         kept = strengths.kept(coefficient)
         options = dict(config=strength_config, key=model_key)
         model = stage("fitting the drift", lambda: fit_graph(windows, kept, **options))
-    return _discovery(names, time_unit, coefficient, search, windows, result, strengths, model)
+    return _discovery(samples, coefficient, search, windows, result, strengths, model)
 
 
-def _discovery(
-    names, time_unit, coefficient, search, windows, result, strengths, model
-) -> Discovery:
+def _discovery(samples, coefficient, search, windows, result, strengths, model) -> Discovery:
     return Discovery(
-        names=names,
+        samples=samples,
         lags=windows.lags,
-        dt=float(windows.dt),
-        time_unit=time_unit,
         coefficient=None if coefficient is None else float(coefficient),
         search=search,
         windows=windows,

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._samples import Samples, as_given
 from ._tables import sampling
 
 
@@ -18,13 +19,16 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
-    """Unpack pandas and xarray objects; anything else is returned as it is.
+    """Unpack samples, pandas and xarray objects; anything else is returned as it is.
 
     A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
     numbers that is not a mere row count, its time axis. An xarray DataArray or Dataset must have
     one dimension for time and at most one for variables. Recognised by module, so neither has to be
     installed. Without `time` the time axis is not looked at: it may be anything.
     """
+    if isinstance(x, Samples):
+        values, dt, t = as_given(x)
+        return Labelled(values, x.names, dt, t, x.time_unit)
     module = type(x).__module__.partition(".")[0]
     if module == "pandas":
         return _from_pandas(x, time)

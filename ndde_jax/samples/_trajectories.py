@@ -28,6 +28,7 @@ class Trajectories(NamedTuple):
     epsilon: float  # relative rounding error of the numbers as they came in
     dtype: Any  # of what is computed from them
     xp: ModuleType
+    complete: list[Any]  # each [time dim] as it came, NaN where a value is missing
 
     @property
     def dim(self) -> int:
@@ -58,7 +59,7 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
     present = [~xp.any(xp.isnan(a), axis=1) for a in series]
     values = [xp.where(p[:, None], a, 0) for p, a in zip(present, series, strict=True)]
     intervals, mean, regular = _times(dt, t, [len(a) for a in series], xp, dtype)
-    return Trajectories(values, present, intervals, mean, regular, epsilon, dtype, xp)
+    return Trajectories(values, present, intervals, mean, regular, epsilon, dtype, xp, series)
 
 
 def read_lags(lags: Any) -> tuple[int, ...]:
@@ -205,6 +206,16 @@ def _times(
     if xp is jnp:
         intervals = [jnp.asarray(interval, dtype) for interval in intervals]
     return intervals, xp.asarray(mean, dtype if xp is jnp else np.float64), regular
+
+
+def first_stamps(t: Any, count: int) -> list[float]:
+    """The first time stamp of each of so many trajectories."""
+    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
+    stamps = [np.asarray(item) for item in (t if many else [t])]
+    if not many and stamps[0].ndim == 2:
+        stamps = list(stamps[0])
+    stamps = stamps * count if len(stamps) == 1 else stamps
+    return [float(stamp[0]) for stamp in stamps]
 
 
 def _checked_dt(dt: Any) -> Any:

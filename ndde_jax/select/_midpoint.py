@@ -12,6 +12,7 @@ from .._checks import check_choice, check_real_array
 from .._types import Checked, RealScalarLike, TrajectoryLike
 from ..fit._correction import check_lagged_model, meet_midway
 from ..models._model import AbstractDelayModel
+from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import STENCILS, choose_scheme
@@ -19,11 +20,16 @@ from ..windows._thin import is_regular
 from ..windows._windows import Windows, lagged_windows
 from ._splines import spline_graph
 
+IRREGULAR = (
+    "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time stamps, "
+    "or interpolate to a regular grid."
+)
+
 
 def midpoint_windows(
     x: TrajectoryLike,
     *,
-    dt: Checked[RealScalarLike],
+    dt: Checked[RealScalarLike | None] = None,
     lags: Any = (0,),
     names: Checked[Sequence[str] | None] = None,
     rate: Checked[Float[Array, "window dim"] | None] = None,
@@ -79,6 +85,8 @@ def midpoint_windows(
     lags = read_lags(lags)
     around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
     wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
+    if dt is None and not is_regular(wide):
+        raise ValueError(IRREGULAR)
     before, start, end, after = (
         wide.history[:, jnp.array([around.index(_shifted(lag, shift)) for lag in lags])]
         for shift in (-1, 0, 1, 2)
@@ -123,7 +131,7 @@ def _bend(before, start, end, after, lags: tuple[int, ...]) -> Float[Array, "win
     return jnp.where(at >= 2, cubic, jnp.where(at == 1, parabola, 0))
 
 
-def windows_by_scheme(x, *, dt, t, lags, scheme, names, prior) -> Windows:
+def windows_by_scheme(samples: Samples, *, lags, scheme, prior) -> Windows:
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and with
     `"auto"` where [`choose_scheme`][ndde_jax.choose_scheme] says so.
 
@@ -131,7 +139,7 @@ def windows_by_scheme(x, *, dt, t, lags, scheme, names, prior) -> Windows:
     """
     check_choice(scheme, "scheme", (*STENCILS, "midpoint", "auto"))
     first = "euler" if scheme == "midpoint" else scheme
-    windows = lagged_windows(x, dt=dt, t=t, lags=lags, scheme=first, names=names, prior=prior)
+    windows = lagged_windows(samples, lags=lags, scheme=first, prior=prior)
     regular = is_regular(windows)
     if scheme == "auto":
         scheme = choose_scheme(
@@ -144,8 +152,5 @@ def windows_by_scheme(x, *, dt, t, lags, scheme, names, prior) -> Windows:
     if scheme != "midpoint":
         return windows
     if not regular:
-        raise ValueError(
-            "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular "
-            "time stamps, or interpolate to a regular grid."
-        )
-    return midpoint_windows(x, dt=float(windows.dt), lags=windows.lags, names=names, prior=prior)
+        raise ValueError(IRREGULAR)
+    return midpoint_windows(samples, lags=windows.lags, prior=prior)
