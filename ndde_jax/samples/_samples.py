@@ -21,8 +21,8 @@ class Samples:
     - `regular`: whether samples are equally spaced, to 1e-6.
     - `names`: of the variables.
     - `time_unit`: a word, empty if unknown.
-    - `precision`: floating type of what is computed from them, `"float32"` or `"float64"`; empty for
-        JAX's default.
+    - `precision`: floating type of what is computed from them, `"float32"` or `"float64"`; empty
+        for the default of JAX.
     """
 
     values: tuple[np.ndarray, ...]

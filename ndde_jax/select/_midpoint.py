@@ -21,8 +21,8 @@ from ..windows._windows import Windows, lagged_windows
 from ._splines import spline_graph
 
 IRREGULAR = (
-    "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time stamps, "
-    "or interpolate to a regular grid."
+    "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
+    "stamps, or interpolate to a regular grid."
 )
 
 
