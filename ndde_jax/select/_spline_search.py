@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg.lapack import dgesv, dgetrs
 from scipy.special import gammaln
 
+from ..fit._prices import RESOLUTION
 from ._basis import N_FEATURES, QUANTILES
 
 # Shares of a variance: what keeps nearly redundant features from breaking a factorisation in single
@@ -88,7 +89,9 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     y = _centred(np.asarray(output, np.float64)[:, None], root)[:, 0]
     scale = float(y @ y)
     y = y / np.sqrt(scale if scale > 0 else 1)
-    model, chosen = _rounds(columns, y, slots, steps, np.asarray(allowed), np.asarray(required))
+    required = np.asarray(required)
+    model, chosen = _rounds(columns, y, slots, steps, np.asarray(allowed), required)
+    chosen = _resolved(model, chosen, required[model.slots])
     risk, coefficients = model.best(chosen)[1:]
     residual = y - model.columns @ coefficients
     flips = np.array([model.best(chosen ^ bit)[1] for bit in np.eye(len(chosen), dtype=bool)])
@@ -105,6 +108,19 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     fitted = np.where(root > 0, (y - residual) * np.sqrt(scale) / safe, 0)
     mean = root**2 @ np.asarray(output, np.float64) / max(float(root @ root), 1)
     return Found(mask, evidence, rise, model.slots, risk, fitted + mean)
+
+
+def _resolved(model: "Regression", chosen, required):
+    """Without the inputs that are worth less than difference quotients err, the least first."""
+    bits = np.eye(len(chosen), dtype=bool)
+    while (chosen & ~required).any():
+        worth = np.array([model.best(chosen & ~bit)[1] for bit in bits]) - model.best(chosen)[1]
+        worth = np.where(chosen & ~required, worth, np.inf)
+        least = int(np.argmin(worth))
+        if worth[least] >= RESOLUTION:
+            break
+        chosen = chosen & ~bits[least]
+    return chosen
 
 
 def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
