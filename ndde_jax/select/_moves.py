@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from .._axes import to_graph_axes
 from .._checks import check_whole, is_traced
 from .._types import Checked, Graph, RealScalarLike, Scores
-from ..fit._newton import fit_network, predict, predict_and_jacobian
+from ..fit._newton import NetworkFit, fit_network, predict, predict_and_jacobian
 from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig, checked_refit
 from ..models._networks import init_layers
@@ -108,7 +108,7 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     if is_traced(windows, screening, price, key):
         return _search_traced(windows, screening, price, config, key)
     data = KnownData(windows)
-    judged = judge(data, screening, price, config, key=key, dtype=windows.history.dtype)
+    judged = judge(data, screening, price, config, key=key)
     return _as_lag_search(judged, screening, windows.history.dtype, data.refused)
 
 
@@ -116,10 +116,11 @@ class Judged(NamedTuple):
     """What networks say of one target; NumPy.
 
     - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.LagSearch].
-    - `worth`: rise of the corrected risk without a kept edge, 0 elsewhere, and `blocks`, the same
-        from stretch to stretch of the record, `[input block]`.
+    - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
+        `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
+        `[input block]`.
     - `risk`, `threshold`: corrected risk and the price of an edge.
-    - `network`, `slots`: the network, on these inputs, those not in `mask` closed.
+    - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
     """
 
     mask: Bool[np.ndarray, " input"]
@@ -128,11 +129,11 @@ class Judged(NamedTuple):
     blocks: Float[np.ndarray, "input block"]
     risk: float
     threshold: float
-    network: Any
+    fit: NetworkFit
     slots: np.ndarray
 
 
-def judge(data, screening: SplineGraph, price, config, *, key, dtype, needed=None) -> list:
+def judge(data, screening: SplineGraph, price, config, *, key, needed=None) -> list:
     """Moves from what splines chose, target by target.
 
     Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
@@ -141,10 +142,10 @@ def judge(data, screening: SplineGraph, price, config, *, key, dtype, needed=Non
     **Arguments:**
 
     - `data`: [`KnownData`][ndde_jax.windows._flat.KnownData].
-    - `needed`: function from a target and the corrected risk of a first network on its choice to
-        whether networks are to go on; by default always. Where not, the entry is None.
+    - `needed`: function from a target and a first network on its choice to whether networks are to
+        go on; by default always. Where not, the entry is None.
     """
-    n_inputs, dim = data.inputs.shape[1], data.dim
+    n_inputs, dim, dtype = data.inputs.shape[1], data.dim, data.dtype
     flat = lambda a: np.moveaxis(np.asarray(a), (0, 1, 2), (2, 0, 1)).reshape(dim, -1)  # noqa: E731
     graph, evidence = flat(screening.graph), flat(screening.evidence)
     undecided = data.allowed & ~data.required
@@ -163,7 +164,7 @@ def judge(data, screening: SplineGraph, price, config, *, key, dtype, needed=Non
         problem = _Problem(*arrays, weight, among, price, config, undecided[j][slots])
         state = _first(problem, graph[j][slots], own)
         n = max(float(data.weight.sum()), 1.0)
-        if needed is not None and not needed(j, float(state[1].corrected_risk(n))):
+        if needed is not None and not needed(j, state[1]):
             found.append(None)
             continue
         mask, fitted, paid, inside, worth, blocks = jax.tree.map(
@@ -176,7 +177,7 @@ def judge(data, screening: SplineGraph, price, config, *, key, dtype, needed=Non
             blocks=np.zeros((n_inputs, blocks.shape[1])),
             risk=float(fitted.corrected_risk(n)),
             threshold=float(paid),
-            network=fitted.network,
+            fit=fitted,
             slots=slots,
         )
         row.evidence[slots], row.worth[slots], row.blocks[slots] = inside, worth, blocks
@@ -425,7 +426,7 @@ class _Problem(eqx.Module):
         # An addition brings `width` weights, which chance alone would use.
         chance = jnp.where(mask, 0, found.risk * self.config.width / n)
         change = jnp.log((risk + chance + FLOOR) / (own + FLOOR))
-        worth = jnp.where(mask, risk - own, jnp.minimum(own - risk - chance, 0))
+        worth = jnp.where(mask, risk - own, own - risk - chance)
         return jnp.where(mask, change, -change), worth, blocks
 
 

@@ -21,7 +21,7 @@ from ..fit._prices import RESOLUTION
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES, centred, normalised, spline
-from ._spline_search import FLOOR, RIDGE, ROOM, ROUNDS, columns_of, search_target
+from ._spline_search import FLOOR, RIDGE, ROOM, ROUNDS, Columns, columns_of, search_target
 
 
 class SplineGraph(eqx.Module):
@@ -112,9 +112,13 @@ def spline_graph(
 
 def _search_known(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     data = KnownData(windows)
-    dim, n_inputs, dtype = windows.dim, data.inputs.shape[1], windows.history.dtype
+    return search_known(data, columns_of(data.inputs, data.weight), n_slots, steps)
+
+
+def search_known(data: KnownData, columns: Columns, n_slots: int, steps: int = 20) -> SplineGraph:
+    """[`spline_graph`][ndde_jax.spline_graph] of windows whose columns are at hand."""
+    dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
     shape = (dim, n_inputs // dim, dim)
-    columns = columns_of(data.inputs, data.weight)
     sizes = dict(slots=n_slots, steps=steps, dim=dim)
     found = [
         search_target(columns, data.outputs[:, j], data.allowed[j], data.required[j], **sizes)
