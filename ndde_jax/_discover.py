@@ -1,5 +1,6 @@
 """The front door: from a table of measurements to a graph, a drift and a report."""
 
+import dataclasses
 import functools
 import os
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_coefficient, check_concrete, check_key, refusal
+from ._checks import check_choice, check_coefficient, check_concrete, check_key, refusal
 from ._discovery import Discovery
-from ._recipe import Recipe
+from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
 from ._types import Checked, RealScalarLike
-from .fit._correction import correct_flow
 from .fit._drift import fit_drift
 from .fit._prices import as_price
 from .measure._measured import find_and_measure, measure_graph
@@ -38,6 +38,7 @@ def discover(
     t: Any = None,
     lags: Checked[Iterable] = (0,),
     names: Checked[Sequence[str] | None] = None,
+    scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
     time_unit: Checked[str] = "",
     coefficient: Checked[RealScalarLike | None] = None,
@@ -60,6 +61,8 @@ def discover(
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending. The present state, 0, belongs in nearly always.
     - `names`: of the variables; by default those of `x`, or x0, x1, …
+    - `scheme`: difference scheme, instead of that of the recipe, which decides by the data:
+        `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `time_unit`: what `dt` counts, for labels only.
@@ -98,6 +101,9 @@ def discover(
     if not isinstance(recipe, Recipe):
         remedy = "Mind the parentheses: Recipe()."
         raise refusal("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
+    if scheme is not None:
+        check_choice(scheme, "scheme", SCHEMES)
+        recipe = dataclasses.replace(recipe, scheme=scheme)
     key = check_key(key)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
     windows, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
@@ -108,9 +114,8 @@ def discover(
         total, progress=progress, directory=directory, inputs=(*inputs, recipe, key)
     ) as stage:
         search_key, model_key = jr.split(key)
-        first = windows
         for number in range(1, passes):
-            again = functools.partial(_next_windows, windows, first, samples)
+            again = functools.partial(_next_windows, windows, samples)
             windows = stage(f"searching, pass {number}", again)
         measured = stage(
             "measuring edges",
@@ -150,16 +155,14 @@ def discover(
 
 def _passes(recipe: Recipe, windows: Windows) -> int:
     """Over windows; one where nothing depends on the drift found so far."""
-    corrected = windows.scheme in ("midpoint", "euler") and recipe.strategy is None
+    corrected = windows.scheme == "midpoint" and recipe.strategy is None
     return recipe.passes if corrected else 1
 
 
-def _next_windows(windows: Windows, first: Windows, samples: Samples) -> Windows:
-    """Windows that know what the drift found in these does during a step."""
+def _next_windows(windows: Windows, samples: Samples) -> Windows:
+    """Midpoints that know what the drift found in these does during a step."""
     model = fit_splines(windows, spline_graph(windows).graph)
-    if first.scheme == "midpoint":
-        return midpoint_windows(samples, lags=first.lags, model=model, prior=first.prior)
-    return correct_flow(first, model)
+    return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
 
 
 def _measured(windows: Windows, recipe: Recipe, price, key):

@@ -275,7 +275,7 @@ class _Problem(eqx.Module):
     moves: Bool[jax.Array, "move slot"]
     possible: Bool[jax.Array, "move"]
 
-    def __init__(self, inputs, output, weight, n_inputs: int, price, config, undecided):
+    def __init__(self, inputs, output, weight, n_inputs, price, config, undecided):
         self.inputs, self.output, self.weight = inputs, output, jnp.asarray(weight)
         self.n_inputs, self.price, self.config = n_inputs, price, config
         n_slots = inputs.shape[1]
