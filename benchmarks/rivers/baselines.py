@@ -51,13 +51,19 @@ def _peaks(x: Levels, largest: int):
     """
     n, dim = x.shape
     largest = min(largest, n // 2)
-    # `[shift source target]`, shift from -largest on: the source at t with the target at t + shift.
-    table = np.empty((2 * largest + 1, dim, dim))
-    for shift in range(largest + 1):
-        early, late = x[: n - shift], x[shift:]
-        early, late = standardised(early), standardised(late)
-        both = early.T @ late / (n - shift)
-        table[largest + shift], table[largest - shift] = both, both.T
+    z = standardised(x)
+    spectrum = np.fft.rfft(z, 2 * n, axis=0)
+    # Sums of products at shifts 0, 1, ...: source early, target late.
+    products = spectrum.conj()[:, :, None] * spectrum[:, None, :]
+    crossed = np.fft.irfft(products, axis=0)[: largest + 1]
+    left = n - np.arange(largest + 1)
+    first, square = (np.cumsum(np.vstack([np.zeros(dim), part]), axis=0) for part in (z, z**2))
+    early, early_square = (part[left] / left[:, None] for part in (first, square))
+    late, late_square = ((part[n] - part[n - left]) / left[:, None] for part in (first, square))
+    covariance = crossed / left[:, None, None] - early[:, :, None] * late[:, None, :]
+    spread = (early_square - early**2)[:, :, None] * (late_square - late**2)[:, None, :]
+    ahead = covariance / np.sqrt(np.maximum(spread, 1e-300))
+    table = np.concatenate([np.swapaxes(ahead[:0:-1], 1, 2), ahead])
     return table.argmax(axis=0) - largest, table.max(axis=0)
 
 
