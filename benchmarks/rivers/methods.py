@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 
 import ndde_jax as ndde
 from benchmarks import linear, peers
-from ndde_jax.measure import rank_sources
 
 from . import baselines
 from .settings import settings
@@ -117,7 +116,7 @@ def rank(x, dt, *, key):
     subgraphs.
     """
     strengths = -np.expm1(-_all_others(x))
-    return Prediction(rank_sources(_samples(x, dt), np.maximum(strengths, 0)).value)
+    return Prediction(ndde.rank_sources(_samples(x, dt), np.maximum(strengths, 0)).value)
 
 
 def rank_splines(x, dt, *, key):
@@ -125,7 +124,7 @@ def rank_splines(x, dt, *, key):
     found = ndde.spline_graph(_windows(x, dt))
     strengths = np.maximum(np.asarray(found.source_value, float), 0)
     kept = np.asarray(found.graph).any(axis=2)
-    return Prediction(rank_sources(_samples(x, dt), strengths).value, kept)
+    return Prediction(ndde.rank_sources(_samples(x, dt), strengths).value, kept)
 
 
 def _samples(x, dt) -> ndde.Samples:

@@ -22,6 +22,9 @@ from ..samples._samples import Samples
 ORDERS = (1, 2, 3, 5)
 # Rows below which a regression on ten past values says little.
 FEWEST = 60
+# Share of its size below which the spread of a column is rounding, and what regressions add to the
+# spread of columns: far below what any record resolves.
+STILL, RIDGE = 1e-12, 1e-7
 # Shifts, in samples, at which two variables are compared for likeness.
 SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 # Where trust in precedence begins and is complete; fixed on simulated rivers against simulated
@@ -31,14 +34,17 @@ SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 LIKENESS = (0.3, 0.45)
 TAILS = (9.0, 14.0)
 EXPLAINED = (0.6, 0.45)
+# Strength of a target's strongest source, median over targets: once that much is left after
+# conditioning, sources can be told apart.
+STRONG = (0.25, 0.12)
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """What [`rank_sources`][ndde_jax.measure.rank_sources] returns; NumPy, `[source target]`.
+    """What [`rank_sources`][ndde_jax.rank_sources] returns; NumPy, `[source target]`.
 
     - `value`: the ranking, strengths and precedence mixed by `trust`.
-    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.measure.precedence].
+    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.precedence].
     - `trust`: weight of precedence, from 0 to 1.
     - `reason`: a sentence for a report: what decides, and the numbers it was chosen by.
     """
@@ -60,7 +66,7 @@ def precedence(samples: Any) -> Float[np.ndarray, "source target"]:
 
     from −1, the target leads, to 1. The unit of no variable matters. Variables that drive each
     other equally have 0, which is why this is no measure of an influence; see
-    [`rank_sources`][ndde_jax.measure.rank_sources]. The diagonal holds the share of the next
+    [`rank_sources`][ndde_jax.rank_sources]. The diagonal holds the share of the next
     increment that a variable's own past explains.
 
     **Arguments:**
@@ -73,12 +79,12 @@ def precedence(samples: Any) -> Float[np.ndarray, "source target"]:
 
     ```python
     import numpy as np
-    from ndde_jax.measure import precedence
+    import ndde_jax as ndde
 
     rain = np.random.default_rng(0).gamma(0.1, size=500)
     upstream = np.convolve(rain, 0.8 ** np.arange(30))[:500]
     downstream = 9 * np.convolve(upstream, 0.7 ** np.arange(30))[:500]
-    print(precedence(np.stack([upstream, downstream], 1)).round(2))
+    print(ndde.precedence(np.stack([upstream, downstream], 1)).round(2))
     ```
 
     Granger, [1969](https://doi.org/10.2307/1912791), for the comparison of predictions.
@@ -93,29 +99,30 @@ def rank_sources(samples: Any, strengths: Any) -> Ranking:
     """One ranking of who drives whom, from strengths and from who predicts whom first.
 
     Strengths that condition on all others are right where others can be told apart. Where one event
-    passes through all variables they cannot, and [`precedence`][ndde_jax.measure.precedence]
-    decides. Which case it is follows from the data alone, by three numbers that units do not enter:
-    how alike variables are at some shift, how much of their movement rare events carry, and
-    whether all others together explain a variable's surprises. The value is
+    passes through all variables they cannot, and [`precedence`][ndde_jax.precedence]
+    decides. Which case it is follows from the data alone, by four numbers that units do not enter:
+    how alike variables are at some shift, how much of their movement rare events carry, whether all
+    others together explain a variable's surprises, and whether the strongest source of a variable
+    still adds something once the others are given. The value is
 
         (1 − trust) · strength + trust · precedence.
 
     **Arguments:**
 
-    - `samples`: as [`precedence`][ndde_jax.measure.precedence] takes them.
+    - `samples`: as [`precedence`][ndde_jax.precedence] takes them.
     - `strengths`: `[source target]`, shares of a variance from 0 to 1, such as
         `found.strengths.source_value`.
 
-    **Returns:** [`Ranking`][ndde_jax.measure.Ranking].
+    **Returns:** [`Ranking`][ndde_jax.Ranking].
 
     **Raises:** `ValueError` for what cannot be read, or strengths of another shape.
 
     ```python
     import numpy as np
-    from ndde_jax.measure import rank_sources
+    import ndde_jax as ndde
 
     x = np.random.default_rng(0).normal(size=(300, 3)).cumsum(axis=0)
-    ranking = rank_sources(x, np.eye(3))
+    ranking = ndde.rank_sources(x, np.eye(3))
     print(ranking.trust, ranking.reason)
     ```
     """
@@ -135,7 +142,7 @@ def rank_sources(samples: Any, strengths: Any) -> Ranking:
         reason = f"strengths rank the sources: there are fewer than {FEWEST} samples."
         return Ranking(strengths, none, 0.0, reason)
     first = precedence(samples)
-    trust, reason = _trust(samples)
+    trust, reason = _trust(samples, strengths)
     return Ranking((1 - trust) * strengths + trust * first, first, trust, reason)
 
 
@@ -144,24 +151,31 @@ def _read(samples: Any, who: str) -> Samples:
     return samples if isinstance(samples, Samples) else read_samples(samples, dt=1.0)
 
 
-def _trust(samples: Samples) -> tuple[float, str]:
+def _trust(samples: Samples, strengths: np.ndarray) -> tuple[float, str]:
     """Weight of precedence, and why."""
     likeness, tails, explained = _likeness(samples), _tails(samples), _explained(samples)
-    trust = _ramp(likeness, LIKENESS) * _ramp(np.log(tails), np.log(TAILS))
-    trust = float(trust * _ramp(explained, EXPLAINED))
+    others = np.where(np.eye(samples.dim, dtype=bool), 0, strengths)
+    strongest = float(np.median(others.max(axis=0)))
+    trust = min(
+        _ramp(likeness, LIKENESS),
+        _ramp(np.log(tails), np.log(TAILS)),
+        _ramp(explained, EXPLAINED),
+        _ramp(strongest, STRONG),
+    )
     numbers = (
-        f"variables resemble one another at some shift (median correlation {likeness:.2f}), rare "
-        f"events carry their movement (fourth moment of increments {tails:.0f}, 3 if normal), "
-        f"and all others explain {100 * explained:.0f} % of a variable's surprises"
+        f"the strongest source adds {strongest:.2f} of a rate's variance once all others are given "
+        f"(median), correlation at the best shift is {likeness:.2f}, the fourth moment of the "
+        f"increments {tails:.0f} (3 if normal), and all others explain {100 * explained:.0f} % of "
+        "a variable's one-step surprises"
     )
     if trust > 0.5:
         return trust, (
-            f"who predicts whom first ranks the sources (weight {trust:.2f}), since strengths "
-            f"cannot tell apart what one event passes through: {numbers}."
+            f"who predicts whom first ranks the sources (weight {trust:.2f}): a few events pass "
+            f"through all variables, which then stand in for one another; {numbers}."
         )
     return trust, (
-        f"strengths rank the sources (weight {1 - trust:.2f}); precedence would need shared "
-        f"rare events: {numbers}."
+        f"strengths rank the sources (weight {1 - trust:.2f}): variables can be told apart, or "
+        f"share no rare events; {numbers}."
     )
 
 
@@ -243,10 +257,11 @@ def _shares(samples: Samples):
         stacked = np.concatenate([root.T[columns], step.T[target][:, None]], axis=1)
         left = _triangle(np.swapaxes(stacked, 1, 2))[..., -1] ** 2
         alone, both = left[:, order:].sum(axis=1), left[:, -1]
-        usable = alone > 1e-24 * total[target]
+        usable = alone > STILL * total[target]
         part = np.where(usable, 1 - both / np.where(usable, alone, 1), 0)
         shares[source, target] += part / len(ORDERS)
-        explained = 1 - alone / np.where(total > 0, total, 1)[target]
+        moves = total[target] > 0
+        explained = np.where(moves, 1 - alone / np.where(moves, total[target], 1), 0)
         # Every source of a target says the same.
         own[target] = own[target] + explained / len(ORDERS)
     return shares, own
@@ -262,9 +277,14 @@ def _root(samples: Samples, order: int):
     kept = rows[np.isfinite(rows).all(axis=1)]
     if 2 * len(kept) < len(rows) or len(kept) < FEWEST:
         kept = _rows(_bridged(samples), order)
+    size = np.sqrt(np.mean(kept**2, axis=0))
     kept = kept - kept.mean(axis=0)
     scale = np.sqrt(np.mean(kept**2, axis=0))
-    return _triangle(kept / np.where(scale > 0, scale, 1))
+    kept = kept / np.where(scale > STILL * size, scale, np.inf)
+    # Rows that tell apart what is constant or a copy, and too small to matter elsewhere.
+    n_past = order * samples.dim
+    ridge = RIDGE * np.sqrt(len(kept)) * np.eye(n_past, kept.shape[1])
+    return _triangle(np.concatenate([kept, ridge]))
 
 
 def _rows(pieces, order):
