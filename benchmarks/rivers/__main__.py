@@ -1,4 +1,4 @@
-"""Command line: `python -m benchmarks.rivers run|table`."""
+"""Command line: `python -m benchmarks.rivers run|table|delays`."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     from .methods import METHODS
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rivers")
-    actions = parser.add_subparsers(required=True, metavar="run|table")
+    actions = parser.add_subparsers(required=True, metavar="run|table|delays")
 
     running = actions.add_parser("run", help="rank, score; resumes what an earlier run left")
     running.set_defaults(action=_run)
@@ -41,7 +41,20 @@ def _parser() -> argparse.ArgumentParser:
     showing = actions.add_parser("table", help="print results as Markdown")
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
+
+    timing = actions.add_parser("delays", help="travel times of true edges beside peaks")
+    timing.set_defaults(action=_delays)
+    timing.add_argument("--data", type=Path, metavar="DIR", help="another river record")
+    timing.add_argument("--seed", type=int, default=0)
     return parser
+
+
+def _delays(options) -> int:
+    from .data import read_record
+    from .travel import travel_table
+
+    print(travel_table(read_record(options.data), seed=options.seed))
+    return 0
 
 
 def _run(options) -> int:
