@@ -55,7 +55,7 @@ class Ranking:
     reason: str
 
 
-def precedence(samples: Any) -> Float[np.ndarray, "source target"]:
+def precedence(x: Any) -> Float[np.ndarray, "source target"]:
     """Who predicts whom first, pair by pair, in closed form.
 
     With the last p values of the target known, those of the source explain a share r of what is
@@ -71,7 +71,7 @@ def precedence(samples: Any) -> Float[np.ndarray, "source target"]:
 
     **Arguments:**
 
-    - `samples`: [`Samples`][ndde_jax.Samples], or what
+    - `x`: [`Samples`][ndde_jax.Samples], or what
         [`read_samples`][ndde_jax.samples.read_samples] takes, equally spaced. Rows with a missing
         value are left out; where that would be more than half, gaps are bridged by straight lines.
 
@@ -89,13 +89,13 @@ def precedence(samples: Any) -> Float[np.ndarray, "source target"]:
 
     Granger, [1969](https://doi.org/10.2307/1912791), for the comparison of predictions.
     """
-    share, own = _shares(_read(samples, "precedence"))
+    share, own = _shares(_read(x, "precedence"))
     lead = share - share.T
     value = np.sign(lead) * np.sqrt(np.abs(lead) * share)
     return value + np.diag(own)
 
 
-def rank_sources(samples: Any, strengths: Any) -> Ranking:
+def rank_sources(x: Any, strengths: Any) -> Ranking:
     """One ranking of who drives whom, from strengths and from who predicts whom first.
 
     Strengths that condition on all others are right where others can be told apart. Where one event
@@ -109,7 +109,7 @@ def rank_sources(samples: Any, strengths: Any) -> Ranking:
 
     **Arguments:**
 
-    - `samples`: as [`precedence`][ndde_jax.precedence] takes them.
+    - `x`: as [`precedence`][ndde_jax.precedence] takes them.
     - `strengths`: `[source target]`, shares of a variance from 0 to 1, such as
         `found.strengths.source_value`.
 
@@ -126,7 +126,7 @@ def rank_sources(samples: Any, strengths: Any) -> Ranking:
     print(ranking.trust, ranking.reason)
     ```
     """
-    samples = _read(samples, "rank_sources")
+    samples = _read(x, "rank_sources")
     what = f"[source target] = {(samples.dim, samples.dim)}, not negative"
     check_real_array(strengths, "strengths", what)
     strengths = np.asarray(strengths, float)

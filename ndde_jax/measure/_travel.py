@@ -34,7 +34,7 @@ class TravelTime(NamedTuple):
 
 
 def travel_time(
-    samples: Any,
+    x: Any,
     source: int | str,
     target: int | str,
     largest: int,
@@ -53,7 +53,7 @@ def travel_time(
 
     **Arguments:**
 
-    - `samples`: [`Samples`][ndde_jax.Samples], or what
+    - `x`: [`Samples`][ndde_jax.Samples], or what
         [`read_samples`][ndde_jax.samples.read_samples] takes (then `dt` is 1), equally spaced.
         Missing values are left out pair by pair.
     - `source`, `target`: positions or names.
@@ -79,8 +79,8 @@ def travel_time(
 
     Künsch, [1989](https://doi.org/10.1214/aos/1176347265), for drawing blocks.
     """
-    check_concrete("travel_time", samples if not isinstance(samples, Samples) else ())
-    samples = samples if isinstance(samples, Samples) else read_samples(samples, dt=1.0)
+    check_concrete("travel_time", x if not isinstance(x, Samples) else ())
+    samples = x if isinstance(x, Samples) else read_samples(x, dt=1.0)
     ends = [_position(samples, end, name) for end, name in ((source, "source"), (target, "target"))]
     check_whole(largest, "largest")
     check_whole(draws, "draws", least=20)
