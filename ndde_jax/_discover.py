@@ -19,6 +19,7 @@ from ._types import Checked, RealScalarLike
 from .fit._drift import fit_drift
 from .fit._prices import as_price
 from .measure._measured import find_and_measure, measure_graph
+from .measure._precedence import rank_sources
 from .measure._profiles import profile_delays
 from .models._confine import confine
 from .samples._reading import read_samples
@@ -29,6 +30,9 @@ from .select._spline_fit import fit_splines
 from .select._splines import spline_graph
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
+
+# Weight of precedence in the ranking of sources from which on a report speaks of it.
+NOTICEABLE = 0.05
 
 
 def discover(
@@ -130,8 +134,11 @@ def discover(
         intervals = np.repeat(delays[..., None], 2, axis=-1)
         if recipe.delays:
             delays, intervals = stage(
-                "estimating delays", lambda: profile_delays(samples, windows, graph)
+                "estimating delays",
+                lambda: profile_delays(samples, windows, graph, np.asarray(strengths.risk)),
             )
+    ranking = rank_sources(samples, np.nan_to_num(np.maximum(strengths.source_value, 0)))
+    choices = (*choices, ranking.reason) if ranking.trust > NOTICEABLE else choices
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = _confined(model, windows)
     return Discovery(
@@ -145,7 +152,7 @@ def discover(
         graph=graph,
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
-        source_scores=np.asarray(strengths.source_value),
+        source_scores=np.asarray(ranking.value),
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
         networks=np.asarray(networks),

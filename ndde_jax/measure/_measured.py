@@ -12,7 +12,7 @@ from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..select._basis import N_FEATURES
-from ..select._moves import BLOCKS, Judged, judge
+from ..select._judge import BLOCKS, Judged, judge
 from ..select._spline_fit import spline_drift
 from ..select._spline_search import (
     FLOOR,

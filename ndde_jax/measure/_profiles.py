@@ -5,22 +5,29 @@ from jaxtyping import Bool, Float
 
 from ..samples._samples import Samples
 from ..select._basis import N_FEATURES
-from ..select._spline_search import Regression, columns_of, spline_terms_of
+from ..select._spline_search import FLOOR, Regression, columns_of, spline_terms_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._delays import FINEST, SHORTEST, student_quantile
+from ._delays import SHORTEST, student_quantile
 
 # Gauss–Newton steps in the delays; they end once none moves by this many samples.
 STEPS, SETTLED = 8, 0.02
 # Half the distance, in samples, over which the slope with respect to a delay is taken.
 REACH = 0.25
 BLOCKS = 32
+# Least half of an interval, in samples.
+FINEST = 0.5
+# How much worse than the model that found the graph splines may explain a rate.
+WORSE = 1.1
 # Of two-sided intervals.
 CONFIDENCE = 0.90
 
 
 def profile_delays(
-    samples: Samples, windows: Windows, graph: Bool[np.ndarray, "source target lag"]
+    samples: Samples,
+    windows: Windows,
+    graph: Bool[np.ndarray, "source target lag"],
+    risk: Float[np.ndarray, " target"] | None = None,
 ) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
     """Delays of all kept edges, in time, and intervals that hold them with 90 % confidence given
     the graph; NaN where there is no edge.
@@ -30,10 +37,11 @@ def profile_delays(
     coefficients adapting (variable projection, Golub and Pereyra, 1973). Kept lags of one source
     that are neighbours among the candidates become one delay where that describes the rate with
     fewer terms. Intervals from the sums of influence over 32 stretches of the record (White, 1982),
-    never shorter than a quarter of a sampling interval to either side.
+    never shorter than half a sampling interval to either side, which interpolation may err.
 
-    A delay below 2.5 samples, and any delay of irregular samples, stays at its candidate lag, with
-    half the way to the neighbouring candidates for an interval; a present state has no delay.
+    A delay below 2.5 samples, any delay of irregular samples, and those of a target that splines
+    explain worse than its `risk` by a tenth of it stay at their candidate lag, with half the way to
+    the neighbouring candidates for an interval; a present state has no delay.
     """
     lags, dt = np.asarray(windows.lags, float), float(windows.dt)
     delays = np.where(graph, dt * lags, np.nan)
@@ -46,7 +54,9 @@ def profile_delays(
         return delays, intervals
     record = _Record(samples, windows)
     for target in range(data.dim):
-        for source, group, delay, half in _target(record, data, windows, graph[:, target], target):
+        most = np.inf if risk is None else WORSE * (float(risk[target]) + FLOOR)
+        found = _target(record, data, windows, graph[:, target], target, most)
+        for source, group, delay, half in found:
             delays[source, target, group] = dt * delay
             intervals[source, target, group] = dt * np.array([max(delay - half, 0), delay + half])
     return delays, intervals
@@ -82,7 +92,7 @@ class _Record:
         return ((a * u + b) * u + 0.5 * (p2 - p0)) * u + p1
 
 
-def _target(record: _Record, data: KnownData, windows: Windows, graph, target: int):
+def _target(record: _Record, data: KnownData, windows: Windows, graph, target: int, most: float):
     """Rows (source, indices of kept lags, delay, half of the interval), in samples."""
     lags = np.asarray(windows.lags)
     fixed, groups = [], []
@@ -97,12 +107,13 @@ def _target(record: _Record, data: KnownData, windows: Windows, graph, target: i
     separate = [(source, np.array([i])) for source, run in groups for i in run]
     candidates = [groups] if len(separate) == len(groups) else [groups, separate]
     fits = [_fit(record, data, lags, fixed, terms, target) for terms in candidates]
-    best = min((fit for fit in fits if fit is not None), key=lambda fit: fit[0], default=None)
+    fits = [fit for fit in fits if fit is not None and fit[2] + FLOOR <= most]
+    best = min(fits, key=lambda fit: fit[0], default=None)
     return [] if best is None else best[1]
 
 
 def _fit(record: _Record, data: KnownData, lags, fixed, terms, target: int):
-    """Criterion and rows of one way to group lags into delays; None where it cannot be fitted."""
+    """Criterion, rows and risk of one way to group lags into delays; None if it cannot be fitted."""
     gaps = np.diff(lags)
     step = float(gaps.max()) if len(gaps) else 1.0
     start = np.array([lags[group].mean() for _, group in terms], float)
@@ -126,7 +137,7 @@ def _fit(record: _Record, data: KnownData, lags, fixed, terms, target: int):
     state = _linearised(record, data, known, terms, delay, target)
     if state is None:
         return None
-    slopes, residual, criterion, rank = state
+    slopes, residual, criterion, rank, risk = state
     sums = np.stack([np.bincount(rank, column * residual, BLOCKS) for column in slopes.T])
     inverse = np.linalg.pinv(slopes.T @ slopes)
     error = np.sqrt(np.diag(inverse @ (sums @ sums.T) @ inverse) * BLOCKS / (BLOCKS - 1))
@@ -135,7 +146,7 @@ def _fit(record: _Record, data: KnownData, lags, fixed, terms, target: int):
         (source, group, delay[k], max(float(half[k]), FINEST))
         for k, (source, group) in enumerate(terms)
     ]
-    return criterion, rows
+    return criterion, rows, risk
 
 
 def _linearised(record: _Record, data: KnownData, known, terms, delay, target: int):
@@ -158,7 +169,7 @@ def _linearised(record: _Record, data: KnownData, known, terms, delay, target: i
     y = y / max(np.linalg.norm(y), 1e-300)
     slots = np.arange(inputs.shape[1])
     model = Regression(columns, y, slots)
-    criterion, _, c = model.best(np.ones(len(slots), bool))
+    criterion, model_risk, c = model.best(np.ones(len(slots), bool))
     used = model.columns[:, c != 0]
     residual = y - model.columns @ c
     paired = c[len(slots) * N_FEATURES :] / model.product_norm
@@ -177,4 +188,4 @@ def _linearised(record: _Record, data: KnownData, known, terms, delay, target: i
     slopes = slopes - used @ np.linalg.lstsq(used, slopes, rcond=None)[0]
     rank = np.minimum(np.arange(len(y)) * BLOCKS // len(y), BLOCKS - 1)
     # A delay is a parameter as well.
-    return slopes, residual, criterion + len(terms) * np.log(model.n), rank
+    return slopes, residual, criterion + len(terms) * np.log(model.n), rank, model_risk

@@ -1,0 +1,205 @@
+"""Moves judged by networks, for windows that are known: two small compiled programs serve all
+targets, whatever the data, and the search itself is plain Python.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..fit._newton import NetworkFit, predict
+from ..models._networks import init_layers
+from ._problem import REFITTED, MoveProblem
+from ._spline_search import FLOOR
+from ._splines import SplineGraph
+
+# Windows of the shortest padded data.
+SHORTEST = 256
+# Inputs of a problem: those chosen and some that could take their place.
+SPARE_SLOTS, FEWEST_SLOTS = 4, 8
+# Stretches of a record over which the worth of an edge is compared.
+BLOCKS = 32
+
+
+class Judged(NamedTuple):
+    """What networks say of one target; NumPy.
+
+    - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.LagSearch].
+    - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
+        `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
+        `[input block]`.
+    - `risk`, `threshold`: corrected risk and the price of an edge.
+    - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
+    """
+
+    mask: Bool[np.ndarray, " input"]
+    evidence: Float[np.ndarray, " input"]
+    worth: Float[np.ndarray, " input"]
+    blocks: Float[np.ndarray, "input block"]
+    risk: float
+    threshold: float
+    fit: NetworkFit
+    slots: np.ndarray
+
+
+def judge(data, screening: SplineGraph, price, config, *, key, needed=None) -> list:
+    """Moves from what splines chose, target by target.
+
+    Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
+    and other data.
+
+    **Arguments:**
+
+    - `data`: [`KnownData`][ndde_jax.windows._flat.KnownData].
+    - `needed`: function from a target and a first network on its choice to whether networks are to
+        go on; by default always. Where not, the entry is None.
+    """
+    n_inputs, dim, dtype = data.inputs.shape[1], data.dim, data.dtype
+    flat = lambda a: np.moveaxis(np.asarray(a), (0, 1, 2), (2, 0, 1)).reshape(dim, -1)  # noqa: E731
+    graph, evidence = flat(screening.graph), flat(screening.evidence)
+    undecided = data.allowed & ~data.required
+    length = padded_length(len(data.weight))
+    weight = _padded(data.weight, length).astype(dtype)
+    found = []
+    for j, own in enumerate(jr.split(key, dim)):
+        slots = np.asarray(screening.shortlist)[j]
+        room = min(max(int(graph[j].sum()) + SPARE_SLOTS, FEWEST_SLOTS), len(slots))
+        # What is chosen, then what pursuit listed first.
+        slots = slots[np.argsort(~graph[j][slots], kind="stable")]
+        slots = slots[: min(-(-room // 4) * 4, len(slots))]
+        arrays = (_padded(data.inputs[:, slots], length), _padded(data.outputs[:, j], length))
+        arrays = tuple(jnp.asarray(a.astype(dtype)) for a in arrays)
+        among = jnp.asarray(n_inputs, dtype)
+        problem = MoveProblem(*arrays, weight, among, price, config, undecided[j][slots])
+        mask, first = np.asarray(graph[j][slots]), _from_scratch(problem, graph[j][slots], own)
+        if needed is not None and not needed(j, first.network):
+            found.append(None)
+            continue
+        mask, last, linear = _search(problem, mask, first)
+        inside, worth, blocks = _evidence(problem, mask, last, linear, data.weight)
+        row = Judged(
+            mask=np.isin(np.arange(n_inputs), slots[mask]),
+            evidence=evidence[j].copy(),
+            worth=np.zeros(n_inputs),
+            blocks=np.zeros((n_inputs, blocks.shape[1])),
+            risk=last.risk,
+            threshold=last.price,
+            fit=last.network,
+            slots=slots,
+        )
+        row.evidence[slots], row.worth[slots], row.blocks[slots] = inside, worth, blocks
+        found.append(row)
+    return found
+
+
+def padded_length(n: int) -> int:
+    """Room for so many windows: 2^k or 3·2^k, so that few lengths are compiled."""
+    length = SHORTEST
+    while length < n:
+        length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3
+    return length
+
+
+def _padded(array, length: int):
+    return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]))])
+
+
+class _Refit(NamedTuple):
+    """A network, its corrected risk, the price of an edge, and its squared errors."""
+
+    network: NetworkFit
+    risk: float
+    price: float
+    squares: Float[np.ndarray, " window"]
+
+
+@eqx.filter_jit
+def _fitted(problem: MoveProblem, mask, network, steps, decay):
+    found = problem.fit(mask, network, steps, decay)
+    n = jnp.maximum(jnp.sum(problem.weight), 1)
+    risk = found.corrected_risk(n)
+    seen = problem.inputs * mask[None].astype(problem.inputs.dtype)
+    squares = (predict(found.network, seen) - problem.output) ** 2
+    return found, risk, problem.price(risk, n, problem.n_inputs, problem.config.width), squares
+
+
+@eqx.filter_jit
+def _ranked(problem: MoveProblem, mask, found):
+    return problem.linearised(mask, found)
+
+
+def _refit(problem: MoveProblem, mask, network, steps: int, decay: Any = 1e-2) -> _Refit:
+    dtype = problem.inputs.dtype
+    # Numbers of steps and decays as arrays, so that all refits share one program.
+    found = _fitted(
+        problem, jnp.asarray(mask), network, jnp.asarray(steps), jnp.asarray(decay, dtype)
+    )
+    network, risk, price, squares = jax.tree.map(np.asarray, found)
+    return _Refit(network, float(risk), float(price), squares)
+
+
+def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
+    """The best of several starts."""
+    config = problem.config
+    size = dict(width=config.width, depth=config.depth, dtype=problem.inputs.dtype)
+    starts = init_layers(config.restarts, problem.inputs.shape[1], key=key, **size)
+    fits = [
+        _refit(problem, mask, jax.tree.map(lambda leaf: leaf[i], starts), config.steps)  # noqa: B023
+        for i in range(config.restarts)
+    ]
+    return min(fits, key=lambda fit: fit.risk if np.isfinite(fit.risk) else np.inf)
+
+
+def _search(problem: MoveProblem, mask, found: _Refit):
+    """The best move, again and again, while it pays; as `MoveProblem.search`, which JAX traces."""
+    moves, possible = np.asarray(problem.moves), np.asarray(problem.possible)
+    linear = np.full(len(moves), np.inf)
+    for _ in range(problem.config.search + len(mask)):
+        linear = np.asarray(_ranked(problem, jnp.asarray(mask), found.network))
+        sizes = (mask[None] ^ moves).sum(axis=1)
+        network = problem.alive(found.network.network, mask)
+        ranked = np.where(possible, linear + found.price * sizes, np.inf)
+        best = None
+        for move in np.argsort(ranked, kind="stable")[:REFITTED]:
+            if not possible[move]:
+                continue
+            new = mask ^ moves[move]
+            fold_steps, decay = problem.config.fold_steps, found.network.decay
+            refit = _refit(problem, new, network, fold_steps, decay)
+            gain = found.risk - refit.risk + found.price * float(mask.sum() - new.sum())
+            if np.isfinite(gain) and gain > 0 and (best is None or gain > best[0]):
+                best = (gain, new, refit)
+        if best is None:
+            break
+        _, mask, found = best
+    # Where no move paid, the last ranking is that of the final network.
+    return mask, found, linear
+
+
+def _evidence(problem: MoveProblem, mask, found: _Refit, linear, weight):
+    """Change of the log-risk by each slot, positive where it speaks for the edge; what each is
+    worth; and the worth of kept ones by blocks of windows, `[slot block]`.
+    """
+    rank = (np.cumsum(weight > 0) - 1) * BLOCKS // max(int((weight > 0).sum()), 1)
+    size = np.bincount(rank, weight, BLOCKS)
+    n, n_slots = max(float(weight.sum()), 1.0), len(mask)
+    own = np.where(mask, found.risk, float(found.network.risk))
+    risk, blocks = np.array(linear[:n_slots], float), np.zeros((n_slots, BLOCKS))
+    network = problem.alive(found.network.network, mask)
+    for slot in np.flatnonzero(mask):
+        left = mask & (np.arange(n_slots) != slot)
+        steps, decay = problem.config.fold_steps, found.network.decay
+        refit = _refit(problem, left, network, steps, decay)
+        more = weight * (refit.squares - found.squares)[: len(weight)]
+        blocks[slot] = np.bincount(rank, more, BLOCKS) / np.where(size > 0, size, 1)
+        risk[slot] = refit.risk
+    # A factorisation can fail in single precision; that says nothing for or against an edge.
+    risk = np.where(np.isfinite(risk), risk, own)
+    # An addition brings `width` weights, which chance alone would use.
+    chance = np.where(mask, 0, found.network.risk * problem.config.width / n)
+    change = np.log((risk + chance + FLOOR) / (own + FLOOR))
+    return np.where(mask, change, -change), np.where(mask, risk - own, own - risk - chance), blocks
