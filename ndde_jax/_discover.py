@@ -27,6 +27,7 @@ from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import midpoint_windows, windows_by_scheme
 from .select._select import check_settings, chosen_search, select_graph
+from .use._front import Usable
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
 
@@ -35,7 +36,7 @@ FILE = "discovery.npz"
 
 
 @dataclasses.dataclass(frozen=True)
-class Discovery:
+class Discovery(Usable):
     """What [`discover`][ndde_jax.discover] found; arrays are NumPy, `[source target lag]`.
 
     - `graph`: edges kept.
