@@ -22,18 +22,18 @@ def crps(
 ) -> Float[Array, "*shape"]:
     """Continuous ranked probability score of an ensemble; small is good.
 
-    E|X − y| − ½ E|X − X′|, X and X′ being drawn from the forecast: the area between its distribution
-    function and the step at what came, in units of the variable; for a single path the absolute
-    error.
+    E|X − y| − ½ E|X − X′|, X and X′ being drawn from the forecast, in units of the variable: the
+    squared distance between its distribution function and the step at what came, integrated. For a
+    single path it is the absolute error.
 
     **Arguments:**
 
     - `samples`: `[path *shape]`.
     - `truth`: `[*shape]`, what came. NaN gives NaN.
-    - `fair`: average |X − X′| over pairs of different paths, the default, so that the expected score
-        does not depend on how many paths there are (Ferro, *QJRMS* 140, 2014). Without it, of the
-        empirical distribution itself, which punishes small ensembles. A single path has no pairs:
-        then both are the absolute error.
+    - `fair`: average |X − X′| over pairs of different paths, the default, so that the expected
+        score does not depend on how many paths there are (Ferro, *QJRMS* 140, 2014). Without it,
+        of the empirical distribution itself, which punishes small ensembles. A single path has no
+        pairs: then both are the absolute error.
 
     **Returns:** `[*shape]`.
 

@@ -167,7 +167,10 @@ def _climatology(record, past, steps, paths, rng):
 def _autoregression(record, lags, past, steps, paths, rng):
     """Least squares of increments on all lags, iterated."""
     lags = np.asarray(lags)
-    flat = lambda h: np.concatenate([h.reshape(*h.shape[:-2], -1), np.ones((*h.shape[:-2], 1))], -1)  # noqa: E731,E501
+
+    def flat(h):
+        return np.concatenate([h.reshape(*h.shape[:-2], -1), np.ones((*h.shape[:-2], 1))], -1)
+
     inputs, outputs = [], []
     for values in record:
         k = np.arange(lags[-1], len(values) - 1)

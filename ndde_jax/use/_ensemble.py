@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from .._checks import check_whole
-from ..select._splines import FLOOR  # noqa: F401
+from ..select._splines import FLOOR
 from . import _halves
 from ._basis import CURVED, Basis, columns, families, make_basis
 from ._halves import Sums
@@ -232,8 +232,8 @@ def _spread(found, rows, end, target, basis, masks, halves, output, *, trusted=F
     """Coefficients of an output on all data, differences from them on each half `[half column]`,
     and how many there are on all data.
 
-    With `trusted`, where the output is what a trusted model leaves of a rate, every half has the kept inputs: one
-    that it would leave out says nothing about a model that has it.
+    With `trusted` the output is what a trusted model leaves of a rate. Then every half has the kept
+    inputs: one that it would leave out says nothing about a model that has it.
     """
     design = _trapezoid(basis, rows, end)
     n, n_blocks = len(output), halves.shape[1]

@@ -162,8 +162,8 @@ class Usable:
         - `values`: variables that are set, by name or index: a number, `[horizon]` numbers, or a
             function of time (as in `ts`), or of time and state `[dim]`. With `start` 0 the present
             is set as well.
-        - `shift`: amounts, one or `[horizon]`, added to what all *others* see of a variable, now and
-            later, and to what is recorded of it; its own drift sees it unshifted.
+        - `shift`: amounts, one or `[horizon]`, added to what all *others* see of a variable, now
+            and later, and to what is recorded of it; its own drift sees it unshifted.
         - `cut`: edges (source, target), or (source, target, lag): the target sees the source at its
             mean over the record.
         - `scale`: edges to factors of their effect: the difference between the rate with the source
@@ -222,8 +222,8 @@ class Usable:
         - `paths`: of each forecast, 100 by default.
         - `key`: for the noise.
 
-        **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 % intervals
-        and energy score by step.
+        **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 %
+        intervals and energy score by step.
 
         **Raises:** `ValueError` if the data are too short for a history, the horizon and as many
         origins.

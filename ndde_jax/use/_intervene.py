@@ -63,7 +63,7 @@ class Intervention:
         return path_quantile(self.difference, q)
 
     def to_frame(self):
-        """A pandas DataFrame: time, variable, medians without and with, effect and 90 % interval."""
+        """A pandas DataFrame: time, variable, medians without and with, effect, 90 % interval."""
         import pandas as pd
 
         q = np.array([0.5, 0.05, 0.95])
@@ -227,7 +227,7 @@ def _together(rules, clock, when):
     def rule(k, state, value):
         t = last + dt * jnp.asarray(k, value.dtype)
         for i, function in rules.items():
-            new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), value.dtype).reshape(()))
+            new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
             value = value.at[:, i].set(jnp.where(jnp.asarray(when)[k], new(state), value[:, i]))
         return value
 

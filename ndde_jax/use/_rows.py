@@ -62,7 +62,7 @@ def step_rows(found: Any) -> Rows:
 
 
 def model_rates(model: Any, histories: np.ndarray) -> np.ndarray:
-    """What a learned model says of physical histories `[row lag dim]`, float64 NumPy `[row dim]`."""
+    """What a learned model says of physical histories `[row lag dim]`: `[row dim]`, NumPy."""
     dtype = model.dt.dtype
     return np.asarray(_rates(model, jnp.asarray(histories, dtype)), np.float64)
 
