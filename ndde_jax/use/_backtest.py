@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 
 from .._checks import check_key, check_real_array, check_whole
 from ..metrics._ensembles import crps, energy_score
@@ -78,7 +78,7 @@ def backtest(
     data: Any,
     origins: int,
     paths: int,
-    key: PRNGKeyArray,
+    key: Any,
 ) -> Backtest:
     """As `found.backtest` says."""
     key, steps = check_key(key), read_span(horizon, found, "horizon")

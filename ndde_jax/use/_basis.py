@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from ..select._basis import QUANTILES
 
@@ -26,16 +26,19 @@ class Basis(eqx.Module):
     - `center`, `scale`, `knots`, `low`, `high`: of each; the last three standardised.
     """
 
-    inputs: Int[Array, "input"]
-    pairs: Int[Array, "pair 2"]
-    center: Float[Array, "input"]
-    scale: Float[Array, "input"]
-    knots: Float[Array, "input knot"]
-    low: Float[Array, "input"]
-    high: Float[Array, "input"]
+    inputs: Int[ArrayLike, "input"]
+    pairs: Int[ArrayLike, "pair 2"]
+    center: Float[ArrayLike, "input"]
+    scale: Float[ArrayLike, "input"]
+    knots: Float[ArrayLike, "input knot"]
+    low: Float[ArrayLike, "input"]
+    high: Float[ArrayLike, "input"]
 
-    def __call__(self, history: Float[Array, "*batch lag dim"]) -> Float[Array, "*batch feature"]:
+    def __call__(
+        self, history: Float[ArrayLike, "*batch lag dim"]
+    ) -> Float[Array, "*batch feature"]:
         """All columns for physical histories."""
+        history = jnp.asarray(history)
         flat = history.reshape(*history.shape[:-2], -1)
         return columns(self, flat[..., self.inputs], jnp)
 

@@ -58,10 +58,6 @@ class Ensemble:
         """Number of halves."""
         return len(self.graphs)
 
-    def supported(self, least: float = 0.5) -> np.ndarray:
-        """Edges that at least this share of the halves contain, bool `[source target lag]`."""
-        return self.share >= least
-
 
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESAMPLES) -> Ensemble:
     """Select the graph again on random halves of the data, and fit what they say, in closed form.

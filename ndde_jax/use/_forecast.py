@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from ._ensemble import Ensemble
@@ -100,7 +100,7 @@ def forecast(
     *,
     horizon: Any,
     paths: Any,
-    key: PRNGKeyArray,
+    key: Any,
     history: Any = None,
     inputs: Any = None,
 ) -> Forecast:
@@ -198,7 +198,7 @@ def starting_states(
     ensemble: Ensemble,
     past: np.ndarray,
     paths: int,
-    key: PRNGKeyArray,
+    key: Any,
     need: int | None = None,
 ) -> tuple[Array, Array]:
     """Histories `[path time dim]` and the member of the ensemble that each path follows."""
@@ -209,14 +209,14 @@ def starting_states(
 
 
 def draw_noise(
-    ensemble: Ensemble, key: PRNGKeyArray, steps: int, paths: int, dtype: Any
+    ensemble: Ensemble, key: Any, steps: int, paths: int, dtype: Any
 ) -> Float[Array, "step path dim"]:
     """Rows of white residuals."""
     rows = jnp.asarray(ensemble.noise.draws, dtype)
     return rows[jr.randint(key, (steps, paths), 0, len(rows))]
 
 
-def measured(ensemble: Ensemble, run: Array, key: PRNGKeyArray, change: Change) -> Array:
+def measured(ensemble: Ensemble, run: Array, key: Any, change: Change) -> Array:
     """With the error of measurements, where there is one; what is set is known."""
     error = jnp.asarray(ensemble.noise.error, run.dtype)
     if not np.any(ensemble.noise.error > 0):
@@ -228,12 +228,14 @@ def measured(ensemble: Ensemble, run: Array, key: PRNGKeyArray, change: Change) 
 def known_inputs(
     found: Any, change: Change, inputs: Any, steps: int
 ) -> tuple[Change, tuple[str, ...]]:
-    """Variables that nothing drives, held at values known in advance; a note on those that are not.
+    """Variables that the prior lets no other drive, held at values known in advance; a note on those that are not.
 
     **Raises:** `ValueError` for variables that others may drive.
     """
-    allowed = np.asarray(found.windows.prior.allowed)
+    others = ~np.eye(len(found.names), dtype=bool)[:, :, None]
+    allowed = np.asarray(found.windows.prior.allowed) & others
     exogenous = [j for j in range(len(found.names)) if not allowed[:, j].any()]
+    exogenous = exogenous if len(found.names) > 1 else []
     inputs = {} if inputs is None else inputs
     if not isinstance(inputs, Mapping):
         raise refusal("inputs", "a mapping from known inputs to their future values", inputs)
@@ -260,7 +262,8 @@ def known_inputs(
         change = eqx.tree_at(
             lambda c: (c.held, c.value), change, (held, change.value.at[1:, j].set(values))
         )
-    missing = ", ".join(found.names[j] for j in exogenous if j not in given)
+    missing = [found.names[j] for j in exogenous if j not in given]
     if not missing:
         return change, ()
-    return change, (f"nothing drives {missing}, so its future is a random walk: give inputs=.",)
+    note = f"of {', '.join(missing)}, which nothing else drives, the future is forecast as well"
+    return change, (f"{note}; if it is known, give inputs=.",)

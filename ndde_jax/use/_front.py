@@ -115,7 +115,7 @@ class Usable:
             the data and at least the largest lag and one sample long. By default the end of the
             (last) record.
         - `inputs`: future values `[horizon]` of known inputs by name: of variables that the prior
-            lets nothing drive.
+            lets no other drive.
 
         **Returns:** [`Forecast`][ndde_jax.use.Forecast].
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from ._ensemble import Ensemble
@@ -104,7 +104,7 @@ def intervene(
     start: Any,
     stop: Any,
     paths: Any,
-    key: PRNGKeyArray,
+    key: Any,
     shift: Any,
     cut: Any,
     scale: Any,

@@ -1,6 +1,7 @@
 """What one-step forecasts leave: noise that drives the system, and error of the measurements."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def estimate_noise(
     return Noise(white, factor, error, amplitude, _memory(residual, position))
 
 
-def relative_amplitude(amplitude: np.ndarray, z: np.ndarray, xp=np):
+def relative_amplitude(amplitude: Any, z: Any, xp: Any = np) -> Any:
     """Of the noise at standardised states, `[*batch dim]`."""
     ahead = (None,) * (z.ndim - 1)
     a, b, c = (amplitude[:, i][ahead] for i in range(3))

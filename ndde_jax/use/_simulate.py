@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from ._basis import Basis
 from ._noise import relative_amplitude
@@ -49,9 +49,9 @@ class Edits(eqx.Module):
     - `scaled`, `factor`: inputs whose effect on a target is multiplied.
     """
 
-    at: Int[Array, "target lag source"]
-    cut: Bool[Array, "target lag source"]
-    scaled: Bool[Array, "edit target lag source"]
+    at: Int[ArrayLike, "target lag source"]
+    cut: Bool[ArrayLike, "target lag source"]
+    scaled: Bool[ArrayLike, "edit target lag source"]
     factor: Float[Array, "edit"]
 
 
@@ -81,9 +81,9 @@ def no_change(horizon: int, dim: int, dtype) -> Change:
 def simulate(
     learned: Learned,
     change: Change,
-    history: Float[Array, "path past dim"],
+    history: Float[ArrayLike, "path past dim"],
     member: Int[Array, "path"],
-    noise: Float[Array, "step path dim"],
+    noise: Float[ArrayLike, "step path dim"],
 ) -> tuple[Float[Array, "path step dim"], Bool[Array, "path"]]:
     """Paths after the present, and which of them diverged; `noise` is of unit covariance."""
 
@@ -93,6 +93,7 @@ def simulate(
             value = change.rule(k, state, value)
         return jnp.where(change.held[k][None], value, state)
 
+    history, noise = jnp.asarray(history), jnp.asarray(noise)
     offsets = jnp.zeros_like(history)
     if change.shift is not None:
         offsets = offsets.at[:, -1].add(change.shift[0][None])
