@@ -94,7 +94,6 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
         _spread(found, rows, end, j, bases[j], masks[j], halves, rate[:, j])
         for j in range(len(bases))
     ]
-    basis, place = _assemble(rows, bases)
     trust = _trust(found, rows, end, bases, corrected, fits)
     corrected = [c if t else f[0] for c, f, t in zip(corrected, fits, trust, strict=True)]
     # Where the model is trusted, the halves are asked what *it* misses there.
@@ -105,6 +104,8 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
         else fits[j][1]
         for j, t in enumerate(trust)
     ]
+    used = [np.any(d != 0, axis=0) | (c != 0) for d, c in zip(spreads, corrected, strict=True)]
+    basis, place = _assemble(rows, bases, used)
     spread = np.stack([place(j, d) for j, d in enumerate(spreads)], axis=1)
     center = np.stack([place(j, c[None])[0] for j, c in enumerate(corrected)])
     counts = [max(int(np.sum(c != 0)), f[2]) for c, f in zip(corrected, fits, strict=True)]
@@ -288,29 +289,39 @@ def count_numbers(model: Any) -> np.ndarray:
     return counts
 
 
-def _assemble(rows: Rows, bases):
-    """One basis for all targets, and where the columns of each target's own lie in it."""
-    inputs = np.unique(np.concatenate([np.asarray(b.inputs) for b in bases]))
-    where = {int(i): k for k, i in enumerate(inputs)}
-    pairs = sorted(
-        {
-            tuple(sorted(where[int(np.asarray(b.inputs)[i])] for i in pair))
-            for b in bases
-            for pair in np.asarray(b.pairs)
-        }
-    )
-    basis = make_basis(rows.start, inputs, np.array(pairs, int).reshape(-1, 2))
-    n, at = len(inputs), {pair: k for k, pair in enumerate(pairs)}
-    total = 1 + n + n * CURVED + len(pairs)
+def _assemble(rows: Rows, bases, used):
+    """One basis for what all targets use, and where the columns of each target's own lie in it."""
+    inputs, pairs, own = set(), set(), []
+    for basis, column in zip(bases, used, strict=True):
+        needs, kind = families(basis)
+        flat = np.asarray(basis.inputs)
+        own.append([tuple(sorted(int(flat[i]) for i in need if i >= 0)) for need in needs])
+        inputs |= {i for need, use in zip(own[-1], column, strict=True) if use for i in need}
+        at = zip(own[-1], column, kind, strict=True)
+        pairs |= {need for need, use, family in at if use and family == 2}
+    inputs, pairs = sorted(inputs or {int(np.asarray(bases[0].inputs)[0])}), sorted(pairs)
+    place_of = {i: k for k, i in enumerate(inputs)}
+    slots = [[place_of[a], place_of[b]] for a, b in pairs]
+    basis = make_basis(rows.start, np.array(inputs, int), np.array(slots, int).reshape(-1, 2))
+    n, pair_of = len(inputs), {pair: k for k, pair in enumerate(pairs)}
 
     def place(target: int, coefficients: np.ndarray) -> np.ndarray:
-        own = bases[target]
-        slot = np.array([where[int(i)] for i in np.asarray(own.inputs)], int)
-        curved = 1 + n + (slot[:, None] * CURVED + np.arange(CURVED)[None]).ravel()
-        product = [at[tuple(sorted(slot[pair]))] for pair in np.asarray(own.pairs)]
-        product = 1 + n + n * CURVED + np.array(product, int)
-        out = np.zeros((*coefficients.shape[:-1], total))
-        out[..., np.concatenate([[0], 1 + slot, curved, product])] = coefficients
+        _, kind = families(bases[target])
+        out = np.zeros((*coefficients.shape[:-1], 1 + n + n * CURVED + len(pairs)))
+        for k, (need, family) in enumerate(zip(own[target], kind, strict=True)):
+            if not used[target][k]:
+                continue
+            if family == 2:
+                to = 1 + n + n * CURVED + pair_of[need]
+            elif not need:
+                to = 0
+            elif family == 0:
+                to = 1 + place_of[need[0]]
+            else:
+                # Curved columns of an input come in their order.
+                first = 1 + len(bases[target].inputs)
+                to = 1 + n + place_of[need[0]] * CURVED + (k - first) % CURVED
+            out[..., to] = coefficients[..., k]
         return out
 
     return basis, place

@@ -228,7 +228,8 @@ def measured(ensemble: Ensemble, run: Array, key: Any, change: Change) -> Array:
 def known_inputs(
     found: Any, change: Change, inputs: Any, steps: int
 ) -> tuple[Change, tuple[str, ...]]:
-    """Variables that the prior lets no other drive, held at values known in advance; a note on those that are not.
+    """Variables that the prior lets no other drive, held at values known in advance, and a note on
+    those that are not.
 
     **Raises:** `ValueError` for variables that others may drive.
     """

@@ -170,7 +170,7 @@ def test_the_simulator_is_heuns_method(found):
     x = list(np.moveaxis(history, 1, 0))
     for k in range(5):
         drift = lambda x: np.asarray(  # noqa: E731
-            learned.drift(member, jjnp.stack([jnp.asarray(x[-1 - lag]) for lag in past], axis=1))
+            learned.drift(member, jnp.stack([jnp.asarray(x[-1 - lag]) for lag in past], axis=1))
         )
         first = drift(x)
         guess = x[-1] + DT * first
