@@ -76,8 +76,8 @@ def backtest(
     *,
     horizon: Any,
     data: Any,
-    origins: int,
-    paths: int,
+    origins: Any,
+    paths: Any,
     key: Any,
 ) -> Backtest:
     """As `found.backtest` says."""

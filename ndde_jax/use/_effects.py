@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole, refusal, shown
+from .._types import Checked
 from ._basis import Basis
 from ._ensemble import Ensemble
 from ._times import variable
@@ -69,7 +70,7 @@ class Effects:
         return np.sign(np.nan_to_num(self.slope)).astype(int)
 
     def curve(
-        self, source: Any, target: Any, lag: Any = None, *, points: int = 20
+        self, source: Any, target: Any, lag: Any = None, *, points: Checked[int] = 20
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Along which curve a source acts: x, y, and the ends of a 90 % interval of y, `[point]`.
 
