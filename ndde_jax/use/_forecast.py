@@ -143,7 +143,7 @@ def make_learned(found: Any, ensemble: Ensemble) -> Learned:
     return Learned(
         found.model, basis, cast(ensemble.trust), cast(ensemble.theta), cast(float(found.dt)),
         cast(ensemble.noise.factor), cast(ensemble.noise.amplitude),
-        cast(scaling.center), cast(scaling.scale), tuple(found.lags),
+        cast(scaling.center), cast(scaling.scale), tuple(found.lags), ensemble.ahead,
     )  # fmt: skip
 
 

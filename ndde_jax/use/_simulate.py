@@ -2,7 +2,7 @@
 
 A step is Heun's, one sampling interval long: it reads the past at the samples only, where it is
 known, is of second order, and is the very map that the correction and the noise of the ensemble
-were estimated for.
+were estimated for. Where sampling is too coarse for it, the present is held during a step.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,7 @@ class Learned(eqx.Module):
     center: Float[Array, "dim"]
     scale: Float[Array, "dim"]
     lags: tuple[int, ...] = eqx.field(static=True)
+    ahead: bool = eqx.field(static=True, default=True)
 
     def drift(self, member: Int[Array, "path"], z: Float[Array, "path lag dim"]):
         """Physical rates `[path dim]`."""
@@ -105,7 +106,7 @@ def simulate(
         k, draw = given
         now = buffer[:, -1]
         first = _drift(learned, change, k, member, buffer, offset)
-        guess = hold(k + 1, now + learned.dt * first)
+        guess = hold(k + 1, now + learned.dt * first if learned.ahead else now)
         ahead = None if change.shift is None else change.shift[k + 1]
         buffer, offset = _push(buffer, guess), _pushed(offset, ahead)
         second = _drift(learned, change, k, member, buffer, offset)

@@ -1,0 +1,81 @@
+"""The graph chosen again on halves of the data."""
+
+from typing import Any
+
+import numpy as np
+
+from . import _halves
+from ._basis import Basis, columns, families
+from ._halves import Sums
+
+# Candidates per target that a half may choose from.
+SLOTS = 12
+
+
+def candidates(found: Any, target: int) -> np.ndarray:
+    """Candidates of one target, flat (lag, source): what is kept first, then its neighbours in lag,
+    then others by score.
+    """
+    kept = found.graph[:, target].T  # [lag source]
+    allowed = np.asarray(found.windows.prior.allowed)[:, target].T | kept
+    near = kept.copy()
+    near[1:] |= kept[:-1]
+    near[:-1] |= kept[1:]
+    score = np.nan_to_num(np.asarray(found.scores, float)[:, target].T, nan=-np.inf)
+    order = np.lexsort((-score.ravel(), -near.ravel().astype(int), -kept.ravel().astype(int)))
+    order = order[allowed.ravel()[order]]
+    return np.sort(order[: max(SLOTS, int(kept.sum()) + 2)])
+
+
+def kept_of(found, target: int, slots: np.ndarray) -> np.ndarray:
+    return found.graph[:, target].T.ravel()[slots]
+
+
+def select_again(found, target: int, basis: Basis, halves: np.ndarray) -> np.ndarray:
+    """Inputs chosen on each half, bool `[half slot]`."""
+    windows, slots = found.windows, np.asarray(basis.inputs)
+    valid, scaling = _valid(found), windows.scaling
+    history = np.asarray(windows.history, np.float64)[valid]
+    history = history * np.asarray(scaling.scale) + np.asarray(scaling.center)
+    design = columns(basis, history.reshape(len(history), -1)[:, slots], np)
+    block = _halves.block_of(len(design), halves.shape[1])
+    output = np.asarray(windows.increment, np.float64)[valid, target]
+    weight = np.asarray(windows.weight, np.float64)[valid]
+    sums = _halves.block_sums(design, output, weight, block, halves.shape[1])
+    needs, kind = families(basis)
+    required = np.asarray(windows.prior.required)[:, target].T.ravel()[slots]
+    dim = windows.dim
+    swaps = [
+        (a, b) for a in range(len(slots)) for b in range(a) if slots[a] % dim == slots[b] % dim
+    ]
+    options = dict(fixed=required, swaps=swaps, n_candidates=windows.dim * windows.n_lags)
+    start = kept_of(found, target, slots)
+    return np.stack(
+        [_halves.choose(Sums(sums[h].sum(0)), start, needs, kind, **options) for h in halves]
+    )
+
+
+def as_graphs(shape, slots, masks) -> np.ndarray:
+    """`[half source target lag]`."""
+    dim, _, n_lags = shape
+    graphs = np.zeros((len(masks[0]), dim, dim, n_lags), bool)
+    for j, (slot, mask) in enumerate(zip(slots, masks, strict=True)):
+        graphs[:, slot % dim, j, slot // dim] = mask
+    return graphs
+
+
+def shares(graphs: np.ndarray, slots) -> np.ndarray:
+    """Of halves, with neighbouring lags of one source counted together."""
+    together = graphs.copy()
+    together[..., 1:] |= graphs[..., :-1]
+    together[..., :-1] |= graphs[..., 1:]
+    share = together.mean(axis=0)
+    dim = graphs.shape[1]
+    candidate = np.zeros(graphs.shape[1:], bool)
+    for j, slot in enumerate(slots):
+        candidate[slot % dim, j, slot // dim] = True
+    return np.where(candidate, share, np.nan)
+
+
+def _valid(found) -> np.ndarray:
+    return np.asarray(found.windows.valid)
