@@ -108,18 +108,18 @@ class Effects:
         change, columns = (
             np.asarray(up, np.float64) - down for up, down in zip(high, low, strict=True)
         )
-        change = change * self.ensemble.trust[j]
         count = np.maximum(np.bincount(slot, minlength=len(edges) - 1), 1)
         mean = np.zeros((len(edges) - 1, columns.shape[1] + 1))
         np.add.at(mean, slot, np.column_stack([change, columns]))
         mean /= count[:, None]
+        own, stepped = mean[:, :1], self.ensemble.trust[j] * mean[:, :1]
         theta = np.concatenate([self.ensemble.center[None, j], self.ensemble.theta[:, j]])
-        steps = mean[:, :1] + mean[:, 1:] @ theta.T  # [slice, center and members]
+        # [slice, model, centre of the ensemble, members]
+        steps = np.concatenate([own, stepped + mean[:, 1:] @ theta.T], axis=1)
         curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
         middle = (curves[1:] + curves[:-1]) / 2
         curves = curves - (count @ middle / count.sum())[None]
-        y = curves[:, 0]
-        spread = WIDE * np.sqrt(np.mean((curves[:, 1:] - y[:, None]) ** 2, axis=1))
+        y, spread = _center_and_spread(curves.T)
         return edges, y, y - spread, y + spread
 
     def _lag(self, i: int, j: int, lag: Any) -> int:
@@ -142,7 +142,7 @@ class Effects:
     @functools.cached_property
     def total(self) -> Total:
         """Effects along all paths of the graph, on levels."""
-        return _total(self.found, self.ensemble, *_mean_slopes(self.found, self.ensemble))
+        return _total(self.found, _mean_slopes(self.found, self.ensemble))
 
     def to_frame(self):
         """A pandas DataFrame with a row for each kept edge, largest slope in units of standard
@@ -191,9 +191,8 @@ class Effects:
 
 def effects(found: Any, ensemble: Ensemble) -> Effects:
     """As `found.effects` says."""
-    center, members = _mean_slopes(found, ensemble)
     graph = np.asarray(found.graph)
-    spread = WIDE * np.sqrt(np.mean((members - center[None]) ** 2, axis=0))
+    center, spread = _center_and_spread(_mean_slopes(found, ensemble))
     seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
     return Effects(
         graph, seen(center), seen(center - spread), seen(center + spread),
@@ -222,18 +221,31 @@ def _mean_jacobians(model, basis: Basis, histories):
     return jnp.mean(own, axis=0), jnp.mean(columns, axis=0)
 
 
-def _mean_slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
-    """`[source target lag]` of the centre, and of every member."""
+def _center_and_spread(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What to say and half the width of a 90 % interval, from the same quantity of the learned
+    model, of the centre of the ensemble, and of its members, along the first axis.
+
+    Members spread about their centre as estimates from other records would. That centre is fitted
+    to steps instead of rates, with other functions: how far it is from the model shows what neither
+    the record's length nor the graph decides.
+    """
+    model, center, members = found[0], found[1], found[2:]
+    variance = np.mean((members - center[None]) ** 2, axis=0)
+    return model, WIDE * np.sqrt(variance + (center - model) ** 2)
+
+
+def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
+    """`[source target lag]` of the model, of the centre of the ensemble, and of every member."""
     model = found.model
     histories = _jax(_histories(ensemble), model)
     own, columns = _mean_jacobians(model, _cast(ensemble.basis, model), histories)
     own, columns = np.asarray(own, np.float64), np.asarray(columns, np.float64)
     # [target lag source] -> [source target lag]
     to_graph = lambda a: np.moveaxis(a, (-3, -2, -1), (-2, -1, -3))  # noqa: E731
-    own = own * ensemble.trust[:, None, None]
-    center = own + np.einsum("tf,fls->tls", ensemble.center, columns)
-    members = own[None] + np.einsum("mtf,fls->mtls", ensemble.theta, columns)
-    return to_graph(center), to_graph(members)
+    trusted = own * ensemble.trust[:, None, None]
+    center = trusted + np.einsum("tf,fls->tls", ensemble.center, columns)
+    members = trusted[None] + np.einsum("mtf,fls->mtls", ensemble.theta, columns)
+    return to_graph(np.concatenate([own[None], center[None], members]))
 
 
 @eqx.filter_jit
@@ -243,18 +255,16 @@ def _at(model, basis: Basis, histories, i, j, a, values):
     return jax.vmap(model)(z)[:, j], basis(z)
 
 
-def _total(found: Any, ensemble: Ensemble, center: np.ndarray, members: np.ndarray) -> Total:
-    """Linear responses of the centre and of every member."""
+def _total(found: Any, slopes: np.ndarray) -> Total:
+    """Linear responses, with their spread."""
     steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
-    slopes = np.concatenate([center[None], members])
     both = []
     for held in (False, True):
         response = _respond(slopes, found.lags, float(found.dt), steps, held)
         # A member whose mean slopes are unstable has no finite response to average.
         limit = 1e6
         response = np.clip(np.nan_to_num(response, nan=limit), -limit, limit)
-        y = response[0]
-        spread = WIDE * np.sqrt(np.mean((response[1:] - y[None]) ** 2, axis=0))
+        y, spread = _center_and_spread(response)
         both.append((y, y - spread, y + spread))
     (pulse, pulse_low, pulse_high), (step, step_low, step_high) = both
     ts = float(found.dt) * np.arange(steps + 1)
