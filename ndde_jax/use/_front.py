@@ -10,6 +10,7 @@ from jaxtyping import ArrayLike, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole
 from .._types import Checked
+from . import _export
 from ._backtest import Backtest, backtest
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
@@ -241,3 +242,21 @@ class Usable:
         """
         options = dict(horizon=horizon, data=data, origins=origins, paths=paths, key=key)
         return backtest(self, self._members, **options)
+
+    def to_json(self) -> str:
+        """The graph as JSON: variables, sampling interval, and for every kept edge lag, delay,
+        score, sign, slope with its interval, and share of resamples; NaN becomes null.
+        """
+        return _export.to_json(self)
+
+    def to_dot(self) -> str:
+        """The graph for Graphviz; edges that lower the rate of their target are dashed, and labels
+        are lags in samples.
+        """
+        return _export.to_dot(self)
+
+    def to_networkx(self):
+        """A `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx, which
+        writes GraphML and other formats.
+        """
+        return _export.to_networkx(self)

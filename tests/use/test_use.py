@@ -1,6 +1,9 @@
 """Effects, forecasts and interventions of a linear system with delays, against that system."""
 
 import io
+import json
+import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -443,3 +446,32 @@ def test_pictures_can_be_drawn(found):
         figure = answer.plot()
         assert len(figure.axes) == panels
         figure.savefig(io.BytesIO(), dpi=40)
+
+
+# ---- for other programs ----
+
+
+def test_json_and_dot_hold_every_edge(found):
+    about = json.loads(found.to_json())
+    assert about["variables"] == list(NAMES) and len(about["edges"]) == TRUTH.sum()
+    edge = next(e for e in about["edges"] if (e["source"], e["target"]) == ("heat", "ice"))
+    assert (edge["lag"], edge["delay"], edge["sign"]) == (4, 1.0, -1)
+    assert '"heat" -> "ice" [style=dashed, label="4"];' in found.to_dot()
+    assert found.to_dot().count("->") == TRUTH.sum()
+
+
+def test_networkx_gets_nodes_and_edges(found, monkeypatch):
+    class MultiDiGraph:
+        def __init__(self, **about):
+            self.about, self.edges = about, []
+
+        def add_nodes_from(self, names):
+            self.nodes = tuple(names)
+
+        def add_edge(self, source, target, **what):
+            self.edges.append((source, target, what))
+
+    monkeypatch.setitem(sys.modules, "networkx", SimpleNamespace(MultiDiGraph=MultiDiGraph))
+    graph = found.to_networkx()
+    assert graph.nodes == NAMES and len(graph.edges) == TRUTH.sum()
+    assert ("sun", "heat", 2) in [(s, t, what["lag"]) for s, t, what in graph.edges]
