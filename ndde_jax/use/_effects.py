@@ -115,7 +115,9 @@ class Effects:
         own, stepped = mean[:, :1], self.ensemble.trust[j] * mean[:, :1]
         theta = np.concatenate([self.ensemble.center[None, j], self.ensemble.theta[:, j]])
         # [slice, model, centre of the ensemble, members]
-        steps = np.concatenate([own, stepped + mean[:, 1:] @ theta.T], axis=1)
+        steps = stepped + mean[:, 1:] @ theta.T
+        own = own if self.ensemble.own[j] else steps[:, :1]
+        steps = np.concatenate([own, steps], axis=1)
         curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
         middle = (curves[1:] + curves[:-1]) / 2
         curves = curves - (count @ middle / count.sum())[None]
@@ -235,7 +237,9 @@ def _center_and_spread(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
-    """`[source target lag]` of the model, of the centre of the ensemble, and of every member."""
+    """`[source target lag]` of the model (where it explains the data; else of the centre), of the
+    centre of the ensemble, and of every member.
+    """
     model = found.model
     histories = _jax(_histories(ensemble), model)
     own, columns = _mean_jacobians(model, _cast(ensemble.basis, model), histories)
@@ -245,6 +249,7 @@ def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
     trusted = own * ensemble.trust[:, None, None]
     center = trusted + np.einsum("tf,fls->tls", ensemble.center, columns)
     members = trusted[None] + np.einsum("mtf,fls->mtls", ensemble.theta, columns)
+    own = np.where(ensemble.own[:, None, None], own, center)
     return to_graph(np.concatenate([own[None], center[None], members]))
 
 

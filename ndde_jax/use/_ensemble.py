@@ -9,13 +9,22 @@ from .._checks import check_whole
 from . import _halves
 from ._basis import Basis, make_basis
 from ._noise import Noise, estimate_noise
-from ._regraph import as_graphs, candidates, select_again, shares
+from ._regraph import (
+    as_graphs,
+    candidates,
+    model_risks,
+    physical_histories,
+    select_again,
+    shares,
+)
 from ._rows import Rows, step_rows
 from ._steps import fit_steps
 
 RESAMPLES = 40
 # By how much the logarithm of the residuals' variance must fall for the cruder step to be taken.
 CLEARLY = 0.03
+# Share of a rate's variance by which the learned model may fall short of the regression.
+SHORTFALL = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +43,8 @@ class Ensemble:
     - `ahead`: whether a step is Heun's, which predicts the present at its end. Where the data are
       sampled so coarsely that this fits worse, the present is held during a step and drifts are
       those of the map from one sample to the next.
+    - `own`: whether the learned model explains the windows nearly as well as the regression does,
+      or better, so that effects are its own, bool `[target]`.
     - `trust`: of the model, `[target]`.
     - `center`: coefficients of the correction alone, `[target feature]`; `theta`: of every member,
         `[resample target feature]`, physical rates.
@@ -44,6 +55,7 @@ class Ensemble:
     graphs: np.ndarray
     share: np.ndarray
     ahead: bool
+    own: np.ndarray
     trust: np.ndarray
     center: np.ndarray
     theta: np.ndarray
@@ -86,7 +98,10 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
         min(len(rows), int(np.sum(np.asarray(found.windows.valid)))), reach
     )
     halves = _halves.draw_halves(n_blocks, resamples, rng)
-    masks = [select_again(found, j, b, halves) for j, b in enumerate(bases)]
+    histories = physical_histories(found.windows)
+    again = [select_again(found, j, b, histories, halves) for j, b in enumerate(bases)]
+    masks, risks = (list(part) for part in zip(*again, strict=True))
+    own = model_risks(found, histories) <= np.array(risks) + SHORTFALL
 
     given = (found, rows, bases, masks, halves)
     fitted = fit_steps(*given, ahead=True)
@@ -100,6 +115,7 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
         graphs=graphs,
         share=shares(graphs, slots),
         ahead=fitted.ahead,
+        own=own,
         trust=fitted.trust,
         center=fitted.center,
         theta=fitted.center[None] + fitted.spread,

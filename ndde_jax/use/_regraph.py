@@ -7,6 +7,7 @@ import numpy as np
 from . import _halves
 from ._basis import Basis, columns, families
 from ._halves import Sums
+from ._rows import model_rates
 
 # Candidates per target that a half may choose from.
 SLOTS = 12
@@ -31,16 +32,24 @@ def kept_of(found, target: int, slots: np.ndarray) -> np.ndarray:
     return found.graph[:, target].T.ravel()[slots]
 
 
-def select_again(found, target: int, basis: Basis, halves: np.ndarray) -> np.ndarray:
-    """Inputs chosen on each half, bool `[half slot]`."""
+def physical_histories(windows: Any) -> np.ndarray:
+    """Of valid windows, `[row lag dim]`."""
+    scaling = windows.scaling
+    history = np.asarray(windows.history, np.float64)[_valid(windows)]
+    return history * np.asarray(scaling.scale) + np.asarray(scaling.center)
+
+
+def select_again(
+    found, target: int, basis: Basis, histories: np.ndarray, halves: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Inputs chosen on each half, bool `[half slot]`, and the mean squared error of a regression
+    on what was kept, on all windows.
+    """
     windows, slots = found.windows, np.asarray(basis.inputs)
-    valid, scaling = _valid(found), windows.scaling
-    history = np.asarray(windows.history, np.float64)[valid]
-    history = history * np.asarray(scaling.scale) + np.asarray(scaling.center)
-    design = columns(basis, history.reshape(len(history), -1)[:, slots], np)
+    design = columns(basis, histories.reshape(len(histories), -1)[:, slots], np)
     block = _halves.block_of(len(design), halves.shape[1])
-    output = np.asarray(windows.increment, np.float64)[valid, target]
-    weight = np.asarray(windows.weight, np.float64)[valid]
+    output = np.asarray(windows.increment, np.float64)[_valid(windows), target]
+    weight = np.asarray(windows.weight, np.float64)[_valid(windows)]
     sums = _halves.block_sums(design, output, weight, block, halves.shape[1])
     needs, kind = families(basis)
     required = np.asarray(windows.prior.required)[:, target].T.ravel()[slots]
@@ -50,9 +59,20 @@ def select_again(found, target: int, basis: Basis, halves: np.ndarray) -> np.nda
     ]
     options = dict(fixed=required, swaps=swaps, n_candidates=windows.dim * windows.n_lags)
     start = kept_of(found, target, slots)
-    return np.stack(
-        [_halves.choose(Sums(sums[h].sum(0)), start, needs, kind, **options) for h in halves]
-    )
+    chosen = [_halves.choose(Sums(sums[h].sum(0)), start, needs, kind, **options) for h in halves]
+    every = Sums(sums.sum(0))
+    left = every.solve(_halves.best_family(every, start, needs, kind)[1])[1]
+    return np.stack(chosen), left / max(every.n, 1.0)
+
+
+def model_risks(found, histories: np.ndarray) -> np.ndarray:
+    """Mean squared errors of the learned model on all windows, standardised, `[target]`."""
+    windows = found.windows
+    scaling, weight = windows.scaling, np.asarray(windows.weight, np.float64)[_valid(windows)]
+    rate = model_rates(found.model, histories) - np.asarray(scaling.rate_center)
+    left = np.asarray(windows.increment, np.float64)[_valid(windows)]
+    left = left - rate / np.asarray(scaling.rate_scale)
+    return weight @ left**2 / max(weight.sum(), 1.0)
 
 
 def as_graphs(shape, slots, masks) -> np.ndarray:
@@ -77,5 +97,5 @@ def shares(graphs: np.ndarray, slots) -> np.ndarray:
     return np.where(candidate, share, np.nan)
 
 
-def _valid(found) -> np.ndarray:
-    return np.asarray(found.windows.valid)
+def _valid(windows) -> np.ndarray:
+    return np.asarray(windows.valid)

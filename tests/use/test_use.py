@@ -86,6 +86,7 @@ def test_slopes_and_signs_are_those_of_the_system(found):
     assert inside[TRUTH].sum() >= 4
 
 
+@pytest.mark.slow
 def test_intervals_of_slopes_spread_as_estimates_from_other_records_do():
     slopes, widths = [], []
     for seed in range(8):
