@@ -10,6 +10,7 @@ from . import (
     select as select,
     simulate as simulate,
     systems as systems,
+    use as use,
     windows as windows,
 )
 from ._axes import summary_graph as summary_graph

@@ -17,6 +17,7 @@ from .measure._strength import SignalStrengths
 from .models._equations import equations
 from .models._model import AbstractDelayModel
 from .samples._samples import Samples
+from .use._front import Usable
 from .windows._windows import Windows
 
 # Of a saved discovery, in its directory.
@@ -24,7 +25,7 @@ FILE = "discovery.npz"
 
 
 @dataclasses.dataclass(frozen=True)
-class Discovery:
+class Discovery(Usable):
     """What [`discover`][ndde_jax.discover] found; arrays are NumPy, `[source target lag]`.
 
     - `graph`: edges kept.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ._atomic import write_bytes
+from ._commands import add_commands
 from ._output import forget_stages, report_text, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
@@ -350,6 +351,7 @@ def _parser() -> argparse.ArgumentParser:
         "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
     command.set_defaults(run=_list_examples)
+    add_commands(commands, seed)
     return parser
 
 

@@ -23,6 +23,7 @@ from .bad_values import (
     SHAPE,
     X,
     coefficient_path,
+    discovery,
     drift,
     graph,
     key,
@@ -54,6 +55,7 @@ REFIT = {"windows": "windows", "key": "key", "config": "strength_config"}
 SDE = {"drift": drift, "history": np.ones(DIM), "n_steps": 50, "dt": 0.1}
 PICTURE = {"scores": np.ones(SHAPE), "graph": graph, "lags": LAGS, "names": ("a", "b")}
 LABELS = {"lags": "lags", "names": "names", "dt": "optional_positive"}
+FUTURE = {"horizon": 3, "paths": 4, "key": key}
 FORECAST = {"predicted": X, "truth": X}
 THEORY = {
     "duration": 10.0, "step": 0.1, "confidence": 0.9, "modulus": 1.0, "spread": 1.0,
@@ -288,6 +290,34 @@ SPECS = [
     Spec("plot.plot_process_graph", plot.plot_process_graph, PICTURE, {
         **LABELS, "scores": "scores", "graph": "graph"}),
     Spec("plot.plot_discovery", plot.plot_discovery, {}, {"found": "result"}),
+    Spec("plot.plot_effects", plot.plot_effects, {}, {"effects": "result"}),
+    Spec("plot.plot_forecast", plot.plot_forecast, {}, {"forecast": "result"}),
+    Spec("plot.plot_intervention", plot.plot_intervention, {}, {"intervention": "result"}),
+    Spec("Discovery.resample", lambda **options: discovery().resample(**options), {}, {
+        "resamples": "count", "key": "key_or_none"}),
+    Spec("Discovery.forecast", lambda **options: discovery().forecast(**options), FUTURE, {
+        "horizon": "span", "paths": "count", "key": "key", "history": "past",
+        "inputs": "inputs"}),
+    Spec("Discovery.intervene", lambda **options: discovery().intervene(**options),
+         {**FUTURE, "values": {"b": 0.0}}, {
+             "values": "settings", "horizon": "span", "start": "span_from_0", "stop": "span",
+             "paths": "count", "key": "key", "shift": "settings", "cut": "cuts",
+             "scale": "by_edge", "delay": "by_edge", "inputs": "inputs", "history": "past"}),
+    Spec("Discovery.intervene by rule", lambda **options: discovery().intervene(**options),
+         FUTURE, {"values": "rules"}),
+    Spec("Discovery.backtest", lambda **options: discovery().backtest(**options), FUTURE, {
+        "horizon": "span", "paths": "count", "key": "key", "origins": "count", "data": "past"}),
+    Spec("Effects.curve", lambda **options: discovery().effects().curve(**options),
+         {"source": "a", "target": "b", "lag": 0}, {
+             "source": "variable", "target": "variable", "lag": "lag", "points": "count"}),
+    Spec("metrics.crps", metrics.crps, {"samples": np.ones((5, 2)), "truth": np.ones(2)}, {
+        "samples": "samples", "truth": "came", "fair": "flag"}),
+    Spec("metrics.energy_score", metrics.energy_score,
+         {"samples": np.ones((5, 2)), "truth": np.ones(2)}, {
+             "samples": "samples", "truth": "came"}),
+    Spec("metrics.interval_coverage", metrics.interval_coverage,
+         {"low": np.ones(2), "high": np.ones(2), "truth": np.ones(2)}, {
+             "low": "came", "high": "came", "truth": "came"}),
     Spec("plot.plot_trajectories", plot.plot_trajectories,
          {"t": np.arange(60), "x": X, "names": ("a", "b")},
          {"t": "stamps", "x": "values", "names": "names", "units": "units"}),
@@ -309,4 +339,9 @@ ALSO = {
     "x": ("trajector", "every sample", "x.", "dim + 1", "constant", "infinite"),
     "lags": ("largest lag", "shortest lag"),
     "graphs": ("graph",),
+    "values": ("first argument", "a variable to set", "the value of"),
+    "shift": ("a variable to shift",),
+    "scale": ("factor of",),
+    "inputs": ("an input", "the future of"),
+    "start": ("stop",),
 }

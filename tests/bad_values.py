@@ -12,6 +12,8 @@ import numpy as np
 import ndde_jax as ndde
 from ndde_jax import gates
 
+from .use import small
+
 # ---- what works ----
 
 DIM, LAGS = 2, (0, 1)
@@ -79,6 +81,11 @@ def coefficient_path():
     return ndde.SweptGraphs(
         jnp.array([0.1, 1.0]), graphs, edges, edges, two, two, ndde.Status.converged
     )
+
+
+@functools.cache
+def discovery():
+    return small.discovery(X, np.ones(SHAPE, bool), lags=LAGS, dt=0.5, names=("a", "b"))
 
 
 def graph():
@@ -204,7 +211,22 @@ KINDS |= {
     "variable": ("z", -1, 9, 1.5, None, True, [0]),
     "inner_share": (*NUMBER, -0.1, 0, 1, 1.1, np.inf),
     "units": (("m",), 3, "abc", ("a", "b", "c")),
-}
+    "span": (0, -1, 1.5, "x", "3 parsec", "0h", [1], {}, True, np.ones(2), OBJECT),
+    "span_from_0": (-1, 1.5, "x", "3 parsec", [1], {}, True, np.ones(2), OBJECT, 3),
+    "variable": ("z", 7, 1.5, None, True, [0], {}, OBJECT),
+    "lag": (7, "0", 0.0, True, [0], {}),
+    "key_or_none": (0, "seed", 1.5, np.zeros(2), [0, 1]),
+    "past": ("x", 3.0, TEXT, X + 1j, np.zeros((0, DIM)), np.ones((60, 3)), OBJECT, X[:1], {},
+             np.full((60, DIM), np.nan)),
+    "inputs": (3, "a", [1], {"z": np.zeros(3)}, {"a": np.zeros(3)}),
+    "settings": (3, "a", [1], {"z": 1.0}, {"a": "x"}, {"a": np.nan}, {"a": np.zeros(7)}, {"a": 1j},
+                 {"a": None}, {5: 1.0}, {True: 1.0}),
+    "rules": ({"a": lambda: 1.0}, {"a": lambda a, b, c: 1.0}),
+    "cuts": (3, "a", {}, [3], [("a",)], [("a", "z")], [("a", "b", 9)], [None]),
+    "by_edge": (3, "a", [1], {"a": 1.0}, {("a", "z"): 1.0}, {("a", "b"): "x"}, {("a", "b", 9): 1}),
+    "samples": ("x", 3.0, None, OBJECT, {}, np.ones((5, 3)), np.zeros((0, 2)), 1j * X[:5]),
+    "came": ("x", None, OBJECT, {}, np.ones(3), 1j * np.ones(2), [[1.0], [1.0, 2.0]]),
+}  # fmt: skip
 
 
 def lazy(value: Any) -> Any:

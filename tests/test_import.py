@@ -188,6 +188,11 @@ SLOW = (
     "measure._rivals.rival_edges",
     "measure._stability.edge_stability",
     "measure._strength.signal_strengths",
+    "use._front.Usable.resample",
+    "use._front.Usable.effects",
+    "use._front.Usable.forecast",
+    "use._front.Usable.intervene",
+    "use._front.Usable.backtest",
 )
 
 

@@ -113,7 +113,7 @@ def _target(record: _Record, data: KnownData, windows: Windows, graph, target: i
 
 
 def _fit(record: _Record, data: KnownData, lags, fixed, terms, target: int):
-    """Criterion, rows and risk of one way to group lags into delays; None if it cannot be fitted."""
+    """Criterion, rows and risk of one way to group lags into delays; None if there is no fit."""
     gaps = np.diff(lags)
     step = float(gaps.max()) if len(gaps) else 1.0
     start = np.array([lags[group].mean() for _, group in terms], float)

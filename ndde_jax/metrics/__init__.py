@@ -6,6 +6,11 @@ from ._attractor import (
     lyapunov_exponent_error as lyapunov_exponent_error,
     state_space_divergence as state_space_divergence,
 )
+from ._ensembles import (
+    crps as crps,
+    energy_score as energy_score,
+    interval_coverage as interval_coverage,
+)
 from ._forecast import (
     bounded as bounded,
     nrmse as nrmse,

@@ -6,3 +6,8 @@ from ._matrix import (
     plot_process_graph as plot_process_graph,
     plot_trajectories as plot_trajectories,
 )
+from ._use import (
+    plot_effects as plot_effects,
+    plot_forecast as plot_forecast,
+    plot_intervention as plot_intervention,
+)

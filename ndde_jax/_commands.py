@@ -1,0 +1,216 @@
+"""The commands that use a saved discovery: `effects`, `forecast`, `intervene`."""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._atomic import Together
+from ._spoken import parse_edge
+
+
+def add_commands(commands: Any, seed: Callable[[str], int]) -> None:
+    """Register them with the subparsers of the command line."""
+    text = "sign, slope and interval of every edge of a saved discovery"
+    command = _command(commands, "effects", _effects, None, text)
+    command.add_argument("--no-plot", action="store_true", help="write no picture")
+
+    text = "paths and intervals from the end of the record of a saved discovery"
+    _future(_command(commands, "forecast", _forecast, "forecast", text), seed)
+
+    text = "what if a variable were held, shifted, or an edge cut"
+    command = _command(commands, "intervene", _intervene, "intervention", text)
+    _future(command, seed)
+    add = command.add_argument
+    many = dict(action="append", default=[])
+    text = "hold a variable at a value. May be repeated"
+    add("--set", type=_assignment, metavar="X=VALUE", help=text, **many)
+    text = "what all others see of a variable is higher by this much. May be repeated"
+    add("--shift", type=_assignment, metavar="X=AMOUNT", help=text, **many)
+    text = "B sees A at its mean; A>B@3: only at lag 3. May be repeated"
+    add("--cut", type=_edge, metavar="A>B", help=text, **many)
+    add("--start", type=_span, default=0, help="sample, or time, of its begin (%(default)s)")
+    add("--stop", type=_span, help="sample, or time, from which on it is over (default: never)")
+
+
+def _command(commands, name: str, run, out: str | None, text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add = command.add_argument
+    add("discovery", help="directory that `discover` wrote, or the `discovery` in it")
+    default = "%(default)s" if out else "default: none"
+    add("--out", default=out, metavar="DIR", help=f"directory for the results ({default})")
+    add("--quiet", action="store_true", help="print nothing but errors")
+    add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command.set_defaults(run=run)
+    return command
+
+
+def _future(command: argparse.ArgumentParser, seed) -> None:
+    add = command.add_argument
+    add("--horizon", type=_span, default=24, help='samples, or a time such as "6h" (%(default)s)')
+    add("--paths", type=_count, default=200, help="number of paths (%(default)s)")
+    add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
+    add("--no-plot", action="store_true", help="write no picture")
+
+
+# ---- words ----
+
+
+def _span(text: str) -> int | str:
+    return int(text) if text.strip().lstrip("+-").isdecimal() else text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0; got {text!r}.")
+    return int(text)
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    name, equals, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = np.nan
+    if not (equals and name.strip() and np.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"expected VARIABLE=NUMBER; got {text!r}.")
+    return name.strip(), value
+
+
+def _edge(text: str) -> tuple:
+    try:
+        return parse_edge(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+# ---- commands ----
+
+
+def _load(arguments: argparse.Namespace) -> Any:
+    import ndde_jax
+
+    directory = Path(arguments.discovery)
+    inner = directory / "discovery"
+    return ndde_jax.Discovery.load(inner if inner.is_dir() else directory)
+
+
+def _effects(arguments: argparse.Namespace) -> None:
+    effects = _load(arguments).effects()
+    contents = {"effects.csv": _table(effects.columns, effects.rows())}
+    contents["curves.csv"] = _table(
+        ("source", "target", "lag", "x", "y", "low", "high"), _curves(effects)
+    )
+    if not arguments.no_plot and arguments.out:
+        contents |= _picture("effects.png", effects)
+    _finish(arguments, contents if arguments.out else {}, repr(effects))
+
+
+def _curves(effects: Any):
+    for source, target, lag, *_ in effects.rows():
+        try:
+            curve = effects.curve(source, target, lag)
+        except ValueError:
+            continue  # too few different values: effects.csv has the slope
+        for point in zip(*curve, strict=True):
+            yield source, target, lag, *map(float, point)
+
+
+def _forecast(arguments: argparse.Namespace) -> None:
+    import jax
+
+    found = _load(arguments)
+    made = found.forecast(
+        arguments.horizon, paths=arguments.paths, key=jax.random.key(arguments.seed)
+    )
+    ends = np.asarray(made.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95])))
+    head = ("time", "variable", "median", "low_90", "low_50", "high_50", "high_90")
+    contents = {"forecast.csv": _table(head, _by_time(made, ends))}
+    if not arguments.no_plot:
+        contents |= _picture("forecast.png", made)
+    lines = [repr(made), *_last(made, ends[[0, 1, 4]], ""), *made.notes]
+    _finish(arguments, contents, "\n".join(lines))
+
+
+def _intervene(arguments: argparse.Namespace) -> None:
+    import jax
+
+    found = _load(arguments)
+    made = found.intervene(
+        dict(arguments.set) or None,
+        shift=dict(arguments.shift) or None,
+        cut=arguments.cut or None,
+        horizon=arguments.horizon,
+        start=arguments.start,
+        stop=arguments.stop,
+        paths=arguments.paths,
+        key=jax.random.key(arguments.seed),
+    )
+    levels = [np.median(np.asarray(p), axis=0) for p in (made.baseline, made.changed)]
+    effect = np.asarray(made.effect(np.array([0.5, 0.05, 0.95])))
+    head = ("time", "variable", "baseline", "changed", "effect", "low_90", "high_90")
+    contents = {"intervention.csv": _table(head, _by_time(made, [*levels, *effect]))}
+    if not arguments.no_plot:
+        contents |= _picture("intervention.png", made)
+    lines = [repr(made), *_last(made, effect, "changes by "), *made.notes]
+    _finish(arguments, contents, "\n".join(lines))
+
+
+def _by_time(made: Any, columns: Any):
+    """Rows of time, variable and numbers `[column horizon dim]`."""
+    for k, time in enumerate(made.ts):
+        for i, name in enumerate(made.names):
+            yield float(time), name, *(float(column[k, i]) for column in columns)
+
+
+def _last(made: Any, ends: np.ndarray, verb: str):
+    """A line for each variable: where it ends, and a 90 % interval."""
+    unit = f" {made.time_unit}" if made.time_unit else ""
+    for name, (middle, low, high) in zip(made.names, ends[:, -1].T, strict=True):
+        yield (
+            f"  {name} {verb}{middle:.4g} at {made.ts[-1]:.6g}{unit}, 90 %: {low:.4g} to {high:.4g}"
+        )
+
+
+# ---- files ----
+
+
+def _table(head: Any, rows: Any) -> bytes:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def _picture(name: str, made: Any) -> dict[str, bytes]:
+    try:
+        figure = made.plot()
+    except ImportError:
+        print("No picture: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
+        return {}
+    content = io.BytesIO()
+    figure.savefig(content, dpi=150, format="png")
+    return {name: content.getvalue()}
+
+
+def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str) -> None:
+    """Write all files or none, and say so."""
+    if contents:
+        directory = Path(arguments.out)
+        if directory.exists() and not directory.is_dir():
+            raise ValueError(f"--out must be a directory; {directory} is a file.")
+        directory.mkdir(parents=True, exist_ok=True)
+        with Together() as files:
+            for name, content in contents.items():
+                files.add(directory / name, content)
+    if arguments.quiet:
+        return
+    print(text)
+    for name in contents:
+        print(f"wrote {Path(arguments.out) / name}")

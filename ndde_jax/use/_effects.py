@@ -1,0 +1,301 @@
+"""In which direction, how strongly, along which curve: what kept edges do."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .._checks import check_whole, refusal, shown
+from .._types import Checked
+from ._basis import Basis
+from ._ensemble import Ensemble
+from ._times import variable
+
+# Rows that averages are taken over, spread evenly over the record; their error is far below that of
+# the ensemble.
+MOST_ROWS = 1000
+# Two-sided 90 %.
+WIDE = 1.6449
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """Response of levels along all paths of the graph; NumPy, `[time source target]`.
+
+    Units of the target per unit of the source. Linear: of the drift with its mean slopes.
+
+    - `ts`: times after the push, from 0.
+    - `pulse`: the source is displaced by one unit at time 0 and then left to itself.
+    - `step`: it is held one unit higher from time 0 on.
+    - `pulse_low`, `pulse_high`, `step_low`, `step_high`: 90 % intervals.
+    """
+
+    ts: Float[np.ndarray, "time"]
+    pulse: Float[np.ndarray, "time source target"]
+    step: Float[np.ndarray, "time source target"]
+    pulse_low: Float[np.ndarray, "time source target"]
+    pulse_high: Float[np.ndarray, "time source target"]
+    step_low: Float[np.ndarray, "time source target"]
+    step_high: Float[np.ndarray, "time source target"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Effects:
+    """What the kept edges do; NumPy, `[source target lag]`; made by `found.effects`.
+
+    - `slope`: mean over the data of ∂(rate of the target)/∂(source at that lag), in units of the
+        target per unit of time and per unit of the source; NaN where no edge is kept.
+    - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included.
+    - `sign`: of the slope, 1 or −1; 0 where no edge is kept. Whether it is certain is for the
+        interval to say; a curve that rises and falls may have any.
+    - `share`: of the resamples that contain an edge, neighbouring lags counted together.
+    """
+
+    graph: Bool[np.ndarray, "source target lag"]
+    slope: Float[np.ndarray, "source target lag"]
+    slope_low: Float[np.ndarray, "source target lag"]
+    slope_high: Float[np.ndarray, "source target lag"]
+    share: Float[np.ndarray, "source target lag"]
+    found: Any
+    ensemble: Ensemble
+
+    @property
+    def sign(self) -> Int[np.ndarray, "source target lag"]:
+        """Of the mean slope."""
+        return np.sign(np.nan_to_num(self.slope)).astype(int)
+
+    def curve(
+        self, source: Any, target: Any, lag: Any = None, *, points: Checked[int] = 20
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Along which curve a source acts: x, y, and the ends of a 90 % interval of y, `[point]`.
+
+        Accumulated local effects: within each of `points` slices of the source, what a change from
+        one end to the other does to the rate of the target, all else as it was measured there;
+        summed up and centred over the data. It never asks for the drift where no data are, as a
+        curve through the mean of all else does where variables go together.
+
+        **Arguments:**
+
+        - `source`, `target`: names or indices.
+        - `lag`: in samples, one of the discovery's; may be left out if the edge has only one.
+        - `points`: slices with equally many samples each, 20 by default.
+
+        **Raises:** `ValueError` for an edge that was not kept.
+
+        Apley and Zhu, *JRSS B* 82 (2020), 1059.
+        """
+        check_whole(points, "points", least=2)
+        i, j = variable(source, self.found, "source"), variable(target, self.found, "target")
+        a = self._lag(i, j, lag)
+        histories = _histories(self.ensemble)
+        values = histories[:, a, i]
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
+        if len(edges) < 3:
+            raise ValueError(
+                f"{self.found.names[i]} takes too few different values for a curve: {len(edges)}."
+            )
+        slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+        model, basis = self.found.model, _cast(self.ensemble.basis, self.found.model)
+        # The ends of a slice change with the number of distinct values, shapes do not.
+        given = (model, basis, _jax(histories, model), i, j, a)
+        low = _at(*given, _jax(edges[slot], model))
+        high = _at(*given, _jax(edges[slot + 1], model))
+        change, columns = (
+            np.asarray(up, np.float64) - down for up, down in zip(high, low, strict=True)
+        )
+        count = np.maximum(np.bincount(slot, minlength=len(edges) - 1), 1)
+        mean = np.zeros((len(edges) - 1, columns.shape[1] + 1))
+        np.add.at(mean, slot, np.column_stack([change, columns]))
+        mean /= count[:, None]
+        own, stepped = mean[:, :1], self.ensemble.trust[j] * mean[:, :1]
+        theta = np.concatenate([self.ensemble.center[None, j], self.ensemble.theta[:, j]])
+        # [slice, model, centre of the ensemble, members]
+        steps = stepped + mean[:, 1:] @ theta.T
+        own = own if self.ensemble.own[j] else steps[:, :1]
+        steps = np.concatenate([own, steps], axis=1)
+        curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
+        middle = (curves[1:] + curves[:-1]) / 2
+        curves = curves - (count @ middle / count.sum())[None]
+        y, spread = _center_and_spread(curves.T)
+        return edges, y, y - spread, y + spread
+
+    def _lag(self, i: int, j: int, lag: Any) -> int:
+        kept = np.flatnonzero(self.graph[i, j])
+        names, lags = self.found.names, self.found.lags
+        said = f"{names[i]} -> {names[j]}"
+        if not len(kept):
+            raise ValueError(f"{said} is no edge of the graph, so it has no curve.")
+        listed = ", ".join(str(lags[a]) for a in kept)
+        if lag is None:
+            if len(kept) > 1:
+                raise ValueError(f"{said} has edges at lags {listed}; say which with lag=.")
+            return int(kept[0])
+        if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
+            raise refusal("lag", "a lag in samples", lag)
+        if lag not in lags or lags.index(int(lag)) not in kept:
+            raise ValueError(f"{said} is kept at lags {listed} samples; got lag {shown(lag)}.")
+        return lags.index(int(lag))
+
+    @functools.cached_property
+    def total(self) -> Total:
+        """Effects along all paths of the graph, on levels."""
+        return _total(self.found, _mean_slopes(self.found, self.ensemble))
+
+    def to_frame(self):
+        """A pandas DataFrame with a row for each kept edge, largest slope in units of standard
+        deviations first; needs pandas.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rows(), columns=self.columns)
+
+    columns = ("source", "target", "lag", "delay", "sign", "slope", "low", "high", "share")
+
+    def rows(self) -> list[tuple]:
+        """What `to_frame` shows, without pandas."""
+        names, lags, dt = self.found.names, self.found.lags, self.found.dt
+        scale = np.asarray(self.found.model.scaling.scale)
+        edges = np.argwhere(self.graph)
+        size = [abs(self.slope[i, j, a]) * scale[i] / scale[j] for i, j, a in edges]
+        return [
+            (
+                names[i], names[j], int(lags[a]), float(lags[a] * dt), int(self.sign[i, j, a]),
+                float(self.slope[i, j, a]), float(self.slope_low[i, j, a]),
+                float(self.slope_high[i, j, a]), float(self.share[i, j, a]),
+            )
+            for i, j, a in edges[np.argsort(-np.asarray(size))]
+        ]  # fmt: skip
+
+    def plot(self):
+        """A matplotlib Figure with the curve of every kept edge; needs matplotlib."""
+        from ..plot import plot_effects
+
+        return plot_effects(self)
+
+    def __repr__(self) -> str:
+        lines = [f"Effects of {int(self.graph.sum())} edges on rates, 90 % intervals, and shares"]
+        for row in self.rows()[:12]:
+            source, target, lag, _, _, slope, low, high, share = row
+            delay = f"@{lag}" if lag else ""
+            lines.append(
+                f"  {source}{delay} -> {target}  {slope:+.3g} ({low:.3g} to {high:.3g}), in "
+                f"{share:.0%} of resamples"
+            )
+        if len(self.rows()) > 12:
+            lines.append(f"  and {len(self.rows()) - 12} more")
+        return "\n".join(lines)
+
+
+def effects(found: Any, ensemble: Ensemble) -> Effects:
+    """As `found.effects` says."""
+    graph = np.asarray(found.graph)
+    center, spread = _center_and_spread(_mean_slopes(found, ensemble))
+    seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
+    return Effects(
+        graph, seen(center), seen(center - spread), seen(center + spread),
+        seen(ensemble.share), found, ensemble,
+    )  # fmt: skip
+
+
+def _histories(ensemble: Ensemble) -> np.ndarray:
+    start = ensemble.rows.start
+    return start[np.unique(np.linspace(0, len(start) - 1, MOST_ROWS).astype(int))]
+
+
+def _jax(values: np.ndarray, model: Any):
+    return jnp.asarray(values, model.dt.dtype)
+
+
+def _cast(basis: Basis, model: Any) -> Basis:
+    return jax.tree.map(lambda a: _jax(a, model) if a.dtype.kind == "f" else jnp.asarray(a), basis)
+
+
+@eqx.filter_jit
+def _mean_jacobians(model, basis: Basis, histories):
+    """Mean over the rows of the derivatives of the model and of every column of a basis."""
+    own = jax.lax.map(jax.jacfwd(model), histories, batch_size=100)
+    columns = jax.lax.map(jax.jacfwd(basis), histories, batch_size=100)
+    return jnp.mean(own, axis=0), jnp.mean(columns, axis=0)
+
+
+def _center_and_spread(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What to say and half the width of a 90 % interval, from the same quantity of the learned
+    model, of the centre of the ensemble, and of its members, along the first axis.
+
+    Members spread about their centre as estimates from other records would. That centre is fitted
+    to steps instead of rates, with other functions: how far it is from the model shows what neither
+    the record's length nor the graph decides.
+    """
+    model, center, members = found[0], found[1], found[2:]
+    variance = np.mean((members - center[None]) ** 2, axis=0)
+    return model, WIDE * np.sqrt(variance + (center - model) ** 2)
+
+
+def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
+    """`[source target lag]` of the model (where it explains the data; else of the centre), of the
+    centre of the ensemble, and of every member.
+    """
+    model = found.model
+    histories = _jax(_histories(ensemble), model)
+    own, columns = _mean_jacobians(model, _cast(ensemble.basis, model), histories)
+    own, columns = np.asarray(own, np.float64), np.asarray(columns, np.float64)
+    # [target lag source] -> [source target lag]
+    to_graph = lambda a: np.moveaxis(a, (-3, -2, -1), (-2, -1, -3))  # noqa: E731
+    trusted = own * ensemble.trust[:, None, None]
+    center = trusted + np.einsum("tf,fls->tls", ensemble.center, columns)
+    members = trusted[None] + np.einsum("mtf,fls->mtls", ensemble.theta, columns)
+    own = np.where(ensemble.own[:, None, None], own, center)
+    return to_graph(np.concatenate([own[None], center[None], members]))
+
+
+@eqx.filter_jit
+def _at(model, basis: Basis, histories, i, j, a, values):
+    """Rates of a target by the model, and columns, with one input replaced."""
+    z = histories.at[:, a, i].set(values)
+    return jax.vmap(model)(z)[:, j], basis(z)
+
+
+def _total(found: Any, slopes: np.ndarray) -> Total:
+    """Linear responses, with their spread."""
+    steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
+    both = []
+    for held in (False, True):
+        response = _respond(slopes, found.lags, float(found.dt), steps, held)
+        # A member whose mean slopes are unstable has no finite response to average.
+        limit = 1e6
+        response = np.clip(np.nan_to_num(response, nan=limit), -limit, limit)
+        y, spread = _center_and_spread(response)
+        both.append((y, y - spread, y + spread))
+    (pulse, pulse_low, pulse_high), (step, step_low, step_high) = both
+    ts = float(found.dt) * np.arange(steps + 1)
+    return Total(ts, pulse, step, pulse_low, pulse_high, step_low, step_high)
+
+
+def _respond(slopes, lags, dt: float, steps: int, held: bool) -> np.ndarray:
+    """`[member time source target]`: levels after a unit push of each source, by Heun's method."""
+    n, dim = slopes.shape[:2]
+    buffer = np.zeros((n, dim, lags[-1] + 1, dim))  # [member pushed past variable]
+    pushed = np.arange(dim)
+    buffer[:, pushed, -1, pushed] = 1.0
+    newest, past = lags[-1], np.asarray(lags)
+    rate = lambda b: np.einsum("mstl,mpls->mpt", slopes, b[:, :, newest - past])  # noqa: E731
+
+    def hold(state):
+        if held:
+            state[:, pushed, pushed] = 1.0
+        return state
+
+    out = [buffer[:, :, -1].copy()]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(steps):
+            now, first = buffer[:, :, -1].copy(), rate(buffer)
+            buffer = np.concatenate([buffer[:, :, 1:], hold(now + dt * first)[:, :, None]], axis=2)
+            new = hold(now + dt / 2 * (first + rate(buffer)))
+            buffer[:, :, -1] = new
+            out.append(new)
+    return np.stack(out, axis=1)

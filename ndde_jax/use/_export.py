@@ -1,0 +1,68 @@
+"""A graph for other programs: JSON, DOT and networkx."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+
+def edge_rows(found: Any) -> list[dict[str, Any]]:
+    """What is known of every kept edge, in plain numbers."""
+    effects, rows = found.effects(), []
+    for i, j, a in np.argwhere(effects.graph):
+        edge = (i, j, a)
+        rows.append(
+            {
+                "source": found.names[i],
+                "target": found.names[j],
+                "lag": int(found.lags[a]),
+                "delay": float(found.lags[a] * found.dt),
+                "score": float(found.scores[edge]),
+                "sign": int(effects.sign[edge]),
+                "slope": float(effects.slope[edge]),
+                "slope_low": float(effects.slope_low[edge]),
+                "slope_high": float(effects.slope_high[edge]),
+                "share": float(effects.share[edge]),
+            }
+        )
+    return rows
+
+
+def to_json(found: Any) -> str:
+    """Variables, sampling and edges; NaN is written as null."""
+    known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
+    edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(found)]
+    about = {
+        "variables": list(found.names),
+        "dt": float(found.dt),
+        "time_unit": found.time_unit,
+        "lags": [int(lag) for lag in found.lags],
+        "edges": edges,
+    }
+    return json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def to_dot(found: Any) -> str:
+    """For Graphviz: solid arrows raise their target's rate on the mean, dashed ones lower it."""
+    quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
+    lines = ["digraph {", *(f"  {quoted(name)};" for name in found.names)]
+    for row in edge_rows(found):
+        style = "solid" if row["sign"] >= 0 else "dashed"
+        label = f', label="{row["lag"]}"' if row["lag"] else ""
+        lines.append(
+            f"  {quoted(row['source'])} -> {quoted(row['target'])} [style={style}{label}];"
+        )
+    return "\n".join([*lines, "}", ""])
+
+
+def to_networkx(found: Any) -> Any:
+    """A `networkx.MultiDiGraph`, whose edges carry lag, delay, score, sign, slope and share; from
+    there to GraphML and other formats.
+    """
+    import networkx
+
+    graph = networkx.MultiDiGraph(dt=float(found.dt), time_unit=found.time_unit)
+    graph.add_nodes_from(found.names)
+    for row in edge_rows(found):
+        graph.add_edge(row.pop("source"), row.pop("target"), **row)
+    return graph

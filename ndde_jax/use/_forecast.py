@@ -1,0 +1,270 @@
+"""What happens next: paths of a learned system from the end of a record."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from ._ensemble import Ensemble
+from ._simulate import Change, Learned, no_change, simulate
+from ._times import read_span, variable
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """Paths that the data and the noise allow for; made by `found.forecast`.
+
+    - `ts`: times `[horizon]`, in the unit of the data, on from the last sample.
+    - `paths`: `[path horizon dim]`, physical units, as they would be measured.
+    - `diverged`: paths that left the range of the data a thousandfold and were held there, bool
+        `[path]`; they count in every quantile.
+    - `history`: the last samples before, `[time dim]`.
+    - `notes`: sentences on what the forecast rests on.
+    """
+
+    ts: Float[np.ndarray, "horizon"]
+    paths: Float[Array, "path horizon dim"]
+    diverged: Bool[Array, "path"]
+    history: Float[np.ndarray, "time dim"]
+    names: tuple[str, ...]
+    time_unit: str
+    notes: tuple[str, ...] = ()
+
+    def quantile(self, q: Any) -> Float[Array, "..."]:
+        """Of the paths at each time, `[horizon dim]`, or `[q horizon dim]` for several."""
+        return path_quantile(self.paths, q)
+
+    @property
+    def median(self) -> Float[Array, "horizon dim"]:
+        """Half of the paths lie below."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Lower and upper end of a central interval, each `[horizon dim]`."""
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def to_frame(self):
+        """A pandas DataFrame: time, variable, median and the ends of the 50 and 90 % intervals."""
+        import pandas as pd
+
+        ends = np.asarray(self.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95])))
+        n, dim = ends.shape[1:]
+        table = {
+            "time": np.repeat(self.ts, dim),
+            "variable": list(self.names) * n,
+            "median": ends[2].ravel(),
+            "low_90": ends[0].ravel(),
+            "low_50": ends[1].ravel(),
+            "high_50": ends[3].ravel(),
+            "high_90": ends[4].ravel(),
+        }
+        return pd.DataFrame(table)
+
+    def plot(self):
+        """A matplotlib Figure; needs matplotlib."""
+        from ..plot import plot_forecast
+
+        return plot_forecast(self)
+
+    def __repr__(self) -> str:
+        unit = f" {self.time_unit}" if self.time_unit else ""
+        return (
+            f"Forecast of {', '.join(self.names)}: {self.paths.shape[0]} paths from "
+            f"{self.ts[0]:.6g} to {self.ts[-1]:.6g}{unit}"
+        )
+
+
+def path_quantile(paths: Array, q: Any) -> Array:
+    """Along the axis of paths: the position q (n + 1) among the n ordered ones (Weibull, 1939), so
+    that a new path lies below it with probability q. Positions between the first and the last
+    path, as `numpy.quantile` takes them, would make intervals of few paths too narrow.
+    """
+    check_real_array(q, "q", "between 0 and 1", least=0)
+    if not is_traced(q) and np.any(np.asarray(q) > 1):
+        raise ValueError(f"q must lie in [0, 1]; got {shown(q)}.")
+    q, n = jnp.asarray(q, paths.dtype), paths.shape[0]
+    place = jnp.clip((q * (n + 1) - 1) / max(n - 1, 1), 0, 1)
+    return jnp.quantile(paths, place, axis=0)
+
+
+def forecast(
+    found: Any,
+    ensemble: Ensemble,
+    *,
+    horizon: Any,
+    paths: Any,
+    key: Any,
+    history: Any = None,
+    inputs: Any = None,
+) -> Forecast:
+    """As `found.forecast` says."""
+    key = check_key(key)
+    steps = read_span(horizon, found, "horizon")
+    check_whole(paths, "paths")
+    past, notes, last = read_history(found, history)
+    learned = make_learned(found, ensemble)
+    change = no_change(steps, len(found.names), learned.dt.dtype)
+    change, told = known_inputs(found, change, inputs, steps)
+    start_key, noise_key, error_key = jr.split(key, 3)
+    start, member = starting_states(learned, ensemble, past, paths, start_key)
+    noise = draw_noise(ensemble, noise_key, steps, paths, learned.dt.dtype)
+    run, diverged = simulate(learned, change, start, member, noise)
+    run = measured(ensemble, run, error_key, change)
+    notes = (*notes, *told, *divergence_note(diverged))
+    ts = last + float(found.dt) * np.arange(1, steps + 1)
+    return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
+
+
+def divergence_note(diverged: Any) -> tuple[str, ...]:
+    """What to say of paths that diverged."""
+    if isinstance(diverged, jax.core.Tracer) or not bool(jnp.any(diverged)):
+        return ()
+    return (
+        f"{int(jnp.sum(diverged))} of {diverged.shape[0]} paths diverged; they are held far "
+        "outside the range of the data and count in every quantile.",
+    )
+
+
+def make_learned(found: Any, ensemble: Ensemble) -> Learned:
+    """Arrays in the precision of the model."""
+    dtype = found.model.dt.dtype
+    cast = lambda a: jnp.asarray(a, dtype)  # noqa: E731
+    basis = jax.tree.map(
+        lambda a: cast(a) if a.dtype.kind == "f" else jnp.asarray(a), ensemble.basis
+    )
+    scaling = found.model.scaling
+    return Learned(
+        found.model, basis, cast(ensemble.trust), cast(ensemble.theta), cast(float(found.dt)),
+        cast(ensemble.noise.factor), cast(ensemble.noise.amplitude),
+        cast(scaling.center), cast(scaling.scale), tuple(found.lags), ensemble.ahead,
+    )  # fmt: skip
+
+
+def read_history(
+    found: Any, history: Any, need: int | None = None
+) -> tuple[np.ndarray, tuple[str, ...], float]:
+    """The past `[time dim]` of a forecast, what to say about it, and the time of its last sample.
+
+    **Raises:** `ValueError` for one that is too short, of other variables or not finite.
+    """
+    need = int(found.lags[-1]) + 1 if need is None else need
+    dim = len(found.names)
+    if history is None:
+        values = np.asarray(found.samples.values[-1], np.float64)
+        last = float(found.samples.times[-1][-1])
+    else:
+        check_real_array(history, "history", f"[time dim] with {dim} variables, newest last")
+        values, last = np.asarray(history, np.float64), 0.0
+        values = values[:, None] if values.ndim == 1 and dim == 1 else values
+        if values.ndim != 2 or values.shape[1] != dim:
+            raise ValueError(
+                f"history must be [time dim] with {dim} variables, newest last; got shape "
+                f"{values.shape}."
+            )
+    if len(values) < need:
+        raise ValueError(
+            f"history must hold at least {need} samples, the largest lag and the present; got "
+            f"{len(values)}."
+        )
+    values = values[-max(need, min(len(values), 3 * need + 20)) :]
+    missing = ~np.isfinite(values)
+    if not missing.any():
+        return values, (), last
+    if history is not None or missing.all(axis=0).any():
+        raise ValueError(
+            f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
+            "values are missing or infinite. Give a complete one."
+        )
+    row = np.arange(len(values))
+    filled = np.stack(
+        [np.interp(row, row[~m], v[~m]) for v, m in zip(values.T, missing.T, strict=True)], axis=1
+    )
+    note = (
+        f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
+        "interpolated; give a complete history= to start from another."
+    )
+    return filled, (note,), last
+
+
+def starting_states(
+    learned: Learned,
+    ensemble: Ensemble,
+    past: np.ndarray,
+    paths: int,
+    key: Any,
+    need: int | None = None,
+) -> tuple[Array, Array]:
+    """Histories `[path time dim]` and the member of the ensemble that each path follows."""
+    need = int(learned.lags[-1]) + 1 if need is None else need
+    member = jnp.arange(paths) % ensemble.resamples
+    start = jnp.asarray(past[-need:], learned.dt.dtype)
+    return jnp.broadcast_to(start[None], (paths, *start.shape)), member
+
+
+def draw_noise(
+    ensemble: Ensemble, key: Any, steps: int, paths: int, dtype: Any
+) -> Float[Array, "step path dim"]:
+    """Rows of white residuals."""
+    rows = jnp.asarray(ensemble.noise.draws, dtype)
+    return rows[jr.randint(key, (steps, paths), 0, len(rows))]
+
+
+def measured(ensemble: Ensemble, run: Array, key: Any, change: Change) -> Array:
+    """With the error of measurements, where there is one; what is set is known."""
+    error = jnp.asarray(ensemble.noise.error, run.dtype)
+    if not np.any(ensemble.noise.error > 0):
+        return run
+    held = change.held[1:][None]
+    return run + jnp.where(held, 0, error[None, None] * jr.normal(key, run.shape, run.dtype))
+
+
+def known_inputs(
+    found: Any, change: Change, inputs: Any, steps: int
+) -> tuple[Change, tuple[str, ...]]:
+    """Variables that the prior lets no other drive, held at values known in advance, and a note on
+    those that are not.
+
+    **Raises:** `ValueError` for variables that others may drive.
+    """
+    others = ~np.eye(len(found.names), dtype=bool)[:, :, None]
+    allowed = np.asarray(found.windows.prior.allowed) & others
+    exogenous = [j for j in range(len(found.names)) if not allowed[:, j].any()]
+    exogenous = exogenous if len(found.names) > 1 else []
+    inputs = {} if inputs is None else inputs
+    if not isinstance(inputs, Mapping):
+        raise refusal("inputs", "a mapping from known inputs to their future values", inputs)
+    given = set()
+    for name, values in inputs.items():
+        j = variable(name, found, "an input")
+        if j not in exogenous:
+            known = ", ".join(found.names[i] for i in exogenous)
+            raise ValueError(
+                f"inputs holds {found.names[j]}, which this discovery lets others drive; its known "
+                f"inputs are {known or 'none'}. Name them as exogenous in the prior, or use "
+                "intervene to set a variable."
+            )
+        check_real_array(values, f"the future of {name}", "[horizon]", finite=True)
+        values = jnp.asarray(values, change.value.dtype)
+        if values.shape != (steps,):
+            raise ValueError(
+                f"the future of {name} must hold one value per step, [horizon] = ({steps},); got "
+                f"shape {values.shape}."
+            )
+        given.add(j)
+        # The present was measured.
+        held = change.held.at[1:, j].set(True)
+        change = eqx.tree_at(
+            lambda c: (c.held, c.value), change, (held, change.value.at[1:, j].set(values))
+        )
+    missing = [found.names[j] for j in exogenous if j not in given]
+    if not missing:
+        return change, ()
+    note = f"of {', '.join(missing)}, which nothing else drives, the future is forecast as well"
+    return change, (f"{note}; if it is known, give inputs=.",)

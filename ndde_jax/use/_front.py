@@ -1,0 +1,262 @@
+"""What a discovery can be asked once it is there; all of it from what the discovery holds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import ArrayLike, Float, PRNGKeyArray
+
+from .._checks import check_key, check_whole
+from .._types import Checked
+from . import _export
+from ._backtest import Backtest, backtest
+from ._effects import Effects, effects
+from ._ensemble import RESAMPLES, Ensemble, make_ensemble
+from ._forecast import Forecast, forecast
+from ._intervene import Intervention, intervene
+
+_CACHE = "_ensemble"
+
+
+class Usable:
+    """Effects, forecasts and interventions; a base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def resample(
+        self, *, resamples: Checked[int] = RESAMPLES, key: Checked[PRNGKeyArray | None] = None
+    ) -> Ensemble:
+        """Select the graph again on random halves of the data, in closed form, and keep the result
+        for all effects, forecasts and interventions of this discovery.
+
+        They do it themselves when first asked; call it to choose how many halves, or others.
+
+        **Arguments:**
+
+        - `resamples`: halves, 40 by default.
+        - `key`: draws them; by default `jax.random.key(0)`, so that a discovery has one ensemble.
+
+        **Returns:** [`Ensemble`][ndde_jax.use.Ensemble]; its `share` says how many halves contain
+        an edge, neighbouring lags counted together.
+
+        **Raises:** `ValueError` for irregular sampling, or too few samples.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        x = np.random.default_rng(0).normal(size=(300, 2)).cumsum(0) * 0.1
+        found = ndde.discover(np.sin(x), dt=1.0, search="splines", key=jax.random.key(0))
+        print(found.resample(resamples=10).share[:, :, 0])
+        ```
+        """
+        check_whole(resamples, "resamples", least=2)
+        key = jr.key(0) if key is None else check_key(key)
+        seed = np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist()
+        made = make_ensemble(self, rng=np.random.default_rng(seed), resamples=resamples)
+        object.__setattr__(self, _CACHE, made)
+        return made
+
+    @property
+    def _members(self) -> Ensemble:
+        """The ensemble, made when first asked for."""
+        made = self.__dict__.get(_CACHE)
+        if made is None:
+            with jax.ensure_compile_time_eval():
+                made = self.resample()
+        return made
+
+    def effects(self) -> Effects:
+        """What every kept edge does: sign, mean slope, curve, and total effects along paths, with
+        intervals that include the choice of the graph.
+
+        **Returns:** [`Effects`][ndde_jax.use.Effects].
+
+        **Raises:** `ValueError` for irregular sampling, or too few samples.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 2))
+        for k in range(399):
+            rate = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
+            x[k + 1] = x[k] + 0.2 * rate + 0.3 * rng.normal(size=2)
+        found = ndde.discover(x, dt=0.2, search="splines", key=jax.random.key(0))
+        print(found.effects())
+        ```
+        """
+        return effects(self, self._members)
+
+    def forecast(
+        self,
+        horizon: Checked[int | str] = 24,
+        *,
+        paths: Checked[int] = 200,
+        key: Checked[PRNGKeyArray],
+        history: Checked[Float[ArrayLike, "time dim"] | None] = None,
+        inputs: Checked[Mapping | None] = None,
+    ) -> Forecast:
+        """Paths from the end of the record on, as they would be measured.
+
+        Each path follows one member of an ensemble of drifts (see
+        [`resample`][ndde_jax.Discovery.resample]), with noise drawn from what one-step forecasts of
+        this very simulator leave on the data, so that one step is calibrated by construction: with
+        its covariance between variables, its tails, its dependence on the state where the data
+        clearly show one, and measurement error apart from it where neighbouring residuals clearly
+        show that.
+
+        **Arguments:**
+
+        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default.
+        - `paths`: 200 by default, with which the ends of a 90 % interval vary by a tenth of its
+            width.
+        - `key`: for the noise.
+        - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
+            the data and at least the largest lag and one sample long. By default the end of the
+            (last) record.
+        - `inputs`: future values `[horizon]` of known inputs by name: of variables that the prior
+            lets no other drive.
+
+        **Returns:** [`Forecast`][ndde_jax.use.Forecast].
+
+        **Raises:** `ValueError` for irregular sampling, a unit that cannot be compared with that of
+        the data, and a history that is too short or not finite.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        t = np.arange(400) * 0.1
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        found = ndde.discover(x, dt=0.1, search="splines", key=jax.random.key(0))
+        f = found.forecast(20, key=jax.random.key(1))
+        print(f.median[-1], np.sin(f.ts[-1]))
+        ```
+        """
+        options = dict(horizon=horizon, paths=paths, key=key, history=history, inputs=inputs)
+        return forecast(self, self._members, **options)
+
+    def intervene(
+        self,
+        values: Checked[Mapping | None] = None,
+        *,
+        horizon: Checked[int | str] = 24,
+        start: Checked[int | str] = 0,
+        stop: Checked[int | str | None] = None,
+        paths: Checked[int] = 200,
+        key: Checked[PRNGKeyArray],
+        shift: Checked[Mapping | None] = None,
+        cut: Checked[Sequence | None] = None,
+        scale: Checked[Mapping | None] = None,
+        delay: Checked[Mapping | None] = None,
+        inputs: Checked[Mapping | None] = None,
+        history: Checked[Float[ArrayLike, "time dim"] | None] = None,
+    ) -> Intervention:
+        """The same future with and without something done to the system, on the same noise.
+
+        What is done holds at samples k with `start` ≤ k < `stop`, sample 0 being the present, which
+        `ts` begins one after. Several things may be done at once.
+
+        **Arguments:**
+
+        - `values`: variables that are set, by name or index: a number, `[horizon]` numbers, or a
+            function of time (as in `ts`), or of time and state `[dim]`. With `start` 0 the present
+            is set as well.
+        - `shift`: amounts, one or `[horizon]`, added to what all *others* see of a variable, now
+            and later, and to what is recorded of it; its own drift sees it unshifted.
+        - `cut`: edges (source, target), or (source, target, lag): the target sees the source at its
+            mean over the record.
+        - `scale`: edges to factors of their effect: the difference between the rate with the source
+            and the rate with the source at its mean. 0 is the same as a cut.
+        - `delay`: edges to new delays in samples (or with a unit).
+        - `horizon`, `start`, `stop`: in samples, or times with their unit, such as "6h".
+        - `paths`, `key`, `inputs`, `history`: as for [`forecast`][ndde_jax.Discovery.forecast].
+
+        **Returns:** [`Intervention`][ndde_jax.use.Intervention], whose `notes` say where the answer
+        rests on an edge that fewer than half of the resamples contain, leaves the range of the
+        data, or may miss a hidden driver. Numbers in `values`, `shift` and `scale` may be traced:
+        `jax.grad` of any outcome with respect to them works, and `notes` are then left out.
+
+        **Raises:** `ValueError` for an unknown variable, an edge that is not in the graph, or
+        nothing to do.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 2))
+        for k in range(399):
+            rate = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
+            x[k + 1] = x[k] + 0.2 * rate + 0.3 * rng.normal(size=2)
+        found = ndde.discover(
+            x, dt=0.2, names=("heat", "sun"), search="splines", key=jax.random.key(0)
+        )
+        g = found.intervene({"sun": 1.0}, horizon=30, key=jax.random.key(1))
+        print(g.effect()[-1])  # about what the sun is changed by, for both
+        ```
+        """
+        return intervene(
+            self, self._members, values, horizon=horizon, start=start, stop=stop, paths=paths,
+            key=key, shift=shift, cut=cut, scale=scale, delay=delay, inputs=inputs,
+            history=history,
+        )  # fmt: skip
+
+    def backtest(
+        self,
+        horizon: Checked[int | str] = 24,
+        *,
+        data: Any = None,
+        origins: Checked[int] = 20,
+        paths: Checked[int] = 100,
+        key: Checked[PRNGKeyArray],
+    ) -> Backtest:
+        """Forecasts from many origins against what came, beside persistence, climatology and a
+        vector autoregression on the same lags.
+
+        **Arguments:**
+
+        - `horizon`: in samples, or a time with its unit.
+        - `data`: `[time dim]` to forecast, at the interval of the discovery's. By default its own
+            record, which the drift has seen: then scores flatter it and the autoregression alike.
+        - `origins`: evenly spread, 20 by default.
+        - `paths`: of each forecast, 100 by default.
+        - `key`: for the noise.
+
+        **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 %
+        intervals and energy score by step.
+
+        **Raises:** `ValueError` if the data are too short for a history, the horizon and as many
+        origins.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((600, 1))
+        for k in range(599):
+            x[k + 1] = 0.8 * x[k] + rng.normal()
+        found = ndde.discover(x[:400], dt=1.0, search="splines", key=jax.random.key(0))
+        print(found.backtest(5, data=x[400:], key=jax.random.key(1)))
+        ```
+        """
+        options = dict(horizon=horizon, data=data, origins=origins, paths=paths, key=key)
+        return backtest(self, self._members, **options)
+
+    def to_json(self) -> str:
+        """The graph as JSON: variables, sampling interval, and for every kept edge lag, delay,
+        score, sign, slope with its interval, and share of resamples; NaN becomes null.
+        """
+        return _export.to_json(self)
+
+    def to_dot(self) -> str:
+        """The graph for Graphviz; edges that lower the rate of their target are dashed, and labels
+        are lags in samples.
+        """
+        return _export.to_dot(self)
+
+    def to_networkx(self):
+        """A `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx, which
+        writes GraphML and other formats.
+        """
+        return _export.to_networkx(self)

@@ -1,0 +1,351 @@
+"""What if: the same future with and without something done to the system."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from ._ensemble import Ensemble
+from ._forecast import (
+    divergence_note,
+    draw_noise,
+    known_inputs,
+    make_learned,
+    measured,
+    path_quantile,
+    read_history,
+    starting_states,
+)
+from ._simulate import Change, Edits, no_change, simulate
+from ._times import read_span, variable
+
+# Share of resamples below which an edge is called unsupported.
+UNSUPPORTED = 0.5
+# Share of values outside the range of the data from which on it is said.
+OUTSIDE = 0.05
+# Correlation of neighbouring residuals from which on it is said.
+MEMORY = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Intervention:
+    """The same paths, with the same noise, without and with a change; made by `found.intervene`.
+
+    - `ts`: times `[horizon]`.
+    - `baseline`, `changed`: `[path horizon dim]`, physical units. Path by path they differ by
+        nothing but the change, so their difference is its effect.
+    - `diverged`: paths of either that left the range of the data a thousandfold, bool `[path]`.
+    - `notes`: sentences on what the answer rests on.
+    """
+
+    ts: Float[np.ndarray, "horizon"]
+    baseline: Float[Array, "path horizon dim"]
+    changed: Float[Array, "path horizon dim"]
+    diverged: Bool[Array, "path"]
+    names: tuple[str, ...]
+    time_unit: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> Float[Array, "path horizon dim"]:
+        """What the change does, path by path."""
+        return self.changed - self.baseline
+
+    def effect(self, q: Any = 0.5) -> Float[Array, "..."]:
+        """Quantile of the difference at each time, `[horizon dim]`; the median by default."""
+        return path_quantile(self.difference, q)
+
+    def to_frame(self):
+        """A pandas DataFrame: time, variable, medians without and with, effect, 90 % interval."""
+        import pandas as pd
+
+        q = np.array([0.5, 0.05, 0.95])
+        without, with_ = path_quantile(self.baseline, 0.5), path_quantile(self.changed, 0.5)
+        effect = np.asarray(self.effect(q))
+        n, dim = effect.shape[1:]
+        table = {
+            "time": np.repeat(self.ts, dim),
+            "variable": list(self.names) * n,
+            "baseline": np.asarray(without).ravel(),
+            "changed": np.asarray(with_).ravel(),
+            "effect": effect[0].ravel(),
+            "low_90": effect[1].ravel(),
+            "high_90": effect[2].ravel(),
+        }
+        return pd.DataFrame(table)
+
+    def plot(self):
+        """A matplotlib Figure; needs matplotlib."""
+        from ..plot import plot_intervention
+
+        return plot_intervention(self)
+
+    def __repr__(self) -> str:
+        unit = f" {self.time_unit}" if self.time_unit else ""
+        return (
+            f"Intervention on {', '.join(self.names)}: {self.changed.shape[0]} pairs of paths "
+            f"from {self.ts[0]:.6g} to {self.ts[-1]:.6g}{unit}"
+        )
+
+
+def intervene(
+    found: Any,
+    ensemble: Ensemble,
+    values: Any = None,
+    *,
+    horizon: Any,
+    start: Any,
+    stop: Any,
+    paths: Any,
+    key: Any,
+    shift: Any,
+    cut: Any,
+    scale: Any,
+    delay: Any,
+    inputs: Any,
+    history: Any,
+) -> Intervention:
+    """As `found.intervene` says."""
+    key = check_key(key)
+    steps = read_span(horizon, found, "horizon")
+    begin = read_span(start, found, "start", least=0)
+    end = steps + 1 if stop is None else read_span(stop, found, "stop", least=1)
+    if not begin < end or begin >= steps:
+        raise ValueError(
+            f"start must lie before stop and before the horizon; got start {begin}, stop "
+            f"{'none' if stop is None else end}, horizon {steps} samples."
+        )
+    check_whole(paths, "paths")
+    when = (np.arange(steps + 1) >= begin) & (np.arange(steps + 1) < end)
+    learned = make_learned(found, ensemble)
+    dtype, dim = learned.dt.dtype, len(found.names)
+    edits, cuts = _edits(found, cut, scale, delay)
+    need = int(found.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
+    past, notes, last = read_history(found, history, need)
+    plain, told = known_inputs(found, no_change(steps, dim, dtype), inputs, steps)
+    clock = (last, float(found.dt))
+    change, acted = _change(found, plain, values, shift, edits, when, clock)
+    if not acted and edits is None:
+        raise ValueError(
+            "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
+        )
+    start_key, noise_key, error_key = jr.split(key, 3)
+    states, member = starting_states(learned, ensemble, past, paths, start_key, need)
+    noise = draw_noise(ensemble, noise_key, steps, paths, dtype)
+    baseline, first = simulate(learned, plain, states, member, noise)
+    changed, second = simulate(learned, change, states, member, noise)
+    diverged = first | second
+    baseline = measured(ensemble, baseline, error_key, plain)
+    changed = measured(ensemble, changed, error_key, change)
+    notes = (
+        *notes, *told, *_notes(found, ensemble, acted, cuts, change, when, baseline, changed),
+        *divergence_note(diverged),
+    )  # fmt: skip
+    ts = last + float(found.dt) * np.arange(1, steps + 1)
+    return Intervention(ts, baseline, changed, diverged, found.names, found.time_unit, notes)
+
+
+# ---- what is asked for ----
+
+
+def _mapping(value: Any, name: str, what: str) -> dict:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refusal(name, f"a mapping from {what}", value)
+    return dict(value)
+
+
+def _series(value: Any, name: str, steps: int, dtype: Any) -> Array:
+    """A number or `[horizon]` values, by sample from 0 on."""
+    check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
+    value = jnp.asarray(value, dtype)
+    if value.shape not in ((), (steps,)):
+        raise ValueError(
+            f"{name} must be a number, or [horizon] = ({steps},) of them; got shape {value.shape}."
+        )
+    value = jnp.broadcast_to(value, (steps,))
+    return jnp.concatenate([value[:1], value])
+
+
+def _change(found, plain: Change, values, shift, edits, when, clock):
+    """What is done, and to which variables."""
+    steps, (_, dim) = len(when) - 1, plain.value.shape
+    dtype, active = plain.value.dtype, jnp.asarray(when)
+    held, value, rules, acted = plain.held, plain.value, {}, []
+    for name, given in _mapping(values, "the first argument", "variables to values").items():
+        i = variable(name, found, "a variable to set")
+        acted.append(i)
+        held = held.at[:, i].set(active | held[:, i])
+        if callable(given):
+            rules[i] = _rule(given, str(name))
+        else:
+            new = _series(given, f"the value of {name}", steps, dtype)
+            value = value.at[:, i].set(jnp.where(active, new, value[:, i]))
+    offset = None
+    for name, given in _mapping(shift, "shift", "variables to amounts").items():
+        i = variable(name, found, "a variable to shift")
+        if i in acted:
+            raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
+        acted.append(i)
+        offset = jnp.zeros((steps + 1, dim), dtype) if offset is None else offset
+        amount = _series(given, f"the shift of {name}", steps, dtype)
+        offset = offset.at[:, i].set(jnp.where(active, amount, 0))
+    rule = _together(rules, clock, when) if rules else None
+    return Change(held, value, offset, active, edits, rule), acted
+
+
+def _rule(function: Any, name: str):
+    """A function of time, or of time and state."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        count = sum(
+            p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            for p in parameters
+        )
+    except (TypeError, ValueError):
+        count = 1
+    if count not in (1, 2):
+        raise ValueError(
+            f"the value of {name} must be a function of time, or of time and state; got one of "
+            f"{count} arguments."
+        )
+    return (lambda t, x: function(t)) if count == 1 else function
+
+
+def _together(rules, clock, when):
+    """All functions as one; where they are not active, what was set before stays."""
+    last, dt = clock
+
+    def rule(k, state, value):
+        t = last + dt * jnp.asarray(k, value.dtype)
+        for i, function in rules.items():
+            new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
+            value = value.at[:, i].set(jnp.where(jnp.asarray(when)[k], new(state), value[:, i]))
+        return value
+
+    return rule
+
+
+def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int, int]]]:
+    """Changed mechanisms, and the edges they are of."""
+    cut = [] if cut is None else cut
+    if isinstance(cut, str) or not isinstance(cut, list | tuple):
+        raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
+    if len(cut) in (2, 3) and isinstance(cut[0], str):
+        cut = [tuple(cut)]
+    scale = _mapping(scale, "scale", "edges such as ('x', 'y') to factors")
+    delay = _mapping(delay, "delay", "edges such as ('x', 'y') to lags in samples")
+    if not (cut or scale or delay):
+        return None, []
+    dim, n_lags = len(found.names), len(found.lags)
+    at = np.broadcast_to(np.asarray(found.lags)[None, :, None], (dim, n_lags, dim)).copy()
+    closed, touched = np.zeros(at.shape, bool), []
+    for edge in cut:
+        for i, j, a in _edge(found, edge, "cut"):
+            closed[j, a, i] = True
+            touched.append((i, j, a))
+    for edge, new in delay.items():
+        places = _edge(found, edge, "delay")
+        if len(places) > 1:
+            raise ValueError(
+                f"{_said(edge)} is kept at lags {', '.join(str(found.lags[a]) for *_, a in places)}"
+                "; say which one gets the new delay, as (source, target, lag)."
+            )
+        ((i, j, a),) = places
+        at[j, a, i] = read_span(new, found, f"the delay of {_said(edge)}", least=0)
+        touched.append((i, j, a))
+    scaled, factors = [], []
+    for edge, factor in scale.items():
+        check_real_array(factor, f"the factor of {_said(edge)}", "one number", finite=True)
+        mask = np.zeros(at.shape, bool)
+        for i, j, a in _edge(found, edge, "scale"):
+            mask[j, a, i] = True
+            touched.append((i, j, a))
+        scaled.append(mask)
+        factors.append(factor)
+    dtype = found.model.dt.dtype
+    factors = jnp.stack([jnp.asarray(f, dtype) for f in factors]) if factors else jnp.zeros(0)
+    scaled = np.stack(scaled) if scaled else np.zeros((0, *at.shape), bool)
+    return Edits(at, closed, scaled, jnp.asarray(factors, dtype)), touched
+
+
+def _said(edge: Any) -> str:
+    return " -> ".join(map(str, edge[:2])) if isinstance(edge, tuple | list) else shown(edge)
+
+
+def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
+    """Kept edges (source, target, position of the lag) that are meant."""
+    if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
+        raise refusal(name, "of edges (source, target) or (source, target, lag)", edge)
+    i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
+    kept = [int(a) for a in np.flatnonzero(found.graph[i, j])]
+    if len(edge) == 3:
+        kept = [a for a in kept if found.lags[a] == edge[2]]
+    if not kept:
+        raise ValueError(
+            f"{name}: {_said(edge)} is no edge of the graph"
+            + (f" at lag {edge[2]}" if len(edge) == 3 else "")
+            + ", so nothing would change."
+        )
+    return [(i, j, a) for a in kept]
+
+
+# ---- what the answer rests on ----
+
+
+def _notes(found, ensemble, acted, cuts, change, when, baseline, changed) -> list[str]:
+    if is_traced(baseline, changed, change.value):
+        return []
+    names, notes = found.names, []
+    for i, j, a in _weak(found, ensemble, acted, cuts):
+        notes.append(
+            f"rests on {names[i]} -> {names[j]} at lag {found.lags[a]}, an edge that only "
+            f"{ensemble.share[i, j, a]:.0%} of the resamples contain."
+        )
+    seen = np.concatenate([np.asarray(v, float) for v in found.samples.values])
+    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
+    outside = [
+        np.mean((np.asarray(p) < low) | (np.asarray(p) > high), axis=0)[when[1:]].mean(axis=0)
+        for p in (baseline, changed)
+    ]
+    for i in np.flatnonzero(outside[1] > outside[0] + OUTSIDE):
+        notes.append(
+            f"{names[i]} is outside the range of the data, {low[i]:.4g} to {high[i]:.4g}, in "
+            f"{outside[1][i]:.0%} of the times and paths ({outside[0][i]:.0%} without the change): "
+            "there the drift is an extrapolation."
+        )
+    notes += _hidden(found, ensemble)
+    return notes
+
+
+def _weak(found, ensemble, acted, touched) -> list[tuple[int, int, int]]:
+    """Kept edges along which the change spreads and that too few resamples contain."""
+    reached, frontier = set(acted) | {j for _, j, _ in touched}, None
+    while frontier != reached:
+        frontier = set(reached)
+        reached |= {int(j) for i in frontier for j in np.flatnonzero(found.graph[i].any(axis=1))}
+    edges = {tuple(map(int, e)) for e in np.argwhere(found.graph) if int(e[0]) in reached}
+    # What is set no longer listens.
+    edges = {e for e in edges | set(touched) if e[1] not in acted or e in touched}
+    weak = [e for e in edges if not ensemble.share[e] >= UNSUPPORTED]
+    return sorted(weak, key=lambda e: ensemble.share[e])[:5]
+
+
+def _hidden(found, ensemble) -> list[str]:
+    """Residuals that remember point to a driver that was not measured."""
+    memory = ensemble.noise.memory
+    names = [n for n, m in zip(found.names, memory, strict=True) if m > MEMORY]
+    if not names:
+        return []
+    return [
+        f"what the drift of {', '.join(names)} leaves unexplained persists from sample to sample: "
+        "a driver may be hidden, and the change could act through it differently."
+    ]

@@ -1,0 +1,72 @@
+"""Steps of the record: what a simulator has at hand before each, and where it leads."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+MOST_ROWS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Pairs of neighbouring samples with the past that a step from one to the next reads.
+
+    - `start`: states at the lags, seen from sample k, `[row lag dim]`.
+    - `end`: the same seen from sample k + 1, except that the present is for the caller to predict.
+    - `now`, `next`: samples k and k + 1, `[row dim]`.
+    - `position`: k, later trajectories counting on with a gap; ascending.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    now: np.ndarray
+    next: np.ndarray
+    position: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.now)
+
+
+def step_rows(found: Any) -> Rows:
+    """All steps whose samples were measured.
+
+    **Raises:** `ValueError` for irregular sampling.
+    """
+    if not found.samples.regular:
+        raise ValueError(
+            "forecasts, effects and interventions need equally spaced samples: the lags of this "
+            "discovery have no fixed length in time. Interpolate to a regular grid and discover "
+            "again."
+        )
+    lags = np.asarray(found.lags)
+    parts, begin = [], 0
+    for values in found.samples.values:
+        values = np.asarray(values, np.float64)
+        k = np.arange(lags[-1], len(values) - 1)
+        start = values[k[:, None] - lags[None]]
+        end = values[k[:, None] + 1 - lags[None]]
+        usable = np.isfinite(start).all((1, 2)) & np.isfinite(end).all((1, 2))
+        usable &= np.isfinite(values[k]).all(1) & np.isfinite(values[k + 1]).all(1)
+        k = k[usable]
+        parts.append((start[usable], end[usable], values[k], values[k + 1], begin + k))
+        begin += len(values) + 2 * int(lags[-1]) + 10
+    rows = Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    if len(rows) > MOST_ROWS:
+        every = -(-len(rows) // MOST_ROWS)
+        rows = Rows(*(getattr(rows, f.name)[::every] for f in dataclasses.fields(rows)))
+    return rows
+
+
+def model_rates(model: Any, histories: np.ndarray) -> np.ndarray:
+    """What a learned model says of physical histories `[row lag dim]`: `[row dim]`, NumPy."""
+    dtype = model.dt.dtype
+    return np.asarray(_rates(model, jnp.asarray(histories, dtype)), np.float64)
+
+
+@eqx.filter_jit
+def _rates(model, histories):
+    return jax.vmap(model)(histories)

@@ -1,0 +1,87 @@
+"""Spans of time in samples, and variables by name."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from .._checks import check_whole, refusal, shown
+
+# Seconds.
+UNITS = {
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 7 * 86400.0,
+    "month": 365.2425 / 12 * 86400.0,
+    "year": 365.2425 * 86400.0,
+}
+SHORT = {
+    "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour", "d": "day",
+    "w": "week", "wk": "week", "mo": "month", "y": "year", "yr": "year", "a": "year",
+    "ms": "millisecond",
+}  # fmt: skip
+
+
+def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
+    """Samples: a whole number, or a time with its unit such as "6h".
+
+    **Raises:** `ValueError` for anything else, a unit that cannot be compared with that of the
+    data, and a time that is no whole number of samples.
+    """
+    if not isinstance(value, str):
+        check_whole(value, name, least=least)
+        return int(value)
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([A-Za-zµ]*)\s*", value)
+    try:
+        number = float(match.group(1)) if match else np.nan
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number) or number < 0:
+        raise refusal(name, "samples, or a time with its unit such as '6h'", value)
+    if match.group(2):
+        number *= _ratio(match.group(2), found.time_unit, name, value) / float(found.dt)
+    samples = round(number)
+    if abs(samples - number) > 1e-3 * max(1.0, number) ** 0.5 or samples < least:
+        unit = f" {found.time_unit}" if found.time_unit else ""
+        raise ValueError(
+            f"{name} must be a whole number of samples, at least {least}; {value!r} is "
+            f"{number:.4g} of them, {found.dt:.6g}{unit} each."
+        )
+    return samples
+
+
+def _ratio(unit: str, own: str, name: str, value: str) -> float:
+    """One `unit` in units of the data."""
+    if unit == own:
+        return 1.0
+    known, base = UNITS.get(_long(unit)), UNITS.get(_long(own))
+    if known is None or base is None:
+        said = f"in {own!r}" if own else "without a unit of time"
+        raise ValueError(
+            f"{name}={value!r} cannot be read: the data are counted {said}. Give it in samples, "
+            "or in that unit."
+        )
+    return known / base
+
+
+def _long(unit: str) -> str:
+    if unit in SHORT:
+        return SHORT[unit]
+    word = unit.lower()
+    return word[:-1] if word.endswith("s") and word[:-1] in UNITS else word
+
+
+def variable(value: Any, found: Any, name: str) -> int:
+    """Index of a variable given by name or index."""
+    names = tuple(found.names)
+    if isinstance(value, str) and value in names:
+        return names.index(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if -len(names) <= value < len(names):
+            return int(value) % len(names)
+    raise ValueError(
+        f"{name} must name a variable, one of {', '.join(names)}, or be an index below "
+        f"{len(names)}; got {shown(value)}."
+    )

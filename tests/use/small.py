@@ -1,0 +1,69 @@
+"""Discoveries whose truth is known, made without a search: small, and nothing to compile."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+import ndde_jax as ndde
+
+NAMES = ("sun", "heat", "ice")
+LAGS = (0, 2, 4)
+DT = 0.25
+# Rates: of every target by (lag, source).
+A = np.zeros((3, 3, 3))  # [target lag source]
+A[0, 0, 0] = -1.0
+A[1, 0, 1], A[1, 1, 0] = -0.8, 1.2
+A[2, 0, 2], A[2, 2, 1] = -0.6, -0.9
+TRUTH = np.moveaxis(A != 0, (0, 1, 2), (1, 2, 0))  # [source target lag]
+SIGMA = np.array([0.5, 0.3, 0.2])
+
+
+def linear_path(n, seed=0, a=A, sigma=SIGMA, transient=200):
+    """Euler-Maruyama with ten steps per sample, delays exact."""
+    rng, fine = np.random.default_rng(seed), 10
+    h, past = DT / fine, fine * LAGS[-1]
+    total = (n + transient) * fine
+    x = np.zeros((total + past, 3))
+    for k in range(past, total + past - 1):
+        rate = sum(a[:, i] @ x[k - fine * lag] for i, lag in enumerate(LAGS))
+        x[k + 1] = x[k] + h * rate + np.sqrt(h) * sigma * rng.normal(size=3)
+    return x[past + transient * fine :: fine]
+
+
+def still(dim, lags, dt, windows, mask):
+    """A model of rate zero, whose place the closed form takes."""
+    drift = ndde.MaskedDrift(
+        tuple(
+            (jnp.zeros((dim, out, fan)), jnp.zeros((dim, out)))
+            for out, fan in ((2, dim * len(lags)), (1, 2))
+        )
+    )
+    return ndde.NeuralDDE(drift, mask, windows.scaling, jnp.asarray(dt), tuple(lags))
+
+
+def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=None, model=None):
+    """A discovery that found `graph`."""
+    samples = ndde.read_samples(x, dt=dt, names=names, time_unit=time_unit)
+    windows = ndde.lagged_windows(samples, lags=lags, prior=prior)
+    dim = len(names)
+    graph = np.asarray(graph, bool)
+    edges, one = jnp.asarray(graph * 1.0), jnp.ones(dim)
+    pairs = jnp.ones((dim, dim))
+    allowed = ndde.PriorKnowledge.nothing(dim, len(lags)) if prior is None else prior
+    strengths = ndde.SignalStrengths(
+        edges, edges, edges, pairs, pairs, edges > 0, one, one, one, allowed
+    )
+    mask = jnp.asarray(np.moveaxis(graph, (0, 1, 2), (2, 0, 1)))
+    model = still(dim, lags, dt, windows, mask) if model is None else model
+    return ndde.Discovery(
+        samples=samples, lags=tuple(lags), coefficient=None, search="splines", windows=windows,
+        fit=None, strengths=strengths, model=model, graph=graph, scores=np.asarray(edges),
+        lower=np.asarray(edges),
+    )  # fmt: skip
+
+
+@functools.cache
+def linear():
+    """The linear system, 1500 samples, its true graph."""
+    return discovery(linear_path(1500), TRUTH)

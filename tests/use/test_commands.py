@@ -1,0 +1,91 @@
+"""The commands that use a saved discovery."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from ndde_jax import cli
+
+from .small import TRUTH
+
+
+@pytest.fixture(scope="module")
+def saved(found, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("result")
+    found.save(directory / "discovery")
+    return directory
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_effects_are_printed_and_written(found, saved, tmp_path, capsys):
+    assert cli.main(["effects", str(saved)]) == 0
+    assert "sun@2 -> heat" in capsys.readouterr().out
+    assert cli.main(["effects", str(saved / "discovery"), "--out", str(tmp_path), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    rows = read(tmp_path / "effects.csv")
+    assert [float(row["slope"]) for row in rows] == [row[5] for row in found.effects().rows()]
+    curves = read(tmp_path / "curves.csv")
+    assert len(curves) == 21 * TRUTH.sum()
+    assert (tmp_path / "effects.png").exists()
+
+
+def test_a_forecast_is_written_and_summed_up(found, saved, tmp_path, capsys):
+    out = tmp_path / "forecast"
+    arguments = ["forecast", str(saved), "--horizon", "3h", "--paths", "200", "--out", str(out)]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "200 paths" in said and "ice" in said and "forecast.csv" in said
+    rows = read(out / "forecast.csv")
+    assert len(rows) == 12 * 3
+    import jax
+
+    made = found.forecast(12, paths=200, key=jax.random.key(0))
+    medians = np.reshape([float(row["median"]) for row in rows], (12, 3))
+    np.testing.assert_allclose(medians, made.median)
+    low = np.reshape([float(row["low_90"]) for row in rows], (12, 3))
+    np.testing.assert_allclose(low, made.quantile(0.05))
+    assert (out / "forecast.png").exists()
+
+
+def test_an_intervention_is_written(saved, tmp_path, capsys):
+    arguments = ["intervene", str(saved), "--set", "sun=0.5", "--horizon", "12", "--start", "2"]
+    arguments += ["--stop", "2h", "--out", str(tmp_path), "--no-plot"]
+    assert cli.main(arguments) == 0
+    assert "ice changes by" in capsys.readouterr().out
+    rows = read(tmp_path / "intervention.csv")
+    sun = [float(row["changed"]) for row in rows if row["variable"] == "sun"]
+    np.testing.assert_array_equal(np.flatnonzero(np.array(sun) == 0.5) + 1, np.arange(2, 8))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["intervention.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["effects", "nowhere"], "does not hold a saved discovery"),
+        (["forecast", "{}", "--horizon", "6 parsec"], "cannot be read: the data are counted"),
+        (["intervene", "{}"], "needs something to do"),
+        (["intervene", "{}", "--set", "moon=1"], "one of sun, heat, ice"),
+        (["intervene", "{}", "--cut", "ice>sun"], "ice -> sun is no edge"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(saved, arguments, message, capsys, tmp_path):
+    arguments = [a.format(saved) for a in arguments]
+    if arguments[0] != "effects":
+        arguments += ["--out", str(tmp_path / "out")]
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [["--set", "sun"], ["--paths", "0"], ["--cut", "sun"]])
+def test_words_that_are_none_are_refused_at_once(saved, words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["intervene", str(saved), *words])
+    assert stop.value.code == 2
+    assert "expected" in capsys.readouterr().err.lower()
