@@ -18,8 +18,9 @@ from .check._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,
 )
+from .check._data_findings import data_findings as data_findings
+from .check._finding import Finding as Finding
 from .check._identifiability import (
-    Finding as Finding,
     IdentifiabilityReport as IdentifiabilityReport,
     identifiability_report as identifiability_report,
 )
@@ -81,8 +82,10 @@ from .samples._noise import (
     noise_autocorrelation as noise_autocorrelation,
     noise_share as noise_share,
 )
+from .samples._prepare import prepare_samples as prepare_samples
 from .samples._reading import read_samples as read_samples
 from .samples._samples import Samples as Samples
+from .samples._treatments import Treatment as Treatment
 from .select._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
 from .select._midpoint import midpoint_windows as midpoint_windows
 from .select._moves import LagSearch as LagSearch, search_lags as search_lags
