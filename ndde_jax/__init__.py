@@ -30,6 +30,7 @@ from .check._theory import (
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
 )
+from .check._verdict import Verdict as Verdict
 from .fit._correction import correct_flow as correct_flow
 from .fit._drift import Flow as Flow, fit_drift as fit_drift
 from .fit._edges import edge_scores as edge_scores, window_graph as window_graph

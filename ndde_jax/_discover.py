@@ -1,6 +1,7 @@
 """The front door: from a table of measurements to a graph, a drift and a report."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,12 +11,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_coefficient, check_concrete, check_key
+from ._checks import check_coefficient, check_concrete, check_flag, check_key
 from ._stages import Stages
 from ._store import read, write
 from ._types import Checked, RealScalarLike
 from .check._identifiability import IdentifiabilityReport, identifiability_report
 from .check._report import write_few_lines, write_report
+from .check._verdict import Verdict, verdict
 from .fit._fit import FitConfig, FitResult, fit
 from .fit._fixed import fit_graph
 from .fit._flow import fit_flow
@@ -23,6 +25,7 @@ from .fit.penalties import L0NDDE, AbstractMethod
 from .measure._strength import SignalStrengths, StrengthConfig, signal_strengths
 from .models._equations import equations
 from .models._model import NeuralDDE
+from .samples._prepare import prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import midpoint_windows, windows_by_scheme
@@ -88,11 +91,24 @@ class Discovery:
         """
         return np.maximum(np.asarray(self.strengths.source_value), self.scores.max(axis=2))
 
-    def report(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> str:
-        """Text for a methods section: data, choices, edges with their strength, warnings, and
-        whether the data support them; give what `identifiability` found to include it.
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """`"supported"`, `"with reservations"` or `"not supported"`, with its `reasons` and a
+        `text` of five lines; see [`Verdict`][ndde_jax.Verdict].
         """
-        return write_report(self, identifiability)
+        return verdict(self)
+
+    def report(
+        self,
+        identifiability: Checked[IdentifiabilityReport | None] = None,
+        *,
+        full: Checked[bool] = False,
+    ) -> str:
+        """The verdict in five lines, the edges and every finding with its remedy. With `full`, or
+        what `identifiability` found, also data, choices, targets, warnings and identifiability: a
+        text for a methods section.
+        """
+        return write_report(self, identifiability, full=full)
 
     def identifiability(self, *, key: PRNGKeyArray, **options) -> IdentifiabilityReport:
         """Refit on halves of the data, with edges replaced and with other differences, to see
@@ -197,6 +213,7 @@ def discover(
     scheme: Checked[str] = "auto",
     prior: Checked[PriorKnowledge | None] = None,
     time_unit: Checked[str] = "",
+    treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
     search: Checked[str] = "auto",
     method: Checked[AbstractMethod | None] = None,
@@ -226,7 +243,9 @@ def discover(
         lags ([`choose_scheme`][ndde_jax.choose_scheme]); the report says what and why.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
-    - `time_unit`: what `dt` counts, for labels only.
+    - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
+    - `treat`: deal with seasons, irregular stamps, spikes and short gaps before, where a test finds
+        them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says what was done.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
     - `search`: `"gates"`, `"splines"` or `"auto"`, see [`select_graph`][ndde_jax.select_graph].
@@ -262,7 +281,9 @@ def discover(
     check_settings(method, config, strength_config, search)
     check_coefficient(coefficient)
     key = check_key(key)
+    check_flag(treat, "treat")
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
+    samples = prepare_samples(samples) if treat else samples
     names = samples.names
     windows = windows_by_scheme(samples, lags=lags, scheme=scheme, prior=prior)
     search = chosen_search(windows, search)

@@ -33,7 +33,7 @@ def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | 
 
 def _standard_errors(fitted, values, degrees: int) -> float:
     """By how many standard errors a pattern of blocks is there; neighbours alike count as fewer."""
-    from scipy.stats import t as student
+    from scipy.special import stdtr
 
     rest = values - fitted
     pattern = fitted - fitted.mean()
@@ -44,7 +44,8 @@ def _standard_errors(fitted, values, degrees: int) -> float:
     alike = min(max(alike, 0.0), 0.9)
     size = np.sqrt(float(pattern @ pattern) / (square / (len(values) - degrees)))
     # Of a normal distribution: with few blocks their own scatter is uncertain.
-    chance = student.logsf(size * np.sqrt((1 - alike) / (1 + alike)), len(values) - degrees)
+    size = size * np.sqrt((1 - alike) / (1 + alike))
+    chance = np.log(max(float(stdtr(len(values) - degrees, -size)), 1e-300))
     return float(np.sqrt(max(-2 * chance - np.log(max(-4 * np.pi * chance, 1.0)), 0.0)))
 
 
