@@ -12,6 +12,7 @@ from .._scaling import Scaling
 from .._types import Checked
 from ._networks import MaskedDrift
 from ._polynomials import PolynomialDrift
+from ._splines import SplineDrift
 
 
 class AbstractDelayModel(eqx.Module):
@@ -48,8 +49,9 @@ class NeuralDDE(AbstractDelayModel):
     As a callable it maps a physical history to the physical drift, so it stands wherever a true
     drift stands. Inputs that the mask closes have no influence at all.
 
-    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift], or
-        [`PolynomialDrift`][ndde_jax.PolynomialDrift], in standardised units.
+    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift],
+        [`PolynomialDrift`][ndde_jax.PolynomialDrift] or [`SplineDrift`][ndde_jax.SplineDrift], in
+        standardised units.
     - `mask`: which inputs reach which target, `[target lag source]`.
     - `scaling`: means and deviations of states and rates.
     - `dt`: sampling interval of the data, one unit of `lags`.
@@ -66,7 +68,7 @@ class NeuralDDE(AbstractDelayModel):
     ```
     """
 
-    drift: MaskedDrift | PolynomialDrift
+    drift: MaskedDrift | PolynomialDrift | SplineDrift
     mask: Bool[Array, "target lag source"]
     scaling: Scaling
     dt: Float[Array, ""]

@@ -17,18 +17,10 @@ from .._axes import to_graph_axes
 from .._checks import check_whole, check_windows
 from .._memory import make_room
 from .._types import Checked, Graph, Scores
-from ..windows._flat import FlatData
+from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES, centred, normalised, spline
-
-# Shares of a variance: what keeps nearly redundant features from breaking a factorisation in single
-# precision, and below what splines and difference quotients err anyway.
-RIDGE = 1e-5
-FLOOR = 1e-4
-# Most shortlists for a target; two or three are the rule, since the last improves nothing.
-ROUNDS = 6
-# Places on each that are for inputs which the model before did not have.
-ROOM = 4
+from ._spline_search import FLOOR, RIDGE, ROOM, ROUNDS, columns_of, search_target
 
 
 class SplineGraph(eqx.Module):
@@ -110,7 +102,37 @@ def spline_graph(
     check_whole(shortlist, "shortlist")
     check_whole(steps, "steps", least=0)
     make_room(windows)
-    return _spline_graph(windows, min(shortlist, windows.dim * windows.n_lags), steps)
+    n_slots = min(shortlist, windows.dim * windows.n_lags)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(windows)):
+        return _spline_graph(windows, n_slots, steps)
+    return _search_known(windows, n_slots, steps)
+
+
+def _search_known(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
+    data = KnownData(windows)
+    dim, n_inputs, dtype = windows.dim, data.inputs.shape[1], windows.history.dtype
+    shape = (dim, n_inputs // dim, dim)
+    columns = columns_of(data.inputs, data.weight)
+    sizes = dict(slots=n_slots, steps=steps, dim=dim)
+    found = [
+        search_target(columns, data.outputs[:, j], data.allowed[j], data.required[j], **sizes)
+        for j in range(dim)
+    ]
+
+    def cast(values):
+        values = np.full(np.shape(values), np.nan) if data.refused else values
+        return jnp.asarray(np.asarray(values), dtype)
+
+    mask = np.stack([f.mask for f in found]).reshape(shape).transpose(2, 0, 1)
+    evidence = np.stack([f.evidence for f in found]).reshape(shape).transpose(2, 0, 1)
+    return SplineGraph(
+        graph=jnp.asarray(mask & (not data.refused)),
+        evidence=cast(evidence),
+        source_value=cast(np.stack([f.rise for f in found], axis=1)),
+        shortlist=jnp.asarray(np.stack([f.slots for f in found])),
+        risk=cast([f.risk for f in found]),
+        rate=cast(np.stack([f.fitted for f in found], axis=1)),
+    )
 
 
 @eqx.filter_jit

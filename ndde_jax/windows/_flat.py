@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ._windows import Windows
@@ -56,3 +57,23 @@ class FlatData(eqx.Module):
         index = self.order[draw]
         split = lambda a: jnp.swapaxes(a[index].reshape(n_steps, size, -1), 1, 2)  # noqa: E731
         return split(self.inputs), split(self.outputs), self.weight[index].reshape(n_steps, size)
+
+
+class KnownData:
+    """The same in NumPy, for closed forms that compile nothing."""
+
+    def __init__(self, windows: Windows):
+        history, increment = np.asarray(windows.history), np.asarray(windows.increment)
+        valid, weight = np.asarray(windows.valid), np.asarray(windows.weight)
+        n, self.dim = history.shape[0], history.shape[2]
+        scales = (np.asarray(windows.scaling.scale), np.asarray(windows.scaling.rate_scale))
+        finite = np.isfinite(history).all() and np.isfinite(increment).all()
+        varies = (increment != 0).any(axis=0).all() and all((s > 0).all() for s in scales)
+        self.refused = not (finite and varies) or int(valid.sum()) < self.dim + 1
+        use = valid & (not self.refused)
+        self.inputs = np.where(use[:, None], history.reshape(n, -1), 0).astype(np.float64)
+        self.outputs = np.where(use[:, None], increment, 0).astype(np.float64)
+        self.weight = np.where(use, weight, 0).astype(np.float64)
+        prior = windows.prior
+        flat = lambda g: np.transpose(np.asarray(g), (1, 2, 0)).reshape(self.dim, -1)  # noqa: E731
+        self.allowed, self.required = flat(prior.allowed), flat(prior.required)

@@ -1,0 +1,99 @@
+"""Drifts that are sums of splines and of products of inputs: closed forms, nothing to train."""
+
+import itertools
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+
+class SplineDrift(eqx.Module):
+    """One sum of restricted cubic splines and products of inputs per target.
+
+    Stands in the place of a [`MaskedDrift`][ndde_jax.MaskedDrift] in a
+    [`NeuralDDE`][ndde_jax.NeuralDDE]; made by least squares, see
+    [`fit_splines`][ndde_jax.fit_splines].
+
+    - `index`: which input, flat (lag, source), fills a slot; an unused slot repeats one with
+        coefficients 0.
+    - `knots`: of every input, standardised, ascending.
+    - `constant`, `splines`, `products`: coefficients of 1, of the spline terms of every slot (the
+        input itself first), and of the product of every pair of slots.
+    - `lower`, `upper`: standardised inputs are clipped to this box, so the drift is bounded.
+    """
+
+    index: Int[Array, "target slot"]
+    knots: Float[Array, "input knot"]
+    constant: Float[Array, "target"]
+    splines: Float[Array, "target slot term"]
+    products: Float[Array, "target pair"]
+    lower: Float[Array, "input"]
+    upper: Float[Array, "input"]
+
+    def __call__(
+        self,
+        history: Float[Array, "lag dim"],
+        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+    ) -> Float[Array, "target"]:
+        """Standardised rate of change for one standardised history. The mask weights every term by
+        all that it depends on.
+        """
+        z = jnp.clip(history.reshape(-1), self.lower, self.upper)
+        terms = spline_terms(z, self.knots)[self.index]
+        first, second = pairs_of(self.index.shape[1])
+        values = z[self.index]
+        products = values[:, first] * values[:, second]
+        if mask is not None:
+            gates = mask.reshape(len(self.index), -1).astype(z.dtype)
+            gates = jnp.take_along_axis(gates, self.index, axis=1)
+            terms = terms * gates[:, :, None]
+            products = products * gates[:, first] * gates[:, second]
+        rate = self.constant + jnp.sum(self.splines * terms, axis=(1, 2))
+        return rate + jnp.sum(self.products * products, axis=1)
+
+    def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
+        """Middle and half-width of an interval that contains all outputs."""
+        # Beyond the outer knots a spline is linear, between them it lies among its coefficients'
+        # extremes: bounded term by term at the ends of the box and at a fine grid between.
+        at = jnp.linspace(0, 1, 65)[:, None]
+        z = self.lower[None] + at * (self.upper - self.lower)[None]
+        terms = jnp.stack([spline_terms(row, self.knots) for row in z])  # [point input term]
+        values = jnp.einsum("pjsk,jsk->pjs", terms[:, self.index], self.splines)
+        low, high = jnp.min(values, axis=0), jnp.max(values, axis=0)
+        slack = 0.05 * (high - low)
+        first, second = pairs_of(self.index.shape[1])
+        size = jnp.maximum(jnp.abs(self.lower), jnp.abs(self.upper))[self.index]
+        spread = jnp.sum(jnp.abs(self.products) * size[:, first] * size[:, second], axis=1)
+        middle = self.constant + jnp.sum(high + low, axis=1) / 2
+        return middle, jnp.sum((high - low) / 2 + slack, axis=1) + spread
+
+
+def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two members of every pair of slots."""
+    pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def spline_terms(
+    z: Float[Array, "*input"], knots: Float[Array, "*input knot"]
+) -> Float[Array, "*input term"]:
+    """The terms of a restricted cubic spline of every input, itself first; linear beyond the outer
+    knots, so that rare extremes have no leverage.
+
+    Harrell, *Regression Modeling Strategies* (2015), equation 2.25.
+    """
+    span = jnp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
+    wide = jnp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
+
+    def cube(k):
+        return (jnp.maximum(z - knots[..., k], 0) / span) ** 3
+
+    last, before = cube(-1), cube(-2)
+    curved = [
+        cube(k)
+        - before * (knots[..., -1] - knots[..., k]) / wide
+        + last * (knots[..., -2] - knots[..., k]) / wide
+        for k in range(knots.shape[-1] - 2)
+    ]
+    return jnp.stack([z, *curved], axis=-1)

@@ -1,0 +1,109 @@
+"""The drift of a graph by least squares on splines and products: nothing trained or compiled."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._axes import from_graph_axes
+from .._checks import check_concrete, check_windows
+from .._types import Checked
+from ..fit._fixed import checked_graph
+from ..models._model import NeuralDDE
+from ..models._splines import SplineDrift, pairs_of
+from ..windows._flat import KnownData
+from ..windows._windows import Windows
+from ._basis import N_FEATURES
+from ._spline_search import Columns, Regression, columns_of
+
+# Beyond the data by this share of their range drifts are continued as constants.
+SPARE = 0.5
+
+
+def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
+    """Fit a drift on a given graph in closed form: splines of its inputs, and their products where
+    those pay.
+
+    Of the linear, the additive and the multiplicative model of every target the Bayesian
+    information criterion takes one, as [`spline_graph`][ndde_jax.spline_graph] does. As good as a
+    network where effects add up or multiply, and a thousand times faster.
+
+    **Arguments:**
+
+    - `windows`: of one system, outside `jit`.
+    - `graph`: `[source target lag]`, or `"full"` for all edges allowed.
+
+    **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE] with a [`SplineDrift`][ndde_jax.SplineDrift], NaN
+    for windows that [`fit`][ndde_jax.fit] would refuse.
+
+    **Raises:** `ValueError` for a graph of another shape.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(500) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    print(ndde.fit_splines(windows, "full")(np.array([[0.0, 1.0]])))  # about [1, 0]
+    ```
+    """
+    check_windows(windows, "fit_splines")
+    check_concrete("fit_splines", (windows, graph), "Use fit_drift there.")
+    graph, base = checked_graph(windows, graph)
+    data, mask = KnownData(windows), np.asarray(base)
+    columns = columns_of(data.inputs, data.weight)
+    n_slots = _padded(int(mask.sum(axis=1).max()), mask.shape[1])
+    rows = [
+        _target(columns, data.outputs[:, j], np.flatnonzero(mask[j]), n_slots)
+        for j in range(data.dim)
+    ]
+    dtype = windows.history.dtype
+
+    def stacked(values):
+        values = np.asarray(values, float)
+        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, dtype)
+
+    used = data.inputs[data.weight > 0] if (data.weight > 0).any() else np.zeros((1, mask.shape[1]))
+    low, high = used.min(axis=0), used.max(axis=0)
+    drift = SplineDrift(
+        index=jnp.asarray(np.stack([row[0] for row in rows])),
+        knots=stacked([spline.knots for spline in columns.splines]),
+        constant=stacked([row[1] for row in rows]),
+        splines=stacked([row[2] for row in rows]),
+        products=stacked([row[3] for row in rows]),
+        lower=stacked(low - SPARE * (high - low)),
+        upper=stacked(high + SPARE * (high - low)),
+    )
+    return NeuralDDE(drift, from_graph_axes(graph), windows.scaling, windows.dt, windows.lags)
+
+
+def _padded(needed: int, n_inputs: int) -> int:
+    """Slots in steps of four: few shapes, few compilations of what evaluates the drift."""
+    return max(min(-(-needed // 4) * 4, n_inputs), 1)
+
+
+def _target(columns: Columns, output, inputs, n_slots: int):
+    """Index, constant and coefficients of one target, in the terms of `SplineDrift`."""
+    root = columns.root
+    total = max(float(root @ root), 1)
+    mean = float(root**2 @ output) / total
+    y = (output - mean) * root
+    scale = float(np.sqrt(y @ y)) or 1.0
+    index = np.zeros(n_slots, int)
+    splines = np.zeros((n_slots, N_FEATURES))
+    products = np.zeros(n_slots * (n_slots - 1) // 2)
+    if len(inputs):
+        index[: len(inputs)] = inputs
+        index[len(inputs) :] = inputs[0]
+        model = Regression(columns, y / scale, inputs)
+        c = scale * model.best(np.ones(len(inputs), bool))[2]
+        own = c[: len(inputs) * N_FEATURES].reshape(len(inputs), N_FEATURES)
+        for slot, i in enumerate(inputs):
+            splines[slot] = columns.splines[i].matrix @ own[slot]
+            mean -= float(splines[slot] @ columns.splines[i].mean)
+        paired = c[len(inputs) * N_FEATURES :] / model.product_norm
+        mean -= float(paired @ model.product_mean)
+        places = {pair: k for k, pair in enumerate(zip(*pairs_of(n_slots), strict=True))}
+        for (a, b), value in zip(model.pairs, paired, strict=True):
+            products[places[(a, b)]] = value
+    return index, mean, splines, products

@@ -1,0 +1,338 @@
+"""The search of [`spline_graph`][ndde_jax.spline_graph] in NumPy, for windows that are known.
+
+The same criterion, shortlists and moves as the traced version, on inner products of columns: no
+move costs a pass over the windows, and nothing is compiled, so that another length, width or number
+of lags is as fast as the first.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.linalg.lapack import dgesv, dgetrs
+from scipy.special import gammaln
+
+from ._basis import N_FEATURES, QUANTILES
+
+# Shares of a variance: what keeps nearly redundant features from breaking a factorisation in single
+# precision, and below what splines and difference quotients err anyway.
+RIDGE = 1e-5
+FLOOR = 1e-4
+# Most shortlists for a target; two or three are the rule, since the last improves nothing.
+ROUNDS = 6
+# Places on each that are for inputs which the model before did not have.
+ROOM = 4
+# A step must lower the criterion by this much.
+PROGRESS = 1e-3
+
+
+class Columns(NamedTuple):
+    """What all targets share: splines of every input, and their inner products.
+
+    - `root`: root of the weight of each window; rows are multiplied by it.
+    - `splines`: how the features of each input are made.
+    - `features`: orthonormal columns of mean zero, N_FEATURES per input; zeros where redundant.
+    - `gram`: their inner products.
+    - `norms`: sum of squares of every centred product of two inputs.
+    """
+
+    inputs: Float[np.ndarray, "window input"]
+    root: Float[np.ndarray, " window"]
+    splines: tuple["Spline", ...]
+    features: Float[np.ndarray, "window column"]
+    gram: Float[np.ndarray, "column column"]
+    norms: Float[np.ndarray, "input input"]
+
+    @property
+    def n_inputs(self) -> int:
+        """Candidate inputs."""
+        return self.inputs.shape[1]
+
+
+class Spline(NamedTuple):
+    """One input: knots, and columns = (terms − mean) @ matrix, times the root of the weight."""
+
+    knots: Float[np.ndarray, " knot"]
+    mean: Float[np.ndarray, " term"]
+    matrix: Float[np.ndarray, "term column"]
+    columns: Float[np.ndarray, "window column"]
+
+
+class Found(NamedTuple):
+    """The best model of one target; names as in [`SplineGraph`][ndde_jax.SplineGraph]."""
+
+    mask: Bool[np.ndarray, " input"]
+    evidence: Float[np.ndarray, " input"]
+    rise: Float[np.ndarray, " source"]
+    slots: Int[np.ndarray, " slot"]
+    risk: float
+    fitted: Float[np.ndarray, " window"]
+
+
+def columns_of(inputs, weight) -> Columns:
+    """Splines of all inputs, `[window input]`."""
+    inputs, root = np.asarray(inputs, np.float64), np.sqrt(np.asarray(weight, np.float64))
+    splines = tuple(_spline(z, root) for z in inputs.T)
+    features = np.concatenate([spline.columns for spline in splines], axis=1)
+    weight = root**2
+    mean = inputs.T @ (weight[:, None] * inputs) / max(weight.sum(), 1)
+    square = (inputs**2).T @ (weight[:, None] * inputs**2)
+    norms = square - max(weight.sum(), 1) * mean**2
+    return Columns(inputs, root, splines, features, features.T @ features, norms)
+
+
+def search_target(columns: Columns, output, allowed, required, *, slots: int, steps: int, dim: int):
+    """The best model of one target, by rounds of shortlist and local search."""
+    root, n_inputs = columns.root, columns.n_inputs
+    y = _centred(np.asarray(output, np.float64)[:, None], root)[:, 0]
+    scale = float(y @ y)
+    y = y / np.sqrt(scale if scale > 0 else 1)
+    model, chosen = _rounds(columns, y, slots, steps, np.asarray(allowed), np.asarray(required))
+    risk, coefficients = model.best(chosen)[1:]
+    residual = y - model.columns @ coefficients
+    flips = np.array([model.best(chosen ^ bit)[1] for bit in np.eye(len(chosen), dtype=bool)])
+    owners = model.slots % dim
+    without = [chosen & (owners != source) for source in range(dim)]
+    rise = np.array([0.0 if (m == chosen).all() else model.best(m)[1] - risk for m in without])
+    change = np.log((flips + FLOOR) / (risk + FLOOR))
+    gains = _outside_gains(columns, residual, model.slots[chosen]) - N_FEATURES * risk / model.n
+    evidence = np.log((risk + FLOOR) / (np.maximum(risk - gains, 0) + FLOOR))
+    evidence[model.slots] = np.where(chosen, change, -change)
+    mask = np.zeros(n_inputs, bool)
+    mask[model.slots] = chosen
+    safe = np.where(root > 0, root, 1)
+    fitted = np.where(root > 0, (y - residual) * np.sqrt(scale) / safe, 0)
+    mean = root**2 @ np.asarray(output, np.float64) / max(float(root @ root), 1)
+    return Found(mask, evidence, rise, model.slots, risk, fitted + mean)
+
+
+def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
+    """The model on the last shortlist that improved, and which of it is chosen."""
+    n_inputs = columns.n_inputs
+    most = n_slots - min(ROOM, n_slots // 3)
+    slots = _pursuit(columns, y, n_slots, allowed, required)
+    best = None
+    for _ in range(ROUNDS if n_slots < n_inputs else 1):
+        model = Regression(columns, y, slots)
+        start = np.isin(slots, best[0].slots[best[1]]) if best is not None else None
+        chosen, cost = _local_search(model, steps, allowed[slots], required[slots], start)
+        better = best is None or cost < best[2] - PROGRESS
+        if best is None or cost <= best[2] + PROGRESS:
+            best = (model, chosen, cost)
+        if not better or n_slots == n_inputs:
+            break
+        risk, coefficients = model.best(chosen)[1:]
+        residual = y - model.columns @ coefficients
+        bits = np.eye(n_slots, dtype=bool)
+        without = np.array([model.best(chosen & ~bit)[1] for bit in bits])
+        gains = _outside_gains(columns, residual, slots[chosen]) - N_FEATURES * risk / model.n
+        pairs = _product_gains(columns, residual, allowed)
+        pairs = pairs - 2 * np.log(n_inputs) * risk / model.n  # the largest of so many by chance
+        gains = np.where(allowed, np.maximum(gains, pairs), -np.inf)
+        worth = np.full(n_inputs, -np.inf)
+        worth[slots] = np.where(chosen, np.where(required[slots], np.inf, without), -np.inf)
+        dispensable = (np.argsort(np.argsort(-worth, kind="stable")) >= most) & ~required
+        slots = np.lexsort((-gains, -np.where(dispensable, -np.inf, worth)))[:n_slots]
+    return best[0], best[1]
+
+
+class Regression:
+    """Least squares on some slots: linear, on splines, or on these and the products of inputs."""
+
+    def __init__(self, columns: Columns, y, slots):
+        self.slots, self.n_inputs = slots, columns.n_inputs
+        self.n = float(np.sum(columns.root > 0))
+        pairs = np.array(list(itertools.combinations(range(len(slots)), 2)), int).reshape(-1, 2)
+        inputs = columns.inputs[:, slots]
+        raw = inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]]
+        self.product_mean, self.product_norm, products = _normalised(raw, columns.root)
+        own = (slots[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
+        splines = columns.features[:, own]
+        self.columns = np.concatenate([splines, products], axis=1)
+        crossed = splines.T @ products
+        self.gram = np.block(
+            [[columns.gram[np.ix_(own, own)], crossed], [crossed.T, products.T @ products]]
+        )
+        self.gram[np.diag_indices_from(self.gram)] += RIDGE
+        self.inner = self.columns.T @ y
+        self.power = float(y @ y)
+        self.pairs = pairs
+        # The first column of a spline is the variable itself.
+        self.straight = np.arange(len(slots)) * N_FEATURES
+        self.known: dict[bytes, tuple] = {}
+
+    def best(self, chosen) -> tuple[float, float, np.ndarray]:
+        """Criterion without the number of inputs, risk and coefficients, of the best kind."""
+        name = chosen.tobytes()
+        if name not in self.known:
+            members = np.flatnonzero(chosen)
+            splines = (members[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
+            both = np.flatnonzero(chosen[self.pairs[:, 0]] & chosen[self.pairs[:, 1]])
+            products = len(chosen) * N_FEATURES + both
+            kinds = [self.straight[members], splines]
+            if len(products):
+                kinds.append(np.concatenate([splines, products]))
+            self.known[name] = min((self._solve(kind) for kind in kinds), key=lambda k: k[0])
+        return self.known[name]
+
+    def _solve(self, used):
+        coefficients = np.zeros(len(self.inner))
+        risk = self.power
+        if len(used):
+            ridged, inner = self.gram[np.ix_(used, used)], self.inner[used]
+            # By elimination, which OpenBLAS does in one thread at this size; threads that wait for
+            # one another take longer than the solution.
+            factor, pivots, c, _ = dgesv(ridged, inner)
+            # Once more, which removes what the ridge did; gram = ridged − RIDGE.
+            left = inner - ridged @ c + RIDGE * c
+            c = c + dgetrs(factor, pivots, left)[0]
+            coefficients[used] = c
+            risk = max(self.power - 2 * c @ inner + c @ (ridged @ c) - RIDGE * c @ c, 0.0)
+        return self.n * np.log(risk + FLOOR) + len(used) * np.log(self.n), risk, coefficients
+
+    def criterion(self, chosen) -> float:
+        """The extended Bayesian information criterion."""
+        k, n = int(chosen.sum()), self.n_inputs
+        count = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+        return self.best(chosen)[0] + 2 * count
+
+
+def _local_search(model: Regression, steps: int, allowed, required, start=None):
+    """Best prefix of the pursuit, then the best addition, removal or swap while that pays."""
+    n_slots = len(allowed)
+    starts = [(np.arange(n_slots) < k) & allowed | required for k in range(n_slots + 1)]
+    if start is not None:
+        starts.append(start & allowed | required)
+    costs = [model.criterion(mask) for mask in starts]
+    chosen, cost = starts[int(np.argmin(costs))], min(costs)
+    free = np.flatnonzero(allowed & ~required)
+    for _ in range(steps):
+        inside = [i for i in free if chosen[i]]
+        outside = [i for i in free if not chosen[i]]
+        moves = [[i] for i in free] + [[i, j] for i in inside for j in outside]
+        best = None
+        for move in moves:
+            moved = chosen.copy()
+            moved[move] = ~moved[move]
+            found = model.criterion(moved)
+            if best is None or found < best[0]:
+                best = (found, moved)
+        if best is None or not best[0] < cost - PROGRESS:
+            break
+        cost, chosen = best
+    return chosen, cost
+
+
+def _pursuit(columns: Columns, y, n_slots: int, allowed, required) -> Int[np.ndarray, " slot"]:
+    """Inputs in the order in which they explain most of what is left; required ones come first, and
+    those that are not allowed only fill what would be empty. Gains lie between 0 and 1.
+    """
+    width, n = N_FEATURES, columns.n_inputs
+    inner = (columns.features.T @ y).reshape(n, width)
+    blocks = np.stack(
+        [columns.gram[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(n)]
+    )
+    basis = np.zeros((0, n * width))  # rows of a triangular factor of the inner products
+    taken = np.zeros(n, bool)
+    order = []
+    for _ in range(n_slots):
+        gains = _group_gains(blocks, inner)
+        gains = np.where(required, gains + 2, np.where(allowed, gains, -1))
+        best = int(np.argmax(np.where(taken, -np.inf, gains)))
+        order.append(best)
+        taken[best] = True
+        own = slice(best * width, (best + 1) * width)
+        rest = columns.gram[own] - basis[:, own].T @ basis
+        value, vector = np.linalg.eigh(rest[:, own])
+        good = value > 1e-6
+        new = (vector[:, good] / np.sqrt(value[good])).T @ rest
+        # What is left of every other group once these columns are taken out.
+        along = (vector[:, good] / np.sqrt(value[good])).T @ inner[best]
+        grouped = new.reshape(-1, n, width)
+        inner = inner - np.einsum("bif,b->if", grouped, along)
+        blocks = blocks - np.einsum("bif,big->ifg", grouped, grouped)
+        basis = np.concatenate([basis, new])
+    return np.array(order)
+
+
+def _group_gains(blocks, inner) -> Float[np.ndarray, " input"]:
+    """What each group of columns explains, from its inner products with itself and the target."""
+    solved = np.linalg.solve(blocks + RIDGE * np.eye(blocks.shape[1])[None], inner[..., None])
+    return np.sum(inner * solved[..., 0], axis=1)
+
+
+def _outside_gains(columns: Columns, residual, chosen) -> Float[np.ndarray, " input"]:
+    """What the splines of inputs explain of a residual, less what chosen ones can take over."""
+    width, n = N_FEATURES, columns.n_inputs
+    own = (np.asarray(chosen)[:, None] * width + np.arange(width)[None]).ravel().astype(int)
+    inner = columns.features.T @ residual
+    blocks = np.stack(
+        [columns.gram[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(n)]
+    )
+    if len(own):
+        gram = columns.gram[np.ix_(own, own)] + RIDGE * np.eye(len(own))
+        overlap = columns.gram[own]
+        solved = np.linalg.solve(gram, overlap)
+        inner = inner - solved.T @ inner[own]
+        grouped, solved = overlap.reshape(-1, n, width), solved.reshape(-1, n, width)
+        # (Φ − B S)ᵀ (Φ − B S) with S = (G + r)⁻¹ BᵀΦ, the ridge r being negligible.
+        blocks = blocks - np.einsum("bif,big->ifg", grouped, solved)
+    return _group_gains(blocks, inner.reshape(n, width))
+
+
+def _product_gains(columns: Columns, residual, allowed) -> Float[np.ndarray, " input"]:
+    """What the best product with another input explains of a residual, which sums to 0."""
+    weighted = columns.root * residual
+    inner = columns.inputs.T @ (weighted[:, None] * columns.inputs)
+    usable = allowed[:, None] & allowed[None] & ~np.eye(len(inner), dtype=bool)
+    usable &= columns.norms > 0
+    gains = np.where(usable, inner**2 / np.where(usable, columns.norms, 1), 0)
+    return np.max(gains, axis=1)
+
+
+def _centred(columns, root):
+    total = max(float(root @ root), 1)
+    return (columns - (root**2 @ columns / total)[None]) * root[:, None]
+
+
+def _normalised(columns, root):
+    """Means, norms, and columns that are centred and of unit length where they vary."""
+    mean = root**2 @ columns / max(float(root @ root), 1)
+    columns = (columns - mean[None]) * root[:, None]
+    norm = np.sqrt(np.sum(columns**2, axis=0))
+    norm = np.where(norm > 0, norm, 1)
+    return mean, norm, columns / norm[None]
+
+
+def _spline(z, root) -> Spline:
+    """Restricted cubic spline of one input, orthonormalised; what is redundant is zero."""
+    valid = z[root > 0]
+    knots = np.quantile(valid, QUANTILES) if len(valid) else np.zeros(len(QUANTILES))
+    terms = _spline_terms(z, knots)
+    total = max(float(root @ root), 1)
+    mean = root**2 @ terms / total
+    columns = (terms - mean[None]) * root[:, None]
+    norm = np.sqrt(np.sum(columns**2, axis=0))
+    norm = np.where(norm > 0, norm, 1)
+    basis, triangle = np.linalg.qr(columns / norm[None])
+    good = np.abs(np.diag(triangle)) > 1e-4
+    # Columns beside redundant ones stay as they are: only the redundant are set to zero.
+    safe = triangle + np.diag(np.where(good, 0, 1))
+    matrix = np.where(good[None], np.linalg.inv(safe), 0) / norm[:, None]
+    return Spline(knots, mean, matrix, np.where(good[None], basis, 0))
+
+
+def _spline_terms(z, knots):
+    """As [`spline_terms`][ndde_jax.models._splines.spline_terms]."""
+    span, wide = max(knots[-1] - knots[0], 1e-6), max(knots[-1] - knots[-2], 1e-6)
+
+    def cube(c):
+        return (np.maximum(z - c, 0) / span) ** 3
+
+    last, before = cube(knots[-1]), cube(knots[-2])
+    curved = [
+        cube(c) - before * (knots[-1] - c) / wide + last * (knots[-2] - c) / wide
+        for c in knots[:-2]
+    ]
+    return np.stack([z, *curved], axis=1)
