@@ -6,7 +6,8 @@ import numpy as np
 
 from .._checks import refusal
 from .._types import Checked
-from ..samples._prepare import SEASON, _bridged, is_clock, seasons
+from ..samples._blocks import APART, trend
+from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
 from . import _data_tests as tests
 from ._finding import MEASURED, NOTE, PROBLEM, RESERVATION, Finding
@@ -23,11 +24,9 @@ STUCK, REPEATS = 8, 0.1
 HELD, INTERPOLATED = 0.45, 0.3
 # Noise, as a share of one-step increments, below which an orbit that returns this closely never
 # leaves its cycle.
-TINY, RETURNS = 1e-3, 0.97
+TINY, RETURNS = 0.01, 0.999
 # Of the statistic of Dickey and Fuller, above which no force that pulls back can be shown.
 UNIT_ROOT = -1.7
-# Fewest samples for tests of trends, regimes and unit roots.
-FEWEST = 100
 
 
 def data_findings(samples: Checked[Samples]) -> tuple[Finding, ...]:
@@ -84,10 +83,12 @@ def _treated(samples: Samples) -> Iterator[Finding]:
         "spikes": "Look at them; discover with treat=False keeps them.",
         "season": "Give the driver of the season as a variable if it was measured; treat=False "
         "keeps the season.",
+        "trend": "Give what causes it as a variable; treat=False keeps the trend.",
         "gaps": "Fill them with what is known of the system; treat=False drops the rows instead.",
     }
     for treatment in samples.treatments:
-        heavy = treatment.name == "clock" and treatment.size > HARMFUL
+        # A trend or season that was added is gone; one that moved the system has left its marks.
+        heavy = treatment.size > HARMFUL and treatment.name in ("clock", "season", "trend")
         if treatment.name == "gaps":
             total = sum(x.size for x in samples.values)
             gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
@@ -98,7 +99,7 @@ def _treated(samples: Samples) -> Iterator[Finding]:
             treatment.size,
             treatment.text,
             remedies[treatment.name],
-            RESERVATION if heavy else NOTE,
+            NOTE if not heavy else PROBLEM if treatment.name == "clock" else RESERVATION,
         )
 
 
@@ -303,10 +304,8 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
     if len(x) < FEWEST:
         return
     # Tests of many variables and kinds: the limits hold for all of them together.
-    trends = [tests.trend(column) for column in x.T]
-    drifting = [
-        j for j, (errors, share) in enumerate(trends) if errors > tests.APART and share > 0.05
-    ]
+    trends = [trend(column) for column in x.T]
+    drifting = [j for j, (errors, share) in enumerate(trends) if errors > APART and share > TREND]
     if drifting:
         worst = max(drifting, key=lambda j: trends[j][0])
         yield _finding(
@@ -318,7 +317,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
             "Remove it before, or give what causes it as a variable.",
         )
     changes = [tests.regime_change(column) for column in x.T]
-    changed = [j for j, change in enumerate(changes) if change[0] > tests.APART]
+    changed = [j for j, change in enumerate(changes) if change[0] > APART]
     if changed:
         worst = max(changed, key=lambda j: changes[j][0])
         _, what, where = changes[worst]
@@ -344,7 +343,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
 
 
 def _longest(samples: Samples):
-    return _bridged(max(samples.values, key=len))
+    return bridged(max(samples.values, key=len))
 
 
 def _stretch(x):

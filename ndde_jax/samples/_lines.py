@@ -20,6 +20,8 @@ LOPSIDED = 3.0
 # Radians squared by which noise would have shifted the phase of an oscillation of the system's own,
 # from which on a phase that kept time shows that it is none.
 WANDER = 2.5
+# Samples of the past from which a system is foretold, and the chance of a clock that adds to it.
+PAST, UNFORESEEN = 3, 1e-6
 # A variable without noise counts as one with so much of that.
 QUIET = 0.1
 
@@ -56,6 +58,8 @@ def find_lines(
     `clocks` are periods, in samples, of known ones (a year, a
     day): these need not show (c).
 
+    Last, (d) it must foretell samples beyond what the samples before do, to a chance of 1e-6.
+
     The first is the F-test of Thomson, *Spectrum estimation and harmonic analysis* (Proceedings of
     the IEEE, 1982), on pieces instead of tapers.
     """
@@ -81,13 +85,49 @@ def find_lines(
                 kept.append(line)
         found += kept
 
+    unforeseen = _unforeseen(x, found)
+
     def shown(line: Line) -> bool:
         """Whether it is a known clock, or noise would have shifted the phase of anything else."""
+        if line.period not in unforeseen:
+            return False
         if any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks):
             return True
         return bool(np.mean(np.log(np.maximum(wander[total > 0], QUIET))) > np.log(WANDER))
 
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
+
+
+def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[float]:
+    """Periods of lines that foretell a sample beyond what the samples before it do.
+
+    What a system does next follows from its past, an outer clock adds to that. The past are the
+    last samples of all variables, and the cubes of the very last, without which the phase of a
+    strongly bent oscillation would foretell what they miss.
+    """
+    n = len(x)
+    scale = np.sqrt((x**2).mean(axis=0))
+    z = x / np.where(scale > 0, scale, 1)
+    past = [z[PAST - lag : n - lag] for lag in range(1, PAST + 1)]
+    design = np.concatenate([np.ones((n - PAST, 1)), *past, past[0] ** 2, past[0] ** 3], axis=1)
+    if not lines or len(design) < 2 * design.shape[1]:
+        return {line.period for line in lines}
+    basis, triangle = np.linalg.qr(design)
+    basis = basis * (np.abs(np.diag(triangle)) > 1e-8 * np.sqrt(n))
+    rest = z[PAST:] - basis @ (basis.T @ z[PAST:])
+    free = len(design) - design.shape[1] - 2
+    time, found = np.arange(PAST, n), set()
+    for period in {line.period for line in lines}:
+        angle = 2 * np.pi * time / period
+        wave = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        wave = np.linalg.qr(wave - basis @ (basis.T @ wave))[0]
+        explained = ((wave.T @ rest) ** 2).sum(axis=0)
+        left = np.maximum((rest**2).sum(axis=0) - explained, 1e-300)
+        # Of an F-distribution with two degrees of freedom above.
+        log_p = -free / 2 * np.log1p(explained / left)
+        if log_p.min() < np.log(UNFORESEEN / x.shape[1]):
+            found.add(period)
+    return found
 
 
 def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:

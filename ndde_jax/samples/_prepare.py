@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from .._checks import refusal
 from .._types import Checked
+from ._blocks import APART, trend
 from ._clock import common_step, interpolated, with_rows
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
@@ -16,7 +18,9 @@ from ._samples import Samples
 from ._spikes import find_spikes
 from ._treatments import Treatment, terms
 
-STEPS = ("clock", "spikes", "season", "gaps")
+STEPS = ("clock", "spikes", "gaps", "season", "trend")
+# Fewest samples in which trends are looked for, and the least share of a variance one must have.
+FEWEST, TREND = 100, 0.05
 # Smallest share of a variance that a season must have to be removed.
 SEASON = 0.03
 # Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
@@ -43,10 +47,11 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
         missing values; other stamps are interpolated onto a grid of the median interval.
         `"spikes"`: single values off their neighbours become missing values.
-        `"season"`: oscillations of stable phase are removed from all variables; not where one
-        variable is the clock itself.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
+        `"season"`: oscillations of stable phase are removed from all variables; not where one
+        variable is the clock itself.
+        `"trend"`: straight trends, in the variables that have one.
 
     **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` say what was done and hold what
     undoes it; `as_measured` undoes it all.
@@ -135,6 +140,15 @@ def _regular(samples: Samples) -> Samples:
 
 def _without_spikes(samples: Samples) -> Samples:
     spikes = [find_spikes(x) for x in samples.values]
+    # Again without them: one may have hidden another beside it.
+    again = [
+        find_spikes(bridged(np.where(first, np.nan, x)))
+        for x, first in zip(samples.values, spikes, strict=True)
+    ]
+    spikes = [
+        (first | second) & np.isfinite(x)
+        for first, second, x in zip(spikes, again, samples.values, strict=True)
+    ]
     counts = sum(found.sum(axis=0) for found in spikes)
     # More than these are no accidents of a measurement but what the variable does.
     columns = np.flatnonzero((counts > 0) & (counts <= 0.05 * sum(map(len, samples.values))))
@@ -160,7 +174,7 @@ def seasons(samples: Samples) -> tuple[Line, ...]:
     x = max(samples.values, key=len)
     if np.isnan(x).mean() > 0.3:
         return ()
-    return find_lines(_bridged(x), tuple(c / samples.dt for c in _clocks(samples)))
+    return find_lines(bridged(x), tuple(c / samples.dt for c in _clocks(samples)))
 
 
 def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
@@ -215,6 +229,32 @@ def _without_season(samples: Samples) -> Samples:
     )  # fmt: skip
 
 
+def _without_trend(samples: Samples) -> Samples:
+    # Trials that all drift alike drift because of how the trial goes on: that is dynamics.
+    if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
+        return samples
+    x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
+    found = [trend(column) for column in bridged(x).T]
+    columns = [j for j, (errors, share) in enumerate(found) if errors > APART and share > TREND]
+    if not columns:
+        return samples
+    coefficients = np.zeros((2, samples.dim))
+    for j in columns:
+        there = np.isfinite(x[:, j])
+        coefficients[:, j] = np.polyfit(elapsed[there], x[there, j], 1)[::-1]
+    coefficients[0] = 0  # the level stays, at the start of the record
+    worst = max(columns, key=lambda j: found[j][1])
+    text = (
+        f"A straight trend was removed from {_named(samples, columns)}; it held "
+        f"{found[worst][1]:.0%} of the variance of {samples.names[worst]}."
+    )
+    values = (x - terms(elapsed, ()) @ coefficients,)
+    return _with(
+        samples, "trend", text, found[worst][1], columns, {"values": values},
+        coefficients=(coefficients,),
+    )  # fmt: skip
+
+
 def _pooled(group: list[Line], samples: Samples, longest: int) -> float:
     weight = np.array([line.share for line in group])
     frequency = weight @ np.array([1 / line.period for line in group]) / weight.sum()
@@ -243,7 +283,7 @@ def _filled(samples: Samples) -> Samples:
     return _with(samples, "gaps", text, error[worst], columns, {"values": values})
 
 
-def _bridged(x):
+def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
     """Straight lines over all gaps, to look at spectra."""
     time = np.arange(len(x))
     filled = x.astype(float, copy=True)
