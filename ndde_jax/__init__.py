@@ -108,6 +108,7 @@ from .simulate._lyapunov import (
     kaplan_yorke_dimension as kaplan_yorke_dimension,
     lyapunov_spectrum as lyapunov_spectrum,
 )
+from .windows._choose_lags import choose_lags as choose_lags
 from .windows._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
 from .windows._stack import stack_windows as stack_windows, unstack_windows as unstack_windows
 from .windows._stencils import choose_scheme as choose_scheme

@@ -25,11 +25,13 @@ from .fit.penalties import L0NDDE, AbstractMethod
 from .measure._strength import SignalStrengths, StrengthConfig, signal_strengths
 from .models._equations import equations
 from .models._model import NeuralDDE
+from .samples._lag_times import lags_in_samples
 from .samples._prepare import prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import midpoint_windows, windows_by_scheme
 from .select._select import check_settings, chosen_search, select_graph
+from .windows._choose_lags import choose_lags
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
 
@@ -82,6 +84,11 @@ class Discovery:
     def time_unit(self) -> str:
         """What `dt` counts; empty if unknown."""
         return self.samples.time_unit
+
+    @property
+    def level_lags(self) -> tuple[int, ...]:
+        """`lags` as counted to the level that moves, at the next sample: one more each."""
+        return tuple(lag + self.windows.step for lag in self.lags)
 
     @property
     def source_scores(self) -> np.ndarray:
@@ -139,7 +146,13 @@ class Discovery:
         return equations(model, self.names, digits=digits)
 
     def to_frame(self):
-        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas."""
+        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas.
+
+        `lag` is that of the rate, which changes the variable from one sample to the next;
+        `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
+        more, for every difference scheme (central ones have moved it by half of that a sample
+        earlier). `delay` is `lag` in units of time.
+        """
         import pandas as pd
 
         source, target, lag = np.indices(self.graph.shape).reshape(3, -1)
@@ -148,6 +161,7 @@ class Discovery:
                 "source": np.asarray(self.names)[source],
                 "target": np.asarray(self.names)[target],
                 "lag": np.asarray(self.lags)[lag],
+                "level_lag": np.asarray(self.level_lags)[lag],
                 "delay": np.asarray(self.lags)[lag] * self.dt,
                 "kept": self.graph.ravel(),
                 "score": self.scores.ravel(),
@@ -208,7 +222,7 @@ def discover(
     *,
     dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Checked[Iterable] = (0,),
+    lags: Checked[Iterable | None] = (0,),
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str] = "auto",
     prior: Checked[PriorKnowledge | None] = None,
@@ -235,7 +249,9 @@ def discover(
         and time index are used), xarray DataArray or Dataset; or a list of arrays, several
         trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
-    - `lags`: candidate lags in samples, ascending. The present state, 0, belongs in nearly always.
+    - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
+        or a list of such. The present state, 0, belongs in nearly always. None chooses them by
+        [`choose_lags`][ndde_jax.choose_lags].
     - `names`: of the variables; by default those of `x`, or x0, x1, …
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
         see [`midpoint_windows`][ndde_jax.midpoint_windows]; then the search is repeated with what
@@ -285,6 +301,7 @@ def discover(
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
     samples = prepare_samples(samples) if treat else samples
     names = samples.names
+    lags = choose_lags(samples)[0] if lags is None else lags_in_samples(lags, samples)
     windows = windows_by_scheme(samples, lags=lags, scheme=scheme, prior=prior)
     search = chosen_search(windows, search)
 

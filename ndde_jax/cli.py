@@ -6,6 +6,7 @@ and error messages come at once.
 
 import argparse
 import math
+import re
 import sys
 import time
 import traceback
@@ -125,15 +126,17 @@ def _discover(arguments: argparse.Namespace) -> None:
 
     import ndde_jax
 
-    lags = arguments.lags or lags
+    lags = _rate_lags(arguments, values, options, lags)
     prior = ndde_jax.prior_knowledge(
         options["names"],
         lags=lags,
-        forbidden=arguments.forbid,
-        required=arguments.require,
+        forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
+        required=[_rate_edge(arguments, edge) for edge in arguments.require],
         exogenous=arguments.exogenous,
         self_edges=not arguments.no_self_edges,
     )
+    if arguments.no_treat:
+        options["treat"] = False
     discovery_key = jax.random.key(arguments.seed)
     check_key = jax.random.fold_in(discovery_key, 1)
     found = ndde_jax.discover(
@@ -148,13 +151,13 @@ def _discover(arguments: argparse.Namespace) -> None:
         directory=directory / UNFINISHED,
         **options,
     )
-    report = found.report()
+    report = found.report(full=arguments.full)
     # Before the long check, which may be interrupted.
     written = write_results(found, report, directory, plot=not arguments.no_plot)
     if arguments.check:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
-        report = found.report(checked)
+        report = found.report(checked, full=arguments.full)
         write_bytes(directory / "report.txt", report_text(report))
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
@@ -162,6 +165,45 @@ def _discover(arguments: argparse.Namespace) -> None:
         print()
         for name in written:
             print(f"wrote {directory / name}")
+
+
+def _rate_lags(arguments, values, options, default) -> tuple[int, ...]:
+    """Candidate lags of the rate, in samples, from what was given or the data."""
+    lags = arguments.lags
+    if lags is not None and not isinstance(lags, str):
+        return _of_rate(lags) if arguments.lags_of == "level" else lags
+    if lags is None and default is not None:
+        return default
+    from .samples._prepare import prepare_samples
+    from .samples._reading import read_samples
+
+    samples = read_samples(values, **{k: v for k, v in options.items() if k != "treat"})
+    if lags is None:
+        from .windows._choose_lags import choose_lags
+
+        lags, reason = choose_lags(samples if arguments.no_treat else prepare_samples(samples))
+        if lags != (0,):
+            _note(arguments, reason)
+        return lags
+    from .samples._lag_times import lags_in_samples
+
+    lags = lags_in_samples(lags, samples)
+    return _of_rate(lags) if arguments.lags_of == "level" else lags
+
+
+def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
+    """Lags of the rate from lags of the level, one sample more."""
+    if min(lags) < 1:
+        raise ValueError(
+            f"--lags-of level: lags of levels begin with 1, the sample before; got {min(lags)}."
+        )
+    return tuple(lag - 1 for lag in lags)
+
+
+def _rate_edge(arguments, edge: tuple) -> tuple:
+    if arguments.lags_of == "level" and len(edge) == 3:
+        return (*edge[:2], *_of_rate(edge[2:]))
+    return edge
 
 
 def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
@@ -182,7 +224,9 @@ def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any],
     return values, options, example.lags
 
 
-def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
+def _file(
+    arguments: argparse.Namespace,
+) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...] | None]:
     table = read_table(
         arguments.data,
         columns=arguments.columns,
@@ -211,7 +255,7 @@ def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tu
             "The file has no time column: give the sampling interval with --dt, or name the "
             "column with --time-column."
         )
-    return table.values, options, (0,)
+    return table.values, options, None
 
 
 def _list_examples(arguments: argparse.Namespace) -> None:
@@ -225,9 +269,10 @@ def _list_examples(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    def lags(text: str) -> tuple[int, ...]:
+    def lags(text: str) -> tuple[int, ...] | str:
         try:
-            return parse_lags(text)
+            # Times with a unit can be read once the sampling interval is known.
+            return text if re.search(r"\d\s*[A-Za-z]", text) else parse_lags(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -280,8 +325,15 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--lags",
         type=lags,
-        help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6 (default: 0, or the "
-        "example's)",
+        help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
+        "(default: chosen from the data, or the example's)",
+    )
+    add(
+        "--lags-of",
+        choices=("rate", "level"),
+        default="rate",
+        help="what lags are given of: the change to the next sample, or that next sample itself, "
+        "one more (%(default)s); results list both",
     )
     add("--out", default="result", metavar="DIR", help="directory for the results (%(default)s)")
     add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
@@ -335,6 +387,12 @@ def _parser() -> argparse.ArgumentParser:
         "whether the data support the graph (minutes)",
     )
     add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
+    add("--full", action="store_true", help="the full report, for a methods section")
+    add(
+        "--no-treat",
+        action="store_true",
+        help="leave seasons, trends, spikes, irregular times and short gaps as they are",
+    )
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
     add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)

@@ -9,12 +9,18 @@ from .._types import Checked
 from ..samples._blocks import APART, trend
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
+from ..samples._treatments import Treatment, terms
 from . import _data_tests as tests
 from ._finding import MEASURED, NOTE, PROBLEM, RESERVATION, Finding
 
 # Interpolation or filling whose error has a larger share of the variance of a step is no longer
 # harmless, and neither are measurement errors or a resolution of this size.
 HARMFUL = 0.1
+# Ratio of long to short intervals from which on no interpolation helps; resolution, as a share of
+# the variance of a step, that leaves nothing to learn from.
+UNEVEN, COARSE = 3.0, 0.1
+# How clearly a season must be added to what is measured to leave nothing behind.
+ADDED = 0.02
 # Share of missing values from which on they weigh.
 MANY_MISSING = 0.2
 # A run of one value this long, in a variable that hardly ever repeats one, is a stuck sensor.
@@ -87,20 +93,35 @@ def _treated(samples: Samples) -> Iterator[Finding]:
         "gaps": "Fill them with what is known of the system; treat=False drops the rows instead.",
     }
     for treatment in samples.treatments:
-        # A trend or season that was added is gone; one that moved the system has left its marks.
-        heavy = treatment.size > HARMFUL and treatment.name in ("clock", "season", "trend")
-        if treatment.name == "gaps":
-            total = sum(x.size for x in samples.values)
-            gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
-            heavy = gone > MANY_MISSING * total
         names = {"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"}
         yield _finding(
             names.get(treatment.name, treatment.name),
             treatment.size,
             treatment.text,
             remedies[treatment.name],
-            NOTE if not heavy else PROBLEM if treatment.name == "clock" else RESERVATION,
+            _weight(samples, treatment),
         )
+
+
+def _weight(samples: Samples, treatment: Treatment) -> str:
+    """What a treatment leaves behind."""
+    if treatment.name == "gaps":
+        gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
+        return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
+    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes"):
+        return NOTE
+    if treatment.name == "clock":
+        intervals = np.concatenate([np.diff(times) for times in treatment.times])
+        low, high = np.quantile(intervals, [0.05, 0.95])
+        return PROBLEM if high > UNEVEN * low else RESERVATION
+    if treatment.name == "season":
+        # What was added is gone; what moves the system has left its marks.
+        k = max(range(len(treatment.values)), key=lambda i: len(treatment.values[i]))
+        before, times = bridged(treatment.values[k]), treatment.times[k]
+        waves = terms(times - times[0], treatment.periods)[:, 2:]
+        sign = tests.inside(before, before - treatment.removed(times, k), waves)
+        return PROBLEM if sign < 0 else NOTE if sign > ADDED else RESERVATION
+    return RESERVATION
 
 
 def _season(samples: Samples) -> Iterator[Finding]:
@@ -237,6 +258,7 @@ def _sensors(raw: Samples, samples: Samples) -> Iterator[Finding]:
                 f"{name} is recorded in steps of {step:.3g}, {step / np.sqrt(steps):.2g} standard "
                 "deviations of its change from sample to sample.",
                 "Record it more finely, or sample less often.",
+                PROBLEM if step**2 / 12 > COARSE * steps else RESERVATION,
             )
             continue
         share = tests.clipped(x)
@@ -255,6 +277,7 @@ def _sensors(raw: Samples, samples: Samples) -> Iterator[Finding]:
                 f"{repeats:.0%} of the samples of {name} repeat the one before: it was recorded "
                 "less often than it is listed.",
                 "Take every sample once: sample as seldom as the slowest variable.",
+                PROBLEM,
             )
         elif run >= STUCK and repeats < REPEATS:
             yield _finding(
@@ -271,6 +294,7 @@ def _sensors(raw: Samples, samples: Samples) -> Iterator[Finding]:
                 f"{straight:.0%} of the samples of {name} lie exactly between their neighbours: "
                 "it was interpolated from fewer, and knows its future.",
                 "Use the samples that were measured.",
+                PROBLEM,
             )
 
 

@@ -43,6 +43,36 @@ def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
     return best
 
 
+def inside(
+    before: Float[np.ndarray, "time dim"],
+    after: Float[np.ndarray, "time dim"],
+    waves: Float[np.ndarray, "time wave"],
+) -> float:
+    """Whether a season drives the system (negative) or is added to what is measured (positive).
+
+    The next step is regressed on the last four samples, with squares and cubes: once of samples
+    without the season, once of those with it, and its waves beside them. Linearly the two are the
+    same. Where the season is part of the state the bends belong to the second. Returned is the
+    difference of the logarithms of what they leave, mean over the variables.
+    """
+    alone = _unexplained(after, np.zeros((len(after), 0)))
+    beside = _unexplained(before, waves)
+    return float(np.mean(np.log(beside / alone)))
+
+
+def _unexplained(x, waves) -> Float[np.ndarray, "dim"]:
+    """Variance of a step that a polynomial of the past leaves, in the unit of the samples."""
+    z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
+    past = np.concatenate([z[3 - lag : len(z) - 1 - lag] for lag in range(4)], axis=1)
+    design = np.concatenate(
+        [np.ones((len(past), 1)), past, past**2, past**3, waves[3 : len(z) - 1]], axis=1
+    )
+    basis = np.linalg.qr(design)[0]
+    step = np.diff(x, axis=0)[3:]
+    rest = step - basis @ (basis.T @ step)
+    return np.maximum(rest.var(axis=0), 1e-300) / max(1 - design.shape[1] / len(design), 0.1)
+
+
 def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
     """The statistic of Dickey and Fuller (Journal of the American Statistical Association, 1979),
     with four lagged differences and a constant; above −1.7 nothing pulls the variable back.

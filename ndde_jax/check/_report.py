@@ -124,19 +124,24 @@ def _edges(found) -> str:
     unit = f" [{found.time_unit}]" if found.time_unit else ""
     delay_title = f"delay{unit}"
     wide = max(12, len(delay_title))
-    head = f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {delay_title:>{wide}} "
+    head = (
+        f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {'level':>5} {delay_title:>{wide}} "
+    )
     rows = [head + f"{'strength':>10} {'held-out':>10} {'lower 95%':>10}"]
     held_out = np.asarray(found.strengths.held_out)
     for k in order:
         i, j, a = source[k], target[k], lag[k]
         rows.append(
             f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
+            f"{found.level_lags[a]:>5} "
             f"{found.lags[a] * found.dt:>{wide}.4g} {strength[k]:>10.4f} "
             f"{held_out[i, j, a]:>10.4f} {found.lower[i, j, a]:>10.4f}"
         )
     note = _wrap(
         "Strength: rise of the target's mean squared error when the edge is left out and "
-        "everything else refitted, as a share of the variance of its rate of change."
+        "everything else refitted, as a share of the variance of its rate of change. A source at "
+        "lag L samples acts on the change from one sample to the next, so it is level = L + "
+        f"{found.windows.step} samples before the level that it moves."
     )
     return "\n".join((*rows, note))
 

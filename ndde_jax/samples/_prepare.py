@@ -75,10 +75,8 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
         raise refusal("steps", f"some of {', '.join(STEPS)}", unknown[0])
     if samples.treatments:
         return samples
-    for name, treat in (
-        ("clock", _regular), ("spikes", _without_spikes), ("season", _without_season),
-        ("gaps", _filled),
-    ):  # fmt: skip
+    treatments = (_regular, _without_spikes, _filled, _without_season, _without_trend)
+    for name, treat in zip(STEPS, treatments, strict=True):
         if name in steps:
             samples = treat(samples)
     return samples

@@ -11,17 +11,18 @@ FAR, RANGES = 10.0, 2.0
 def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:
     """Where single values are spikes.
 
-    A value is one if it lies off the mean of its two neighbours by ten times what is typical
-    (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as for normal
-    distances) and by twice the range of the two neighbours on either side. A burst of several
-    samples, which a system can make, is none.
+    A value is one if it lies off the median of its two neighbours on either side by ten times what
+    is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as
+    for normal distances) and by twice the range of three of the four. A burst of several samples,
+    which a system can make, is none.
     """
     found = np.zeros(x.shape, bool)
     if len(x) < 20:
         return found
-    around = np.stack([x[:-4], x[1:-3], x[3:-1], x[4:]])
+    around = np.sort(np.stack([x[:-4], x[1:-3], x[3:-1], x[4:]]), axis=0)
     distance = np.abs(x[2:-2] - (around[1] + around[2]) / 2)
-    spread = around.max(axis=0) - around.min(axis=0)
+    # One of the four may be a spike itself.
+    spread = np.minimum(around[3] - around[1], around[2] - around[0])
     with np.errstate(invalid="ignore"):
         for j in range(x.shape[1]):
             there = np.isfinite(distance[:, j]) & np.isfinite(spread[:, j])
