@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 
 # How far from its neighbours a sample must lie: in typical distances, and in ranges that the four
 # neighbours span.
-FAR, RANGES = 10.0, 2.0
+FAR, RANGES = 10.0, 4.0
 
 
 def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:
@@ -13,8 +13,8 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
 
     A value is one if it lies off the median of its two neighbours on either side by ten times what
     is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as
-    for normal distances) and by twice the range of three of the four. A burst of several samples,
-    which a system can make, is none.
+    for normal distances) and by four times the range of three of the four. A burst of several
+    samples, which a system can make, is none.
     """
     found = np.zeros(x.shape, bool)
     if len(x) < 20:
