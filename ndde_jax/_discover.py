@@ -26,7 +26,7 @@ from .measure._strength import SignalStrengths, StrengthConfig, signal_strengths
 from .models._equations import equations
 from .models._model import NeuralDDE
 from .samples._lag_times import lags_in_samples
-from .samples._prepare import prepare_samples
+from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import midpoint_windows, windows_by_scheme
@@ -299,7 +299,10 @@ def discover(
     key = check_key(key)
     check_flag(treat, "treat")
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
-    samples = prepare_samples(samples) if treat else samples
+    if treat:
+        # Who asks for central differences means the samples as they are.
+        own = scheme not in ("auto", "euler")
+        samples = prepare_samples(samples, [step for step in STEPS if step != "clock" or not own])
     names = samples.names
     lags = choose_lags(samples)[0] if lags is None else lags_in_samples(lags, samples)
     windows = windows_by_scheme(samples, lags=lags, scheme=scheme, prior=prior)

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from ._atomic import write_bytes
+from ._cli_data import rate_edge, rate_lags, read_file
 from ._output import forget_stages, report_text, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
 from ._version import version
-from .samples._tables import read_table, sampling
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
@@ -116,7 +116,9 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
 def _discover(arguments: argparse.Namespace) -> None:
     if (arguments.data is None) == (arguments.example is None):
         raise ValueError("Give either a data file or --example NAME.")
-    values, options, lags = _example(arguments) if arguments.example else _file(arguments)
+    values, options, lags = (
+        _example(arguments) if arguments.example else read_file(arguments, _note)
+    )
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory; {directory} is a file.")
@@ -126,12 +128,12 @@ def _discover(arguments: argparse.Namespace) -> None:
 
     import ndde_jax
 
-    lags = _rate_lags(arguments, values, options, lags)
+    lags = rate_lags(arguments, values, options, lags, _note)
     prior = ndde_jax.prior_knowledge(
         options["names"],
         lags=lags,
-        forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
-        required=[_rate_edge(arguments, edge) for edge in arguments.require],
+        forbidden=[rate_edge(arguments, edge) for edge in arguments.forbid],
+        required=[rate_edge(arguments, edge) for edge in arguments.require],
         exogenous=arguments.exogenous,
         self_edges=not arguments.no_self_edges,
     )
@@ -167,45 +169,6 @@ def _discover(arguments: argparse.Namespace) -> None:
             print(f"wrote {directory / name}")
 
 
-def _rate_lags(arguments, values, options, default) -> tuple[int, ...]:
-    """Candidate lags of the rate, in samples, from what was given or the data."""
-    lags = arguments.lags
-    if lags is not None and not isinstance(lags, str):
-        return _of_rate(lags) if arguments.lags_of == "level" else lags
-    if lags is None and default is not None:
-        return default
-    from .samples._prepare import prepare_samples
-    from .samples._reading import read_samples
-
-    samples = read_samples(values, **{k: v for k, v in options.items() if k != "treat"})
-    if lags is None:
-        from .windows._choose_lags import choose_lags
-
-        lags, reason = choose_lags(samples if arguments.no_treat else prepare_samples(samples))
-        if lags != (0,):
-            _note(arguments, reason)
-        return lags
-    from .samples._lag_times import lags_in_samples
-
-    lags = lags_in_samples(lags, samples)
-    return _of_rate(lags) if arguments.lags_of == "level" else lags
-
-
-def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
-    """Lags of the rate from lags of the level, one sample more."""
-    if min(lags) < 1:
-        raise ValueError(
-            f"--lags-of level: lags of levels begin with 1, the sample before; got {min(lags)}."
-        )
-    return tuple(lag - 1 for lag in lags)
-
-
-def _rate_edge(arguments, edge: tuple) -> tuple:
-    if arguments.lags_of == "level" and len(edge) == 3:
-        return (*edge[:2], *_of_rate(edge[2:]))
-    return edge
-
-
 def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
     from .samples._examples import load_example
 
@@ -222,40 +185,6 @@ def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any],
         "names": tuple(chosen),
     }
     return values, options, example.lags
-
-
-def _file(
-    arguments: argparse.Namespace,
-) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...] | None]:
-    table = read_table(
-        arguments.data,
-        columns=arguments.columns,
-        time_column=arguments.time_column,
-        key=arguments.key,
-        separator=arguments.separator,
-        decimal=arguments.decimal,
-    )
-    for notice in table.notices:
-        _note(arguments, notice)
-    options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
-    if arguments.dt is None and table.dt is not None:
-        options["dt"] = table.dt
-    elif arguments.dt is None and table.stamps is not None:
-        dt, unit, times = sampling(table.stamps)
-        if unit and arguments.time_unit not in (None, unit):
-            raise ValueError(
-                f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
-                f"{arguments.time_unit}."
-            )
-        options |= {"dt": dt, "time_unit": unit or options["time_unit"]}
-        if dt is None:
-            options["t"] = times
-    elif arguments.dt is None:
-        raise ValueError(
-            "The file has no time column: give the sampling interval with --dt, or name the "
-            "column with --time-column."
-        )
-    return table.values, options, None
 
 
 def _list_examples(arguments: argparse.Namespace) -> None:
@@ -315,8 +244,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "discover",
         help="graph, table, pictures and model from a file of measurements",
-        description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Parquet, "
-        "NetCDF) and write report.txt, edges.csv, pictures and the model to a directory.",
+        description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, "
+        "Parquet, NetCDF) and write report.txt, edges.csv, pictures and the model to a directory.",
     )
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")
@@ -338,7 +267,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", default="result", metavar="DIR", help="directory for the results (%(default)s)")
     add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
     add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
-    add("--key", metavar="NAME", help="array of an NPZ file, variable of a NetCDF file")
+    add(
+        "--key",
+        action="append",
+        metavar="NAME",
+        help="array of an NPZ file, variable of a NetCDF file. May be repeated: several recordings",
+    )
+    add("--trial", metavar="NAME", help="column that tells several recordings apart")
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     add(

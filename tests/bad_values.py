@@ -25,6 +25,10 @@ def key():
 
 
 @functools.cache
+def samples():
+    return ndde.read_samples(X, dt=0.5)
+
+
 def windows():
     return ndde.lagged_windows(X, dt=0.5, lags=LAGS)
 
@@ -144,6 +148,7 @@ KINDS: dict[str, tuple] = {
         np.full((60, 2), np.nan), X.T, None, "x", OBJECT, np.where(X > 0, np.inf, X), X * 1e160,
         np.ones((60, 2)), {}, X.astype("datetime64[s]"), [], lambda: [X, X[:, :1]], X[:2],
     ),
+    "samples": (3, None, "x", X, [1], {}, windows, ndde.Samples),
     "values": (TEXT, X + 1j, SPANS, OBJECT, [[1.0], [1.0, 2.0]], "x", {}),
     "dt": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, 1e-300, 1e300, np.ones(2), X),
     "step": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, True, np.ones(2), None),

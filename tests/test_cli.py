@@ -471,9 +471,14 @@ def test_npz(tmp_path):
     assert read_table(tmp_path / "y.npz").names == ("x0", "x1")
     with pytest.raises(ValueError, match=r"no array 'z'; it has: x, other"):
         read_table(tmp_path / "x.npz", key="z")
-    np.savez(tmp_path / "z.npz", x=np.zeros((2, 3, 4)))
-    with pytest.raises(ValueError, match=r"shape \[time dim\]; got \(2, 3, 4\)"):
+    np.savez(tmp_path / "z.npz", x=np.zeros((2, 3, 4, 5)))
+    with pytest.raises(ValueError, match=r"shape \[time dim\]; got \(2, 3, 4, 5\)"):
         read_table(tmp_path / "z.npz")
+    np.savez(tmp_path / "series.npz", x=np.arange(24.0).reshape(2, 3, 4))
+    series = read_table(tmp_path / "series.npz")
+    first, second = (series.values[rows] for rows in series.recordings)
+    np.testing.assert_array_equal(first, np.arange(12.0).reshape(3, 4))
+    np.testing.assert_array_equal(second, 12 + np.arange(12.0).reshape(3, 4))
 
 
 def test_npz_brings_its_sampling_interval(tmp_path, calls):

@@ -159,9 +159,10 @@ def _clock(samples: Samples) -> Iterator[Finding]:
     yield _finding(
         "irregular clock",
         ratio,
-        f"One sample is {low:.3g} to {high:.3g}{unit}, so a lag in samples is no single delay.",
-        "Interpolate to a regular grid, as prepare_samples does.",
-        PROBLEM if ratio > 1.5 else RESERVATION if ratio > 1.02 else NOTE,
+        f"Samples are not equally spaced: one is {low:.3g} to {high:.3g}{unit} after another, so a "
+        "lag in samples is no single delay.",
+        "Interpolate to a regular grid, as prepare_samples does with very uneven ones.",
+        PROBLEM if ratio > 2 else RESERVATION if ratio > 1.2 else NOTE,
     )
 
 

@@ -24,7 +24,7 @@ def has_unit(lags: Any) -> bool:
     items = (
         [lags] if isinstance(lags, str) else list(lags) if isinstance(lags, list | tuple) else []
     )
-    return any(isinstance(item, str) for item in items)
+    return any(isinstance(item, str) and re.search("[A-Za-z]", item) for item in items)
 
 
 def lags_in_samples(lags: Any, samples: Samples) -> Any:

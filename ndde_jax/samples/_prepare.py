@@ -18,9 +18,14 @@ from ._samples import Samples
 from ._spikes import find_spikes
 from ._treatments import Treatment, terms
 
-STEPS = ("clock", "spikes", "gaps", "season", "trend")
+STEPS = ("spikes", "clock", "gaps", "season", "trend")
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
 FEWEST, TREND = 100, 0.05
+# Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated:
+# below it a lag of sixteen samples stays within half a sample of one delay.
+UNEVEN = 1.6
+# Share of missing values of a variable beyond which there is too little to estimate them from.
+SPARSE = 0.4
 # Smallest share of a variance that a season must have to be removed.
 SEASON = 0.03
 # Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
@@ -44,9 +49,10 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
 
     - `samples`: of [`read_samples`][ndde_jax.read_samples]; treated ones are returned as they are.
     - `steps`: which of these, in this order, all by default:
-        `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
-        missing values; other stamps are interpolated onto a grid of the median interval.
         `"spikes"`: single values off their neighbours become missing values.
+        `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
+        missing values; stamps that are more uneven than by half are interpolated onto a grid of
+        the median interval.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
         `"season"`: oscillations of stable phase are removed from all variables; not where one
@@ -75,7 +81,7 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
         raise refusal("steps", f"some of {', '.join(STEPS)}", unknown[0])
     if samples.treatments:
         return samples
-    treatments = (_regular, _without_spikes, _filled, _without_season, _without_trend)
+    treatments = (_without_spikes, _regular, _filled, _without_season, _without_trend)
     for name, treat in zip(STEPS, treatments, strict=True):
         if name in steps:
             samples = treat(samples)
@@ -120,7 +126,11 @@ def _regular(samples: Samples) -> Samples:
         )
         changes = {"values": values, "times": times, "dt": step, "regular": True}
         return _with(samples, "rows", text, new, everything, changes)
-    step = float(np.median(np.concatenate([np.diff(t) for t in samples.times])))
+    intervals = np.concatenate([np.diff(t) for t in samples.times])
+    low, high = np.quantile(intervals, [0.05, 0.95])
+    if high < UNEVEN * low:
+        return samples
+    step = float(np.median(intervals))
     values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
     weight = np.array([len(x) for x in values], float)
     error = np.average(np.stack(errors), axis=0, weights=weight)
@@ -263,7 +273,8 @@ def _pooled(group: list[Line], samples: Samples, longest: int) -> float:
 
 
 def _filled(samples: Samples) -> Samples:
-    if not samples.regular or not any(np.isnan(x).any() for x in samples.values):
+    gone = np.concatenate([np.isnan(x) for x in samples.values]).mean(axis=0)
+    if not samples.regular or not gone.any() or gone.max() > SPARSE:
         return samples
     values, where, errors = zip(*map(fill_gaps, samples.values), strict=True)
     counts = sum(short.sum(axis=0) for short in where)

@@ -139,7 +139,7 @@ def test_an_irregular_clock():
     left = found(x, treated=False, t=t)["irregular clock"]
     assert left.weight == "problem" and left.value == pytest.approx(1.81 / 0.19, rel=0.1)
     # Jitter of a twentieth of the interval is noted and weighs nothing.
-    jitter = found(oscillators(), treated=False, t=np.arange(N) + 0.004 * rng.uniform(size=N))
+    jitter = found(oscillators(), treated=False, t=np.arange(N) + 0.05 * rng.uniform(size=N))
     assert jitter["irregular clock"].weight == "note"
 
 
