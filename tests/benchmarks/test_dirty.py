@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks import verdict
 from benchmarks._store import Record, Store, Unit
 from benchmarks.dirty import __main__ as command, data, runner
 from benchmarks.dirty.methods import METHODS, Answer
@@ -121,3 +122,14 @@ def test_records_are_kept_with_graphs(tmp_path, monkeypatch):
     assert isinstance(record, Record) and isinstance(record.unit, Unit)
     assert record.arrays["graph"].sum() == 2
     assert record.metrics["edges"] == 2
+
+
+def test_verdicts_on_the_systems_of_delays(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(METHODS, "discover", _fixed(0))
+    out = str(tmp_path / "r.sqlite")
+    arguments = ["run", "--out", out, "--smoke", "--only", "mackey"]
+    assert verdict.main(arguments) == 0 and verdict.main(arguments) == 0
+    assert command.main(["run", "--out", out, "--only", "short"]) == 0
+    assert verdict.main(["table", out]) == 0
+    text = capsys.readouterr().out
+    assert text.count("| discover | supported ") == 3 and "Together" in text
