@@ -13,7 +13,9 @@ from . import (
     windows as windows,
 )
 from ._axes import summary_graph as summary_graph
-from ._discover import Discovery as Discovery, discover as discover
+from ._discover import discover as discover
+from ._discovery import Discovery as Discovery
+from ._recipe import Recipe as Recipe
 from .check._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,
@@ -71,6 +73,7 @@ from .models._equations import equations as equations
 from .models._model import AbstractDelayModel as AbstractDelayModel, NeuralDDE as NeuralDDE
 from .models._networks import MaskedDrift as MaskedDrift
 from .models._polynomials import PolynomialDrift as PolynomialDrift
+from .models._splines import SplineDrift as SplineDrift
 from .samples._examples import (
     Example as Example,
     KnownLink as KnownLink,
@@ -93,6 +96,7 @@ from .select._moves import LagSearch as LagSearch, search_lags as search_lags
 from .select._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_path
 from .select._recover import recover as recover
 from .select._select import search_graph as search_graph, select_graph as select_graph
+from .select._spline_fit import fit_splines as fit_splines
 from .select._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from .simulate import (
     DelaySolver as DelaySolver,

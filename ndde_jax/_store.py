@@ -238,9 +238,11 @@ class _Decoder:
 @functools.cache
 def _classes() -> dict[str, type]:
     """What can be saved: the public classes of the library, by name. Files name no others."""
+    package = sys.modules[__package__]
+    public = {**vars(package.models), **vars(package.select), **vars(package)}
     return {
         name: kind
-        for name, kind in vars(sys.modules[__package__]).items()
+        for name, kind in public.items()
         if isinstance(kind, type)
         and (dataclasses.is_dataclass(kind) or issubclass(kind, eqx.Enumeration))
     }

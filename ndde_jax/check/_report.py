@@ -42,8 +42,8 @@ def write_few_lines(found: Any) -> str:
     edges = np.argwhere(found.graph)
     edges = edges[np.argsort(-found.scores[tuple(edges.T)])]
     lines = [
-        f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}, search by "
-        f"{found.search}: {len(edges)} of {found.graph.size} candidate edges kept"
+        f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}: "
+        f"{len(edges)} of {found.graph.size} candidate edges kept"
         + (", strongest first" if len(edges) else "")
     ]
     for i, j, a in edges[:SHOWN_EDGES]:
@@ -94,22 +94,22 @@ def _method(found) -> str:
             f"{found.coefficient:g}/{n_inputs} = {found.coefficient / n_inputs:.3g} of the "
             "variance of its target's rate"
         )
-    if found.fit is None:
-        search = (
-            "Graph searched among all candidates: inputs shortlisted by spline regression, edges "
-            "added, dropped and exchanged as refitted networks demand."
-        )
+    by_networks = [name for name, own in zip(found.names, found.networks, strict=True) if own]
+    if found.recipe.strategy is not None:
+        search = f"Graph found by {type(found.recipe.strategy).__name__.lower()}."
+    elif not found.recipe.networks:
+        search = "Graph found by splines and products of inputs, in closed form."
     else:
         search = (
-            "Graph selected with hard-concrete gates on the inputs of one tanh network per "
-            f"variable (L0-NDDE; the fit {found.fit.outcome}), improved edge by edge."
+            "Graph found by splines and products of inputs; networks judged it "
+            + (f"for {', '.join(by_networks)}" if by_networks else "for no variable")
+            + ", where they explain more."
         )
     return "\n".join(
         (
             _wrap(found.windows.explain()),
-            _wrap(
-                f"{search} Strengths by refitting with every single edge removed or added; {rule}."
-            ),
+            *map(_wrap, found.choices),
+            _wrap(f"{search} Strengths by refitting without each edge kept; {rule}."),
         )
     )
 
@@ -225,12 +225,6 @@ def _collect(found):
             "or below zero on held-out data."
         )
     yield from _against_the_prior(found)
-    if found.fit is not None and found.fit.outcome in ("diverged", "refused"):
-        yield (
-            f"The fit of the gates {found.fit.outcome}, so the search for edges started from what "
-            "it left and from none: one that matters only together with others may be missing. "
-            "Try another seed, or search='splines'."
-        )
     if 0 not in found.lags:
         yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."
 

@@ -1,7 +1,6 @@
 """What an edge must be worth, as a value: one home for the price of an edge."""
 
 import abc
-import math
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +27,7 @@ class AbstractPrice(eqx.Module):
         self,
         risk: Float[Array, "*batch"],
         n_windows: Any,
-        n_inputs: int,
+        n_inputs: Any,
         width: int,
     ) -> Float[Array, "*batch"]:
         """Share of the variance of a target's rate."""
@@ -54,11 +53,12 @@ class EBIC(AbstractPrice):
     ```
     """
 
-    def __call__(self, risk, n_windows, n_inputs: int, width: int):
+    def __call__(self, risk, n_windows, n_inputs: Any, width: int):
         """The criterion at this risk."""
         risk = jnp.asarray(risk, floating_type(risk))
         n = jnp.asarray(n_windows, risk.dtype)
-        share = width * jnp.maximum(jnp.log(n) - 2 + math.log(n_inputs), 0) / n
+        candidates = jnp.asarray(n_inputs, risk.dtype)
+        share = width * jnp.maximum(jnp.log(n) - 2 + jnp.log(candidates), 0) / n
         return RESOLUTION + share * risk
 
 
@@ -75,9 +75,10 @@ class PerInput(AbstractPrice):
 
     coefficient: Float[Array, ""] = eqx.field(converter=as_number("coefficient", above=0))
 
-    def __call__(self, risk, n_windows, n_inputs: int, width: int):
+    def __call__(self, risk, n_windows, n_inputs: Any, width: int):
         """The same for every target."""
-        share = self.coefficient.astype(floating_type(risk)) / n_inputs
+        dtype = floating_type(risk)
+        share = self.coefficient.astype(dtype) / jnp.asarray(n_inputs, dtype)
         return jnp.broadcast_to(share, jnp.shape(risk))
 
 

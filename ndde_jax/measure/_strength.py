@@ -32,13 +32,16 @@ class SignalStrengths(eqx.Module):
 
     - `value`: the strength to rank by, `[source target lag]`: the in-sample estimate with both
         risks corrected for the parameters they used (generalised cross-validation).
-    - `held_out`: the same on blocks left out of the refit. Less biased, noisier.
+    - `held_out`: the same on blocks left out of the refit. Less biased, noisier. NaN where closed
+        forms measured, which hold nothing out.
     - `lower`: one-sided lower confidence bound of `held_out`, from a block bootstrap of the paired
-        differences.
+        differences; of `value`, from its spread over stretches of the record, where nothing was
+        held out.
     - `source_value`, `source_held_out`: strength of a source at all its kept lags together,
         `[source target]`. Neighbouring lags can stand in for one another in `value`, not here.
     - `graph`: the graph the strengths are relative to.
-    - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate.
+    - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
+        corrected one in-sample where nothing was held out.
     - `risk_in_sample`: the same in-sample, corrected.
     - `threshold`: what an edge must be worth per target under the default rule of `kept`.
     - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
@@ -84,7 +87,8 @@ class SignalStrengths(eqx.Module):
         """
         price = as_price(coefficient, "coefficient")
         if isinstance(price, EBIC):
-            good = (self.value > self.threshold[None, :, None]) & (self.held_out > 0)
+            refuted = self.held_out <= 0
+            good = (self.value > self.threshold[None, :, None]) & ~refuted
         else:
             good = self.value > self.price(price)[None, :, None]
         return self.prior.apply(good)

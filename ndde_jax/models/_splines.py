@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ._networks import MaskedDrift
+
 
 class SplineDrift(eqx.Module):
     """One sum of restricted cubic splines and products of inputs per target.
@@ -21,6 +23,7 @@ class SplineDrift(eqx.Module):
     - `constant`, `splines`, `products`: coefficients of 1, of the spline terms of every slot (the
         input itself first), and of the product of every pair of slots.
     - `lower`, `upper`: standardised inputs are clipped to this box, so the drift is bounded.
+    - `networks`: added to it; None if no target has one, zero for those of splines.
     """
 
     index: Int[Array, "target slot"]
@@ -30,6 +33,7 @@ class SplineDrift(eqx.Module):
     products: Float[Array, "target pair"]
     lower: Float[Array, "input"]
     upper: Float[Array, "input"]
+    networks: MaskedDrift | None = None
 
     def __call__(
         self,
@@ -50,7 +54,8 @@ class SplineDrift(eqx.Module):
             terms = terms * gates[:, :, None]
             products = products * gates[:, first] * gates[:, second]
         rate = self.constant + jnp.sum(self.splines * terms, axis=(1, 2))
-        return rate + jnp.sum(self.products * products, axis=1)
+        rate = rate + jnp.sum(self.products * products, axis=1)
+        return rate if self.networks is None else rate + self.networks(history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs."""
@@ -66,7 +71,11 @@ class SplineDrift(eqx.Module):
         size = jnp.maximum(jnp.abs(self.lower), jnp.abs(self.upper))[self.index]
         spread = jnp.sum(jnp.abs(self.products) * size[:, first] * size[:, second], axis=1)
         middle = self.constant + jnp.sum(high + low, axis=1) / 2
-        return middle, jnp.sum((high - low) / 2 + slack, axis=1) + spread
+        spread = jnp.sum((high - low) / 2 + slack, axis=1) + spread
+        if self.networks is None:
+            return middle, spread
+        other, wide = self.networks.output_range()
+        return middle + other, spread + wide
 
 
 def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:

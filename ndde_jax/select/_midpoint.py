@@ -18,8 +18,11 @@ from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import STENCILS, choose_scheme
 from ..windows._thin import is_regular
 from ..windows._windows import Windows, lagged_windows
+from ._spline_search import FLOOR
 from ._splines import spline_graph
 
+# By how much the logarithm of a risk must be lower, per variable, for samples to be states of a map.
+CLEARLY = 0.03
 IRREGULAR = (
     "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
     "stamps, or interpolate to a regular grid."
@@ -131,9 +134,13 @@ def _bend(before, start, end, after, lags: tuple[int, ...]) -> Float[Array, "win
     return jnp.where(at >= 2, cubic, jnp.where(at == 1, parabola, 0))
 
 
-def windows_by_scheme(samples: Samples, *, lags, scheme, prior) -> Windows:
-    """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and with
-    `"auto"` where [`choose_scheme`][ndde_jax.choose_scheme] says so.
+def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Windows, tuple[str, ...]]:
+    """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
+    sentence on a choice that `"auto"` made beyond what the windows explain themselves.
+
+    Where noise drives the system and past states are candidates, both forward schemes have the same
+    rates: midpoints suit samples of a continuous path, the samples themselves a map from one step
+    to the next, which the data then describe clearly better.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
@@ -141,16 +148,46 @@ def windows_by_scheme(samples: Samples, *, lags, scheme, prior) -> Windows:
     first = "euler" if scheme == "midpoint" else scheme
     windows = lagged_windows(samples, lags=lags, scheme=first, prior=prior)
     regular = is_regular(windows)
+    decided = scheme
     if scheme == "auto":
-        scheme = choose_scheme(
+        decided = choose_scheme(
             np.asarray(windows.noise_share),
             np.asarray(windows.roll_off),
             np.asarray(windows.ringing),
             regular=regular,
             delayed=any(lag > 0 for lag in windows.lags),
         )
-    if scheme != "midpoint":
-        return windows
+        if decided == "euler" and regular and any(lag > 0 for lag in windows.lags):
+            return _forward(windows, samples, prior)
+    if decided != "midpoint":
+        return windows, ()
     if not regular:
         raise ValueError(IRREGULAR)
-    return midpoint_windows(samples, lags=windows.lags, prior=prior)
+    return midpoint_windows(samples, lags=windows.lags, prior=prior), ()
+
+
+def _forward(plain: Windows, samples: Samples, prior) -> tuple[Windows, tuple[str, ...]]:
+    """Forward differences with the states at the samples or between them."""
+    found = spline_graph(plain)
+    try:
+        between = midpoint_windows(samples, lags=plain.lags, prior=prior)
+    except ValueError:  # too short for its wider stencil
+        return plain, ()
+    gain = _criterion(found, plain) - _criterion(spline_graph(between), between)
+    if gain > -plain.dim * CLEARLY:
+        return between, (
+            "Noise drives the system and past states are candidates: rates are forward differences, "
+            "with the states halfway through each step, as on a continuous path; those at its start "
+            "do not explain them clearly better.",
+        )
+    return plain, (
+        "States at the start of each step explain the forward differences clearly better than those "
+        "halfway through, as in a map from one sample to the next.",
+    )
+
+
+def _criterion(found, windows: Windows) -> float:
+    """How badly a graph explains the rates, per window; lower is better."""
+    n, n_inputs = float(windows.n_valid), windows.dim * windows.n_lags
+    edges = np.asarray(found.graph).sum(axis=(0, 2)) * (np.log(n) + 2 * np.log(n_inputs))
+    return float(np.sum(np.log(np.asarray(found.risk) + FLOOR) + edges / n))

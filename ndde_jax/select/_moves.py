@@ -1,6 +1,7 @@
 """Search among many collinear inputs: moves ranked by a linearised network, judged by refits."""
 
 import itertools
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,16 +11,22 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from .._axes import to_graph_axes
-from .._checks import check_whole
+from .._checks import check_whole, is_traced
 from .._types import Checked, Graph, RealScalarLike, Scores
-from ..fit._newton import fit_network, predict_and_jacobian
+from ..fit._newton import NetworkFit, fit_network, predict, predict_and_jacobian
 from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig, checked_refit
 from ..models._networks import init_layers
-from ..windows._flat import FlatData
+from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
 from ._splines import FLOOR, SplineGraph, spline_graph
 
+# Windows of the shortest padded data.
+SHORTEST = 256
+# Inputs of a problem: those chosen and some that could take their place.
+SPARE_SLOTS, FEWEST_SLOTS = 4, 8
+# Stretches of a record over which the worth of an edge is compared.
+BLOCKS = 32
 # Moves that are refitted at every step, best ones first.
 REFITTED = 4
 # Candidate inputs per target from which on judging every edge by refitted networks, whose cost
@@ -97,8 +104,132 @@ def search_lags(
     return _search(windows, screening, price, config, key)
 
 
-@eqx.filter_jit
 def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
+    if is_traced(windows, screening, price, key):
+        return _search_traced(windows, screening, price, config, key)
+    data = KnownData(windows)
+    judged = judge(data, screening, price, config, key=key)
+    return _as_lag_search(judged, screening, windows.history.dtype, data.refused)
+
+
+class Judged(NamedTuple):
+    """What networks say of one target; NumPy.
+
+    - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.LagSearch].
+    - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
+        `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
+        `[input block]`.
+    - `risk`, `threshold`: corrected risk and the price of an edge.
+    - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
+    """
+
+    mask: Bool[np.ndarray, " input"]
+    evidence: Float[np.ndarray, " input"]
+    worth: Float[np.ndarray, " input"]
+    blocks: Float[np.ndarray, "input block"]
+    risk: float
+    threshold: float
+    fit: NetworkFit
+    slots: np.ndarray
+
+
+def judge(data, screening: SplineGraph, price, config, *, key, needed=None) -> list:
+    """Moves from what splines chose, target by target.
+
+    Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
+    and other data.
+
+    **Arguments:**
+
+    - `data`: [`KnownData`][ndde_jax.windows._flat.KnownData].
+    - `needed`: function from a target and a first network on its choice to whether networks are to
+        go on; by default always. Where not, the entry is None.
+    """
+    n_inputs, dim, dtype = data.inputs.shape[1], data.dim, data.dtype
+    flat = lambda a: np.moveaxis(np.asarray(a), (0, 1, 2), (2, 0, 1)).reshape(dim, -1)  # noqa: E731
+    graph, evidence = flat(screening.graph), flat(screening.evidence)
+    undecided = data.allowed & ~data.required
+    length = padded_length(len(data.weight))
+    weight = _padded(data.weight, length).astype(dtype)
+    found = []
+    for j, own in enumerate(jr.split(key, dim)):
+        slots = np.asarray(screening.shortlist)[j]
+        room = min(max(int(graph[j].sum()) + SPARE_SLOTS, FEWEST_SLOTS), len(slots))
+        # What is chosen, then what pursuit listed first.
+        slots = slots[np.argsort(~graph[j][slots], kind="stable")]
+        slots = slots[: min(-(-room // 4) * 4, len(slots))]
+        arrays = (_padded(data.inputs[:, slots], length), _padded(data.outputs[:, j], length))
+        arrays = tuple(jnp.asarray(a.astype(dtype)) for a in arrays)
+        among = jnp.asarray(n_inputs, dtype)
+        problem = _Problem(*arrays, weight, among, price, config, undecided[j][slots])
+        state = _first(problem, graph[j][slots], own)
+        n = max(float(data.weight.sum()), 1.0)
+        if needed is not None and not needed(j, state[1]):
+            found.append(None)
+            continue
+        mask, fitted, paid, inside, worth, blocks = jax.tree.map(
+            np.asarray, _improve(problem, state)
+        )
+        row = Judged(
+            mask=np.isin(np.arange(n_inputs), slots[mask]),
+            evidence=evidence[j].copy(),
+            worth=np.zeros(n_inputs),
+            blocks=np.zeros((n_inputs, blocks.shape[1])),
+            risk=float(fitted.corrected_risk(n)),
+            threshold=float(paid),
+            fit=fitted,
+            slots=slots,
+        )
+        row.evidence[slots], row.worth[slots], row.blocks[slots] = inside, worth, blocks
+        found.append(row)
+    return found
+
+
+def padded_length(n: int) -> int:
+    """Room for so many windows: 2^k or 3·2^k, so that few lengths are compiled."""
+    length = SHORTEST
+    while length < n:
+        length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3
+    return length
+
+
+def _padded(array, length: int):
+    return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]))])
+
+
+def _as_lag_search(judged, screening, dtype, refused) -> LagSearch:
+    def edges(rows):
+        rows = np.stack(rows)
+        return np.moveaxis(rows.reshape(len(rows), -1, len(rows)), (2, 0, 1), (0, 1, 2))
+
+    def numbers(values):
+        values = np.asarray(values, float)
+        return jnp.asarray(np.full_like(values, np.nan) if refused else values, dtype)
+
+    return LagSearch(
+        graph=jnp.asarray(edges([row.mask for row in judged]) & (not refused)),
+        evidence=numbers(edges([row.evidence for row in judged])),
+        risk=numbers([row.risk for row in judged]),
+        threshold=numbers([row.threshold for row in judged]),
+        screening=screening,
+    )
+
+
+@eqx.filter_jit
+def _first(problem: "_Problem", chosen, key):
+    return problem.from_scratch(jnp.asarray(chosen), key)
+
+
+@eqx.filter_jit
+def _improve(problem: "_Problem", state):
+    n = jnp.maximum(jnp.sum(problem.weight), 1)
+    mask, found, linear, paid = problem.search(state, n)
+    inside, worth, blocks = problem.evidence(mask, found, linear, n)
+    return mask, found, paid, inside, worth, blocks
+
+
+@eqx.filter_jit
+def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     data = FlatData(windows)
     dim, n_inputs = data.dim, data.inputs.shape[1]
     shape = (dim, n_inputs // dim, dim)
@@ -108,18 +239,12 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
 
     def target(args):
         output, slots, chosen, undecided, evidence, key = args
-        problem = _Problem(
-            data.inputs[:, slots],
-            output,
-            data.weight,
-            n_inputs,
-            price,
-            config,
-            undecided[slots],
-        )
+        inputs = data.inputs[:, slots]
+        undecided = undecided[slots]
+        problem = _Problem(inputs, output, data.weight, n_inputs, price, config, undecided)
         state = problem.from_scratch(chosen[slots], key)
         mask, found, linear, paid = problem.search(state, n)
-        inside = problem.evidence(mask, found, linear, n)
+        inside, *_ = problem.evidence(mask, found, linear, n)
         evidence = evidence.at[slots].set(inside)
         chosen = jnp.zeros(n_inputs, bool).at[slots].set(mask)
         return chosen, evidence, found.corrected_risk(n), paid
@@ -138,11 +263,20 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     )
 
 
-class _Problem:
+class _Problem(eqx.Module):
     """One target and its shortlist. Networks see all slots; a mask closes those not chosen."""
 
+    inputs: Float[jax.Array, "window slot"]
+    output: Float[jax.Array, "window"]
+    weight: Float[jax.Array, "window"]
+    n_inputs: Any
+    price: AbstractPrice
+    config: StrengthConfig
+    moves: Bool[jax.Array, "move slot"]
+    possible: Bool[jax.Array, "move"]
+
     def __init__(self, inputs, output, weight, n_inputs: int, price, config, undecided):
-        self.inputs, self.output, self.weight = inputs, output, weight
+        self.inputs, self.output, self.weight = inputs, output, jnp.asarray(weight)
         self.n_inputs, self.price, self.config = n_inputs, price, config
         n_slots = inputs.shape[1]
         swaps = list(itertools.combinations(range(n_slots), 2))
@@ -152,7 +286,7 @@ class _Problem:
             moves[row, list(pair)] = True
         self.moves = jnp.asarray(moves)
         # Moves that leave alone what the prior decides.
-        self.possible = ~jnp.any(self.moves & ~undecided[None], axis=1)
+        self.possible = ~jnp.any(self.moves & ~jnp.asarray(undecided)[None], axis=1)
 
     def _fit(self, mask, network, steps: int, decay=1e-2):
         inputs = self.inputs * mask[None].astype(self.inputs.dtype)
@@ -260,29 +394,40 @@ class _Problem:
         # Where no move paid, the last ranking is that of the final network.
         return mask, found, linear, price_of(found)
 
-    def evidence(self, mask: Bool[jax.Array, "slot"], found, linear, n) -> Float[jax.Array, "slot"]:
-        """Change of the log-risk by each slot, positive where it speaks for the edge."""
+    def evidence(self, mask: Bool[jax.Array, "slot"], found, linear, n):
+        """Change of the log-risk by each slot, positive where it speaks for the edge; what each
+        kept edge is worth, and the same by blocks of windows, `[slot block]`.
+        """
         n_slots = self.inputs.shape[1]
         network = self._alive(found.network, mask)
+        squares = (predict(network, self.inputs) - self.output) ** 2
+        rank = (
+            (jnp.cumsum(self.weight > 0) - 1) * BLOCKS // jnp.maximum(jnp.sum(self.weight > 0), 1)
+        )
+        size = jax.ops.segment_sum(self.weight, rank, BLOCKS)
 
         def without(slot):
-            move = jnp.arange(n_slots) == slot
-
             def refit():
-                return self._fit(
-                    mask & ~move, network, self.config.fold_steps, found.decay
-                ).corrected_risk(n)
+                left = mask & (jnp.arange(n_slots) != slot)
+                new = self._fit(left, network, self.config.fold_steps, found.decay)
+                seen = self.inputs * left[None].astype(self.inputs.dtype)
+                more = (predict(new.network, seen) - self.output) ** 2 - squares
+                sums = jax.ops.segment_sum(self.weight * more, rank, BLOCKS)
+                return new.corrected_risk(n), sums / jnp.where(size > 0, size, 1)
 
-            return jax.lax.cond(mask[slot], refit, lambda: linear[slot])
+            return jax.lax.cond(
+                mask[slot], refit, lambda: (linear[slot], jnp.zeros(BLOCKS, squares.dtype))
+            )
 
-        risk = jax.lax.map(without, jnp.arange(n_slots))
+        risk, blocks = jax.lax.map(without, jnp.arange(n_slots))
         own = jnp.where(mask, found.corrected_risk(n), found.risk)
         # A factorisation can fail in single precision; that says nothing for or against an edge.
         risk = jnp.where(jnp.isfinite(risk), risk, own)
         # An addition brings `width` weights, which chance alone would use.
         chance = jnp.where(mask, 0, found.risk * self.config.width / n)
         change = jnp.log((risk + chance + FLOOR) / (own + FLOOR))
-        return jnp.where(mask, change, -change)
+        worth = jnp.where(mask, risk - own, own - risk - chance)
+        return jnp.where(mask, change, -change), worth, blocks
 
 
 def searches_by_moves(windows: Windows) -> bool:

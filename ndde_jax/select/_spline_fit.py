@@ -10,6 +10,7 @@ from .._checks import check_concrete, check_windows
 from .._types import Checked
 from ..fit._fixed import checked_graph
 from ..models._model import NeuralDDE
+from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
@@ -50,22 +51,34 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
     check_windows(windows, "fit_splines")
     check_concrete("fit_splines", (windows, graph), "Use fit_drift there.")
     graph, base = checked_graph(windows, graph)
-    data, mask = KnownData(windows), np.asarray(base)
-    columns = columns_of(data.inputs, data.weight)
-    n_slots = _padded(int(mask.sum(axis=1).max()), mask.shape[1])
+    data = KnownData(windows)
+    drift = spline_drift(data, columns_of(data.inputs, data.weight), np.asarray(base))
+    return NeuralDDE(drift, from_graph_axes(graph), windows.scaling, windows.dt, windows.lags)
+
+
+def spline_drift(data: KnownData, columns: Columns, mask, networks=None) -> SplineDrift:
+    """The drift of a mask `[target input]`, of windows whose columns are at hand.
+
+    `networks`: one per target, with its slots, for the targets that splines do not describe, or
+    None for those they do.
+    """
+    networks = [None] * data.dim if networks is None else networks
+    open_to_splines = mask & np.array([network is None for network in networks])[:, None]
+    n_slots = _padded(int(open_to_splines.sum(axis=1).max()), mask.shape[1])
     rows = [
-        _target(columns, data.outputs[:, j], np.flatnonzero(mask[j]), n_slots)
+        _target(columns, data.outputs[:, j], np.flatnonzero(open_to_splines[j]), n_slots)
+        if networks[j] is None
+        else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots))
         for j in range(data.dim)
     ]
-    dtype = windows.history.dtype
 
     def stacked(values):
         values = np.asarray(values, float)
-        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, dtype)
+        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, data.dtype)
 
     used = data.inputs[data.weight > 0] if (data.weight > 0).any() else np.zeros((1, mask.shape[1]))
     low, high = used.min(axis=0), used.max(axis=0)
-    drift = SplineDrift(
+    return SplineDrift(
         index=jnp.asarray(np.stack([row[0] for row in rows])),
         knots=stacked([spline.knots for spline in columns.splines]),
         constant=stacked([row[1] for row in rows]),
@@ -73,8 +86,36 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
         products=stacked([row[3] for row in rows]),
         lower=stacked(low - SPARE * (high - low)),
         upper=stacked(high + SPARE * (high - low)),
+        networks=_stacked_networks(networks, mask, data.dtype),
     )
-    return NeuralDDE(drift, from_graph_axes(graph), windows.scaling, windows.dt, windows.lags)
+
+
+def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
+    """One network per target on all inputs; zero where there is none."""
+    given = [network for network in networks if network is not None]
+    if not given:
+        return None
+    layers = []
+    for level in range(len(given[0][0])):
+        shapes = [np.shape(part) for part in given[0][0][level]]
+        if level == 0:
+            shapes[0] = (shapes[0][0], mask.shape[1])
+        weight, bias = (np.zeros((len(networks), *shape), dtype) for shape in shapes)
+        for j, entry in enumerate(networks):
+            if entry is None:
+                continue
+            network, slots = entry
+            own_weight, bias[j] = (np.asarray(part) for part in network[level])
+            if level == 0:
+                weight[j][:, slots] = own_weight * mask[j][slots][None]
+            else:
+                weight[j] = own_weight
+        layers.append((jnp.asarray(weight), jnp.asarray(bias)))
+    return MaskedDrift(tuple(layers))
+
+
+def _nothing(n_slots: int):
+    return np.zeros((n_slots, N_FEATURES)), np.zeros(n_slots * (n_slots - 1) // 2)
 
 
 def _padded(needed: int, n_inputs: int) -> int:
@@ -90,8 +131,7 @@ def _target(columns: Columns, output, inputs, n_slots: int):
     y = (output - mean) * root
     scale = float(np.sqrt(y @ y)) or 1.0
     index = np.zeros(n_slots, int)
-    splines = np.zeros((n_slots, N_FEATURES))
-    products = np.zeros(n_slots * (n_slots - 1) // 2)
+    splines, products = _nothing(n_slots)
     if len(inputs):
         index[: len(inputs)] = inputs
         index[len(inputs) :] = inputs[0]

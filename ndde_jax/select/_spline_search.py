@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg.lapack import dgesv, dgetrs
 from scipy.special import gammaln
 
+from ..fit._prices import RESOLUTION
 from ._basis import N_FEATURES, QUANTILES
 
 # Shares of a variance: what keeps nearly redundant features from breaking a factorisation in single
@@ -23,6 +24,8 @@ FLOOR = 1e-4
 ROUNDS = 6
 # Places on each that are for inputs which the model before did not have.
 ROOM = 4
+# Inputs beyond which a model has no products.
+MOST_PAIRED = 20
 # A step must lower the criterion by this much.
 PROGRESS = 1e-3
 
@@ -88,7 +91,9 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     y = _centred(np.asarray(output, np.float64)[:, None], root)[:, 0]
     scale = float(y @ y)
     y = y / np.sqrt(scale if scale > 0 else 1)
-    model, chosen = _rounds(columns, y, slots, steps, np.asarray(allowed), np.asarray(required))
+    required = np.asarray(required)
+    model, chosen = _rounds(columns, y, slots, steps, np.asarray(allowed), required)
+    chosen = _resolved(model, chosen, required[model.slots])
     risk, coefficients = model.best(chosen)[1:]
     residual = y - model.columns @ coefficients
     flips = np.array([model.best(chosen ^ bit)[1] for bit in np.eye(len(chosen), dtype=bool)])
@@ -96,7 +101,7 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     without = [chosen & (owners != source) for source in range(dim)]
     rise = np.array([0.0 if (m == chosen).all() else model.best(m)[1] - risk for m in without])
     change = np.log((flips + FLOOR) / (risk + FLOOR))
-    gains = _outside_gains(columns, residual, model.slots[chosen]) - N_FEATURES * risk / model.n
+    gains = outside_gains(columns, residual, model.slots[chosen]) - N_FEATURES * risk / model.n
     evidence = np.log((risk + FLOOR) / (np.maximum(risk - gains, 0) + FLOOR))
     evidence[model.slots] = np.where(chosen, change, -change)
     mask = np.zeros(n_inputs, bool)
@@ -105,6 +110,19 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     fitted = np.where(root > 0, (y - residual) * np.sqrt(scale) / safe, 0)
     mean = root**2 @ np.asarray(output, np.float64) / max(float(root @ root), 1)
     return Found(mask, evidence, rise, model.slots, risk, fitted + mean)
+
+
+def _resolved(model: "Regression", chosen, required):
+    """Without the inputs that are worth less than difference quotients err, the least first."""
+    bits = np.eye(len(chosen), dtype=bool)
+    while (chosen & ~required).any():
+        worth = np.array([model.best(chosen & ~bit)[1] for bit in bits]) - model.best(chosen)[1]
+        worth = np.where(chosen & ~required, worth, np.inf)
+        least = int(np.argmin(worth))
+        if worth[least] >= RESOLUTION:
+            break
+        chosen = chosen & ~bits[least]
+    return chosen
 
 
 def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
@@ -126,7 +144,7 @@ def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
         residual = y - model.columns @ coefficients
         bits = np.eye(n_slots, dtype=bool)
         without = np.array([model.best(chosen & ~bit)[1] for bit in bits])
-        gains = _outside_gains(columns, residual, slots[chosen]) - N_FEATURES * risk / model.n
+        gains = outside_gains(columns, residual, slots[chosen]) - N_FEATURES * risk / model.n
         pairs = _product_gains(columns, residual, allowed)
         pairs = pairs - 2 * np.log(n_inputs) * risk / model.n  # the largest of so many by chance
         gains = np.where(allowed, np.maximum(gains, pairs), -np.inf)
@@ -143,7 +161,9 @@ class Regression:
     def __init__(self, columns: Columns, y, slots):
         self.slots, self.n_inputs = slots, columns.n_inputs
         self.n = float(np.sum(columns.root > 0))
-        pairs = np.array(list(itertools.combinations(range(len(slots)), 2)), int).reshape(-1, 2)
+        # Products of more would be more columns than windows.
+        paired = range(len(slots)) if len(slots) <= MOST_PAIRED else ()
+        pairs = np.array(list(itertools.combinations(paired, 2)), int).reshape(-1, 2)
         inputs = columns.inputs[:, slots]
         raw = inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]]
         self.product_mean, self.product_norm, products = _normalised(raw, columns.root)
@@ -193,9 +213,12 @@ class Regression:
 
     def criterion(self, chosen) -> float:
         """The extended Bayesian information criterion."""
-        k, n = int(chosen.sum()), self.n_inputs
-        count = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
-        return self.best(chosen)[0] + 2 * count
+        return self.best(chosen)[0] + 2 * log_choices(self.n_inputs, int(chosen.sum()))
+
+
+def log_choices(n: int, k: int) -> float:
+    """Logarithm of the number of ways to choose k of n."""
+    return float(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
 
 
 def _local_search(model: Regression, steps: int, allowed, required, start=None):
@@ -262,7 +285,7 @@ def _group_gains(blocks, inner) -> Float[np.ndarray, " input"]:
     return np.sum(inner * solved[..., 0], axis=1)
 
 
-def _outside_gains(columns: Columns, residual, chosen) -> Float[np.ndarray, " input"]:
+def outside_gains(columns: Columns, residual, chosen) -> Float[np.ndarray, " input"]:
     """What the splines of inputs explain of a residual, less what chosen ones can take over."""
     width, n = N_FEATURES, columns.n_inputs
     own = (np.asarray(chosen)[:, None] * width + np.arange(width)[None]).ravel().astype(int)
@@ -309,7 +332,7 @@ def _spline(z, root) -> Spline:
     """Restricted cubic spline of one input, orthonormalised; what is redundant is zero."""
     valid = z[root > 0]
     knots = np.quantile(valid, QUANTILES) if len(valid) else np.zeros(len(QUANTILES))
-    terms = _spline_terms(z, knots)
+    terms = spline_terms_of(z, knots)
     total = max(float(root @ root), 1)
     mean = root**2 @ terms / total
     columns = (terms - mean[None]) * root[:, None]
@@ -323,7 +346,7 @@ def _spline(z, root) -> Spline:
     return Spline(knots, mean, matrix, np.where(good[None], basis, 0))
 
 
-def _spline_terms(z, knots):
+def spline_terms_of(z, knots):
     """As [`spline_terms`][ndde_jax.models._splines.spline_terms]."""
     span, wide = max(knots[-1] - knots[0], 1e-6), max(knots[-1] - knots[-2], 1e-6)
 

@@ -65,7 +65,7 @@ class KnownData:
     def __init__(self, windows: Windows):
         history, increment = np.asarray(windows.history), np.asarray(windows.increment)
         valid, weight = np.asarray(windows.valid), np.asarray(windows.weight)
-        n, self.dim = history.shape[0], history.shape[2]
+        n, self.dim, self.dtype = history.shape[0], history.shape[2], history.dtype
         scales = (np.asarray(windows.scaling.scale), np.asarray(windows.scaling.rate_scale))
         finite = np.isfinite(history).all() and np.isfinite(increment).all()
         varies = (increment != 0).any(axis=0).all() and all((s > 0).all() for s in scales)

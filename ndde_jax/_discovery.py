@@ -1,0 +1,224 @@
+"""What a discovery is: everything found, and everything it was made with."""
+
+import dataclasses
+import functools
+import os
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ._recipe import Recipe
+from ._store import read, write
+from ._types import Checked
+from .check._identifiability import IdentifiabilityReport, identifiability_report
+from .check._report import write_few_lines, write_report
+from .check._verdict import Verdict, verdict
+from .fit._flow import fit_flow
+from .measure._strength import SignalStrengths
+from .models._equations import equations
+from .models._model import AbstractDelayModel
+from .samples._samples import Samples
+from .windows._windows import Windows
+
+# Of a saved discovery, in its directory.
+FILE = "discovery.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """What [`discover`][ndde_jax.discover] found; arrays are NumPy, `[source target lag]`.
+
+    - `graph`: edges kept.
+    - `scores`: signal strength of every candidate edge, a share of the variance of its target's
+        rate of change.
+    - `lower`: lower confidence bound of the strength on held-out blocks.
+    - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
+        last axis.
+    - `model`: the drift on `graph`, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel].
+    - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
+        `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
+        the graph.
+    - `source_scores`: a ranking of sources whatever the delay, `[source target]`.
+    - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
+        networks had the word, and not splines, `[target]`; `choices` are sentences about what was
+        decided on the way.
+    - `windows`, `strengths`: where all of it comes from.
+    """
+
+    samples: Samples
+    lags: tuple[int, ...]
+    coefficient: float | None
+    recipe: Recipe
+    windows: Windows
+    strengths: SignalStrengths
+    model: AbstractDelayModel
+    graph: np.ndarray
+    scores: np.ndarray
+    lower: np.ndarray
+    source_scores: np.ndarray
+    delays: np.ndarray
+    delay_intervals: np.ndarray
+    networks: np.ndarray
+    choices: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return write_few_lines(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variables."""
+        return self.samples.names
+
+    @property
+    def dt(self) -> float:
+        """Sampling interval, in `time_unit`."""
+        return self.samples.dt
+
+    @property
+    def time_unit(self) -> str:
+        """What `dt` counts; empty if unknown."""
+        return self.samples.time_unit
+
+    @property
+    def level_lags(self) -> tuple[int, ...]:
+        """`lags` as counted to the level that moves, at the next sample: one more each."""
+        return tuple(lag + self.windows.step for lag in self.lags)
+
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """`"supported"`, `"with reservations"` or `"not supported"`, with its `reasons` and a
+        `text` of five lines; see [`Verdict`][ndde_jax.Verdict].
+        """
+        return verdict(self)
+
+    def report(
+        self,
+        identifiability: Checked[IdentifiabilityReport | None] = None,
+        *,
+        full: Checked[bool] = False,
+    ) -> str:
+        """The verdict in five lines, the edges and every finding with its remedy. With `full`, or
+        what `identifiability` found, also data, choices, targets, warnings and identifiability: a
+        text for a methods section.
+        """
+        return write_report(self, identifiability, full=full)
+
+    def identifiability(self, *, key: PRNGKeyArray, **options) -> IdentifiabilityReport:
+        """Refit on halves of the data, with edges replaced and with other differences, to see
+        whether the data support the graph. Takes several times as long as the discovery.
+
+        `options` are those of [`identifiability_report`][ndde_jax.identifiability_report].
+        """
+        return identifiability_report(
+            self.windows,
+            key=key,
+            strengths=self.strengths,
+            model=self.model,
+            coefficient=self.coefficient,
+            names=self.names,
+            **options,
+        )
+
+    def equations(self, *, key: PRNGKeyArray, digits: int = 3, **options) -> tuple[str, ...]:
+        """The drift as formulas, one per variable, where a few polynomial terms explain a rate as
+        well as these data can tell; `f(...)` elsewhere. See [`equations`][ndde_jax.equations].
+
+        The graph is fitted once more for that, by [`fit_flow`][ndde_jax.fit_flow]; `options` are
+        its own.
+        """
+        model = fit_flow(self.windows, self.graph, key=key, **options)
+        return equations(model, self.names, digits=digits)
+
+    def to_frame(self):
+        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas.
+
+        `lag` is that of the rate, which changes the variable from one sample to the next;
+        `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
+        more, for every difference scheme (central ones have moved it by half of that a sample
+        earlier). `delay` is `lag` in units of time.
+        """
+        import pandas as pd
+
+        source, target, lag = np.indices(self.graph.shape).reshape(3, -1)
+        frame = pd.DataFrame(
+            {
+                "source": np.asarray(self.names)[source],
+                "target": np.asarray(self.names)[target],
+                "lag": np.asarray(self.lags)[lag],
+                "level_lag": np.asarray(self.level_lags)[lag],
+                "delay": np.asarray(self.lags)[lag] * self.dt,
+                "kept": self.graph.ravel(),
+                "score": self.scores.ravel(),
+                "lower": self.lower.ravel(),
+            }
+        )
+        order = np.lexsort((-frame["score"], ~frame["kept"]))
+        return frame.iloc[order].reset_index(drop=True)
+
+    def plot(self):
+        """A matplotlib Figure: strengths by lag, and the graph; needs matplotlib."""
+        from .plot import plot_discovery
+
+        return plot_discovery(self)
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write everything to a directory; [`Discovery.load`][ndde_jax.Discovery.load] reads it.
+
+        All is in one file, `discovery.npz`, that `numpy.load` opens too. An earlier discovery there
+        is replaced once the new one is written entirely.
+
+        **Raises:** `OSError` if it cannot be written, for example because the disk is full; an
+        earlier discovery is then as it was.
+        """
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        write(directory / FILE, self)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike) -> "Discovery":
+        """Read what [`save`][ndde_jax.Discovery.save] wrote, bit by bit.
+
+        **Raises:** `ValueError` if the directory does not hold a discovery, or one that is damaged,
+        changed by hand, or of a version whose files this one does not read.
+        """
+        directory = Path(directory)
+        try:
+            found = read(directory / FILE, cls)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if (directory / "about.json").exists() and (directory / "arrays.npz").exists():
+                raise ValueError(
+                    f"{directory} holds a discovery in the format of an earlier version, which is "
+                    "read no more; discover it again."
+                ) from error
+            raise ValueError(
+                f"{directory} does not hold a saved discovery: {FILE} is missing."
+            ) from error
+        if problem := _inconsistency(found):
+            raise ValueError(
+                f"{directory / FILE} contradicts itself: {problem}. It was changed after it was "
+                "saved; discover it again."
+            )
+        return found
+
+
+def _inconsistency(found: Discovery) -> str:
+    """What in a discovery contradicts the rest; empty if nothing does."""
+    windows, strengths = found.windows, found.strengths
+    shape = (windows.dim, windows.dim, windows.n_lags)
+    if len(found.names) != windows.dim or len(set(found.names)) != windows.dim:
+        return f"{len(set(found.names))} different names for {windows.dim} variables"
+    if not found.lags == windows.lags == found.model.lags or len(found.lags) != shape[2]:
+        return f"lags {found.lags} for windows at lags {windows.lags}"
+    for name, edges in [
+        *(("graph", found.graph), ("scores", found.scores), ("lower", found.lower)),
+        *(("strengths", strengths.value), ("prior", windows.prior.allowed)),
+        ("delays", found.delays),
+    ]:
+        if edges.shape != shape:
+            return f"{name} of shape {edges.shape} for [source target lag] = {shape}"
+    if windows.history.shape[1:] != (windows.n_lags, windows.dim):
+        return f"histories of shape {windows.history.shape}"
+    if found.source_scores.shape != shape[:2] or found.networks.shape != shape[1:2]:
+        return f"rankings of {found.source_scores.shape} for {windows.dim} variables"
+    return ""

@@ -1,0 +1,81 @@
+"""How [`discover`][ndde_jax.discover] goes about it, as one value."""
+
+import equinox as eqx
+
+from ._checks import check_choice, check_config, check_flag, check_whole, refusal
+from ._types import Checked
+from .fit._fit import FitConfig
+from .fit._refit import StrengthConfig
+from .fit.penalties import L0NDDE
+from .models._families import AbstractFamily
+from .select._strategies import Gates
+from .select._strategy import AbstractStrategy
+from .windows._stencils import STENCILS
+
+SCHEMES = (*STENCILS, "midpoint", "auto")
+
+
+class Recipe(eqx.Module):
+    """What is done to the data, in which order; the default is the library's best.
+
+    Splines and products of inputs choose a graph in closed form. At each of `passes` the drift
+    found so far corrects the windows for the length of a step. At the last one a network is fitted
+    on what splines chose for a variable, and where it explains more, networks judge every edge;
+    elsewhere splines have the last word.
+
+    - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
+        see [`midpoint_windows`][ndde_jax.midpoint_windows]. `"auto"` decides by the noise, and
+        between the last two by which explains the data better.
+    - `passes`: over windows; 3, after which they no longer change on the systems tried.
+    - `networks`: whether networks may have the word.
+    - `strategy`: searches instead of all this, on the windows of the first pass, for example
+        [`Gates`][ndde_jax.select.Gates].
+    - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
+        measured the edges, of splines and of networks where these had the word.
+    - `refit`: of the networks, [`StrengthConfig`][ndde_jax.StrengthConfig].
+    - `delays`: whether delays are estimated between the candidate lags.
+    - `confine`: whether the drift is pulled back far outside the data, so that simulations stay
+        near them; see [`confine`][ndde_jax.confine].
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    x = np.stack([np.sin(t), np.cos(t)], axis=1)
+    found = ndde.discover(x, dt=0.1, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+    print(found.graph[:, :, 0])
+    ```
+    """
+
+    strategy: Checked[AbstractStrategy | None] = None
+    family: Checked[AbstractFamily | None] = None
+    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
+    scheme: Checked[str] = eqx.field(static=True, default="auto")
+    passes: Checked[int] = eqx.field(static=True, default=3)
+    networks: Checked[bool] = eqx.field(static=True, default=True)
+    delays: Checked[bool] = eqx.field(static=True, default=True)
+    confine: Checked[bool] = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        if self.strategy is not None and not isinstance(self.strategy, AbstractStrategy):
+            expected = "a strategy such as ndde_jax.select.Gates()"
+            raise refusal("strategy", expected, self.strategy, "Mind the parentheses: Gates().")
+        if self.family is not None and not isinstance(self.family, AbstractFamily):
+            raise refusal("family", "a family such as ndde_jax.models.Networks()", self.family)
+        check_config(self.refit, StrengthConfig, "refit")
+        check_choice(self.scheme, "scheme", SCHEMES)
+        check_whole(self.passes, "passes")
+        for name in ("networks", "delays", "confine"):
+            check_flag(getattr(self, name), name)
+
+    @classmethod
+    def fast(cls) -> "Recipe":
+        """Closed forms only: no network is fitted, and next to nothing compiled."""
+        return cls(networks=False)
+
+    @classmethod
+    def paper(cls) -> "Recipe":
+        """The paper's method: gates on networks, forward differences, edges by open gates."""
+        gates = Gates(penalty=L0NDDE.paper(), config=FitConfig.paper(), improve=False)
+        return cls(strategy=gates, scheme="euler", passes=1, delays=False)

@@ -1,0 +1,257 @@
+"""Graph, strengths and drift in one go: closed forms, and networks where those do better."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._axes import from_graph_axes
+from ..fit._newton import NetworkFit
+from ..fit._prices import EBIC, AbstractPrice
+from ..fit._refit import StrengthConfig
+from ..models._model import NeuralDDE
+from ..select._basis import N_FEATURES
+from ..select._moves import BLOCKS, Judged, judge
+from ..select._spline_fit import spline_drift
+from ..select._spline_search import (
+    FLOOR,
+    Columns,
+    Regression,
+    columns_of,
+    log_choices,
+    outside_gains,
+)
+from ..select._splines import search_known
+from ..windows._flat import KnownData
+from ..windows._windows import Windows
+from ._delays import student_quantile
+from ._strength import SignalStrengths
+
+# Inputs per target to search among.
+SHORTLIST = 12
+# A network that describes a rate this much worse than bent splines, per window, may still need
+# fewer of the inputs, and then be better.
+COMPARABLE = 0.05
+# Of the one-sided lower bounds.
+CONFIDENCE = 0.95
+
+
+class Measured(NamedTuple):
+    """What a pass over windows says.
+
+    - `strengths`, `model`: relative to and on the graph found.
+    - `networks`: whether a network describes a target, `[target]`, and not splines.
+    """
+
+    strengths: SignalStrengths
+    model: NeuralDDE
+    networks: Bool[np.ndarray, " target"]
+
+
+class _Target(NamedTuple):
+    """Of one target, over all inputs."""
+
+    mask: Bool[np.ndarray, " input"]
+    worth: Float[np.ndarray, " input"]
+    lower: Float[np.ndarray, " input"]
+    source: Float[np.ndarray, " source"]
+    risk: float
+    threshold: float
+
+
+def find_and_measure(
+    windows: Windows,
+    price: AbstractPrice,
+    *,
+    key,
+    config: StrengthConfig | None = None,
+) -> Measured:
+    """The graph, what every edge is worth, and the drift.
+
+    Splines and products choose inputs and describe the drift. For every target a network is fitted
+    on what they chose; unless it is clearly worse, networks judge edges added, dropped and
+    exchanged (see [`search_lags`][ndde_jax.search_lags]), and where the result is better by the
+    extended Bayesian information criterion, they have the word.
+    Without `config` no network is fitted.
+    """
+    data = KnownData(windows)
+    columns = columns_of(data.inputs, data.weight)
+    screening = search_known(data, columns, min(SHORTLIST, data.inputs.shape[1]))
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    chosen = from_graph_axes(np.asarray(screening.graph)).reshape(dim, n_inputs)
+    regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
+    judged: list[Judged | None] = [None] * dim
+    if config is not None and not data.refused:
+        n = max(float(data.weight.sum()), 1.0)
+        at_any_price = not isinstance(price, EBIC)
+
+        def excess(j: int, found, degree: int) -> float:
+            """By how much a network describes a target worse than splines, per window."""
+            return (_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
+
+        def needed(j: int, found) -> bool:
+            slack = 0 if regressions[j].linear else COMPARABLE
+            return at_any_price or excess(j, found, int(chosen[j].sum())) < slack
+
+        judged = judge(data, screening, price, config, key=key, needed=needed)
+        judged = [
+            row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
+            for j, row in enumerate(judged)
+        ]
+    outside = from_graph_axes(np.asarray(screening.value)).reshape(dim, n_inputs)
+    return _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+
+
+def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
+    """The same of a graph that something else found, by closed forms; what other edges would be
+    worth is what splines say of the residual.
+    """
+    data = KnownData(windows)
+    columns = columns_of(data.inputs, data.weight)
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    chosen = from_graph_axes(np.asarray(graph)).reshape(dim, n_inputs)
+    regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
+    outside = np.stack([own.outside(columns) for own in regressions])
+    judged = [None] * dim
+    return _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+
+
+def _measured(windows, data, columns, regressions, judged, chosen, outside, price) -> Measured:
+    dim, n_inputs = chosen.shape
+    rows = [
+        _target(regressions[j], judged[j], chosen[j], outside[j], columns, data, j, price)
+        for j in range(dim)
+    ]
+    strengths = _strengths(rows, windows, data)
+    kept = np.asarray(strengths.kept(None if isinstance(price, EBIC) else price))
+    networks = [None if row is None else (row.fit.network, row.slots) for row in judged]
+    mask = from_graph_axes(kept).reshape(dim, n_inputs)
+    drift = spline_drift(data, columns, mask, networks)
+    model = NeuralDDE(
+        drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
+    )
+    return Measured(strengths, model, np.array([row is not None for row in judged]))
+
+
+def _criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float:
+    """The extended Bayesian information criterion of a network, comparable to a regression's."""
+    weights = float(found.n_effective) * np.log(n)
+    return n * np.log(float(found.risk) + FLOOR) + weights + 2 * log_choices(n_inputs, degree)
+
+
+class _Fit:
+    """Least squares of one target on some inputs, with and without each."""
+
+    def __init__(self, columns: Columns, data: KnownData, j: int, mask):
+        self.inputs = np.flatnonzero(mask)
+        root = columns.root
+        self.root = root
+        total = max(float(root @ root), 1)
+        y = (data.outputs[:, j] - root**2 @ data.outputs[:, j] / total) * root
+        self.power = float(y @ y) / total
+        self.y = y / np.sqrt(self.power * total if self.power > 0 else 1)
+        self.model = Regression(columns, self.y, self.inputs)
+        self.all = np.ones(len(self.inputs), bool)
+
+    @property
+    def linear(self) -> bool:
+        """Whether the best model takes every input as it is."""
+        return self.solution(self.all)[2] <= len(self.inputs)
+
+    def criterion(self) -> float:
+        """The extended Bayesian information criterion."""
+        return self.model.criterion(self.all)
+
+    def solution(self, keep):
+        """Risk, coefficients and number of columns of a model with some inputs."""
+        risk, coefficients = self.model.best(keep)[1:]
+        return risk, coefficients, int((coefficients != 0).sum())
+
+    def corrected_risk(self, keep=None) -> float:
+        """Generalised cross-validation."""
+        risk, _, count = self.solution(self.all if keep is None else keep)
+        return risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2
+
+    def outside(self, columns: Columns):
+        """What every other input would lower the risk by."""
+        risk, coefficients, _ = self.solution(self.all)
+        residual = self.y - self.model.columns @ coefficients
+        gains = outside_gains(columns, residual, self.inputs) - N_FEATURES * risk / self.model.n
+        return np.maximum(gains, 0)
+
+    def more(self, keep):
+        """Rise of the squared error of every window with fewer inputs, of mean `rise of risk`."""
+        full, part = (self.y - self.model.columns @ self.solution(k)[1] for k in (self.all, keep))
+        return (part**2 - full**2) * self.model.n
+
+
+def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Target:
+    n, n_inputs = own.model.n, data.inputs.shape[1]
+    if judged is None:
+        mask = chosen
+        risk = own.corrected_risk()
+        worth, blocks = np.maximum(outside, 0), np.zeros((n_inputs, BLOCKS))
+        rank = np.minimum((np.cumsum(own.root > 0) - 1) * BLOCKS // max(int(n), 1), BLOCKS - 1)
+        for place, i in enumerate(own.inputs):
+            keep = own.all & (np.arange(len(own.inputs)) != place)
+            worth[i] = own.corrected_risk(keep) - risk
+            sums = np.bincount(rank, own.more(keep), BLOCKS)
+            blocks[i] = sums / np.maximum(np.bincount(rank, own.root > 0, BLOCKS), 1)
+        # What the criterion charges for a linear input, the least it charges.
+        threshold = (risk + FLOOR) * (np.log(n) + 2 * np.log(n_inputs)) / n
+        # The criterion has decided, edge by edge and with the others adapting: the price shown is
+        # at most what the least of those kept is worth.
+        least = 0.99 * worth[mask].min(initial=np.inf)
+        limit = max(min(float(threshold), least), 0.0)
+        if not isinstance(price, EBIC):
+            limit = float(price(np.asarray(risk), n, n_inputs, 1))
+    else:
+        mask, risk, limit = judged.mask, judged.risk, judged.threshold
+        examined = mask | np.isin(np.arange(n_inputs), judged.slots)
+        worth = np.where(examined, judged.worth, np.maximum(outside, 0))
+        blocks = judged.blocks
+        own = _Fit(columns, data, j, mask)
+    # What a dropped one would be worth beyond its price is nothing, or it had been kept.
+    worth = np.where(mask, worth, np.minimum(worth - limit, 0))
+    spread = blocks.std(axis=1, ddof=1) / np.sqrt(BLOCKS)
+    lower = np.where(mask, worth - student_quantile(CONFIDENCE, BLOCKS - 1) * spread, worth)
+    return _Target(mask, worth, lower, _sources(own, worth, data.dim), risk, limit)
+
+
+def _sources(own: _Fit, worth, dim: int):
+    """What each source is worth at all its kept lags together, or at its best if that is more."""
+    rise = np.zeros(dim)
+    risk = own.corrected_risk()
+    for source in range(dim):
+        keep = own.inputs % dim != source
+        if not keep.all():
+            rise[source] = own.corrected_risk(keep) - risk
+    return np.maximum(rise, worth.reshape(-1, dim).max(axis=0))
+
+
+def _strengths(rows: list[_Target], windows: Windows, data: KnownData) -> SignalStrengths:
+    dim = data.dim
+
+    def numbers(values):
+        values = np.asarray(values, float)
+        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, data.dtype)
+
+    def edges(name):
+        flat = np.stack([getattr(row, name) for row in rows])
+        return np.moveaxis(flat.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
+
+    risk, unknown = numbers([row.risk for row in rows]), np.full(edges("worth").shape, np.nan)
+    source = numbers(np.stack([row.source for row in rows], axis=1))
+    return SignalStrengths(
+        value=numbers(edges("worth")),
+        held_out=numbers(unknown),
+        lower=numbers(edges("lower")),
+        source_value=source,
+        source_held_out=numbers(np.full(source.shape, np.nan)),
+        graph=jnp.asarray(edges("mask") & (not data.refused)),
+        risk=risk,
+        risk_in_sample=risk,
+        threshold=numbers([row.threshold for row in rows]),
+        prior=windows.prior,
+    )
