@@ -31,6 +31,11 @@ def discover(x, lags, *, key, **options) -> Answer:
     return answer(found)
 
 
+def fast(x, lags, *, key, **options) -> Answer:
+    """The same without networks."""
+    return answer(ndde.discover(x, lags=lags, recipe=ndde.Recipe.fast(), key=key, **options))
+
+
 def answer(found: ndde.Discovery) -> Answer:
     """What a discovery says, for the tables."""
     verdict = found.verdict
@@ -63,6 +68,7 @@ def untreated(x, lags, *, key, **options) -> Answer:
 
 METHODS: dict[str, Callable[..., Answer]] = {
     "discover": discover,
+    "fast": fast,
     "splines": splines,
     "untreated": untreated,
 }

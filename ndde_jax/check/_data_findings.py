@@ -60,8 +60,8 @@ def data_findings(samples: Checked[Samples]) -> tuple[Finding, ...]:
 
     x = np.random.default_rng(0).normal(size=(500, 2))
     x = np.concatenate([x, x[:, :1]], axis=1)
-    for finding in ndde.data_findings(ndde.read_samples(x, dt=1.0, names=("a", "b", "copy"))):
-        print(finding.name, finding.text)
+    (found,) = ndde.data_findings(ndde.read_samples(x, dt=1.0, names=("a", "b", "copy")))
+    print(found.name, found.weight)  # duplicate problem
     ```
     """
     if not isinstance(samples, Samples):

@@ -22,6 +22,9 @@ LOPSIDED = 3.0
 WANDER = 2.5
 # Samples of the past from which a system is foretold, and the chance of a clock that adds to it.
 PAST, UNFORESEEN = 3, 1e-6
+# What is left without a line that is white to this share, in a variable of which the line is no
+# more than that share, cannot be the error of measuring an oscillation of the system's own.
+ROUGH, MOSTLY = 0.25, 0.8
 # A variable without noise counts as one with so much of that.
 QUIET = 0.1
 
@@ -71,10 +74,11 @@ def find_lines(
     x = x - time[:, None] * (time @ x / (time @ time))[None]
     total = (x**2).mean(axis=0)
     found: list[Line] = []
-    wander = np.zeros(dim)
+    wander, rough = np.zeros(dim), np.zeros(dim)
     for j in np.flatnonzero(total > 0):
         # In radians squared, of an oscillation that made up all of the variance.
         wander[j] = n * dynamical_noise(x[:, j]) / (2 * total[j])
+        rough[j] = _roughness(x[:, j])
         kept: list[Line] = []
         for frequency in _peaks(x[:, j]):
             line = _tested(x[:, j], frequency, total[j], dim)
@@ -92,6 +96,9 @@ def find_lines(
         if line.period not in unforeseen:
             return False
         if any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks):
+            return True
+        left = total[line.column] * max(1 - line.share, 0.0)
+        if line.share < MOSTLY and rough[line.column] > ROUGH * left:
             return True
         return bool(np.mean(np.log(np.maximum(wander[total > 0], QUIET))) > np.log(WANDER))
 
@@ -128,6 +135,14 @@ def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[floa
         if log_p.min() < np.log(UNFORESEEN / x.shape[1]):
             found.add(period)
     return found
+
+
+def _roughness(x: Float[np.ndarray, "time"]) -> float:
+    """Variance of white noise that would have fourth differences of the size found."""
+    rest = np.diff(x, n=4)
+    if not len(rest):
+        return 0.0
+    return min(float(np.mean(rest**2)), (1.4826 * float(np.median(np.abs(rest)))) ** 2) / 70
 
 
 def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:

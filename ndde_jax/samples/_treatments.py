@@ -46,7 +46,7 @@ class Treatment:
 
         rng, t = np.random.default_rng(0), np.arange(600.0)
         x = np.sin(2 * np.pi * t / 12)[:, None] + 0.3 * rng.normal(size=(600, 2))
-        samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0))
+        samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0, time_unit="month"))
         (season,) = samples.treatments
         print(season.removed(np.arange(600.0, 612.0))[:, 0])  # the next year of it
         ```

@@ -10,9 +10,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
-from ndde_jax._discover import _discovery
 from ndde_jax.check._checks import COLLINEAR, WINDOWS_PER_INPUT
-from ndde_jax.fit._fit import FitResult
 
 NAMES = ("wind", "sea level")
 LAGS = (0, 3)
@@ -46,17 +44,24 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
     drift = ndde.MaskedDrift.create(dim, n_lags, width=2, depth=1, key=jax.random.key(0))
     mask = from_graph_axes(graph)
     model = ndde.NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
-    result = FitResult(
+    kept = np.asarray(strengths.kept(coefficient))
+    delays = np.where(kept, 0.5 * np.asarray(lags, float), np.nan)
+    return ndde.Discovery(
+        samples=ndde.read_samples(x, dt=0.5, names=names[:dim], time_unit=time_unit),
+        lags=windows.lags,
+        coefficient=coefficient,
+        recipe=ndde.Recipe(),
+        windows=windows,
+        strengths=strengths,
         model=model,
-        scores=mask.astype(float),
-        path_masks=mask[None],
-        risk=strengths.risk,
-        losses=jnp.ones(3),
-        steps=jnp.asarray(3),
-        status=ndde.Status.converged,
+        graph=kept,
+        scores=np.asarray(strengths.value),
+        lower=np.asarray(strengths.lower),
+        source_scores=np.asarray(strengths.source_value),
+        delays=delays,
+        delay_intervals=np.repeat(delays[..., None], 2, axis=-1),
+        networks=np.zeros(dim, bool),
     )
-    samples = ndde.read_samples(x, dt=0.5, names=names[:dim], time_unit=time_unit)
-    return _discovery(samples, coefficient, "gates", windows, result, strengths, model)
 
 
 EDGES = {(0, 0, 0): 0.11, (0, 1, 1): 0.46, (1, 1, 0): 0.33}
@@ -137,7 +142,7 @@ def test_rule_follows_the_coefficient(found):
 def test_choices_are_explained(found):
     method = section(found.report(full=True), "Method")
     assert " ".join(found.windows.explain().split()) in method
-    assert "the fit converged)" in method
+    assert "networks judged it for no variable" in method
 
 
 def test_lines_fit_a_page(found):
@@ -206,16 +211,6 @@ def test_edges_dropped_together(found):
     assert warnings(one) == "none."
     two = with_strengths(found, graph=measured.at[1, 0].set(True))
     assert "2 inputs of wind were dropped together" in warnings(two)
-
-
-@pytest.mark.parametrize("status", [ndde.Status.diverged, ndde.Status.refused])
-def test_failed_fit(found, status):
-    failed = dataclasses.replace(found, fit=eqx.tree_at(lambda f: f.status, found.fit, status))
-    said = warnings(failed)
-    assert f"The fit of the gates {failed.fit.outcome!s}, so the search" in said
-    assert "arbitrary" not in said
-    # Splines search without gates, whose fate is nothing to them.
-    assert "gates" not in dataclasses.replace(failed, fit=None).report()
 
 
 def test_present_state_left_out():
