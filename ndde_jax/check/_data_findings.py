@@ -354,6 +354,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
                if len(changed) > 1 else "")
             + ": one graph and one drift may not hold throughout.",
             "Analyse the parts before and after on their own.",
+            PROBLEM,
         )  # fmt: skip
     walks = [j for j, column in enumerate(x.T) if tests.unit_root(column) > UNIT_ROOT]
     if walks and not drifting and not changed:

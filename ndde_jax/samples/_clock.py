@@ -24,6 +24,13 @@ def common_step(times: tuple[np.ndarray, ...]) -> float | None:
     return None
 
 
+def around_a_grid(times: Float[np.ndarray, "time"]) -> bool:
+    """Whether stamps lie around a regular grid, none nearer to another of its points."""
+    count = np.arange(len(times))
+    step, start = np.polyfit(count, times, 1)
+    return bool(np.abs(times - start - step * count).max() < step / 2)
+
+
 def with_rows(
     x: Float[np.ndarray, "time dim"], times: Float[np.ndarray, "time"], step: float
 ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"]]:

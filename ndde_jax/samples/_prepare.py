@@ -11,7 +11,7 @@ from jaxtyping import Float
 from .._checks import refusal
 from .._types import Checked
 from ._blocks import APART, trend
-from ._clock import common_step, interpolated, with_rows
+from ._clock import around_a_grid, common_step, interpolated, with_rows
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
 from ._samples import Samples
@@ -21,8 +21,8 @@ from ._treatments import Treatment, terms
 STEPS = ("spikes", "clock", "gaps", "season", "trend")
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
 FEWEST, TREND = 100, 0.05
-# Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated:
-# below it a lag of sixteen samples stays within half a sample of one delay.
+# Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
+# if no grid is behind them: below it a lag of sixteen samples is within half a sample of one delay.
 UNEVEN = 1.6
 # Share of missing values of a variable beyond which there is too little to estimate them from.
 SPARSE = 0.4
@@ -51,8 +51,8 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
     - `steps`: which of these, in this order, all by default:
         `"spikes"`: single values off their neighbours become missing values.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
-        missing values; stamps that are more uneven than by half are interpolated onto a grid of
-        the median interval.
+        missing values; stamps that scatter around a grid, or whose intervals differ by more
+        than half, are interpolated onto a grid of the median interval.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
         `"season"`: oscillations of stable phase are removed from all variables; not where one
@@ -128,7 +128,7 @@ def _regular(samples: Samples) -> Samples:
         return _with(samples, "rows", text, new, everything, changes)
     intervals = np.concatenate([np.diff(t) for t in samples.times])
     low, high = np.quantile(intervals, [0.05, 0.95])
-    if high < UNEVEN * low:
+    if high < UNEVEN * low and not all(around_a_grid(t) for t in samples.times):
         return samples
     step = float(np.median(intervals))
     values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)

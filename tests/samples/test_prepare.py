@@ -100,6 +100,16 @@ def test_irregular_samples_are_interpolated_with_a_stated_error():
     assert samples.regular and treatment.size < 1e-2
 
 
+def test_stamps_around_a_grid_are_interpolated_and_slightly_uneven_steps_are_not():
+    rng, x = np.random.default_rng(0), oscillators()
+    jittered = np.arange(1200) + rng.uniform(-0.2, 0.2, 1200)
+    assert names(ndde.prepare_samples(ndde.read_samples(x, t=jittered), steps=("clock",))) == [
+        "clock"
+    ]
+    uneven = np.cumsum(rng.uniform(0.8, 1.2, 1200))
+    assert ndde.prepare_samples(ndde.read_samples(x, t=uneven), steps=("clock",)).treatments == ()
+
+
 def test_no_common_step():
     rng = np.random.default_rng(0)
     assert common_step((np.cumsum(rng.uniform(0.5, 1.5, 100)),)) is None
