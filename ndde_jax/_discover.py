@@ -1,5 +1,6 @@
 """The front door: from a table of measurements to a graph, a drift and a report."""
 
+import dataclasses
 import functools
 import os
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,18 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_coefficient, check_concrete, check_flag, check_key, refusal
+from ._checks import (
+    check_choice,
+    check_coefficient,
+    check_concrete,
+    check_flag,
+    check_key,
+    refusal,
+)
 from ._discovery import Discovery
-from ._recipe import Recipe
+from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
 from ._types import Checked, RealScalarLike
-from .fit._correction import correct_flow
 from .fit._drift import fit_drift
 from .fit._prices import as_price
 from .measure._measured import find_and_measure, measure_graph
@@ -41,6 +48,7 @@ def discover(
     t: Any = None,
     lags: Checked[Iterable | None] = (0,),
     names: Checked[Sequence[str] | None] = None,
+    scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
@@ -66,6 +74,8 @@ def discover(
         or a list of such. The present state, 0, belongs in nearly always. None chooses them by
         [`choose_lags`][ndde_jax.choose_lags].
     - `names`: of the variables; by default those of `x`, or x0, x1, …
+    - `scheme`: difference scheme, instead of that of the recipe, which decides by the data:
+        `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
@@ -106,6 +116,9 @@ def discover(
     if not isinstance(recipe, Recipe):
         remedy = "Mind the parentheses: Recipe()."
         raise refusal("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
+    if scheme is not None:
+        check_choice(scheme, "scheme", SCHEMES)
+        recipe = dataclasses.replace(recipe, scheme=scheme)
     key = check_key(key)
     check_flag(treat, "treat")
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
@@ -123,9 +136,8 @@ def discover(
         total, progress=progress, directory=directory, inputs=(*inputs, recipe, key)
     ) as stage:
         search_key, model_key = jr.split(key)
-        first = windows
         for number in range(1, passes):
-            again = functools.partial(_next_windows, windows, first, samples)
+            again = functools.partial(_next_windows, windows, samples)
             windows = stage(f"searching, pass {number}", again)
         measured = stage(
             "measuring edges",
@@ -165,16 +177,14 @@ def discover(
 
 def _passes(recipe: Recipe, windows: Windows) -> int:
     """Over windows; one where nothing depends on the drift found so far."""
-    corrected = windows.scheme in ("midpoint", "euler") and recipe.strategy is None
+    corrected = windows.scheme == "midpoint" and recipe.strategy is None
     return recipe.passes if corrected else 1
 
 
-def _next_windows(windows: Windows, first: Windows, samples: Samples) -> Windows:
-    """Windows that know what the drift found in these does during a step."""
+def _next_windows(windows: Windows, samples: Samples) -> Windows:
+    """Midpoints that know what the drift found in these does during a step."""
     model = fit_splines(windows, spline_graph(windows).graph)
-    if first.scheme == "midpoint":
-        return midpoint_windows(samples, lags=first.lags, model=model, prior=first.prior)
-    return correct_flow(first, model)
+    return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
 
 
 def _measured(windows: Windows, recipe: Recipe, price, key):

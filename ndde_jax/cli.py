@@ -147,7 +147,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         scheme=arguments.scheme,
         prior=prior,
         coefficient=arguments.coefficient,
-        search=arguments.search,
+        recipe=_recipe(ndde_jax, arguments.recipe),
         key=discovery_key,
         progress=not arguments.quiet,
         directory=directory / UNFINISHED,
@@ -167,6 +167,11 @@ def _discover(arguments: argparse.Namespace) -> None:
         print()
         for name in written:
             print(f"wrote {directory / name}")
+
+
+def _recipe(ndde_jax: Any, name: str) -> Any:
+    recipe = ndde_jax.Recipe
+    return {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[name]()
 
 
 def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
@@ -278,16 +283,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     add(
         "--scheme",
-        choices=("auto", "euler", "central", "central4", "midpoint"),
-        default="auto",
-        help="difference scheme for the rate of change (%(default)s: chosen from the noise)",
+        choices=("euler", "central", "central4", "midpoint"),
+        help="difference scheme for the rate of change (default: chosen from the data)",
     )
     add(
-        "--search",
-        choices=("auto", "gates", "splines"),
-        default="auto",
-        help="how the graph is improved (%(default)s: splines from 25 candidate inputs on and "
-        "for midpoints)",
+        "--recipe",
+        choices=("default", "fast", "paper"),
+        default="default",
+        help="closed forms and networks where those explain more; closed forms only; or the "
+        "paper's gates (%(default)s)",
     )
     add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
     add("--coefficient", type=positive, metavar="X", help="penalty of an edge (default: automatic)")

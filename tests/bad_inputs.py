@@ -79,8 +79,7 @@ SPECS = [
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "model": "other_model"}),
     Spec("discover", ndde.discover, {"x": X, "dt": 0.5, "lags": LAGS, "key": key}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
-        "scheme": "choice", "prior": "prior", "search": "choice", "method": "method",
-        "config": "fit_config", "strength_config": "strength_config",
+        "scheme": "choice", "prior": "prior", "recipe": "fit_config",
         "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
         "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),

@@ -106,18 +106,19 @@ def test_arguments_reach_discover(table, tmp_path, calls):
         _run(
             *("discover", table, "--dt", 0.5, "--lags", "0,6,3", "--out", tmp_path, "--seed", 7),
             *("--columns", "b,a", "--scheme", "central", "--time-unit", "h", "--no-plot"),
-            *("--coefficient", 0.02, "--search", "splines", "--quiet"),
+            *("--coefficient", 0.02, "--recipe", "fast", "--quiet"),
         )
         == 0
     )
     ((values, options),) = calls
     np.testing.assert_array_equal(values, np.array(EXPECTED)[:, ::-1])
-    key, prior = options.pop("key"), options.pop("prior")
+    key, prior, recipe = (options.pop(name) for name in ("key", "prior", "recipe"))
+    assert not recipe.networks
     assert bool(prior.allowed.all()) and not bool(prior.required.any())
     assert jax.numpy.array_equal(jax.random.key_data(key), jax.random.key_data(jax.random.key(7)))
     assert options == {
         "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
-        "coefficient": 0.02, "search": "splines", "progress": False,
+        "coefficient": 0.02, "progress": False,
         "directory": tmp_path / "unfinished",
     }  # fmt: skip
 

@@ -124,10 +124,10 @@ def test_a_discovery_holds_nothing_in_double_precision(model):
     found = in_precision(
         False,
         lambda: ndde.discover(
-            X, dt=DT, lags=LAGS, scheme="euler", config=FIT, strength_config=REFIT, key=jr.key(0)
+            X, dt=DT, lags=LAGS, scheme="euler", recipe=ndde.Recipe(refit=REFIT), key=jr.key(0)
         ),
     )
-    parts = (found.windows, found.strengths, found.model, found.fit)
+    parts = (found.windows, found.strengths, found.model)
     assert {a.dtype for a in floats(parts)} == {jnp.dtype("float32")}
     assert bool(found.graph[0, 1, 1])
     assert eqx.tree_equal(model.lags, found.model.lags)

@@ -11,6 +11,8 @@ Computation 4 (1992); Foresee and Hagan, *Gauss–Newton approximation to Bayesi
 (1997).
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,7 +39,7 @@ class NetworkFit(eqx.Module):
     n_effective: Float[Array, ""]
     decay: Float[Array, "*group"]
 
-    def corrected_risk(self, n_windows: Float[Array, ""]) -> Float[Array, ""]:
+    def corrected_risk(self, n_windows: Any) -> Any:
         """Generalised cross-validation: risk / (1 − γ/n)², an estimate of risk on new data."""
         share = jnp.minimum(self.n_effective / n_windows, 0.9)
         return self.risk / (1 - share) ** 2

@@ -79,7 +79,7 @@ def find_and_measure(
     columns = columns_of(data.inputs, data.weight)
     screening = search_known(data, columns, min(SHORTLIST, data.inputs.shape[1]))
     dim, n_inputs = data.dim, data.inputs.shape[1]
-    chosen = from_graph_axes(np.asarray(screening.graph)).reshape(dim, n_inputs)
+    chosen = _flat(screening.graph)
     regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
     judged: list[Judged | None] = [None] * dim
     if config is not None and not data.refused:
@@ -88,18 +88,18 @@ def find_and_measure(
 
         def excess(j: int, found, degree: int) -> float:
             """By how much a network describes a target worse than splines, per window."""
-            return (_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
+            return float(_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
 
         def needed(j: int, found) -> bool:
             slack = 0 if regressions[j].linear else COMPARABLE
-            return at_any_price or excess(j, found, int(chosen[j].sum())) < slack
+            return bool(at_any_price or excess(j, found, int(chosen[j].sum())) < slack)
 
         judged = judge(data, screening, price, config, key=key, needed=needed)
         judged = [
             row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
             for j, row in enumerate(judged)
         ]
-    outside = from_graph_axes(np.asarray(screening.value)).reshape(dim, n_inputs)
+    outside = _flat(screening.value)
     return _measured(windows, data, columns, regressions, judged, chosen, outside, price)
 
 
@@ -109,16 +109,15 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     """
     data = KnownData(windows)
     columns = columns_of(data.inputs, data.weight)
-    dim, n_inputs = data.dim, data.inputs.shape[1]
-    chosen = from_graph_axes(np.asarray(graph)).reshape(dim, n_inputs)
-    regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
+    chosen = _flat(graph)
+    regressions = [_Fit(columns, data, j, mask) for j, mask in enumerate(chosen)]
     outside = np.stack([own.outside(columns) for own in regressions])
-    judged = [None] * dim
+    judged = [None] * data.dim
     return _measured(windows, data, columns, regressions, judged, chosen, outside, price)
 
 
 def _measured(windows, data, columns, regressions, judged, chosen, outside, price) -> Measured:
-    dim, n_inputs = chosen.shape
+    dim = len(chosen)
     rows = [
         _target(regressions[j], judged[j], chosen[j], outside[j], columns, data, j, price)
         for j in range(dim)
@@ -126,7 +125,7 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     strengths = _strengths(rows, windows, data)
     kept = np.asarray(strengths.kept(None if isinstance(price, EBIC) else price))
     networks = [None if row is None else (row.fit.network, row.slots) for row in judged]
-    mask = from_graph_axes(kept).reshape(dim, n_inputs)
+    mask = _flat(kept)
     drift = spline_drift(data, columns, mask, networks)
     model = NeuralDDE(
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
@@ -134,10 +133,18 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     return Measured(strengths, model, np.array([row is not None for row in judged]))
 
 
+def _flat(edges) -> np.ndarray:
+    """`[source target lag]` to `[target input]`."""
+    edges = np.asarray(edges)
+    return edges.transpose(1, 2, 0).reshape(edges.shape[1], -1)
+
+
 def _criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float:
     """The extended Bayesian information criterion of a network, comparable to a regression's."""
     weights = float(found.n_effective) * np.log(n)
-    return n * np.log(float(found.risk) + FLOOR) + weights + 2 * log_choices(n_inputs, degree)
+    return float(
+        n * np.log(float(found.risk) + FLOOR) + weights + 2 * log_choices(n_inputs, degree)
+    )
 
 
 class _Fit:
@@ -157,7 +164,7 @@ class _Fit:
     @property
     def linear(self) -> bool:
         """Whether the best model takes every input as it is."""
-        return self.solution(self.all)[2] <= len(self.inputs)
+        return bool(self.solution(self.all)[2] <= len(self.inputs))
 
     def criterion(self) -> float:
         """The extended Bayesian information criterion."""
@@ -171,7 +178,7 @@ class _Fit:
     def corrected_risk(self, keep=None) -> float:
         """Generalised cross-validation."""
         risk, _, count = self.solution(self.all if keep is None else keep)
-        return risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2
+        return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
 
     def outside(self, columns: Columns):
         """What every other input would lower the risk by."""

@@ -78,7 +78,8 @@ class SignalStrengths(eqx.Module):
 
                 10⁻⁴ + risk · width · (ln n − 2 + ln F) / n
 
-            and is positive on held-out blocks. This is the extended Bayesian information criterion
+            and is positive on held-out blocks, or beyond its spread over stretches of the record
+            where nothing was held out. This is the extended Bayesian information criterion
             for the `width` weights that an input brings, less what the correction of the risks has
             charged already, plus the resolution of difference quotients. It becomes stricter with
             noise and with more candidates, laxer with more data.
@@ -87,7 +88,8 @@ class SignalStrengths(eqx.Module):
         """
         price = as_price(coefficient, "coefficient")
         if isinstance(price, EBIC):
-            refuted = self.held_out <= 0
+            unseen = jnp.isnan(self.held_out)
+            refuted = jnp.where(unseen, self.lower, self.held_out) <= 0
             good = (self.value > self.threshold[None, :, None]) & ~refuted
         else:
             good = self.value > self.price(price)[None, :, None]

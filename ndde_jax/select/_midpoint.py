@@ -21,7 +21,7 @@ from ..windows._windows import Windows, lagged_windows
 from ._spline_search import FLOOR
 from ._splines import spline_graph
 
-# By how much the logarithm of a risk must be lower, per variable, for samples to be states of a map.
+# By how much the logarithm of a risk must be lower, per variable, for samples to be a map's.
 CLEARLY = 0.03
 IRREGULAR = (
     "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
@@ -138,9 +138,9 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Windows, t
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
     sentence on a choice that `"auto"` made beyond what the windows explain themselves.
 
-    Where noise drives the system and past states are candidates, both forward schemes have the same
-    rates: midpoints suit samples of a continuous path, the samples themselves a map from one step
-    to the next, which the data then describe clearly better.
+    Where noise drives the system, both forward schemes have the same rates: midpoints suit samples
+    of a continuous path, the samples themselves a map from one step to the next, which the data
+    then describe clearly better.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
@@ -157,7 +157,7 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Windows, t
             regular=regular,
             delayed=any(lag > 0 for lag in windows.lags),
         )
-        if decided == "euler" and regular and any(lag > 0 for lag in windows.lags):
+        if decided == "euler" and regular:
             return _forward(windows, samples, prior)
     if decided != "midpoint":
         return windows, ()
@@ -176,13 +176,13 @@ def _forward(plain: Windows, samples: Samples, prior) -> tuple[Windows, tuple[st
     gain = _criterion(found, plain) - _criterion(spline_graph(between), between)
     if gain > -plain.dim * CLEARLY:
         return between, (
-            "Noise drives the system and past states are candidates: rates are forward differences, "
-            "with the states halfway through each step, as on a continuous path; those at its start "
-            "do not explain them clearly better.",
+            "Noise drives the system, so rates are forward differences, with the states halfway "
+            "through each step, as on a continuous path; those at its start do not explain them "
+            "clearly better.",
         )
     return plain, (
-        "States at the start of each step explain the forward differences clearly better than those "
-        "halfway through, as in a map from one sample to the next.",
+        "States at the start of each step explain the forward differences clearly better than "
+        "those halfway through, as in a map from one sample to the next.",
     )
 
 

@@ -108,8 +108,11 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     if is_traced(windows, screening, price, key):
         return _search_traced(windows, screening, price, config, key)
     data = KnownData(windows)
+    if data.refused:
+        nothing = jnp.full(data.dim, jnp.nan, data.dtype)
+        return LagSearch(screening.graph, screening.evidence, nothing, nothing, screening)
     judged = judge(data, screening, price, config, key=key)
-    return _as_lag_search(judged, screening, windows.history.dtype, data.refused)
+    return _as_lag_search(judged, screening, data.dtype)
 
 
 class Judged(NamedTuple):
@@ -197,17 +200,16 @@ def _padded(array, length: int):
     return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]))])
 
 
-def _as_lag_search(judged, screening, dtype, refused) -> LagSearch:
+def _as_lag_search(judged, screening, dtype) -> LagSearch:
     def edges(rows):
         rows = np.stack(rows)
         return np.moveaxis(rows.reshape(len(rows), -1, len(rows)), (2, 0, 1), (0, 1, 2))
 
     def numbers(values):
-        values = np.asarray(values, float)
-        return jnp.asarray(np.full_like(values, np.nan) if refused else values, dtype)
+        return jnp.asarray(np.asarray(values, float), dtype)
 
     return LagSearch(
-        graph=jnp.asarray(edges([row.mask for row in judged]) & (not refused)),
+        graph=jnp.asarray(edges([row.mask for row in judged])),
         evidence=numbers(edges([row.evidence for row in judged])),
         risk=numbers([row.risk for row in judged]),
         threshold=numbers([row.threshold for row in judged]),
@@ -275,7 +277,7 @@ class _Problem(eqx.Module):
     moves: Bool[jax.Array, "move slot"]
     possible: Bool[jax.Array, "move"]
 
-    def __init__(self, inputs, output, weight, n_inputs: int, price, config, undecided):
+    def __init__(self, inputs, output, weight, n_inputs, price, config, undecided):
         self.inputs, self.output, self.weight = inputs, output, jnp.asarray(weight)
         self.n_inputs, self.price, self.config = n_inputs, price, config
         n_slots = inputs.shape[1]

@@ -209,7 +209,8 @@ class Regression:
             c = c + dgetrs(factor, pivots, left)[0]
             coefficients[used] = c
             risk = max(self.power - 2 * c @ inner + c @ (ridged @ c) - RIDGE * c @ c, 0.0)
-        return self.n * np.log(risk + FLOOR) + len(used) * np.log(self.n), risk, coefficients
+        criterion = self.n * np.log(risk + FLOOR) + len(used) * np.log(self.n)
+        return float(criterion), float(risk), coefficients
 
     def criterion(self, chosen) -> float:
         """The extended Bayesian information criterion."""

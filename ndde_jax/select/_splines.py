@@ -120,24 +120,39 @@ def search_known(data: KnownData, columns: Columns, n_slots: int, steps: int = 2
     dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
     shape = (dim, n_inputs // dim, dim)
     sizes = dict(slots=n_slots, steps=steps, dim=dim)
+    if data.refused:
+        return _refused(data, n_slots)
     found = [
         search_target(columns, data.outputs[:, j], data.allowed[j], data.required[j], **sizes)
         for j in range(dim)
     ]
 
     def cast(values):
-        values = np.full(np.shape(values), np.nan) if data.refused else values
         return jnp.asarray(np.asarray(values), dtype)
 
     mask = np.stack([f.mask for f in found]).reshape(shape).transpose(2, 0, 1)
     evidence = np.stack([f.evidence for f in found]).reshape(shape).transpose(2, 0, 1)
     return SplineGraph(
-        graph=jnp.asarray(mask & (not data.refused)),
+        graph=jnp.asarray(mask),
         evidence=cast(evidence),
         source_value=cast(np.stack([f.rise for f in found], axis=1)),
         shortlist=jnp.asarray(np.stack([f.slots for f in found])),
         risk=cast([f.risk for f in found]),
         rate=cast(np.stack([f.fitted for f in found], axis=1)),
+    )
+
+
+def _refused(data: KnownData, n_slots: int) -> SplineGraph:
+    """NaN, and no edge."""
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    unknown = lambda *shape: jnp.full(shape, jnp.nan, data.dtype)  # noqa: E731
+    return SplineGraph(
+        graph=jnp.zeros((dim, dim, n_inputs // dim), bool),
+        evidence=unknown(dim, dim, n_inputs // dim),
+        source_value=unknown(dim, dim),
+        shortlist=jnp.tile(jnp.arange(n_slots)[None], (dim, 1)),
+        risk=unknown(dim),
+        rate=unknown(len(data.weight), dim),
     )
 
 

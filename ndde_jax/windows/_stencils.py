@@ -132,7 +132,9 @@ def explain_scheme(scheme: str, share: Any, roll_off: Any, ringing: Any, *, regu
         f"Rates of change by scheme {scheme!r}, {FORMULAS[scheme]}. Estimated share of noise in "
         f"the variance of one-step increments, per variable: {shares}."
     ]
-    agrees = ", as was done" if automatic == scheme else ""
+    forward = automatic == "euler" and scheme == "midpoint"
+    agrees = ", as was done" if automatic == scheme or forward else ""
+    automatic = "euler or midpoint" if forward else automatic
     parts.append(f"The automatic rule takes {automatic!r}{agrees}: {reason}.")
     if scheme == "euler" and automatic != "euler":
         parts.append(

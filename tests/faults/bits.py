@@ -47,8 +47,8 @@ def _stored(directory: Path) -> dict[str, tuple[Path, Callable]]:
         steps=5, restarts=1, folds=2, fold_steps=5, resamples=5, search=1, **small
     )
     method = ndde.L0NDDE(path=())
-    options = dict(config=config, strength_config=cheap, method=method, key=jax.random.key(0))
-    found = ndde.discover(x, dt=1.0, scheme="euler", **options)
+    recipe = ndde.Recipe(refit=cheap)
+    found = ndde.discover(x, dt=1.0, scheme="euler", recipe=recipe, key=jax.random.key(0))
     found.save(directory / "discovery")
     windows = [ndde.lagged_windows(x, dt=1.0)]
     many = dict(key=jax.random.key(0), directory=directory / "many", progress=False)
