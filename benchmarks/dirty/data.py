@@ -246,7 +246,11 @@ def _hidden(seed, rng):
     links = clean.graph.any(axis=2) & ~np.eye(DIM, dtype=bool)
     gone = int(np.argmax(links.sum(axis=1)))
     seen = [j for j in range(DIM) if j != gone]
-    return Case(clean.x[:, seen], clean.graph[np.ix_(seen, seen)], names=("residual memory",))
+    return Case(
+        clean.x[:, seen],
+        clean.graph[np.ix_(seen, seen)],
+        names=("residual memory", "neighbouring lags"),
+    )
 
 
 KINDS: dict[str, Callable[[int, np.random.Generator], Case]] = {

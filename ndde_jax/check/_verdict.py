@@ -195,7 +195,7 @@ def _about_graph(found: Any):
 
 
 def _about_lags(found: Any):
-    """Sources kept at neighbouring lags, which can stand in for one another."""
+    """Sources kept at neighbouring lags: stand-ins for one another, or for a hidden driver."""
     graph = np.asarray(found.graph)
     touching = graph[:, :, 1:] & graph[:, :, :-1]
     if len(found.lags) < 3 or not touching.any():
@@ -207,9 +207,9 @@ def _about_lags(found: Any):
         float(touching.sum() / graph.sum()),
         "full support of the occupation measure",
         f"{', '.join(pairs[:SHOWN])}{' and more' if len(pairs) > SHOWN else ''} at lags next to "
-        "each other: the delay lies between or around them.",
+        "each other: the delay lies between them, or they stand in for a driver that is not seen.",
         "Read the lag as an interval, or thin out the lags.",
-        NOTE,
+        RESERVATION,
     )
 
 

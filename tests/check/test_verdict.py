@@ -99,6 +99,14 @@ def test_memory_of_the_residuals(found, monkeypatch):
     assert reasons(again(found)) == ["drift not finite"]
 
 
+def test_neighbouring_lags_are_a_reservation():
+    edges = {(0, 0, 0): 0.3, (0, 0, 1): 0.2, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
+    found = found_on(oscillators(), edges=edges, names=NAMES, lags=(0, 1, 2))
+    assert found.verdict == "with reservations" and reasons(found) == ["neighbouring lags"]
+    apart = {(0, 0, 0): 0.3, (0, 0, 2): 0.2, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
+    assert found_on(oscillators(), edges=apart, names=NAMES, lags=(0, 1, 2)).verdict == "supported"
+
+
 def test_no_edge_is_not_supported():
     found = found_on(oscillators(), edges={}, names=NAMES)
     assert found.verdict == "not supported" and reasons(found) == ["no edge"]
