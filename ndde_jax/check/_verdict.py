@@ -13,7 +13,7 @@ from ._finding import ESTIMATED, MEASURED, NOTE, PROBLEM, RESERVATION, Finding
 SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
 # Windows per candidate input: below the first a graph has reservations, below the second it is not
 # supported.
-SHORT, TOO_SHORT = 10, 3
+SHORT, TOO_SHORT = 15, 6
 # Share of a rate's variance that may persist in its residuals: beyond the first a driver or a delay
 # seems to be missing, beyond the second it decides.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3

@@ -114,7 +114,7 @@ def test_no_edge_is_not_supported():
 
 @pytest.mark.parametrize(
     "windows_per_input, expected",
-    [(11, "supported"), (8, "with reservations"), (2, "not supported")],
+    [(20, "supported"), (8, "with reservations"), (4, "not supported")],
 )
 def test_a_short_record(windows_per_input, expected):
     n = 6 * windows_per_input + 4
