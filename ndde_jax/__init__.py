@@ -51,6 +51,11 @@ from .fit.penalties import (
 )
 from .measure._certificate import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate
 from .measure._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
+from .measure._precedence import (
+    Ranking as Ranking,
+    precedence as precedence,
+    rank_sources as rank_sources,
+)
 from .measure._rivals import (
     RivalEdges as RivalEdges,
     joint_strengths as joint_strengths,
@@ -62,6 +67,7 @@ from .measure._strength import (
     StrengthConfig as StrengthConfig,
     signal_strengths as signal_strengths,
 )
+from .measure._travel import TravelTime as TravelTime, travel_time as travel_time
 from .models._confine import (
     Certificate as Certificate,
     RestoredDDE as RestoredDDE,

@@ -207,6 +207,13 @@ SPECS = [
     Spec("Certificate.second_moment",
          lambda sigma: ndde.damp(model(), rate=1.0).certificate().second_moment(sigma), {}, {
              "sigma": "matrix"}),
+    Spec("precedence", ndde.precedence, {"x": X}, {"x": "values"}),
+    Spec("rank_sources", ndde.rank_sources, {"x": X, "strengths": np.eye(DIM)}, {
+        "x": "values", "strengths": "square"}),
+    Spec("travel_time", ndde.travel_time,
+         {"x": X, "source": 0, "target": 1, "largest": 3, "key": key}, {
+             "x": "values", "source": "variable", "target": "variable", "largest": "count",
+             "level": "inner_share", "draws": "count", "key": "key"}),
     Spec("load_example", ndde.load_example, {}, {"name": "example_name"}),
     Spec("systems.get", ndde.systems.get, {}, {"name": "system_name"}),
     Spec("systems.names", ndde.systems.names, {}, {"kind": "choice"}),

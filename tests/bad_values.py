@@ -205,6 +205,9 @@ KINDS |= {
     "positive_lags": (0.0, -1.0, np.nan, np.inf, "a", 1j, [[1.0]], [1.0, -1.0], OBJECT, {}, []),
     "rate_or_batch": ("a", 1j, {}, -1.0, OBJECT, np.array([0.1, -0.1]), np.array(["a"])),
     "stamps": ("x", np.arange(3), X, OBJECT, None, 1j * np.arange(60)),
+    "square": ("x", np.ones((3, 3)), np.ones(2), OBJECT, 1j * np.ones((2, 2))),
+    "variable": ("z", -1, 9, 1.5, None, True, [0]),
+    "inner_share": (*NUMBER, -0.1, 0, 1, 1.1, np.inf),
     "units": (("m",), 3, "abc", ("a", "b", "c")),
 }
 

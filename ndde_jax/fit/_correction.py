@@ -19,6 +19,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._checks import check_windows, refusal
@@ -138,6 +139,47 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
         lambda w: (w.history, w.increment),
         windows,
         (history.astype(windows.history.dtype), increment.astype(windows.increment.dtype)),
+    )
+
+
+def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
+    """[`meet_midway`][ndde_jax.fit._correction.meet_midway] in NumPy, which compiles nothing, for
+    a drift of many physical histories at once.
+    """
+    s = jax.tree.map(lambda a: np.asarray(a, np.float64), windows.scaling)
+    history, increment = np.asarray(windows.history), np.asarray(windows.increment)
+    valid, weight = np.asarray(windows.valid), np.asarray(windows.weight, np.float64)
+    start, end = (
+        np.asarray(a, np.float64) * s.scale[None, None] + s.center[None, None]
+        for a in (history, following)
+    )
+    bent = np.asarray(bend, np.float64) * s.scale[None, None]
+    h = (windows.step * float(windows.dt) * np.where(weight > 0, weight, 1))[:, None]
+    present = windows.lags[0] == 0
+
+    def rate(x, fraction):
+        lagged = start + fraction * (end - start) + 4 * fraction * (1 - fraction) * bent
+        if present:
+            lagged[:, 0] = x
+        return drift(lagged)
+
+    physical = increment * s.rate_scale[None] + s.rate_center[None]
+    x = start[:, 0]
+    with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
+        first = _mean_rate(rate, x, 0.0, 0.5, h)
+        second = _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
+        move = 0.5 * h * first
+        difference = rate(x + move, 0.5) - 0.5 * (first + second)
+    usable = np.isfinite(move + difference).all(axis=1) & valid
+    move, difference = (np.where(usable[:, None], a, 0) for a in (move, difference))
+    halfway = np.where(usable[:, None, None], 0.5 * (history + following) + bend, history)
+    if present:
+        halfway[:, 0] = history[:, 0] + move / s.scale[None]
+    increment = increment + difference / s.rate_scale[None]
+    return eqx.tree_at(
+        lambda w: (w.history, w.increment),
+        windows,
+        (jnp.asarray(halfway, history.dtype), jnp.asarray(increment, history.dtype)),
     )
 
 

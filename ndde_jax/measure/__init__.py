@@ -1,1 +1,1 @@
-"""What an edge is worth: strengths, rivals, stability, delays."""
+"""What an edge is worth: strengths, rivals, stability, delays, and who predicts whom first."""

@@ -5,9 +5,14 @@ is written here and in `ndde_jax/data/README.md`, nowhere else.
 """
 
 import csv
+import gzip
+import hashlib
 import importlib.resources
+import io
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +24,13 @@ from .._types import Checked
 class KnownLink(NamedTuple):
     """One driver that the literature documents.
 
-    `delay` is the documented range in samples, both ends included; `effect` is the sign of the
-    influence, "+" or "-".
+    `delay` is the documented range in samples, both ends included, None if it is not documented;
+    `effect` is the sign of the influence, "+" or "-".
     """
 
     source: str
     target: str
-    delay: tuple[int, int]
+    delay: tuple[int, int] | None
     effect: str
     mechanism: str
     reference: str
@@ -63,25 +68,34 @@ def example_names() -> tuple[str, ...]:
     """Names that `load_example` accepts, in alphabetical order.
 
     >>> example_names()
-    ('enso', 'tropical_pacific')
+    ('elbe_flood', 'enso', 'tropical_pacific')
     """
     return tuple(sorted(_EXAMPLES))
 
 
-def load_example(name: Checked[str]) -> Example:
+def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> Example:
     """Load a real series that ships with the package; needs NumPy only.
 
+    - `"elbe_flood"`: levels at five gauges of the Weißeritz in Saxony during the flood of
+      September 2024, every 15 minutes, `[3009 5]`. Water moves downstream, so the true network is
+      known; the time it takes is not.
     - `"enso"`: monthly sea-surface temperature anomaly off Peru (Niño 1+2), 1950-2010. One
       variable `[732 1]`, an example of delayed feedback of a variable on itself.
     - `"tropical_pacific"`: Niño 1+2 and Niño 3.4 temperature anomalies and the Southern
       Oscillation Index, 1951-2010, `[720 3]`. Couplings between ocean and atmosphere, and a
       delayed driver: wind over the central Pacific reaches South America as a Kelvin wave.
 
+    One more does not ship, because nobody has documented a right to pass it on:
+
+    - `"blowflies"`: Nicholson's experiment I, adult blowflies day by day, `[276 1]`. Give the file
+      `blowflies.csv` (columns day, count and set, separated by semicolons) as `path`; it is
+      compared with a digest, so that everybody means the same numbers.
+
     Temperatures are anomalies: the mean of each calendar month over the whole record is removed,
     because a drift that does not depend on time cannot represent the forcing by the seasons. What
     is left is in °C, neither detrended nor scaled.
 
-    Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name, and for `"blowflies"` without its file.
 
     >>> example = load_example("enso")
     >>> example.values.shape, example.dt, example.time_unit
@@ -89,6 +103,10 @@ def load_example(name: Checked[str]) -> Example:
     >>> str(example.time[example.values[:, 0].argmax()])
     '1983-06'
     """
+    if isinstance(name, str) and name == "blowflies":
+        return _blowflies(path)
+    if path is not None:
+        raise ValueError("path is for 'blowflies', the one example that does not ship.")
     if not isinstance(name, str) or name not in _EXAMPLES:
         raise ValueError(
             f"name must be an example, one of: {', '.join(example_names())}; got {name!r}."
@@ -223,7 +241,111 @@ def _tropical_pacific() -> Example:
     )
 
 
+# The Weißeritz from its two springs to where both have met.
+_GAUGES = {
+    "702": "Rote Weißeritz 702",
+    "701": "Rote Weißeritz 701",
+    "700": "Rote Weißeritz 700",
+    "1084": "Wilde Weißeritz 1084",
+    "990": "Weißeritz 990",
+}
+_DOWNSTREAM = (("702", "701"), ("701", "700"), ("700", "990"), ("1084", "990"))
+
+
+def _elbe_flood() -> Example:
+    path = importlib.resources.files("ndde_jax") / "data" / "elbe_flood.csv.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    # One of these gauges misses the last sample.
+    header, *rows, _ = csv.reader(io.StringIO(text))
+    columns = [header.index(gauge) for gauge in _GAUGES]
+    network = "river network of CausalRivers, Stein et al. (2025), ICLR"
+    return Example(
+        name="elbe_flood",
+        values=np.array([[row[k] for k in columns] for row in rows], dtype=np.float64),
+        names=tuple(_GAUGES.values()),
+        units=("as published",) * len(_GAUGES),
+        dt=0.25,
+        time_unit="h",
+        lags=tuple(range(5)),
+        time=np.array([row[0] for row in rows], dtype="datetime64[m]"),
+        description=(
+            "Level of the Weißeritz in Saxony at five gauges during the flood of September 2024, "
+            "every 15 minutes from 9 September to 10 October, as scaled by the source; the last "
+            "sample, which one gauge misses, left out."
+        ),
+        source=(
+            "Sächsisches Landesamt für Umwelt, Landwirtschaft und Geologie, taken from the flood "
+            "subset of CausalRivers (Stein et al., ICLR 2025)."
+        ),
+        licence=(
+            "Data licence Germany, attribution, version 2.0 (dl-de/by-2-0, "
+            "https://www.govdata.de/dl-de/by-2-0)."
+        ),
+        known=tuple(
+            KnownLink(
+                _GAUGES[source], _GAUGES[target], None, "+", "water flows downstream", network
+            )
+            for source, target in _DOWNSTREAM
+        ),
+    )
+
+
+_BLOWFLIES = "be3b4dffae2486ad2f4d37bfbf53103829a197caed1da7c367d7c212d1b6f70a"
+
+
+def _blowflies(path: str | os.PathLike | None) -> Example:
+    if path is None:
+        raise ValueError(
+            "the blowflies do not ship, since no right to redistribute them is documented. They "
+            "are in the R package pomp (`blowflies`); write its columns day, count and set to a "
+            "file with semicolons, and pass it: load_example('blowflies', path='blowflies.csv')."
+        )
+    raw = Path(path).read_bytes()
+    if (digest := hashlib.sha256(raw).hexdigest()) != _BLOWFLIES:
+        raise ValueError(
+            f"{path} is not the file of blowflies that is meant here: its SHA-256 is {digest}, "
+            f"expected {_BLOWFLIES}."
+        )
+    rows = [row for row in csv.DictReader(io.StringIO(raw.decode()), delimiter=";")]
+    days, counts = np.array(
+        [(float(row["day"]), float(row["count"])) for row in rows if row["set"] == "1"]
+    ).T
+    regular = np.arange(days[0], days[-1] + 0.5)
+    reference = "Gurney, Blythe & Nisbet (1980), Nature 287, 17-21"
+    return Example(
+        name="blowflies",
+        values=np.interp(regular, days, counts)[:, None],
+        names=("adults",),
+        units=("flies",),
+        dt=1.0,
+        time_unit="day",
+        lags=tuple(range(0, 21, 2)),
+        time=regular.astype("datetime64[D]"),
+        description=(
+            "Adults of Lucilia cuprina in Nicholson's experiment I, daily means; the one day that "
+            "is missing lies on a straight line between its neighbours. Days are counted from the "
+            "start of the experiment, and so are the time stamps, from 1970-01-01."
+        ),
+        source=(
+            "Nicholson (1957), Cold Spring Harbor Symp. Quant. Biol. 22, 153-173; tabulated by "
+            "Brillinger, Guckenheimer, Guttorp & Oster (1980)."
+        ),
+        licence="None stated; not shipped.",
+        known=(
+            KnownLink(
+                "adults",
+                "adults",
+                (14, 15),
+                "-",
+                "adults compete for the protein that eggs need, and eggs take two weeks to emerge",
+                reference,
+            ),
+        ),
+    )
+
+
 _EXAMPLES: dict[str, Callable[[], Example]] = {
+    "elbe_flood": _elbe_flood,
     "enso": _enso,
     "tropical_pacific": _tropical_pacific,
 }

@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import check_choice, check_real_array
-from .._types import Checked, RealScalarLike, TrajectoryLike
-from ..fit._correction import check_lagged_model, meet_midway
+from .._checks import check_choice, check_real_array, is_traced
+from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
+from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
@@ -18,6 +19,7 @@ from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import STENCILS, choose_scheme
 from ..windows._thin import is_regular
 from ..windows._windows import Windows, lagged_windows
+from ._spline_fit import known_drift
 from ._spline_search import FLOOR
 from ._splines import spline_graph
 
@@ -90,14 +92,17 @@ def midpoint_windows(
     wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
     if dt is None and not is_regular(wide):
         raise ValueError(IRREGULAR)
+    # What is known is computed in NumPy, which compiles nothing for another length.
+    xp = namespace_of(wide.history) if is_traced(wide) else np
+    history = xp.asarray(wide.history)
     before, start, end, after = (
-        wide.history[:, jnp.array([around.index(_shifted(lag, shift)) for lag in lags])]
+        history[:, np.array([around.index(_shifted(lag, shift)) for lag in lags])]
         for shift in (-1, 0, 1, 2)
     )
-    bend = _bend(before, start, end, after, lags)
+    bend = _bend(before, start, end, after, lags, xp)
     prior = read_prior(prior, wide.dim, len(lags))
     wide = dataclasses.replace(wide, lags=lags, prior=prior, scheme="midpoint")
-    plain = dataclasses.replace(wide, history=start)
+    plain = dataclasses.replace(wide, history=to_jax(start))
     if model is not None:
         check_lagged_model(model)
         if rate is not None or tuple(model.lags) != lags:
@@ -105,20 +110,26 @@ def midpoint_windows(
                 f"expected rate or model, and a model with the lags {lags}; got "
                 f"{'both' if rate is not None else tuple(model.lags)}."
             )
-        return meet_midway(plain, model, end, bend)
+        if xp is np and (drift := known_drift(model)) is not None:
+            return meet_midway_known(plain, drift, end, bend)
+        return meet_midway(plain, model, to_jax(end), to_jax(bend))
     if rate is None:
         rate = spline_graph(plain).rate
     check_real_array(rate, "rate", f"shape {wide.increment.shape}")
-    rate = jnp.asarray(rate, wide.increment.dtype)
-    if rate.shape != wide.increment.shape:
-        raise ValueError(f"rate must have shape {wide.increment.shape}; got {rate.shape}.")
-    history = (start + end) / 2 + bend
+    if np.shape(rate) != wide.increment.shape:
+        raise ValueError(f"rate must have shape {wide.increment.shape}; got {np.shape(rate)}.")
+    xp = jnp if is_traced(rate) else xp
+    rate = xp.asarray(rate, wide.increment.dtype)
+    history = xp.asarray((start + end) / 2 + bend)
     if 0 in lags:
-        s = wide.scaling
-        physical = s.rate_center[None] + s.rate_scale[None] * rate
-        ahead = jnp.where(wide.valid[:, None], physical * (wide.dt / 2) / s.scale[None], 0)
-        history = history.at[:, lags.index(0)].add(ahead)
-    return dataclasses.replace(wide, history=history)
+        _, scale, rate_center, rate_scale, step = (
+            xp.asarray(a) for a in (*jax.tree.leaves(wide.scaling), wide.dt)
+        )
+        physical = rate_center[None] + rate_scale[None] * rate
+        ahead = xp.where(xp.asarray(wide.valid)[:, None], physical * (step / 2) / scale[None], 0)
+        place = np.arange(len(lags)) == lags.index(0)
+        history = xp.where(place[None, :, None], history + ahead[:, None], history)
+    return dataclasses.replace(wide, history=to_jax(history.astype(wide.history.dtype)))
 
 
 def _shifted(lag: int, shift: int) -> int:
@@ -126,12 +137,12 @@ def _shifted(lag: int, shift: int) -> int:
     return max(lag - shift, 0) if lag > 0 else 0
 
 
-def _bend(before, start, end, after, lags: tuple[int, ...]) -> Float[Array, "window lag dim"]:
+def _bend(before, start, end, after, lags: tuple[int, ...], xp):
     """How far the interpolated path lies off the straight line halfway from `start` to `end`."""
     cubic = (start + end - before - after) / 16
     parabola = (2 * start - before - end) / 8
-    at = jnp.asarray(lags)[None, :, None]
-    return jnp.where(at >= 2, cubic, jnp.where(at == 1, parabola, 0))
+    at = np.asarray(lags)[None, :, None]
+    return xp.where(at >= 2, cubic, xp.where(at == 1, parabola, 0))
 
 
 def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Windows, tuple[str, ...]]:

@@ -1,7 +1,10 @@
 """The drift of a graph by least squares on splines and products: nothing trained or compiled."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,7 +18,7 @@ from ..models._splines import SplineDrift, pairs_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES
-from ._spline_search import Columns, Regression, columns_of
+from ._spline_search import Columns, Regression, columns_of, spline_terms_of
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5
@@ -147,3 +150,37 @@ def _target(columns: Columns, output, inputs, n_slots: int):
         for (a, b), value in zip(model.pairs, paired, strict=True):
             products[places[(a, b)]] = value
     return index, mean, splines, products
+
+
+def known_drift(model: Any) -> Callable | None:
+    """Physical drift of many physical histories `[window lag dim]` in NumPy, of a model of splines
+    alone; None for others.
+    """
+    drift = getattr(model, "drift", None)
+    if not isinstance(drift, SplineDrift) or drift.networks is not None:
+        return None
+    index, knots, constant, splines, products, lower, upper = (
+        np.asarray(getattr(drift, field.name), None if field.name == "index" else np.float64)
+        for field in dataclasses.fields(drift)[:7]
+    )
+    s = jax.tree.map(lambda a: np.asarray(a, np.float64), model.scaling)
+    gates = np.take_along_axis(np.asarray(model.mask).reshape(len(index), -1), index, axis=1)
+    splines = splines * gates[:, :, None]
+    first, second = pairs_of(index.shape[1])
+    products = products * (gates[:, first] & gates[:, second])
+    used = np.unique(index)
+
+    def rate(history):
+        z = (history - s.center[None, None]) / s.scale[None, None]
+        z = np.clip(z.reshape(len(z), -1), lower, upper)
+        terms = {i: spline_terms_of(z[:, i], knots[i]) for i in used}
+        out = np.tile(constant[None], (len(z), 1))
+        for j, slots in enumerate(index):
+            for slot, i in enumerate(slots):
+                if splines[j, slot].any():
+                    out[:, j] += terms[i] @ splines[j, slot]
+            for k in np.flatnonzero(products[j]):
+                out[:, j] += products[j, k] * z[:, slots[first[k]]] * z[:, slots[second[k]]]
+        return s.rate_center[None] + s.rate_scale[None] * out
+
+    return rate

@@ -7,9 +7,16 @@ import pytest
 
 from ndde_jax.samples._examples import example_names, load_example
 
+MONTHLY = ("enso", "tropical_pacific")
+
 
 @pytest.fixture(params=example_names())
 def example(request):
+    return load_example(request.param)
+
+
+@pytest.fixture(params=MONTHLY)
+def monthly(request):
     return load_example(request.param)
 
 
@@ -20,20 +27,49 @@ def test_every_example_is_consistent(example):
     assert np.ptp(example.values, axis=0).min() > 1
     assert len(example.names) == len(set(example.names)) == len(example.units) == dim
     assert example.time.shape == (n,)
-    assert set(np.diff(example.time).astype(int)) == {1}
-    assert (example.dt, example.time_unit) == (1.0, "month")
+    assert len(set(np.diff(example.time).astype(int))) == 1
+    assert example.dt > 0 and example.time_unit
     assert example.lags == tuple(sorted(set(example.lags)))
     assert min(example.lags) >= 0
     assert max(example.lags) * 20 < n
 
 
 def test_every_example_tells_where_it_comes_from(example):
-    assert "NOAA" in example.source
-    assert "ERSST" in example.source
-    assert "Public domain" in example.licence
     readme = (importlib.resources.files("ndde_jax") / "data" / "README.md").read_text("utf-8")
-    assert f"`{example.name}.csv`" in readme
-    assert all(f"**`{name}`**" in readme for name in example.names)
+    assert f"`{example.name}.csv" in readme
+    assert len(example.source) > 40
+    assert "Public domain" in example.licence or "dl-de/by-2-0" in example.licence
+
+
+def test_monthly_examples_come_from_noaa(monthly):
+    assert (monthly.dt, monthly.time_unit) == (1.0, "month")
+    assert "NOAA" in monthly.source
+    assert "ERSST" in monthly.source
+    readme = (importlib.resources.files("ndde_jax") / "data" / "README.md").read_text("utf-8")
+    assert all(f"**`{name}`**" in readme for name in monthly.names)
+
+
+def test_the_flood_runs_downstream():
+    example = load_example("elbe_flood")
+    assert example.values.shape == (3009, 5)
+    assert (example.dt, example.time_unit) == (0.25, "h")
+    assert str(example.time[example.values[:, -1].argmax()])[:7] == "2024-09"
+    edges = {(link.source.split()[-1], link.target.split()[-1]) for link in example.known}
+    assert edges == {("702", "701"), ("701", "700"), ("700", "990"), ("1084", "990")}
+    assert "Namensnennung" in (
+        importlib.resources.files("ndde_jax") / "data" / "README.md"
+    ).read_text("utf-8")
+
+
+def test_blowflies_are_read_from_the_users_file_only(tmp_path):
+    with pytest.raises(ValueError, match=r"do not ship.*path="):
+        load_example("blowflies")
+    with pytest.raises(ValueError, match="path is for 'blowflies'"):
+        load_example("enso", path=tmp_path)
+    file = tmp_path / "blowflies.csv"
+    file.write_text("day;count;set\n40;3721;1\n")
+    with pytest.raises(ValueError, match="SHA-256"):
+        load_example("blowflies", path=file)
 
 
 def test_known_links_name_variables_and_candidate_lags(example):
@@ -41,7 +77,8 @@ def test_known_links_name_variables_and_candidate_lags(example):
     for link in example.known:
         assert {link.source, link.target} <= set(example.names)
         assert link.effect in {"+", "-"}
-        assert set(range(link.delay[0], link.delay[1] + 1)) & set(example.lags)
+        if link.delay is not None:
+            assert set(range(link.delay[0], link.delay[1] + 1)) & set(example.lags)
         assert any(character.isdigit() for character in link.reference)
 
 
@@ -62,9 +99,9 @@ def test_enso_matches_the_table_it_was_taken_from():
     np.testing.assert_allclose(load_example("enso").values[:, 0], expected.ravel(), atol=1e-9)
 
 
-def test_temperatures_have_no_annual_cycle_left(example):
-    month = example.time.astype(int) % 12
-    for name, series in zip(example.names, example.values.T, strict=True):
+def test_temperatures_have_no_annual_cycle_left(monthly):
+    month = monthly.time.astype(int) % 12
+    for name, series in zip(monthly.names, monthly.values.T, strict=True):
         if name.startswith("NINO"):
             means = [series[month == m].mean() for m in range(12)]
             np.testing.assert_allclose(means, 0, atol=1e-12)

@@ -1,0 +1,36 @@
+"""Scores of rankings against the network, diagonal left out."""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+def auroc(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> float:
+    """Chance that a true edge ranks above a false one, ties half; NaN if there is only one kind.
+
+    Needs NumPy only: joint rankings hold tens of thousands of pairs of any number.
+    """
+    scores, truth = np.ravel(scores), np.ravel(truth)
+    positive, n_true = scores[truth], int(truth.sum())
+    negative = np.sort(scores[~truth])
+    if not n_true or not len(negative) or np.isnan(scores).any():
+        return float("nan")
+    below = np.searchsorted(negative, positive, side="left")
+    not_above = np.searchsorted(negative, positive, side="right")
+    return float((below + not_above).sum() / (2 * n_true * len(negative)))
+
+
+def pairs(matrix: np.ndarray) -> np.ndarray:
+    """What stands off the diagonal, in order of rows."""
+    return matrix[~np.eye(len(matrix), dtype=bool)]
+
+
+def wrong_edges(
+    graph: Bool[np.ndarray, "source target"], truth: Bool[np.ndarray, "source target"]
+) -> dict[str, float]:
+    """Edges kept that are false, true ones missed, and those with both ends swapped among them."""
+    kept, true = graph & ~np.eye(len(graph), dtype=bool), truth
+    return {
+        "false": float((kept & ~true).sum()),
+        "missed": float((true & ~kept).sum()),
+        "swapped": float((kept & ~true & true.T).sum()),
+    }

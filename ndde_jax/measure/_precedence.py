@@ -1,0 +1,300 @@
+"""Who predicts whom first: a ranking for records in which a few events pass from one variable to
+the next.
+
+In such records (floods, epidemics, fronts) neighbours at nearly the same time stand in for one
+another. Given all others nobody adds anything, so strengths that condition on all others rank by
+accident, while pair by pair the one that is reached first still predicts the other, and not the
+reverse.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .._checks import check_concrete, check_real_array
+from ..samples._reading import read_samples
+from ..samples._samples import Samples
+
+# Past samples of either variable. The number that serves best is not known beforehand and differs
+# between records, so what is added is averaged over several.
+ORDERS = (1, 2, 3, 5)
+# Rows below which a regression on ten past values says little.
+FEWEST = 60
+# Share of its size below which the spread of a column is rounding, and what regressions add to the
+# spread of columns: far below what any record resolves.
+STILL, RIDGE = 1e-12, 1e-7
+# Shifts, in samples, at which two variables are compared for likeness.
+SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
+# Where trust in precedence begins and is complete; fixed on simulated rivers against simulated
+# chaos, see benchmarks/rivers. Likeness: median over pairs of the highest shifted correlation.
+# Tails: median fourth standardised moment of the increments, 3 for normal ones. Explained: median
+# share of the one-step surprise that all others together explain, here trust falls.
+LIKENESS = (0.3, 0.45)
+TAILS = (9.0, 14.0)
+EXPLAINED = (0.6, 0.45)
+# Strength of a target's strongest source, median over targets: once that much is left after
+# conditioning, sources can be told apart.
+STRONG = (0.25, 0.12)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """What [`rank_sources`][ndde_jax.rank_sources] returns; NumPy, `[source target]`.
+
+    - `value`: the ranking, strengths and precedence mixed by `trust`.
+    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.precedence].
+    - `trust`: weight of precedence, from 0 to 1.
+    - `reason`: a sentence for a report: what decides, and the numbers it was chosen by.
+    """
+
+    value: Float[np.ndarray, "source target"]
+    precedence: Float[np.ndarray, "source target"]
+    trust: float
+    reason: str
+
+
+def precedence(x: Any) -> Float[np.ndarray, "source target"]:
+    """Who predicts whom first, pair by pair, in closed form.
+
+    With the last p values of the target known, those of the source explain a share r of what is
+    left of the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share less its
+    reverse, the answer is
+
+        sign(a) √(|a| r)
+
+    from −1, the target leads, to 1. The unit of no variable matters. Variables that drive each
+    other equally have 0, which is why this is no measure of an influence; see
+    [`rank_sources`][ndde_jax.rank_sources]. The diagonal holds the share of the next
+    increment that a variable's own past explains.
+
+    **Arguments:**
+
+    - `x`: [`Samples`][ndde_jax.Samples], or what
+        [`read_samples`][ndde_jax.samples.read_samples] takes, equally spaced. Rows with a missing
+        value are left out; where that would be more than half, gaps are bridged by straight lines.
+
+    **Raises:** `ValueError` for what cannot be read, and under `jit`.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    rain = np.random.default_rng(0).gamma(0.1, size=500)
+    upstream = np.convolve(rain, 0.8 ** np.arange(30))[:500]
+    downstream = 9 * np.convolve(upstream, 0.7 ** np.arange(30))[:500]
+    print(ndde.precedence(np.stack([upstream, downstream], 1)).round(2))
+    ```
+
+    Granger, [1969](https://doi.org/10.2307/1912791), for the comparison of predictions.
+    """
+    share, own = _shares(_read(x, "precedence"))
+    lead = share - share.T
+    value = np.sign(lead) * np.sqrt(np.abs(lead) * share)
+    return value + np.diag(own)
+
+
+def rank_sources(x: Any, strengths: Any) -> Ranking:
+    """One ranking of who drives whom, from strengths and from who predicts whom first.
+
+    Strengths that condition on all others are right where others can be told apart. Where one event
+    passes through all variables they cannot, and [`precedence`][ndde_jax.precedence]
+    decides. Which case it is follows from the data alone, by four numbers that units do not enter:
+    how alike variables are at some shift, how much of their movement rare events carry, whether all
+    others together explain a variable's surprises, and whether the strongest source of a variable
+    still adds something once the others are given. The value is
+
+        (1 − trust) · strength + trust · precedence.
+
+    **Arguments:**
+
+    - `x`: as [`precedence`][ndde_jax.precedence] takes them.
+    - `strengths`: `[source target]`, shares of a variance from 0 to 1, such as
+        `found.strengths.source_value`.
+
+    **Returns:** [`Ranking`][ndde_jax.Ranking].
+
+    **Raises:** `ValueError` for what cannot be read, or strengths of another shape.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    x = np.random.default_rng(0).normal(size=(300, 3)).cumsum(axis=0)
+    ranking = ndde.rank_sources(x, np.eye(3))
+    print(ranking.trust, ranking.reason)
+    ```
+    """
+    samples = _read(x, "rank_sources")
+    what = f"[source target] = {(samples.dim, samples.dim)}, not negative"
+    check_real_array(strengths, "strengths", what)
+    strengths = np.asarray(strengths, float)
+    if strengths.shape != (samples.dim, samples.dim):
+        raise ValueError(f"strengths must be {what}; got an array of shape {strengths.shape}.")
+    none = np.zeros_like(strengths)
+    if samples.dim == 1:
+        return Ranking(strengths, none, 0.0, "strengths rank the sources: there is one variable.")
+    if not samples.regular:
+        reason = "strengths rank the sources: the samples are not equally spaced."
+        return Ranking(strengths, none, 0.0, reason)
+    if sum(len(value) for value in samples.values) < FEWEST:
+        reason = f"strengths rank the sources: there are fewer than {FEWEST} samples."
+        return Ranking(strengths, none, 0.0, reason)
+    first = precedence(samples)
+    trust, reason = _trust(samples, strengths)
+    return Ranking((1 - trust) * strengths + trust * first, first, trust, reason)
+
+
+def _read(samples: Any, who: str) -> Samples:
+    check_concrete(who, samples if not isinstance(samples, Samples) else ())
+    return samples if isinstance(samples, Samples) else read_samples(samples, dt=1.0)
+
+
+def _trust(samples: Samples, strengths: np.ndarray) -> tuple[float, str]:
+    """Weight of precedence, and why."""
+    likeness, tails, explained = _likeness(samples), _tails(samples), _explained(samples)
+    others = np.where(np.eye(samples.dim, dtype=bool), 0, strengths)
+    strongest = float(np.median(others.max(axis=0)))
+    trust = min(
+        _ramp(likeness, LIKENESS),
+        _ramp(np.log(tails), np.log(TAILS)),
+        _ramp(explained, EXPLAINED),
+        _ramp(strongest, STRONG),
+    )
+    numbers = (
+        f"the strongest source adds {strongest:.2f} of a rate's variance once all others are given "
+        f"(median), correlation at the best shift is {likeness:.2f}, the fourth moment of the "
+        f"increments {tails:.0f} (3 if normal), and all others explain {100 * explained:.0f} % of "
+        "a variable's one-step surprises"
+    )
+    if trust > 0.5:
+        return trust, (
+            f"who predicts whom first ranks the sources (weight {trust:.2f}): a few events pass "
+            f"through all variables, which then stand in for one another; {numbers}."
+        )
+    return trust, (
+        f"strengths rank the sources (weight {1 - trust:.2f}): variables can be told apart, or "
+        f"share no rare events; {numbers}."
+    )
+
+
+def _ramp(value, bounds) -> float:
+    start, end = bounds
+    return float(np.clip((value - start) / (end - start), 0, 1))
+
+
+def _bridged(samples: Samples) -> list[Float[np.ndarray, "time dim"]]:
+    """Values scaled by their spread, with straight lines across gaps."""
+    together = np.concatenate([np.asarray(v, float) for v in samples.values])
+    centre, spread = np.nanmean(together, axis=0), np.nanstd(together, axis=0)
+    found = []
+    for value in samples.values:
+        filled, time = np.array(value, float), np.arange(len(value))
+        for k, column in enumerate(filled.T):
+            gone = np.isnan(column)
+            if gone.all():
+                column[:] = centre[k]
+            elif gone.any():
+                column[gone] = np.interp(time[gone], time[~gone], column[~gone])
+        found.append((filled - centre) / np.where(spread > 0, spread, 1))
+    return found
+
+
+def _likeness(samples: Samples) -> float:
+    pieces, dim = _bridged(samples), samples.dim
+    best = np.full((dim, dim), -1.0)
+    for shift in SHIFTS:
+        kept = [piece for piece in pieces if len(piece) > 4 * shift]
+        if not kept:
+            break
+        early = np.concatenate([piece[: len(piece) - shift] for piece in kept])
+        late = np.concatenate([piece[shift:] for piece in kept])
+        both = _unit(early).T @ _unit(late)
+        best = np.maximum(best, np.maximum(both, both.T))
+    return float(np.median(best[~np.eye(dim, dtype=bool)]))
+
+
+def _unit(columns):
+    centred = columns - columns.mean(axis=0)
+    return centred / np.maximum(np.linalg.norm(centred, axis=0), 1e-300)
+
+
+def _tails(samples: Samples) -> float:
+    steps = np.concatenate([np.diff(piece, axis=0) for piece in _bridged(samples)])
+    steps = steps - steps.mean(axis=0)
+    variance = np.maximum(np.mean(steps**2, axis=0), 1e-300)
+    return float(np.median(np.maximum(np.mean(steps**4, axis=0) / variance**2, 1)))
+
+
+def _explained(samples: Samples) -> float:
+    """Median share of what two past values of a variable leave unexplained of its next step that
+    two of all others explain.
+    """
+    root, dim = _root(samples, 2), samples.dim
+    shares = []
+    for target in range(dim):
+        own = [target, dim + target]
+        others = [k for k in range(2 * dim) if k not in own]
+        left = _triangle(root[:, [*own, *others, 2 * dim + target]])[:, -1] ** 2
+        surprise = left[2:].sum()
+        shares.append(left[2:-1].sum() / surprise if surprise > 0 else 0.0)
+    return float(np.median(shares))
+
+
+def _shares(samples: Samples):
+    """Partial R² of every source, `[source target]`, and R² of the own past, both of the next
+    increment and averaged over `ORDERS`.
+    """
+    dim = samples.dim
+    root = _root(samples, max(ORDERS))
+    step, total = root[:, -dim:], np.sum(root[:, -dim:] ** 2, axis=0)
+    source, target = np.nonzero(~np.eye(dim, dtype=bool))
+    shares, own = np.zeros((dim, dim)), np.zeros(dim)
+    for order in ORDERS:
+        at = dim * np.arange(order)
+        columns = np.concatenate([at + target[:, None], at + source[:, None]], axis=1)
+        stacked = np.concatenate([root.T[columns], step.T[target][:, None]], axis=1)
+        left = _triangle(np.swapaxes(stacked, 1, 2))[..., -1] ** 2
+        alone, both = left[:, order:].sum(axis=1), left[:, -1]
+        usable = alone > STILL * total[target]
+        part = np.where(usable, 1 - both / np.where(usable, alone, 1), 0)
+        shares[source, target] += part / len(ORDERS)
+        moves = total[target] > 0
+        explained = np.where(moves, 1 - alone / np.where(moves, total[target], 1), 0)
+        # Every source of a target says the same.
+        own[target] = own[target] + explained / len(ORDERS)
+    return shares, own
+
+
+def _root(samples: Samples, order: int):
+    """A triangular root of all second moments about the mean, columns past values (the last, the
+    one before, ..., each of all variables) and next increments: regressions on any of them need
+    nothing else of the data.
+    """
+    pieces = [np.asarray(v, float) for v in samples.values]
+    rows = _rows(pieces, order)
+    kept = rows[np.isfinite(rows).all(axis=1)]
+    if 2 * len(kept) < len(rows) or len(kept) < FEWEST:
+        kept = _rows(_bridged(samples), order)
+    size = np.sqrt(np.mean(kept**2, axis=0))
+    kept = kept - kept.mean(axis=0)
+    scale = np.sqrt(np.mean(kept**2, axis=0))
+    kept = kept / np.where(scale > STILL * size, scale, np.inf)
+    # Rows that tell apart what is constant or a copy, and too small to matter elsewhere.
+    n_past = order * samples.dim
+    ridge = RIDGE * np.sqrt(len(kept)) * np.eye(n_past, kept.shape[1])
+    return _triangle(np.concatenate([kept, ridge]))
+
+
+def _rows(pieces, order):
+    blocks = []
+    for x in pieces:
+        last = len(x) - 1
+        past = [x[order - 1 - k : last - k] for k in range(order)]
+        blocks.append(np.concatenate([*past, np.diff(x, axis=0)[order - 1 :]], axis=1))
+    return np.concatenate([block for block in blocks if len(block)])
+
+
+def _triangle(columns):
+    return np.linalg.qr(columns, mode="r")
