@@ -21,8 +21,9 @@ from .check._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,
 )
+from .check._data_findings import data_findings as data_findings
+from .check._finding import Finding as Finding
 from .check._identifiability import (
-    Finding as Finding,
     IdentifiabilityReport as IdentifiabilityReport,
     identifiability_report as identifiability_report,
 )
@@ -32,6 +33,7 @@ from .check._theory import (
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
 )
+from .check._verdict import Verdict as Verdict
 from .fit._correction import correct_flow as correct_flow
 from .fit._drift import Flow as Flow, fit_drift as fit_drift
 from .fit._edges import edge_scores as edge_scores, window_graph as window_graph
@@ -91,8 +93,10 @@ from .samples._noise import (
     noise_autocorrelation as noise_autocorrelation,
     noise_share as noise_share,
 )
+from .samples._prepare import prepare_samples as prepare_samples
 from .samples._reading import read_samples as read_samples
 from .samples._samples import Samples as Samples
+from .samples._treatments import Treatment as Treatment
 from .select._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
 from .select._midpoint import midpoint_windows as midpoint_windows
 from .select._moves import LagSearch as LagSearch, search_lags as search_lags
@@ -115,6 +119,7 @@ from .simulate._lyapunov import (
     kaplan_yorke_dimension as kaplan_yorke_dimension,
     lyapunov_spectrum as lyapunov_spectrum,
 )
+from .windows._choose_lags import choose_lags as choose_lags
 from .windows._prior import PriorKnowledge as PriorKnowledge, prior_knowledge as prior_knowledge
 from .windows._stack import stack_windows as stack_windows, unstack_windows as unstack_windows
 from .windows._stencils import choose_scheme as choose_scheme

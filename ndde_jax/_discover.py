@@ -11,7 +11,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_choice, check_coefficient, check_concrete, check_key, refusal
+from ._checks import (
+    check_choice,
+    check_coefficient,
+    check_concrete,
+    check_flag,
+    check_key,
+    refusal,
+)
 from ._discovery import Discovery
 from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
@@ -22,12 +29,15 @@ from .measure._measured import find_and_measure, measure_graph
 from .measure._precedence import rank_sources
 from .measure._profiles import profile_delays
 from .models._confine import confine
+from .samples._lag_times import lags_in_samples
+from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
 from .select._spline_fit import fit_splines
 from .select._splines import spline_graph
+from .windows._choose_lags import choose_lags
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
 
@@ -40,11 +50,12 @@ def discover(
     *,
     dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Checked[Iterable] = (0,),
+    lags: Checked[Iterable | None] = (0,),
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
     time_unit: Checked[str] = "",
+    treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
     recipe: Checked[Recipe | None] = None,
     key: Checked[PRNGKeyArray],
@@ -63,13 +74,17 @@ def discover(
         and time index are used), xarray DataArray or Dataset, [`Samples`][ndde_jax.Samples]; or a
         list of arrays, several trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
-    - `lags`: candidate lags in samples, ascending. The present state, 0, belongs in nearly always.
+    - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
+        or a list of such. The present state, 0, belongs in nearly always. None chooses them by
+        [`choose_lags`][ndde_jax.choose_lags].
     - `names`: of the variables; by default those of `x`, or x0, x1, …
     - `scheme`: difference scheme, instead of that of the recipe, which decides by the data:
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
-    - `time_unit`: what `dt` counts, for labels only.
+    - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
+    - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
+        test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
     - `recipe`: [`Recipe`][ndde_jax.Recipe], by default the library's best;
@@ -109,8 +124,15 @@ def discover(
         check_choice(scheme, "scheme", SCHEMES)
         recipe = dataclasses.replace(recipe, scheme=scheme)
     key = check_key(key)
+    check_flag(treat, "treat")
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
+    if treat:
+        # Who asks for central differences means the samples as they are.
+        own = recipe.scheme not in ("auto", "euler")
+        samples = prepare_samples(samples, [step for step in STEPS if step != "clock" or not own])
+    lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     windows, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
+    choices = choices if reason is None else (*choices, reason)
     inputs = (samples.values, samples.times, windows, samples.names, prior, str(coefficient))
     passes = _passes(recipe, windows)
     total = passes + recipe.delays + (recipe.family is not None)

@@ -1,6 +1,7 @@
 """What a discovery is: everything found, and everything it was made with."""
 
 import dataclasses
+import functools
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ._store import read, write
 from ._types import Checked
 from .check._identifiability import IdentifiabilityReport, identifiability_report
 from .check._report import write_few_lines, write_report
+from .check._verdict import Verdict, verdict
 from .fit._flow import fit_flow
 from .measure._strength import SignalStrengths
 from .models._equations import equations
@@ -79,11 +81,29 @@ class Discovery(Usable):
         """What `dt` counts; empty if unknown."""
         return self.samples.time_unit
 
-    def report(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> str:
-        """Text for a methods section: data, choices, edges with their strength, warnings, and
-        whether the data support them; give what `identifiability` found to include it.
+    @property
+    def level_lags(self) -> tuple[int, ...]:
+        """`lags` as counted to the level that moves, at the next sample: one more each."""
+        return tuple(lag + self.windows.step for lag in self.lags)
+
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """`"supported"`, `"with reservations"` or `"not supported"`, with its `reasons` and a
+        `text` of five lines; see [`Verdict`][ndde_jax.Verdict].
         """
-        return write_report(self, identifiability)
+        return verdict(self)
+
+    def report(
+        self,
+        identifiability: Checked[IdentifiabilityReport | None] = None,
+        *,
+        full: Checked[bool] = False,
+    ) -> str:
+        """The verdict in five lines, the edges and every finding with its remedy. With `full`, or
+        what `identifiability` found, also data, choices, targets, warnings and identifiability: a
+        text for a methods section.
+        """
+        return write_report(self, identifiability, full=full)
 
     def identifiability(self, *, key: PRNGKeyArray, **options) -> IdentifiabilityReport:
         """Refit on halves of the data, with edges replaced and with other differences, to see
@@ -112,7 +132,13 @@ class Discovery(Usable):
         return equations(model, self.names, digits=digits)
 
     def to_frame(self):
-        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas."""
+        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas.
+
+        `lag` is that of the rate, which changes the variable from one sample to the next;
+        `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
+        more, for every difference scheme (central ones have moved it by half of that a sample
+        earlier). `delay` is `lag` in units of time.
+        """
         import pandas as pd
 
         source, target, lag = np.indices(self.graph.shape).reshape(3, -1)
@@ -121,6 +147,7 @@ class Discovery(Usable):
                 "source": np.asarray(self.names)[source],
                 "target": np.asarray(self.names)[target],
                 "lag": np.asarray(self.lags)[lag],
+                "level_lag": np.asarray(self.level_lags)[lag],
                 "delay": np.asarray(self.lags)[lag] * self.dt,
                 "kept": self.graph.ravel(),
                 "score": self.scores.ravel(),

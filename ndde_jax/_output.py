@@ -29,11 +29,12 @@ def _edges(found: Any) -> bytes:
     order = np.lexsort((-scores, ~kept))
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["source", "target", "lag", "delay", "kept", "score", "lower"])
+    writer.writerow(["source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"])
     for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
         lag, edge = found.lags[k], (i, j, k)
         numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
-        writer.writerow([found.names[i], found.names[j], lag, *map(str, numbers)])
+        lags = (lag, found.level_lags[k])
+        writer.writerow([found.names[i], found.names[j], *lags, *map(str, numbers)])
     return file.getvalue().encode()
 
 

@@ -6,6 +6,7 @@ and error messages come at once.
 
 import argparse
 import math
+import re
 import sys
 import time
 import traceback
@@ -17,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from ._atomic import write_bytes
+from ._cli_data import rate_edge, rate_lags, read_file
 from ._commands import add_commands
 from ._output import forget_stages, report_text, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
 from ._version import version
-from .samples._tables import read_table, sampling
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
@@ -116,7 +117,9 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
 def _discover(arguments: argparse.Namespace) -> None:
     if (arguments.data is None) == (arguments.example is None):
         raise ValueError("Give either a data file or --example NAME.")
-    values, options, lags = _example(arguments) if arguments.example else _file(arguments)
+    values, options, lags = (
+        _example(arguments) if arguments.example else read_file(arguments, _note)
+    )
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory; {directory} is a file.")
@@ -126,15 +129,17 @@ def _discover(arguments: argparse.Namespace) -> None:
 
     import ndde_jax
 
-    lags = arguments.lags or lags
+    lags = rate_lags(arguments, values, options, lags, _note)
     prior = ndde_jax.prior_knowledge(
         options["names"],
         lags=lags,
-        forbidden=arguments.forbid,
-        required=arguments.require,
+        forbidden=[rate_edge(arguments, edge) for edge in arguments.forbid],
+        required=[rate_edge(arguments, edge) for edge in arguments.require],
         exogenous=arguments.exogenous,
         self_edges=not arguments.no_self_edges,
     )
+    if arguments.no_treat:
+        options["treat"] = False
     discovery_key = jax.random.key(arguments.seed)
     check_key = jax.random.fold_in(discovery_key, 1)
     found = ndde_jax.discover(
@@ -149,13 +154,13 @@ def _discover(arguments: argparse.Namespace) -> None:
         directory=directory / UNFINISHED,
         **options,
     )
-    report = found.report()
+    report = found.report(full=arguments.full)
     # Before the long check, which may be interrupted.
     written = write_results(found, report, directory, plot=not arguments.no_plot)
     if arguments.check:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
-        report = found.report(checked)
+        report = found.report(checked, full=arguments.full)
         write_bytes(directory / "report.txt", report_text(report))
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
@@ -188,38 +193,6 @@ def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any],
     return values, options, example.lags
 
 
-def _file(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
-    table = read_table(
-        arguments.data,
-        columns=arguments.columns,
-        time_column=arguments.time_column,
-        key=arguments.key,
-        separator=arguments.separator,
-        decimal=arguments.decimal,
-    )
-    for notice in table.notices:
-        _note(arguments, notice)
-    options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
-    if arguments.dt is None and table.dt is not None:
-        options["dt"] = table.dt
-    elif arguments.dt is None and table.stamps is not None:
-        dt, unit, times = sampling(table.stamps)
-        if unit and arguments.time_unit not in (None, unit):
-            raise ValueError(
-                f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
-                f"{arguments.time_unit}."
-            )
-        options |= {"dt": dt, "time_unit": unit or options["time_unit"]}
-        if dt is None:
-            options["t"] = times
-    elif arguments.dt is None:
-        raise ValueError(
-            "The file has no time column: give the sampling interval with --dt, or name the "
-            "column with --time-column."
-        )
-    return table.values, options, (0,)
-
-
 def _list_examples(arguments: argparse.Namespace) -> None:
     from .samples._examples import example_names, load_example
 
@@ -231,9 +204,10 @@ def _list_examples(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    def lags(text: str) -> tuple[int, ...]:
+    def lags(text: str) -> tuple[int, ...] | str:
         try:
-            return parse_lags(text)
+            # Times with a unit can be read once the sampling interval is known.
+            return text if re.search(r"\d\s*[A-Za-z]", text) else parse_lags(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -276,8 +250,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "discover",
         help="graph, table, pictures and model from a file of measurements",
-        description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Parquet, "
-        "NetCDF) and write report.txt, edges.csv, pictures and the model to a directory.",
+        description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, "
+        "Parquet, NetCDF) and write report.txt, edges.csv, pictures and the model to a directory.",
     )
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")
@@ -286,13 +260,26 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--lags",
         type=lags,
-        help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6 (default: 0, or the "
-        "example's)",
+        help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
+        "(default: chosen from the data, or the example's)",
+    )
+    add(
+        "--lags-of",
+        choices=("rate", "level"),
+        default="rate",
+        help="what lags are given of: the change to the next sample, or that next sample itself, "
+        "one more (%(default)s); results list both",
     )
     add("--out", default="result", metavar="DIR", help="directory for the results (%(default)s)")
     add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
     add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
-    add("--key", metavar="NAME", help="array of an NPZ file, variable of a NetCDF file")
+    add(
+        "--key",
+        action="append",
+        metavar="NAME",
+        help="array of an NPZ file, variable of a NetCDF file. May be repeated: several recordings",
+    )
+    add("--trial", metavar="NAME", help="column that tells several recordings apart")
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     add(
@@ -340,6 +327,12 @@ def _parser() -> argparse.ArgumentParser:
         "whether the data support the graph (minutes)",
     )
     add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
+    add("--full", action="store_true", help="the full report, for a methods section")
+    add(
+        "--no-treat",
+        action="store_true",
+        help="leave seasons, trends, spikes, irregular times and short gaps as they are",
+    )
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
     add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)

@@ -29,6 +29,7 @@ from .bad_values import (
     key,
     lazy,
     model,
+    samples,
     stability,
     strengths,
     system,
@@ -72,12 +73,16 @@ SPECS = [
     Spec("lagged_windows", ndde.lagged_windows, {"x": X, "dt": 0.5}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "scheme": "choice", "names": "names",
         "prior": "prior"}),
+    Spec("prepare_samples", ndde.prepare_samples, {"samples": samples}, {
+        "samples": "samples", "steps": "choice"}),
+    Spec("data_findings", ndde.data_findings, {"samples": samples}, {"samples": "samples"}),
+    Spec("choose_lags", ndde.choose_lags, {"samples": samples}, {"samples": "samples"}),
     Spec("midpoint_windows", ndde.midpoint_windows, {"x": X, "dt": 0.5, "lags": LAGS}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "model": "other_model"}),
     Spec("discover", ndde.discover, {"x": X, "dt": 0.5, "lags": LAGS, "key": key}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
         "scheme": "choice", "prior": "prior", "recipe": "fit_config",
-        "coefficient": "optional_positive", "time_unit": "amount"}),
+        "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
         "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
     Spec("fit_many", ndde.fit_many,
@@ -209,7 +214,7 @@ SPECS = [
         "x": "values", "strengths": "square"}),
     Spec("travel_time", ndde.travel_time,
          {"x": X, "source": 0, "target": 1, "largest": 3, "key": key}, {
-             "x": "values", "source": "variable", "target": "variable", "largest": "count",
+             "x": "values", "source": "column", "target": "column", "largest": "count",
              "level": "inner_share", "draws": "count", "key": "key"}),
     Spec("load_example", ndde.load_example, {}, {"name": "example_name"}),
     Spec("systems.get", ndde.systems.get, {}, {"name": "system_name"}),

@@ -27,6 +27,10 @@ def key():
 
 
 @functools.cache
+def samples():
+    return ndde.read_samples(X, dt=0.5)
+
+
 def windows():
     return ndde.lagged_windows(X, dt=0.5, lags=LAGS)
 
@@ -151,6 +155,7 @@ KINDS: dict[str, tuple] = {
         np.full((60, 2), np.nan), X.T, None, "x", OBJECT, np.where(X > 0, np.inf, X), X * 1e160,
         np.ones((60, 2)), {}, X.astype("datetime64[s]"), [], lambda: [X, X[:, :1]], X[:2],
     ),
+    "samples": (3, None, "x", X, [1], {}, windows, ndde.Samples),
     "values": (TEXT, X + 1j, SPANS, OBJECT, [[1.0], [1.0, 2.0]], "x", {}),
     "dt": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, 1e-300, 1e300, np.ones(2), X),
     "step": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, True, np.ones(2), None),
@@ -208,7 +213,7 @@ KINDS |= {
     "rate_or_batch": ("a", 1j, {}, -1.0, OBJECT, np.array([0.1, -0.1]), np.array(["a"])),
     "stamps": ("x", np.arange(3), X, OBJECT, None, 1j * np.arange(60)),
     "square": ("x", np.ones((3, 3)), np.ones(2), OBJECT, 1j * np.ones((2, 2))),
-    "variable": ("z", -1, 9, 1.5, None, True, [0]),
+    "column": ("z", -1, 9, 1.5, None, True, [0]),
     "inner_share": (*NUMBER, -0.1, 0, 1, 1.1, np.inf),
     "units": (("m",), 3, "abc", ("a", "b", "c")),
     "span": (0, -1, 1.5, "x", "3 parsec", "0h", [1], {}, True, np.ones(2), OBJECT),

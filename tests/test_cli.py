@@ -26,13 +26,18 @@ class FakeDiscovery:
         dim = np.shape(values)[1]
         self.names, self.lags, self.time_unit = names, lags, time_unit
         self.dt = 1.0 if dt is None else dt
+        self.level_lags = tuple(lag + 1 for lag in lags)
         self.graph = np.zeros((dim, dim, len(lags)), bool)
         self.graph[0, -1, -1] = True
         self.scores = self.graph * 0.5
         self.lower = self.graph * 0.25
 
-    def report(self, checked=None):
-        return f"report on {', '.join(self.names)}" + (f", {checked}" if checked else "")
+    def report(self, checked=None, *, full=False):
+        return (
+            ("full " if full else "")
+            + f"report on {', '.join(self.names)}"
+            + (f", {checked}" if checked else "")
+        )
 
     def identifiability(self, *, key, progress):
         return f"checked with {jax.random.key_data(key)[-1]}"
@@ -82,7 +87,10 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     assert _run("discover", table, "--lags", "0:2", "--out", out) == 0
     assert (out / "report.txt").read_text() == "report on a, b\n"
     rows = (out / "edges.csv").read_text().splitlines()
-    assert rows[:2] == ["source,target,lag,delay,kept,score,lower", "a,b,2,2.0,True,0.5,0.25"]
+    assert rows[:2] == [
+        "source,target,lag,level_lag,delay,kept,score,lower",
+        "a,b,2,3,2.0,True,0.5,0.25",
+    ]
     assert len(rows) == 1 + 2 * 2 * 3
     assert (out / "discovery" / "model").read_text() == "saved"
     for name in ("lag_matrix.png", "process_graph.png"):
@@ -464,9 +472,14 @@ def test_npz(tmp_path):
     assert read_table(tmp_path / "y.npz").names == ("x0", "x1")
     with pytest.raises(ValueError, match=r"no array 'z'; it has: x, other"):
         read_table(tmp_path / "x.npz", key="z")
-    np.savez(tmp_path / "z.npz", x=np.zeros((2, 3, 4)))
-    with pytest.raises(ValueError, match=r"shape \[time dim\]; got \(2, 3, 4\)"):
+    np.savez(tmp_path / "z.npz", x=np.zeros((2, 3, 4, 5)))
+    with pytest.raises(ValueError, match=r"shape \[time dim\]; got \(2, 3, 4, 5\)"):
         read_table(tmp_path / "z.npz")
+    np.savez(tmp_path / "series.npz", x=np.arange(24.0).reshape(2, 3, 4))
+    series = read_table(tmp_path / "series.npz")
+    first, second = (series.values[rows] for rows in series.recordings)
+    np.testing.assert_array_equal(first, np.arange(12.0).reshape(3, 4))
+    np.testing.assert_array_equal(second, 12 + np.arange(12.0).reshape(3, 4))
 
 
 def test_npz_brings_its_sampling_interval(tmp_path, calls):

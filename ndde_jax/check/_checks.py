@@ -1,7 +1,5 @@
 """The checks behind an identifiability report: each adds findings, problems and reservations."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +12,7 @@ from ..windows._stencils import SMOOTH_SHARE
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
 from ._conditioning import condition_number, noise_covariance, radial_drift, residual_memory
+from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
 from ._theory import penalty_window, recovery_margin
 
 # Below this many windows per candidate input a graph is not supported.
@@ -24,24 +23,6 @@ COLLINEAR = 1e4
 UNEXPLAINED = 0.9
 # Share of a rate's variance that may persist in its residuals before something must be missing.
 MEMORY = 0.05
-MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One line of the report.
-
-    - `kind`: `"measured"` on the data, `"estimated"` through a fitted model, or `"assumed"`.
-    - `name`, `value`: what, and how much (a number or a few words).
-    - `theorem`: the statement of the paper it speaks to.
-    - `text`: what it means.
-    """
-
-    kind: str
-    name: str
-    value: float | str
-    theorem: str
-    text: str
 
 
 class Notes:

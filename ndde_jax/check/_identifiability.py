@@ -29,10 +29,6 @@ from ..models._model import NeuralDDE, check_model_matches
 from ..select._select import check_settings, select_graph
 from ..windows._windows import Windows
 from ._checks import (
-    ASSUMED,
-    ESTIMATED,
-    MEASURED,
-    Finding,
     Notes,
     about_damping,
     about_data,
@@ -42,6 +38,7 @@ from ._checks import (
     assumptions,
     prices,
 )
+from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
 from ._refits import refits
 
 

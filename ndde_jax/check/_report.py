@@ -14,22 +14,27 @@ from ._identifiability import IdentifiabilityReport, identifiability_report
 SHOWN_EDGES = 5
 
 
-def write_report(found: Any, identifiability: Any = None) -> str:
-    """Sections data, choices, edges, warnings, identifiability; plain text, 88 columns.
+def write_report(found: Any, identifiability: Any = None, *, full: bool = False) -> str:
+    """Plain text, 88 columns: verdict, edges, findings; with `full` or the report of
+    `Discovery.identifiability` also data, method, targets, warnings and identifiability.
 
-    Without the report of `Discovery.identifiability`, that section holds what needs no refits.
+    Without that report, the last section holds what needs no refits.
     """
     if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
         raise refusal("identifiability", "what found.identifiability returns", identifiability)
-    sections = (
-        ("Data", _data(found)),
-        ("Method", _method(found)),
-        ("Edges kept", _edges(found)),
-        ("Targets", _targets(found)),
-        ("Warnings", _warnings(found)),
-        ("Identifiability", _identifiability(found, identifiability)),
-    )
-    return "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+    sections = [("Edges kept", _edges(found)), ("Findings", _findings(found))]
+    if full or identifiability is not None:
+        sections = [
+            ("Data", _data(found)),
+            ("Method", _method(found)),
+            *sections,
+            ("Targets", _targets(found)),
+            ("Warnings", _warnings(found)),
+            ("Identifiability", _identifiability(found, identifiability)),
+        ]
+    text = "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
+    more = "" if full else "\n\nMore: found.report(full=True), or --full on the command line."
+    return f"{found.verdict.text}\n\n{text}{more}"
 
 
 def write_few_lines(found: Any) -> str:
@@ -59,6 +64,21 @@ def _data(found) -> str:
         f"{found.dt:.4g}{unit}. {used} windows{missing}. Candidate lags: {lags} samples. States "
         "and rates of change are standardised per variable."
     )
+
+
+def _findings(found) -> str:
+    """What lowers the verdict and what was dealt with, each with its remedy."""
+    findings = (*found.verdict.reasons, *found.verdict.notes)
+    if not findings:
+        return "none."
+    lines = []
+    for finding in findings:
+        number = finding.value if isinstance(finding.value, str) else f"{finding.value:.3g}"
+        remedy = f" To do: {finding.remedy}" if finding.remedy else ""
+        lines.append(
+            _wrap(f"- {finding.name} [{finding.weight}, {number}]: {finding.text}{remedy}", "  ")
+        )
+    return "\n".join(lines)
 
 
 def _method(found) -> str:
@@ -104,19 +124,24 @@ def _edges(found) -> str:
     unit = f" [{found.time_unit}]" if found.time_unit else ""
     delay_title = f"delay{unit}"
     wide = max(12, len(delay_title))
-    head = f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {delay_title:>{wide}} "
+    head = (
+        f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {'level':>5} {delay_title:>{wide}} "
+    )
     rows = [head + f"{'strength':>10} {'held-out':>10} {'lower 95%':>10}"]
     held_out = np.asarray(found.strengths.held_out)
     for k in order:
         i, j, a = source[k], target[k], lag[k]
         rows.append(
             f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
+            f"{found.level_lags[a]:>5} "
             f"{found.lags[a] * found.dt:>{wide}.4g} {strength[k]:>10.4f} "
             f"{held_out[i, j, a]:>10.4f} {found.lower[i, j, a]:>10.4f}"
         )
     note = _wrap(
         "Strength: rise of the target's mean squared error when the edge is left out and "
-        "everything else refitted, as a share of the variance of its rate of change."
+        "everything else refitted, as a share of the variance of its rate of change. A source at "
+        "lag L samples acts on the change from one sample to the next, so it is level = L + "
+        f"{found.windows.step} samples before the level that it moves."
     )
     return "\n".join((*rows, note))
 

@@ -199,7 +199,8 @@ def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Tar
         mask = chosen
         risk = own.corrected_risk()
         worth, blocks = np.maximum(outside, 0), np.zeros((n_inputs, BLOCKS))
-        rank = np.minimum((np.cumsum(own.root > 0) - 1) * BLOCKS // max(int(n), 1), BLOCKS - 1)
+        rank = (np.cumsum(own.root > 0) - 1) * BLOCKS // max(int(n), 1)
+        rank = np.clip(rank, 0, BLOCKS - 1)  # the first rows may not be valid
         for place, i in enumerate(own.inputs):
             keep = own.all & (np.arange(len(own.inputs)) != place)
             worth[i] = own.corrected_risk(keep) - risk

@@ -5,6 +5,8 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
+from ._treatments import Treatment
+
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
@@ -23,6 +25,8 @@ class Samples:
     - `time_unit`: a word, empty if unknown.
     - `precision`: floating type of what is computed from them, `"float32"` or `"float64"`; empty
         for the default of JAX.
+    - `treatments`: what was done to them, in order, by
+        [`prepare_samples`][ndde_jax.prepare_samples]; each keeps what it changed.
     """
 
     values: tuple[np.ndarray, ...]
@@ -32,6 +36,7 @@ class Samples:
     names: tuple[str, ...]
     time_unit: str = ""
     precision: str = ""
+    treatments: tuple[Treatment, ...] = ()
 
     @property
     def dim(self) -> int:
@@ -43,6 +48,20 @@ class Samples:
         """Where a value was measured, bool `[time dim]` per trajectory."""
         return tuple(~np.isnan(value) for value in self.values)
 
+    def as_measured(self) -> "Samples":
+        """The samples before all treatments."""
+        if not self.treatments:
+            return self
+        first = self.treatments[0]
+        return dataclasses.replace(
+            self,
+            values=first.values,
+            times=first.times,
+            dt=first.dt,
+            regular=first.regular,
+            treatments=(),
+        )
+
     def __repr__(self) -> str:
         lengths = ", ".join(str(len(value)) for value in self.values)
         unit = f" {self.time_unit}" if self.time_unit else ""
@@ -51,6 +70,7 @@ class Samples:
             f"Samples of {', '.join(self.names)}: {lengths} times, "
             f"{'' if self.regular else 'mean '}dt = {self.dt:.6g}{unit}"
             + (f", {missing} values missing" if missing else "")
+            + "".join(f"; {treatment.name}" for treatment in self.treatments)
         )
 
 

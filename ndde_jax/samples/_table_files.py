@@ -1,16 +1,15 @@
-"""Columns out of files: CSV, NPZ, Parquet and NetCDF, and what is wrong with a file that has none.
+"""Columns out of files, CSV and NPZ among them, and what is wrong with a file that has none.
 
-CSV needs nothing but NumPy; pandas and xarray are imported when a file calls for them.
+They need nothing but NumPy; what needs more is in `_table_packages`.
 """
 
 import codecs
 import contextlib
 import csv
-import importlib
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,13 +20,24 @@ Columns: TypeAlias = Mapping[str, Column]  # in the order of the file
 
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-", ".", "<na>", "nat"}
 DATE = re.compile(r"\d{4}[-/]\d{1,2}([-/]\d{1,2}([ T].*)?)?")
+TRIAL_NAMES = {
+    "trial",
+    "series",
+    "run",
+    "realization",
+    "realisation",
+    "ensemble",
+    "member",
+    "recording",
+    "system",
+}
 TIME_NAMES = {"t", "time", "date", "datetime", "timestamp", "month", "year", "day"}
 COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
 # More columns than this, and than rows, are variables and samples the wrong way round.
 WIDE = 2_000
 # What other files begin with that end up under the wrong name.
 SIGNATURES = {
-    b"PK": "a zip archive or an Excel workbook; export the sheet as CSV",
+    b"PK": "a zip archive or an Excel workbook; give a workbook a name that ends with .xlsx",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; export the sheet as CSV",
     b"\x93NUMPY": "a single NumPy array (.npy); save it with np.savez(path, x=array)",
     b"\x89HDF": "an HDF5 or NetCDF file; give it a name that ends with .nc",
@@ -47,11 +57,12 @@ class Options(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a file holds."""
+    """What a file holds; `trials` numbers the recordings, one per row, where there are several."""
 
     columns: Columns
     dt: float | None = None
     notices: tuple[str, ...] = ()
+    trials: np.ndarray | None = None
 
 
 # ---- text ----
@@ -66,7 +77,7 @@ def read_csv(path: Path, options: Options) -> Found:
     separator = _separator(lines, options)
     # Counted before anything is cut, because a million cells take their time.
     width = len(lines[0].split()) if separator is None else lines[0].count(separator) + 1
-    _check_width(path, width, len(lines), options)
+    check_width(path, width, len(lines), options)
     try:
         rows = [
             [cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator or "\0")
@@ -96,7 +107,7 @@ def read_csv(path: Path, options: Options) -> Found:
                 f"{path.name}: read as two columns of whole numbers; if they are one column with "
                 "decimal commas, say so with --decimal ,.",
             )
-    _check_unique(path.name, header)
+    check_unique(path.name, header)
     columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=False))
     if decimal == ",":
         columns = {name: [_with_point(cell) for cell in column] for name, column in columns.items()}
@@ -193,7 +204,7 @@ def read_npz(path: Path, options: Options) -> Found:
         raise ValueError(f"{path.name} holds no array of numbers.")
     key = options.key
     if key is None:
-        usable = [name for name, array in arrays.items() if array.ndim in (1, 2)]
+        usable = [name for name, array in arrays.items() if array.ndim in (1, 2, 3)]
         key = usable[0] if len(arrays) == 1 and usable else "x"
     if key not in arrays:
         raise ValueError(
@@ -209,8 +220,9 @@ def read_npz(path: Path, options: Options) -> Found:
             f"{names.dtype}."
         )
     given = None if names is None else [str(name) for name in names]
-    columns = _columns_of(path, arrays[key], given, what, options)
-    return Found(columns, None if dt is None else float(dt.item()))
+    x, trials = unfolded(arrays[key])
+    columns = columns_of(path, x, given, what, options)
+    return Found(columns, None if dt is None else float(dt.item()), (), trials)
 
 
 @contextlib.contextmanager
@@ -246,131 +258,47 @@ def _member(path: Path, file: Any, name: str) -> np.ndarray | None:
     return found if isinstance(found, np.ndarray) else None
 
 
-# ---- pandas and xarray ----
+# ---- arrays ----
 
 
-def read_parquet(path: Path, options: Options) -> Found:
-    """The columns of a table, its index first if it is more than a count of rows."""
-    pandas = _extra("pandas", path)
-    _extra("pyarrow", path)
-    try:
-        frame = pandas.read_parquet(path)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path.name} cannot be read as Parquet: {_first_line(error)}") from error
-    if frame.index.nlevels > 1:
-        raise ValueError(
-            f"{path.name} has an index of {frame.index.nlevels} levels; expected one, of time. "
-            "Select one trajectory, or write it after reset_index()."
-        )
-    if not isinstance(frame.index, pandas.RangeIndex):
-        frame = frame.reset_index(names=[frame.index.name or "time"])
-    for name in frame.columns[[isinstance(k, pandas.DatetimeTZDtype) for k in frame.dtypes]]:
-        frame[name] = frame[name].dt.tz_convert("UTC").dt.tz_localize(None)
-    _check_width(path, frame.shape[1], len(frame), options)
-    names = [str(name) for name in frame.columns]
-    _check_unique(path.name, names)
-    return Found({name: frame.iloc[:, j].to_numpy() for j, name in enumerate(names)})
+def unfolded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """`[series time dim]` as rows, and the series of each; anything else as it is."""
+    if x.ndim != 3 or 0 in x.shape:
+        return x, None
+    return x.reshape(-1, x.shape[2]), np.repeat(np.arange(len(x)), x.shape[1])
 
 
-def read_netcdf(path: Path, options: Options) -> Found:
-    """Variables along one dimension, or one variable `[time dim]`."""
-    xarray = _extra("xarray", path)
-    try:
-        # Numbers with the unit "days" are numbers, and not spans of time.
-        with xarray.open_dataset(path, decode_timedelta=False) as file:
-            data = file.load()
-    except ImportError as error:  # xarray is there, what reads the format is not
-        raise ImportError(f"{error} Try: pip install 'ndde_jax[data]'.") from error
-    except (ValueError, OSError, RuntimeError) as error:
-        raise ValueError(f"{path.name} cannot be read as NetCDF: {_first_line(error)}") from error
-    key = options.key
-    if key is None:
-        matrices = [str(name) for name, array in data.items() if array.ndim == 2]
-        series = {str(name): array for name, array in data.items() if array.ndim == 1}
-        if len({array.dims for array in series.values()}) == 1:
-            dimension = next(iter(series.values())).dims[0]
-            columns = {name: array.to_numpy() for name, array in series.items()}
-            return Found(_with_time(data, dimension, columns))
-        if series or len(matrices) != 1:
-            raise ValueError(
-                f"{path.name}: name the variable to use with --key; it has: "
-                f"{', '.join(map(str, data))}."
-            )
-        key = matrices[0]
-    if key not in data:
-        raise ValueError(
-            f"{path.name} has no variable {key!r}; it has: {', '.join(map(str, data))}."
-        )
-    array = data[key]
-    if array.ndim == 0:
-        raise ValueError(f"{path.name}[{key!r}] is a single number; expected [time dim].")
-    dimension = next((name for name in array.dims if str(name) in TIME_NAMES), array.dims[0])
-    array = array.transpose(dimension, ...)
-    given = None
-    if array.ndim == 2 and array.dims[1] in array.coords:
-        given = [str(name) for name in array.coords[array.dims[1]].to_numpy()]
-    columns = _columns_of(path, array.to_numpy(), given, f"{path.name}[{key!r}]", options)
-    return Found(_with_time(data, dimension, columns))
-
-
-READERS: dict[str, Callable[[Path, Options], Found]] = {
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".txt": read_csv,
-    ".npz": read_npz,
-    ".parquet": read_parquet,
-    ".nc": read_netcdf,
-}
-
-
-def _with_time(data: Any, dimension: Any, columns: Columns) -> Columns:
-    if dimension not in data.coords:
-        return columns
-    return {str(dimension): data.coords[dimension].to_numpy(), **columns}
-
-
-def _columns_of(
+def columns_of(
     path: Path, x: np.ndarray, names: list[str] | None, what: str, options: Options
 ) -> Columns:
+    """The columns of a matrix, named."""
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:
         raise ValueError(f"Expected {what} of shape [time dim]; got {x.shape}.")
     if x.dtype.kind not in "fiubUSO":
         raise ValueError(f"{what} must hold real numbers; got dtype {x.dtype}.")
-    _check_width(path, x.shape[1], x.shape[0], options)
+    check_width(path, x.shape[1], x.shape[0], options)
     if names is None:
         names = [f"x{i}" for i in range(x.shape[1])]
     if len(names) != x.shape[1]:
         raise ValueError(f"{what} has {x.shape[1]} columns, and {path.name} {len(names)} names.")
-    _check_unique(path.name, names)
+    check_unique(path.name, names)
     return {name: x[:, j] for j, name in enumerate(names)}
 
 
-def _check_unique(file: str, names: Sequence[str]) -> None:
+def check_unique(file: str, names: Sequence[str]) -> None:
+    """Refuse two columns of one name."""
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))
         raise ValueError(f"{file} has two columns of the same name, {twice!r}. Rename one.")
 
 
-def _check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> None:
+def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> None:
+    """Refuse what seems to lie on its side."""
     if n_columns > WIDE and n_columns > n_rows and not options.wide:
         raise ValueError(
             f"{path.name} has {n_columns} columns and only {n_rows} rows: rows are samples and "
             "columns are variables, so it may have to be transposed. Otherwise choose some with "
             "--columns."
         )
-
-
-def _extra(module: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {path.suffix} files needs {module}: pip install 'ndde_jax[data]'."
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

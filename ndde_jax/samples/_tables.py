@@ -1,4 +1,4 @@
-"""Measurements from files: CSV, NPZ, Parquet and NetCDF, one row per sample."""
+"""Measurements from files: CSV, NPZ, Excel, Parquet and NetCDF, one row per sample."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from ._table_files import (
     COMMA_NUMBER,
     DATE,
     MISSING,
-    READERS,
     TIME_NAMES,
     Column,
     Columns,
     Options,
     to_float,
 )
+from ._table_packages import READERS
 
 _PACKED_DATE = re.compile(r"\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")  # 195001, 19500131
 _ZONE = re.compile(r"(Z|([+-])(\d\d):?(\d\d)?)$")
@@ -31,6 +31,15 @@ class Table(NamedTuple):
     stamps: np.ndarray | None  # numbers or datetime64, [time]
     dt: float | None = None  # as the file states it
     notices: tuple[str, ...] = ()  # what had to be assumed to read it
+    trials: np.ndarray | None = None  # the recording each row belongs to, where there are several
+
+    @property
+    def recordings(self) -> tuple[np.ndarray, ...]:
+        """Rows of each recording, in order of its first row."""
+        if self.trials is None:
+            return (np.arange(len(self.values)),)
+        _, first, which = np.unique(self.trials, return_index=True, return_inverse=True)
+        return tuple(np.flatnonzero(which == k) for k in np.argsort(first))
 
 
 def read_table(
@@ -41,8 +50,9 @@ def read_table(
     key: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
+    trial: str | None = None,
 ) -> Table:
-    """Read measurements from CSV, NPZ, Parquet or NetCDF, one row per sample.
+    """Read measurements from CSV, NPZ, Excel, Parquet or NetCDF, one row per sample.
 
     - CSV: separated by comma, semicolon, tab or blanks, or by `separator`; lines that start with #
       are skipped; a header row is recognised, and so is a decimal comma, unless the comma also
@@ -51,11 +61,13 @@ def read_table(
     - NPZ: the array `key` (default `x`, or the only array), `[time dim]`; `names` and `dt` are
       used if the file has them.
     - Parquet and NetCDF (extra `data`): a table's columns; a data set's variables along one
-      dimension, or the variable `key`, `[time dim]`.
+      dimension, or the variable `key`, `[time dim]`, or with a dimension of trials.
 
     `time_column` names the column of time stamps. By default it is the first column if that holds
     dates, or is called time, t, date, month, year, day or like these, or is an index without a
-    name. `columns` picks variables and their order.
+    name; or else the first that holds dates or, increasing, has such a word in its name (time_yr).
+    `columns` picks variables and their order; without it columns of text are left out, and a notice
+    says so. `trial` names a column that tells recordings apart.
 
     Raises ValueError if the file cannot be read as a table, a column is missing or is not numeric;
     ImportError if the extra is missing; OSError if the file cannot be opened.
@@ -78,13 +90,23 @@ def read_table(
         raise ValueError(f"--separator must be one character; got {separator!r}.")
     if separator is not None and separator == decimal:
         raise ValueError(f"--separator and --decimal must differ; both are {decimal!r}.")
-    found, dt, notices = reader(path, Options(key, separator, decimal, bool(columns)))
+    found, dt, notices, trials = reader(path, Options(key, separator, decimal, bool(columns)))
     if not found or not len(next(iter(found.values()))):
         raise ValueError(f"{path.name} holds no data.")
+    if trial is not None:
+        if trial not in found:
+            raise ValueError(
+                f"{path.name} has no column {trial!r}; it has: {_listed(list(found))}."
+            )
+        trials = np.array([str(cell) for cell in found[trial]])
+        found = {name: column for name, column in found.items() if name != trial}
     if time_column is None:
-        first = next(iter(found))
-        time_column = first if len(found) > 1 and _is_time(first, found[first]) else None
+        time_column, said = _time_column(path.name, found, trials)
+        notices += said
     wanted = list(columns) if columns else [name for name in found if name != time_column]
+    if not columns:
+        wanted, said = _without_text(path.name, wanted, found)
+        notices += said
     for name in [*wanted, *([time_column] if time_column is not None else [])]:
         if name not in found:
             raise ValueError(f"{path.name} has no column {name!r}; it has: {_listed(list(found))}.")
@@ -95,7 +117,55 @@ def read_table(
     _check_numeric(path.name, wanted, found)
     values = np.stack([_numbers(found[name]) for name in wanted], axis=1)
     stamps = None if time_column is None else _stamps(path.name, time_column, found[time_column])
-    return Table(values, tuple(wanted), stamps, dt, notices)
+    return Table(values, tuple(wanted), stamps, dt, notices, trials)
+
+
+def _time_column(file: str, found: Columns, trials) -> tuple[str | None, tuple[str, ...]]:
+    """The column of time stamps, and what to say if it is not where everybody looks for it."""
+    if len(found) < 2:
+        return None, ()
+    first = next(iter(found))
+    if _is_time(first, found[first]):
+        return first, ()
+    for name, column in found.items():
+        words = set(re.split(r"[^a-z]+", name.strip().lower()))
+        dated = not _is_numeric(column) and all(
+            DATE.fullmatch(str(cell)[:19]) for cell in column[:1000]
+        )
+        if dated or (words & TIME_NAMES and _increases(column, trials)):
+            return name, (f"{file}: column {name!r} is taken for the time.",)
+    return None, ()
+
+
+def _increases(column: Column, trials) -> bool:
+    """Whether numbers rise all the way, within each recording."""
+    if _text_row(column) is not None or len(column) < 3:
+        return False
+    rises = np.diff(_numbers(column)) > 0
+    return bool((rises if trials is None else rises | (trials[1:] != trials[:-1])).all())
+
+
+def _without_text(
+    file: str, wanted: list[str], found: Columns
+) -> tuple[list[str], tuple[str, ...]]:
+    """Columns that hold numbers, and which are left out because they hold none at all."""
+    text = [name for name in wanted if _is_text(found[name])]
+    rest = [name for name in wanted if name not in text]
+    if not text or not rest:
+        return wanted, ()
+    what = f"columns {_listed(text)} hold" if len(text) > 1 else f"column {text[0]!r} holds"
+    return rest, (f"{file}: {what} text and {'are' if len(text) > 1 else 'is'} left out.",)
+
+
+def _is_text(column: Column) -> bool:
+    """Whether no cell is a number, although there are some."""
+    if _is_numeric(column):
+        return False
+    cells = [cell for cell in column if not _is_missing(cell)]
+    return bool(cells) and all(
+        isinstance(cell, str) and to_float(cell) is None and not COMMA_NUMBER.fullmatch(cell)
+        for cell in cells
+    )
 
 
 def _listed(names: list[str]) -> str:

@@ -1,0 +1,74 @@
+"""Methods: samples in, a graph out, with what the report says against it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+import ndde_jax as ndde
+
+VERDICTS = ("supported", "with reservations", "not supported")
+
+
+class Answer(NamedTuple):
+    """What a method says about one record.
+
+    - `graph`: edges kept; `names`: of the findings, those that weigh nothing last.
+    - `verdict`: position in `VERDICTS`, or -1 where a method has none.
+    - `reasons`: how many of the names weigh something.
+    """
+
+    graph: Bool[np.ndarray, "source target lag"]
+    names: tuple[str, ...] = ()
+    verdict: int = -1
+    reasons: int = 0
+
+
+def discover(x, lags, *, key, **options) -> Answer:
+    """The library's front door, as it comes."""
+    found = ndde.discover(x, lags=lags, key=key, **options)
+    return answer(found)
+
+
+def fast(x, lags, *, key, **options) -> Answer:
+    """The same without networks."""
+    return answer(ndde.discover(x, lags=lags, recipe=ndde.Recipe.fast(), key=key, **options))
+
+
+def answer(found: ndde.Discovery) -> Answer:
+    """What a discovery says, for the tables."""
+    verdict = found.verdict
+    names = tuple(finding.name for finding in (*verdict.reasons, *verdict.notes))
+    return Answer(
+        np.asarray(found.graph), names, VERDICTS.index(str(verdict)), len(verdict.reasons)
+    )
+
+
+def splines(x, lags, *, key, **options) -> Answer:
+    """The same treatments and findings, and spline regression: a second for what takes minutes."""
+    samples = ndde.prepare_samples(ndde.read_samples(x, **options))
+    findings = ndde.data_findings(samples)
+    if samples.regular:
+        windows = ndde.midpoint_windows(samples, lags=lags)
+    else:
+        windows = ndde.lagged_windows(samples, lags=lags)
+    weights = [finding.weight for finding in findings]
+    worst = 2 if "problem" in weights else 1 if "reservation" in weights else 0
+    n_reasons = sum(weight != "note" for weight in weights)
+    names = tuple(finding.name for finding in findings)
+    return Answer(np.asarray(ndde.spline_graph(windows).graph), names, worst, n_reasons)
+
+
+def untreated(x, lags, *, key, **options) -> Answer:
+    """Spline regression on the samples as they are: what happens when nobody looks."""
+    windows = ndde.lagged_windows(x, lags=lags, **options)
+    return Answer(np.asarray(ndde.spline_graph(windows).graph))
+
+
+METHODS: dict[str, Callable[..., Answer]] = {
+    "discover": discover,
+    "fast": fast,
+    "splines": splines,
+    "untreated": untreated,
+}

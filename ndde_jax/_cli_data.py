@@ -1,0 +1,100 @@
+"""What the command `ndde-jax discover` reads: files, recordings and lags."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .samples._tables import read_table, sampling
+
+
+def read_file(
+    arguments: argparse.Namespace, note: Callable
+) -> tuple[Any, dict[str, Any], tuple[int, ...] | None]:
+    """Values, as one array or one per recording, and what the file says about them."""
+    tables = [
+        read_table(
+            arguments.data,
+            columns=arguments.columns,
+            time_column=arguments.time_column,
+            key=key,
+            separator=arguments.separator,
+            decimal=arguments.decimal,
+            trial=arguments.trial,
+        )
+        for key in arguments.key or [None]
+    ]
+    for notice in dict.fromkeys(notice for table in tables for notice in table.notices):
+        note(arguments, notice)
+    table = tables[0]
+    if any(other.names != table.names for other in tables):
+        raise ValueError("The arrays of --key must have the same columns; they differ.")
+    options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
+    parts = [(each, rows) for each in tables for rows in each.recordings]
+    if arguments.dt is None and table.dt is not None:
+        options["dt"] = table.dt
+    elif arguments.dt is None and table.stamps is not None:
+        read = [sampling(each.stamps[rows]) for each, rows in parts]
+        unit = read[0][1]
+        if unit and arguments.time_unit not in (None, unit):
+            raise ValueError(
+                f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
+                f"{arguments.time_unit}."
+            )
+        if len({found[1] for found in read}) > 1:
+            raise ValueError("The recordings count their time in different units; give --dt.")
+        steps = [found[0] for found in read]
+        same = None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0)
+        options |= {"dt": steps[0] if same else None, "time_unit": unit or options["time_unit"]}
+        if not same:
+            options["t"] = [found[2] for found in read] if len(read) > 1 else read[0][2]
+    elif arguments.dt is None:
+        raise ValueError(
+            "The file has no time column: give the sampling interval with --dt, or name the "
+            "column with --time-column."
+        )
+    values = [each.values[rows] for each, rows in parts]
+    return (values if len(values) > 1 else values[0]), options, None
+
+
+def rate_lags(
+    arguments: argparse.Namespace, values: Any, options: dict, default: Any, note: Callable
+) -> tuple[int, ...]:
+    """Candidate lags of the rate, in samples, from what was given or the data."""
+    lags = arguments.lags
+    if lags is not None and not isinstance(lags, str):
+        return _of_rate(lags) if arguments.lags_of == "level" else lags
+    if lags is None and default is not None:
+        return default
+    from .samples._prepare import prepare_samples
+    from .samples._reading import read_samples
+
+    samples = read_samples(values, **{k: v for k, v in options.items() if k != "treat"})
+    if lags is None:
+        from .windows._choose_lags import choose_lags
+
+        lags, reason = choose_lags(samples if arguments.no_treat else prepare_samples(samples))
+        if lags != (0,):
+            note(arguments, reason)
+        return lags
+    from .samples._lag_times import lags_in_samples
+
+    lags = lags_in_samples(lags, samples)
+    return _of_rate(lags) if arguments.lags_of == "level" else lags
+
+
+def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
+    """Lags of the rate from lags of the level, one sample more."""
+    if min(lags) < 1:
+        raise ValueError(
+            f"--lags-of level: lags of levels begin with 1, the sample before; got {min(lags)}."
+        )
+    return tuple(lag - 1 for lag in lags)
+
+
+def rate_edge(arguments: argparse.Namespace, edge: tuple) -> tuple:
+    """An edge of the prior at the lag of the rate."""
+    if arguments.lags_of == "level" and len(edge) == 3:
+        return (*edge[:2], *_of_rate(edge[2:]))
+    return edge

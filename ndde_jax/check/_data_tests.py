@@ -1,0 +1,251 @@
+"""Tests of raw samples, before anything is fitted: closed forms in NumPy, well below a second.
+
+Each is made not to fire on what a system does by itself: oscillations, bursts, chaos, slow noise.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..samples._blocks import best_step, blocks, line, standard_errors
+
+# Largest lag at which a column is looked for as a copy of another.
+COPY_LAGS = 24
+
+
+def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
+    """Standard errors of the clearest change of a mean, spread, noise or memory between two parts
+    of a record, which of them changes, and where (a share of the record).
+    """
+    best = (0.0, "", 0.0)
+    step = best_step(x)[1]
+    cut = blocks(x - step)
+    if cut is None:
+        return best
+    count = len(cut)
+    whole = x[: len(x) // count * count].reshape(count, -1)
+    increments = np.diff(whole, axis=1)
+    spread = np.maximum(cut.var(axis=1), 1e-300)
+    noise = np.maximum((np.diff(increments, axis=1) ** 2).mean(axis=1), 1e-300)
+    memory = 1 - (increments**2).mean(axis=1) / (2 * spread)
+    features = {
+        "mean": whole.mean(axis=1),
+        "spread": np.log(spread),
+        "size of its steps": np.log(noise),
+        "memory": memory,
+    }
+    for name, values in features.items():
+        place, fitted = best_step(values)
+        if name == "mean" and np.sum((values - line(values)) ** 2) < np.sum((values - fitted) ** 2):
+            continue  # that is a trend
+        errors = standard_errors(fitted, values, 3)
+        if errors > best[0]:
+            best = (errors, name, place / count)
+    return best
+
+
+def inside(
+    before: Float[np.ndarray, "time dim"],
+    after: Float[np.ndarray, "time dim"],
+    waves: Float[np.ndarray, "time wave"],
+) -> float:
+    """Whether a season drives the system (negative) or is added to what is measured (positive).
+
+    The next step is regressed on the last four samples, with squares and cubes: once of samples
+    without the season, once of those with it, and its waves beside them. Linearly the two are the
+    same. Where the season is part of the state the bends belong to the second. Returned is the
+    difference of the logarithms of what they leave, mean over the variables.
+    """
+    alone = _unexplained(after, np.zeros((len(after), 0)))
+    beside = _unexplained(before, waves)
+    return float(np.mean(np.log(beside / alone)))
+
+
+def _unexplained(x, waves) -> Float[np.ndarray, "dim"]:
+    """Variance of a step that a polynomial of the past leaves, in the unit of the samples."""
+    z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
+    past = np.concatenate([z[3 - lag : len(z) - 1 - lag] for lag in range(4)], axis=1)
+    design = np.concatenate(
+        [np.ones((len(past), 1)), past, past**2, past**3, waves[3 : len(z) - 1]], axis=1
+    )
+    basis = np.linalg.qr(design)[0]
+    step = np.diff(x, axis=0)[3:]
+    rest = step - basis @ (basis.T @ step)
+    return np.maximum(rest.var(axis=0), 1e-300) / max(1 - design.shape[1] / len(design), 0.1)
+
+
+def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
+    """The statistic of Dickey and Fuller (Journal of the American Statistical Association, 1979),
+    with four lagged differences and a constant; above −1.7 nothing pulls the variable back.
+    """
+    change = np.diff(x)
+    n = len(change) - order
+    if n < 10 * order:
+        return -np.inf
+    design = np.stack(
+        [
+            x[order:-1],
+            np.ones(n),
+            *(change[order - k : order - k + n] for k in range(1, order + 1)),
+        ],
+        axis=1,
+    )
+    y = change[order:]
+    scale = np.linalg.norm(design, axis=0)
+    design = design / np.where(scale > 0, scale, 1)
+    coefficients, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-12)
+    rest = y - design @ coefficients
+    variance = rest @ rest / max(n - design.shape[1], 1)
+    if rank < design.shape[1] or not variance > 1e-20 * (y @ y) / n:
+        return -np.inf  # no noise: a path that follows from its past is no random walk
+    error = np.sqrt(variance * np.linalg.inv(design.T @ design)[0, 0])
+    return float(coefficients[0] / error)
+
+
+# By order of the differences of increments: weights of variance and lag-1 covariance that give the
+# variance of white errors of measurement and cancel white noise of the increments, and the standard
+# deviation of the lag-1 correlation times the root of the length.
+ERROR_WEIGHTS = {1: (-1 / 2, -1.0, 0.8), 2: (-2 / 5, -3 / 5, 0.6), 3: (-3 / 14, -2 / 7, 0.5)}
+# Share of the variance that a step from sample to sample may have: beyond it, fast dynamics and
+# errors look alike.
+COARSE = 0.3
+
+
+def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
+    """Variance of white errors of the measurements, and three standard deviations less.
+
+    Second differences of samples with errors of variance s and increments with white noise q have
+    variance 6 s + 2 q and lag-1 covariance −4 s − q, and higher ones the like. What a smooth signal
+    adds lowers s, the less the higher the order; the order that can show most is taken.
+    """
+    best = (0.0, 0.0)
+    if len(x) < 50 or not np.diff(x).var() < COARSE * x.var():
+        return best
+    for order, (own, next_one, deviation) in ERROR_WEIGHTS.items():
+        rest = np.diff(x, n=order + 1)
+        # Bursts look like errors: they are cut off at what is typical.
+        limit = 3 * 1.4826 * np.median(np.abs(rest))
+        if not limit > 0:
+            continue
+        rest = np.clip(rest, -limit, limit)
+        variance = float(np.mean(rest**2))
+        correlation = float(np.mean(rest[1:] * rest[:-1])) / variance
+        error = 3 * deviation / np.sqrt(len(rest))
+        likely, least = (
+            variance * (own + next_one * r) for r in (correlation, correlation + error)
+        )
+        if least > best[1]:
+            best = (likely, least)
+    return best
+
+
+def quantum(x: Float[np.ndarray, "time"]) -> float:
+    """The step of which all differences are multiples, 0 if there is none."""
+    values = np.unique(x)
+    if len(values) < 2 or len(values) > len(x) / 2:
+        return 0.0
+    gaps = np.diff(values)
+    size = float(gaps.min())
+    if not size > 1e-9 * (values[-1] - values[0]):
+        return 0.0
+    multiple = gaps / size
+    return size if (np.abs(multiple - np.round(multiple)) < 1e-3 * multiple).all() else 0.0
+
+
+def clipped(x: Float[np.ndarray, "time"]) -> float:
+    """Share of samples that sit exactly at the largest or smallest value of a record that repeats
+    no other value as often.
+    """
+    values, counts = np.unique(x, return_counts=True)
+    if len(values) < 10:
+        return 0.0
+    inner = counts[1:-1].max()
+    ends = [count for count in (counts[0], counts[-1]) if count >= max(5, 4 * inner)]
+    return float(sum(ends) / len(x))
+
+
+def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:
+    """Longest run of one value, and the share of samples that repeat the one before."""
+    same = np.diff(x) == 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], same.astype(int), [0]])))
+    runs = edges[1::2] - edges[::2] + 1
+    return int(runs.max()) if len(runs) else 1, float(same.mean()) if len(same) else 0.0
+
+
+def straight_share(x: Float[np.ndarray, "time"]) -> float:
+    """Share of samples that lie exactly on the line through their neighbours, but not level."""
+    bend, slope = np.abs(np.diff(x, n=2)), np.abs(np.diff(x))[:-1]
+    size = np.abs(x).max()
+    straight = (bend < 1e-9 * size) & (slope > 1e-7 * size)
+    return float(straight.mean()) if len(bend) else 0.0
+
+
+def copies(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int, float]]:
+    """Columns that are copies of earlier ones: `(column, of, lag, unexplained share)`.
+
+    At lag 0 from a correlation of levels of .995 on, if what they differ by has no memory. Later
+    copies must be exact to 1e-3 of the variance, and the levels and the steps must both say so:
+    what follows a variable closely is driven by it, and no copy.
+    """
+    z = _standardised(x)
+    steps = _standardised(np.diff(x, axis=0))
+    pairs = np.triu(~np.eye(x.shape[1], dtype=bool)) & z.any(axis=0)[:, None] & z.any(axis=0)[None]
+    found, rest = [], 1 - (z.T @ z / len(z)) ** 2
+    for i, j in np.argwhere(pairs & (rest < 0.01)):
+        left = z[:, j] - np.sign(z[:, i] @ z[:, j]) * z[:, i]
+        # Errors of a second sensor are new at every sample; what two variables in step differ by
+        # is not.
+        if rest[i, j] < 1e-5 or _correlation(left[1:], left[:-1]) < 0.5:
+            found.append((int(j), int(i), 0, max(float(rest[i, j]), 0.0)))
+    apart = rest >= 0.01
+    for lag in range(1, min(COPY_LAGS, len(x) // 10) + 1):
+        level = 1 - (z[:-lag].T @ z[lag:] / (len(z) - lag)) ** 2
+        step = 1 - (steps[:-lag].T @ steps[lag:] / (len(steps) - lag)) ** 2
+        for i, j in np.argwhere((pairs | pairs.T) & apart & (level < 2e-3) & (step < 0.02)):
+            exact = 1 - _correlation(z[lag:, j], z[:-lag, i]) ** 2
+            if exact < 1e-3:
+                found.append((int(j), int(i), lag, max(exact, 0.0)))
+                apart[i, j] = False
+    return found
+
+
+def _correlation(a, b) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    size = np.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / size if size > 0 else 0.0
+
+
+def combination(x: Float[np.ndarray, "time dim"]) -> tuple[float, Bool[np.ndarray, "dim"]]:
+    """Smallest share of variance that one standardised direction of three or more columns has, and
+    the columns in it.
+    """
+    nothing = 1.0, np.zeros(x.shape[1], bool)
+    if x.shape[1] < 3:
+        return nothing
+    z = _standardised(x)
+    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    involved = np.abs(vectors[:, 0]) > 0.1
+    if involved.sum() < 3:
+        return nothing
+    # The steps must agree, or slow movements that all share would pass for a combination.
+    steps = np.diff(z, axis=0) @ vectors[:, 0]
+    share = float(steps.var() / (np.diff(z, axis=0).var(axis=0) @ vectors[:, 0] ** 2))
+    return max(float(values[0]), share), involved
+
+
+def _standardised(x):
+    centred = x - x.mean(axis=0)
+    scale = centred.std(axis=0)
+    return np.where(scale > 0, centred / np.where(scale > 0, scale, 1), 0)
+
+
+def returns(x: Float[np.ndarray, "time dim"]) -> float:
+    """How closely a record repeats itself: the largest correlation of all variables with themselves
+    later, once it has first fallen below one half.
+    """
+    z = _standardised(x)
+    n = len(z)
+    spectrum = np.abs(np.fft.rfft(z, 2 * n, axis=0)) ** 2
+    correlation = np.fft.irfft(spectrum, axis=0)[: n // 2].sum(axis=1)
+    correlation = correlation / np.maximum(n - np.arange(n // 2), 1) / max(x.shape[1], 1)
+    below = np.flatnonzero(correlation < 0.5)
+    return float(correlation[below[0] :].max()) if len(below) else 0.0

@@ -1,0 +1,244 @@
+"""The verdict of a discovery: five lines, and what each of them rests on."""
+
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from ..windows._thin import is_regular
+from ._conditioning import residual_memory
+from ._data_findings import data_findings
+from ._finding import ESTIMATED, MEASURED, NOTE, PROBLEM, RESERVATION, Finding
+
+SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
+# Windows per candidate input: below the first a graph has reservations, below the second it is not
+# supported.
+SHORT, TOO_SHORT = 15, 6
+# Share of a rate's variance that may persist in its residuals: beyond the first a driver or a delay
+# seems to be missing, beyond the second it decides.
+MEMORY, HEAVY_MEMORY = 0.05, 0.3
+# An edge whose strength is less than this many times its price is weak.
+CLEAR = 2.0
+# Share of edges that may be doubtful before the graph is not supported.
+DOUBTFUL = 0.5
+# Edges named in a line.
+SHOWN = 3
+
+
+class Verdict(str):
+    """What one may make of a discovery: `"supported"`, `"with reservations"` or `"not supported"`.
+
+    Compares and formats as that text; `print(found.verdict.text)` gives the five lines.
+
+    - `reasons`: the [`Finding`][ndde_jax.Finding]s that lower it, the gravest first; empty if it is
+        supported.
+    - `notes`: what else was found, or dealt with, and weighs nothing.
+    - `lines`: what was found, how sure that is, what speaks against it, what was dealt with, and
+        what to do next.
+    """
+
+    reasons: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+    lines: tuple[str, ...]
+
+    def __new__(cls, reasons=(), notes=(), lines=()):
+        """From what was found; the gravest reason decides."""
+        weights = {finding.weight for finding in reasons}
+        text = REFUSED if PROBLEM in weights else RESERVED if RESERVATION in weights else SUPPORTED
+        self = super().__new__(cls, text)
+        self.reasons, self.notes, self.lines = tuple(reasons), tuple(notes), tuple(lines)
+        return self
+
+    @property
+    def text(self) -> str:
+        """The lines, each wrapped at 88 columns."""
+        return "\n".join(textwrap.fill(line, 88, subsequent_indent="  ") for line in self.lines)
+
+    def __getnewargs__(self):
+        return self.reasons, self.notes, self.lines
+
+
+def verdict(found: Any) -> Verdict:
+    """The verdict on a [`Discovery`][ndde_jax.Discovery], from its samples, strengths and residuals
+    alone; nothing is fitted again.
+    """
+    findings = [*data_findings(found.samples), *_about_graph(found), *_about_residuals(found)]
+    order = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
+    findings.sort(key=lambda finding: order[finding.weight])
+    reasons = [finding for finding in findings if finding.weight != NOTE]
+    notes = [finding for finding in findings if finding.weight == NOTE]
+    text = str(Verdict(reasons))
+    lines = (
+        f"Verdict: {text}. {_what(found)}",
+        f"How sure: {_sure(found)}",
+        f"Against it: {_listed(reasons) or 'nothing that was tested.'}",
+        *((f"Dealt with: {_listed(notes)}",) if notes else ()),
+        f"Next: {_next(reasons)}",
+    )
+    return Verdict(reasons, notes, lines)
+
+
+def _listed(findings: list[Finding]) -> str:
+    shown = " ".join(f"({finding.name}) {finding.text}" for finding in findings[:SHOWN])
+    more = len(findings) - SHOWN
+    return shown + (f" And {more} more in the full report." if more > 0 else "")
+
+
+def _next(reasons: list[Finding]) -> str:
+    remedies = list(dict.fromkeys(f.remedy for f in reasons if f.remedy))[:2]
+    if not remedies:
+        return "found.effects(), found.forecast(...); found.report(full=True) has the rest."
+    return " ".join(remedies)
+
+
+def _what(found: Any) -> str:
+    edges = _others(found)
+    kept = int(found.graph.sum())
+    if not kept:
+        return "No candidate input explains any rate of change."
+    if not edges:
+        return f"{kept} inputs kept; every variable is explained by itself alone."
+    named = [_edge(found, edge) for edge in edges[:SHOWN]]
+    more = f" and {len(edges) - SHOWN} more" if len(edges) > SHOWN else ""
+    return f"{len(edges)} links between variables: {'; '.join(named)}{more}."
+
+
+def _others(found: Any) -> list[tuple[int, int, int]]:
+    """Edges between different variables, strongest first."""
+    edges = [tuple(map(int, edge)) for edge in np.argwhere(found.graph) if edge[0] != edge[1]]
+    return sorted(edges, key=lambda edge: -found.scores[edge])
+
+
+def _edge(found: Any, edge: tuple[int, int, int]) -> str:
+    i, j, a = edge
+    late = f" {found.lags[a] * found.dt:.4g}{_unit(found)} later" if found.lags[a] else ""
+    return f"{found.names[i]} drives {found.names[j]}{late}"
+
+
+def _unit(found: Any) -> str:
+    return f" {found.time_unit}" if found.time_unit else ""
+
+
+def _sure(found: Any) -> str:
+    kept = np.argwhere(found.graph)
+    if not len(kept):
+        return "nothing was kept."
+    firm = int((found.graph & (found.lower > 0)).sum())
+    risk = np.asarray(found.strengths.risk, float)
+    explained = ", ".join(
+        f"{name} {max(0.0, 1 - value):.0%}" for name, value in zip(found.names, risk, strict=True)
+    )
+    n = len(found.names)
+    of = explained if n <= 6 else f"{max(0.0, 1 - float(np.median(risk))):.0%} in the median"
+    return (
+        f"{firm} of {len(kept)} kept inputs improve predictions of data left out with 95 % "
+        f"confidence. Explained of the rates of change there: {of}."
+    )
+
+
+def _about_graph(found: Any):
+    """Enough data, and edges that stand clear of their price and of zero on data left out."""
+    n_inputs = len(found.names) * len(found.lags)
+    used = int(found.windows.n_valid)
+    if used < SHORT * n_inputs:
+        yield Finding(
+            MEASURED,
+            "short record",
+            used / n_inputs,
+            "finite-sample recovery",
+            f"{used} windows for {n_inputs} candidate inputs of each variable.",
+            "Use fewer lags or variables, or longer data.",
+            PROBLEM if used < TOO_SHORT * n_inputs else RESERVATION,
+        )
+    dropped = int(found.windows.dropped)
+    if dropped > used:
+        yield Finding(
+            MEASURED,
+            "lost windows",
+            dropped / (used + dropped),
+            "finite-sample recovery",
+            f"More windows are lost to missing values ({dropped}) than are left ({used}).",
+            "Fill short gaps, or leave out the variable that is missing most.",
+        )
+    if not found.graph.any():
+        yield Finding(
+            ESTIMATED,
+            "no edge",
+            0.0,
+            "identifiability with the penalised objective",
+            "No candidate input is worth its parameters.",
+            "Sample more often, add lags or variables, or record for longer.",
+            PROBLEM,
+        )
+        return
+    required = np.asarray(found.windows.prior.required)
+    price = np.asarray(found.strengths.price(found.coefficient), float)
+    clear = (found.lower > 0) & (found.scores > CLEAR * price[None, :, None])
+    doubtful = found.graph & ~required & ~clear
+    if doubtful.any():
+        edges = [tuple(map(int, edge)) for edge in np.argwhere(doubtful)]
+        edges.sort(key=lambda edge: found.scores[edge])
+        named = "; ".join(_edge(found, edge) for edge in edges[:SHOWN])
+        more = f" and {len(edges) - SHOWN} more" if len(edges) > SHOWN else ""
+        share = float(doubtful.sum() / found.graph.sum())
+        yield Finding(
+            ESTIMATED,
+            "weak edges",
+            share,
+            "identifiability with the penalised objective",
+            f"{len(edges)} of {int(found.graph.sum())} inputs are hardly worth their price, or not "
+            f"on data left out: {named}{more}.",
+            "Record for longer, or drop them: found.graph & (found.lower > 0).",
+            PROBLEM if share > DOUBTFUL else RESERVATION,
+        )
+    yield from _about_lags(found)
+
+
+def _about_lags(found: Any):
+    """Sources kept at neighbouring lags: stand-ins for one another, or for a hidden driver."""
+    graph = np.asarray(found.graph)
+    touching = graph[:, :, 1:] & graph[:, :, :-1]
+    if len(found.lags) < 3 or not touching.any():
+        return
+    pairs = [f"{found.names[i]} -> {found.names[j]}" for i, j in np.argwhere(touching.any(axis=2))]
+    yield Finding(
+        ESTIMATED,
+        "neighbouring lags",
+        float(touching.sum() / graph.sum()),
+        "full support of the occupation measure",
+        f"{', '.join(pairs[:SHOWN])}{' and more' if len(pairs) > SHOWN else ''} at lags next to "
+        "each other: the delay lies between them, or they stand in for a driver that is not seen.",
+        "Read the lag as an interval, or thin out the lags.",
+        RESERVATION,
+    )
+
+
+def _about_residuals(found: Any):
+    """What the drift leaves must be new at every step."""
+    if not is_regular(found.windows):
+        return
+    memory = np.asarray(residual_memory(found.windows, found.model), float)
+    if not np.isfinite(memory).all():
+        yield Finding(
+            ESTIMATED,
+            "drift not finite",
+            0.0,
+            "data-generating process",
+            "The fitted drift is not finite along the data.",
+            "Fit it again with another seed.",
+            PROBLEM,
+        )
+        return
+    worst = int(np.argmax(memory))
+    if memory[worst] > MEMORY:
+        which = ", ".join(n for n, m in zip(found.names, memory, strict=True) if m > MEMORY)
+        yield Finding(
+            ESTIMATED,
+            "residual memory",
+            float(memory[worst]),
+            "data-generating process",
+            f"What is left of the rate of {which} has a memory ({memory[worst]:.0%} of its "
+            "variance): a driver is hidden or a delay is not among the candidates.",
+            "Add the driver or larger lags; edges may be stand-ins.",
+            PROBLEM if memory[worst] > HEAVY_MEMORY else RESERVATION,
+        )

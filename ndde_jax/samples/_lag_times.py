@@ -1,0 +1,107 @@
+"""Lags as people say them: in samples, or as times with their unit."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from .._checks import shown
+from ._samples import Samples
+
+# Seconds, or months, of a unit.
+SECONDS = {
+    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "week": 604800.0,
+}  # fmt: skip
+MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "year": 12.0}
+_TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
+# How far a time may lie off a sample, in sampling intervals.
+OFF_GRID = 0.02
+MOST = 10_000
+
+
+def has_unit(lags: Any) -> bool:
+    """Whether lags are spoken of in times."""
+    items = (
+        [lags] if isinstance(lags, str) else list(lags) if isinstance(lags, list | tuple) else []
+    )
+    return any(isinstance(item, str) and re.search("[A-Za-z]", item) for item in items)
+
+
+def lags_in_samples(lags: Any, samples: Samples) -> Any:
+    """Lags in samples, from times with a unit; anything without one is returned as it is.
+
+    "6h" is one lag, "0,6h,12h" a list, "0:24h:2h" a range with its end, without a step every
+    sample; a list may mix numbers of samples and times.
+
+    **Raises:** `ValueError` for what is no time, for a unit that cannot be converted into that of
+    the samples, and for times that fall between samples.
+    """
+    if not has_unit(lags):
+        return lags
+    texts = [lags] if isinstance(lags, str) else lags
+    found: set[int] = set()
+    for item in texts:
+        parts = item.split(",") if isinstance(item, str) else [item]
+        for part in parts:
+            found |= set(_range(part, samples) if _is_range(part) else [_lag(part, samples)])
+    if len(found) > MOST:
+        raise ValueError(f"lags: expected at most {MOST}; got {len(found)}: {shown(lags)}.")
+    return tuple(sorted(found))
+
+
+def _is_range(part: Any) -> bool:
+    return isinstance(part, str) and ":" in part
+
+
+def _range(part: str, samples: Samples) -> Iterable[int]:
+    ends = [_lag(end, samples) for end in part.split(":")]
+    if len(ends) not in (2, 3) or (len(ends) == 3 and ends[2] < 1) or ends[1] < ends[0]:
+        raise ValueError(
+            f"lags: expected START:STOP or START:STOP:STEP, such as 0:24h:2h; got {shown(part)}."
+        )
+    return range(ends[0], ends[1] + 1, ends[2] if len(ends) == 3 else 1)
+
+
+def _lag(part: Any, samples: Samples) -> int:
+    """One lag in samples."""
+    if not isinstance(part, str):
+        return part
+    part = part.strip()
+    if part.isdecimal():
+        return int(part)
+    match = _TIME.fullmatch(part)
+    if match is None:
+        raise ValueError(
+            f"lags: expected whole numbers of samples or times such as 6h; got {shown(part)}."
+        )
+    number, unit = float(match[1]), match[2]
+    lag = number * _ratio(unit, samples) / samples.dt
+    if abs(lag - round(lag)) > OFF_GRID:
+        raise ValueError(
+            f"lags: {part} is {lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, and no "
+            "whole number. Take the nearest, or interpolate to a finer grid."
+        )
+    return round(lag)
+
+
+def _ratio(unit: str, samples: Samples) -> float:
+    """How many units of the samples one unit is."""
+    own = samples.time_unit.strip()
+    for table in (SECONDS, MONTHS):
+        if _known(unit, table) and _known(own, table):
+            return table[_known(unit, table)] / table[_known(own, table)]
+    if not own:
+        raise ValueError(
+            f"lags: {unit!r} means nothing as long as the unit of dt is unknown; give time_unit."
+        )
+    raise ValueError(
+        f"lags: cannot convert {unit!r} into the unit of the samples, {own!r}; known are "
+        f"{', '.join((*SECONDS, *MONTHS))}, months and years on their own."
+    )
+
+
+def _known(unit: str, table: dict[str, float]) -> str:
+    for name in (unit.lower(), unit.lower().removesuffix("s")):
+        if name in table:
+            return name
+    return ""

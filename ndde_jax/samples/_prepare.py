@@ -1,0 +1,307 @@
+"""What is done to measurements by default before a graph is looked for, each step only if a test
+calls for it.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from .._checks import refusal
+from .._types import Checked
+from ._blocks import APART, trend
+from ._clock import around_a_grid, common_step, interpolated, with_rows
+from ._gaps import fill_gaps
+from ._lines import Line, find_lines
+from ._samples import Samples
+from ._spikes import find_spikes
+from ._treatments import Treatment, terms
+
+STEPS = ("spikes", "clock", "gaps", "season", "trend")
+# Fewest samples in which trends are looked for, and the least share of a variance one must have.
+FEWEST, TREND = 100, 0.05
+# Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
+# if no grid is behind them: below it a lag of sixteen samples is within half a sample of one delay.
+UNEVEN = 1.6
+# Share of missing values of a variable beyond which there is too little to estimate them from.
+SPARSE = 0.4
+# Smallest share of a variance that a season must have to be removed.
+SEASON = 0.03
+# Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
+CLOCK = 0.98
+# Known clocks by the unit of time that `dt` counts, in that unit.
+CLOCKS = {
+    "month": (12.0,),
+    "week": (365.2425 / 7,),
+    "day": (365.2425, 7.0),
+    "hour": (24.0, 168.0, 24 * 365.2425),
+    "minute": (1440.0,),
+    "second": (86400.0,),
+    "year": (),
+}
+
+
+def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = STEPS) -> Samples:
+    """Deal with what makes real series lie, where a test finds it; the rest is left as it is.
+
+    **Arguments:**
+
+    - `samples`: of [`read_samples`][ndde_jax.read_samples]; treated ones are returned as they are.
+    - `steps`: which of these, in this order, all by default:
+        `"spikes"`: single values off their neighbours become missing values.
+        `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
+        missing values; stamps that scatter around a grid, or whose intervals differ by more
+        than half, are interpolated onto a grid of the median interval.
+        `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
+        forecast from the past where noise drives them.
+        `"season"`: oscillations of stable phase are removed from all variables; not where one
+        variable is the clock itself.
+        `"trend"`: straight trends, in the variables that have one.
+
+    **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` say what was done and hold what
+    undoes it; `as_measured` undoes it all.
+
+    **Raises:** `ValueError` for what are no samples or no steps.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    rng, t = np.random.default_rng(0), np.arange(600)
+    x = rng.normal(size=(600, 2)) + 3 * np.sin(2 * np.pi * t / 12)[:, None]
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0, time_unit="month"))
+    print(samples.treatments[0].text)
+    ```
+    """
+    if not isinstance(samples, Samples):
+        raise refusal("samples", "what read_samples returns", samples)
+    steps = (steps,) if isinstance(steps, str) else tuple(steps)
+    if unknown := [step for step in steps if step not in STEPS]:
+        raise refusal("steps", f"some of {', '.join(STEPS)}", unknown[0])
+    if samples.treatments:
+        return samples
+    treatments = (_without_spikes, _regular, _filled, _without_season, _without_trend)
+    for name, treat in zip(STEPS, treatments, strict=True):
+        if name in steps:
+            samples = treat(samples)
+    return samples
+
+
+def _with(samples: Samples, name, text, size, columns, changes, **kept) -> Samples:
+    """Changed samples that know what they were before."""
+    treatment = Treatment(
+        name=name,
+        text=text,
+        size=float(size),
+        columns=tuple(int(j) for j in columns),
+        values=samples.values,
+        times=samples.times,
+        dt=samples.dt,
+        regular=samples.regular,
+        **kept,
+    )
+    # As precise as what came in.
+    values = tuple(
+        new.astype(old.dtype, copy=False)
+        for new, old in zip(changes["values"], samples.values, strict=True)
+    )
+    changes = changes | {"values": values, "treatments": (*samples.treatments, treatment)}
+    return dataclasses.replace(samples, **changes)
+
+
+def _regular(samples: Samples) -> Samples:
+    if samples.regular or min(map(len, samples.times)) < 8:
+        return samples
+    unit = f" {samples.time_unit}" if samples.time_unit else ""
+    everything = range(samples.dim)
+    pairs = list(zip(samples.values, samples.times, strict=True))
+    step = common_step(samples.times)
+    if step is not None:
+        values, times = zip(*(with_rows(x, t, step) for x, t in pairs), strict=True)
+        new = sum(map(len, values)) - sum(map(len, samples.values))
+        text = (
+            f"The time stamps lie on a grid of {step:.4g}{unit} with {new} rows missing; these are "
+            "missing values now."
+        )
+        changes = {"values": values, "times": times, "dt": step, "regular": True}
+        return _with(samples, "rows", text, new, everything, changes)
+    intervals = np.concatenate([np.diff(t) for t in samples.times])
+    low, high = np.quantile(intervals, [0.05, 0.95])
+    if high < UNEVEN * low and not all(around_a_grid(t) for t in samples.times):
+        return samples
+    step = float(np.median(intervals))
+    values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
+    weight = np.array([len(x) for x in values], float)
+    error = np.average(np.stack(errors), axis=0, weights=weight)
+    increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
+    share = error / np.where(increment > 0, increment, 1)
+    worst = int(np.argmax(share))
+    text = (
+        f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
+        f"error of that has {share[worst]:.0%} of the variance of a step of "
+        f"{samples.names[worst]}, where it is largest."
+    )
+    changes = {"values": values, "times": times, "dt": step, "regular": True}
+    return _with(samples, "clock", text, share[worst], everything, changes)
+
+
+def _without_spikes(samples: Samples) -> Samples:
+    spikes = [find_spikes(x) for x in samples.values]
+    # Again without them: one may have hidden another beside it.
+    again = [
+        find_spikes(bridged(np.where(first, np.nan, x)))
+        for x, first in zip(samples.values, spikes, strict=True)
+    ]
+    spikes = [
+        (first | second) & np.isfinite(x)
+        for first, second, x in zip(spikes, again, samples.values, strict=True)
+    ]
+    counts = sum(found.sum(axis=0) for found in spikes)
+    # More than these are no accidents of a measurement but what the variable does.
+    columns = np.flatnonzero((counts > 0) & (counts <= 0.05 * sum(map(len, samples.values))))
+    if not len(columns):
+        return samples
+    chosen = np.isin(np.arange(samples.dim), columns)
+    values = tuple(
+        np.where(found & chosen[None], np.nan, x)
+        for x, found in zip(samples.values, spikes, strict=True)
+    )
+    number = int(counts[columns].sum())
+    text = (
+        f"{number} single values far off both their neighbours ({_named(samples, columns)}) are "
+        "taken as errors and left out."
+    )
+    return _with(samples, "spikes", text, number, columns, {"values": values})
+
+
+def seasons(samples: Samples) -> tuple[Line, ...]:
+    """Lines in the longest trajectory of regular samples."""
+    if not samples.regular:
+        return ()
+    x = max(samples.values, key=len)
+    if np.isnan(x).mean() > 0.3:
+        return ()
+    return find_lines(bridged(x), tuple(c / samples.dt for c in _clocks(samples)))
+
+
+def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
+    """Whether one variable consists of its lines."""
+    share = np.zeros(samples.dim)
+    for line in lines:
+        share[line.column] += line.share
+    return bool((share > CLOCK).any())
+
+
+def _clocks(samples: Samples) -> tuple[float, ...]:
+    return CLOCKS.get(samples.time_unit.rstrip("s"), ())
+
+
+def _without_season(samples: Samples) -> Samples:
+    lines = [line for line in seasons(samples) if line.share > SEASON]
+    if not lines or is_clock(samples, lines):
+        return samples
+    longest = max(map(len, samples.values))
+    # One period for what the variables say of the same one, weighted by what it is worth there.
+    groups: list[list[Line]] = []
+    for line in lines:
+        for group in groups:
+            if abs(1 / group[0].period - 1 / line.period) * longest < 2:
+                group.append(line)
+                break
+        else:
+            groups.append([line])
+    periods = tuple(_pooled(group, samples, longest) for group in groups)
+    coefficients, values = [], []
+    for x, t in zip(samples.values, samples.times, strict=True):
+        design = terms(t - t[0], periods)
+        found = np.zeros((design.shape[1], samples.dim))
+        for j in range(samples.dim):
+            there = np.isfinite(x[:, j])
+            if there.sum() > 3 * design.shape[1]:
+                found[:, j] = np.linalg.lstsq(design[there], x[there, j], rcond=None)[0]
+        found[0] = 0  # the level stays
+        found[1] = 0  # and so does a trend, which the terms only keep out of the season
+        coefficients.append(found)
+        values.append(x - design @ found)
+    best = max(lines, key=lambda line: line.share)
+    columns = sorted({line.column for line in lines})
+    unit = f" {samples.time_unit}" if samples.time_unit else ""
+    text = (
+        f"A season of {' and '.join(f'{p:.4g}' for p in periods)}{unit} was removed from all "
+        f"variables; it held {best.share:.0%} of the variance of {samples.names[best.column]}."
+    )
+    return _with(
+        samples, "season", text, best.share, columns, {"values": tuple(values)},
+        periods=periods, coefficients=tuple(coefficients),
+    )  # fmt: skip
+
+
+def _without_trend(samples: Samples) -> Samples:
+    # Trials that all drift alike drift because of how the trial goes on: that is dynamics.
+    if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
+        return samples
+    x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
+    found = [trend(column) for column in bridged(x).T]
+    columns = [j for j, (errors, share) in enumerate(found) if errors > APART and share > TREND]
+    if not columns:
+        return samples
+    coefficients = np.zeros((2, samples.dim))
+    for j in columns:
+        there = np.isfinite(x[:, j])
+        coefficients[:, j] = np.polyfit(elapsed[there], x[there, j], 1)[::-1]
+    coefficients[0] = 0  # the level stays, at the start of the record
+    worst = max(columns, key=lambda j: found[j][1])
+    text = (
+        f"A straight trend was removed from {_named(samples, columns)}; it held "
+        f"{found[worst][1]:.0%} of the variance of {samples.names[worst]}."
+    )
+    values = (x - terms(elapsed, ()) @ coefficients,)
+    return _with(
+        samples, "trend", text, found[worst][1], columns, {"values": values},
+        coefficients=(coefficients,),
+    )  # fmt: skip
+
+
+def _pooled(group: list[Line], samples: Samples, longest: int) -> float:
+    weight = np.array([line.share for line in group])
+    frequency = weight @ np.array([1 / line.period for line in group]) / weight.sum()
+    for clock in _clocks(samples):
+        if abs(samples.dt / clock - frequency) * longest < 1:
+            return float(clock)
+    return float(samples.dt / frequency)
+
+
+def _filled(samples: Samples) -> Samples:
+    gone = np.concatenate([np.isnan(x) for x in samples.values]).mean(axis=0)
+    if not samples.regular or not gone.any() or gone.max() > SPARSE:
+        return samples
+    values, where, errors = zip(*map(fill_gaps, samples.values), strict=True)
+    counts = sum(short.sum(axis=0) for short in where)
+    if not counts.any():
+        return samples
+    columns = np.flatnonzero(counts)
+    error = np.max(np.stack(errors), axis=0)
+    left = sum(int(np.isnan(x).sum()) for x in values)
+    worst = int(np.argmax(error))
+    text = (
+        f"{int(counts.sum())} missing values in short gaps ({_named(samples, columns)}) are "
+        f"estimated; the error has {error[worst]:.0%} of the variance of a step of "
+        f"{samples.names[worst]}, where it is largest. {left} missing values stay."
+    )
+    return _with(samples, "gaps", text, error[worst], columns, {"values": values})
+
+
+def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
+    """Straight lines over all gaps, to look at spectra."""
+    time = np.arange(len(x))
+    filled = x.astype(float, copy=True)
+    for j, gone in enumerate(np.isnan(x).T):
+        if gone.any() and not gone.all():
+            filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
+    return np.nan_to_num(filled)
+
+
+def _named(samples: Samples, columns) -> str:
+    names = [samples.names[j] for j in columns]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,68 @@
+"""What was done to measurements before anything was fitted, kept so that it can be undone.
+
+A treatment changes `Samples` into `Samples`. It keeps what it changed, so nothing is lost: the
+report says what was done, `Samples.as_measured` goes back, and a forecast adds a season again.
+"""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+
+
+@dataclasses.dataclass(frozen=True)
+class Treatment:
+    """One thing done to samples, with what undoes it; NumPy.
+
+    - `name`: which, such as `"season"`.
+    - `text`: what was done, a sentence for the report.
+    - `size`: the number behind it, of the kind the sentence says.
+    - `columns`: of the variables it concerns.
+    - `values`, `times`, `dt`, `regular`: of the samples before.
+    - `periods`: of the seasons removed, in units of time; empty for other treatments.
+    - `coefficients`: of what was removed, `[term dim]` per trajectory: a constant, the time from
+        the first sample, then cosine and sine of every period. Empty where nothing was removed.
+    """
+
+    name: str
+    text: str
+    size: float
+    columns: tuple[int, ...]
+    values: tuple[np.ndarray, ...]
+    times: tuple[np.ndarray, ...]
+    dt: float
+    regular: bool
+    periods: tuple[float, ...] = ()
+    coefficients: tuple[np.ndarray, ...] = ()
+
+    def removed(
+        self, times: Float[np.ndarray, "time"], trajectory: int = 0
+    ) -> Float[np.ndarray, "time dim"]:
+        """What was removed from a trajectory, continued to any times; zeros if nothing was.
+
+        ```python
+        import numpy as np
+        import ndde_jax as ndde
+
+        rng, t = np.random.default_rng(0), np.arange(600.0)
+        x = np.sin(2 * np.pi * t / 12)[:, None] + 0.3 * rng.normal(size=(600, 2))
+        samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0, time_unit="month"))
+        (season,) = samples.treatments
+        print(season.removed(np.arange(600.0, 612.0))[:, 0])  # the next year of it
+        ```
+        """
+        if not self.coefficients:
+            return np.zeros((len(times), self.values[0].shape[1]))
+        elapsed = np.asarray(times, float) - self.times[trajectory][0]
+        return terms(elapsed, self.periods) @ self.coefficients[trajectory]
+
+
+def terms(
+    elapsed: Float[np.ndarray, "time"], periods: tuple[float, ...]
+) -> Float[np.ndarray, "time term"]:
+    """A constant, the time, and cosine and sine of every period."""
+    columns = [np.ones_like(elapsed), elapsed]
+    for period in periods:
+        angle = 2 * np.pi * elapsed / period
+        columns += [np.cos(angle), np.sin(angle)]
+    return np.stack(columns, axis=1)

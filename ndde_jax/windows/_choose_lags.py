@@ -1,0 +1,133 @@
+"""Which lags are candidates, when nobody says: from what the samples remember of one another."""
+
+import numpy as np
+from jaxtyping import Float
+
+from .._checks import refusal
+from .._types import Checked
+from ..samples._prepare import bridged
+from ..samples._samples import Samples
+
+# Most candidates, and most lags that the search adds to the present.
+MOST, ADDED = 16, 7
+# Standard errors from which on a correlation at a lag is one, over all lags and pairs, and the
+# least share of a variance it must explain.
+CLEAR, LEAST = 5.0, 0.005
+# Largest lag looked at, as a share of the record, and in samples.
+SHARE, FURTHEST = 0.1, 400
+
+
+def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
+    """Candidate lags for samples, coarse to fine, and the reason in a sentence.
+
+    The next step of every variable is regressed on the present state of all, linearly and by
+    cubes; to this the lag is added at which the state, or its square, explains most of what is
+    left, again and again while that is clear (five standard errors and half a percent). The largest
+    lag found, and a fourth more, is the largest candidate; where none is found, the time in which
+    correlations fall to 1/e. Up to sixteen lags are all taken. Otherwise they are 0 and 1, those
+    found and their neighbours, and an even grid over the rest.
+
+    **Arguments:**
+
+    - `samples`: of [`read_samples`][ndde_jax.read_samples], equally spaced.
+
+    **Returns:** the lags, in samples, ascending from 0, and why.
+
+    **Raises:** `ValueError` for what are no samples.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    rng, x = np.random.default_rng(0), np.zeros((2000, 2))
+    for k in range(7, 1999):
+        x[k + 1] = 0.7 * x[k] + rng.normal(size=2) + [0.0, 0.6 * x[k - 7, 0]]
+    print(ndde.choose_lags(ndde.read_samples(x, dt=1.0)))
+    ```
+    """
+    if not isinstance(samples, Samples):
+        raise refusal("samples", "what read_samples returns", samples)
+    x = bridged(max(samples.values, key=len))
+    furthest = min(int(SHARE * min(len(value) for value in samples.values)), FURTHEST)
+    if furthest < 1 or not samples.regular:
+        return (0,), "Lag 0 only: " + (
+            "the record is too short for any other."
+            if samples.regular
+            else "the clock is irregular."
+        )
+    shown = _found(x, furthest)
+    unit = f" {samples.time_unit}" if samples.time_unit else ""
+    if shown:
+        last = max(shown)
+        largest = min(max(int(np.ceil(1.25 * last)) + 1, 2), furthest)
+        reason = (
+            f"Lags up to {largest} samples ({largest * samples.dt:.4g}{unit}): {last} is the "
+            "largest that tells more of the next step than the others do; a fourth more is taken."
+        )
+    else:
+        largest = min(max(_memory(x), 1), furthest, MOST - 1)
+        reason = (
+            f"Lags up to {largest} samples ({largest * samples.dt:.4g}{unit}), the time in which "
+            "correlations fall to 1/e: no delayed influence shows."
+        )
+    if largest < MOST:
+        return tuple(range(largest + 1)), reason
+    chosen = {0, 1}
+    for lag in shown:
+        near = {n for n in (lag - 1, lag, lag + 1) if 0 <= n <= largest}
+        if len(chosen | near) > MOST - 4:
+            break
+        chosen |= near
+    for lag in np.linspace(0, largest, MOST - len(chosen) + 2).round().astype(int).tolist():
+        if len(chosen) < MOST and all(abs(lag - other) > 1 for other in chosen):
+            chosen.add(lag)
+    return tuple(sorted(chosen)), reason + " Between those that were found, the grid is coarse."
+
+
+def _found(x: Float[np.ndarray, "time dim"], furthest: int) -> list[int]:
+    """Lags that explain the next step beyond the present state, the most telling first."""
+    z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
+    steps = np.diff(z[furthest:], axis=0)
+    steps = (steps - steps.mean(axis=0)) / np.maximum(steps.std(axis=0), 1e-300)
+    n, rows = len(steps), len(z) - 1
+
+    def at(lag: int) -> Float[np.ndarray, "step dim"]:
+        return z[furthest - lag : rows - lag]
+
+    if n < 4 * z.shape[1] + 20:
+        return []
+    design = np.concatenate([np.ones((n, 1)), at(0), at(0) ** 3], axis=1)
+    found: list[int] = []
+    for _ in range(ADDED):
+        basis = np.linalg.qr(design)[0]
+        rest = steps - basis @ (basis.T @ steps)
+        left = np.maximum(rest.std(axis=0), 1e-300)
+        best, strongest = 0.0, 0
+        for lag in range(1, furthest + 1):
+            late = at(lag)
+            square = late**2 - 1
+            size = np.maximum(np.sqrt(np.mean(square**2, axis=0)), 1e-12)[:, None]
+            here = max(
+                np.abs(late.T @ rest / left).max(), np.abs(square.T @ rest / left / size).max()
+            )
+            if here > best:
+                best, strongest = float(here), lag
+        explained = (best / n) ** 2 * float((left**2).max())
+        if best < CLEAR * np.sqrt(n) or explained < LEAST or strongest in found:
+            break
+        found.append(strongest)
+        design = np.concatenate([design, at(strongest), at(strongest) ** 3], axis=1)
+        if design.shape[1] > n // 4:
+            break
+    return found
+
+
+def _memory(x: Float[np.ndarray, "time dim"]) -> int:
+    """Largest time in which a correlation falls to 1/e."""
+    times = [1]
+    for column in x.T:
+        spectrum = np.abs(np.fft.rfft(column - column.mean(), 2 * len(column))) ** 2
+        correlation = np.fft.irfft(spectrum)[: len(column) // 2]
+        below = np.flatnonzero(correlation < correlation[0] / np.e)
+        times.append(int(below[0]) if len(below) else 1)
+    return max(times)

@@ -1,0 +1,200 @@
+"""What the samples alone give away: each fault by its name, and nothing on good data."""
+
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.check import _data_tests as tests
+
+N = 1200
+
+
+def oscillators(seed=0, n=N, dim=3):
+    """Noise-driven, damped, coupled in a ring: stationary and nothing wrong with it."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros((n + 200, dim))
+    for k in range(2, len(x)):
+        pulled = 1.5 * x[k - 1] - 0.65 * x[k - 2]
+        x[k] = pulled + 0.1 * np.roll(x[k - 1], 1) + 0.3 * rng.normal(size=dim)
+    return x[200:]
+
+
+def rossler(seed=0, n=1000):
+    """Chaos whose phase hardly wanders, without noise."""
+    rng = np.random.default_rng(seed)
+    x, out = np.array([1.0, 1.0, 0.0]) + 0.1 * rng.normal(size=3), []
+    for k in range(20 * (n + 200)):
+        drift = [-x[1] - x[2], x[0] + 0.2 * x[1], 0.2 + x[2] * (x[0] - 5.7)]
+        x = x + 0.01 * np.array(drift)
+        if k % 20 == 0:
+            out.append(x)
+    return np.array(out)[200:]
+
+
+def limit_cycle(seed=0, n=1000, sigma=0.1):
+    """An oscillation of the system's own, whose phase noise shifts."""
+    rng = np.random.default_rng(seed)
+    z, out = 1 + 0j, []
+    for k in range(10 * (n + 100)):
+        noise = sigma * np.sqrt(0.1) * (rng.normal() + 1j * rng.normal())
+        z = z + 0.1 * (0.5 * z * (1 - abs(z) ** 2) + 0.3j * z) + noise
+        if k % 10 == 0:
+            out.append(z)
+    z = np.array(out)[100:]
+    return np.stack([z.real, z.imag], axis=1)
+
+
+def found(x, treated=True, **options):
+    options = options if "t" in options else {"dt": 1.0, **options}
+    samples = ndde.read_samples(x, **options)
+    samples = ndde.prepare_samples(samples) if treated else samples
+    return {finding.name: finding for finding in ndde.data_findings(samples)}
+
+
+# ---- good data ----
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("make", [oscillators, limit_cycle])
+def test_good_data_have_no_finding(make, seed):
+    assert found(make(seed)) == {}
+
+
+def test_chaos_without_noise_is_no_season():
+    assert found(rossler()) == {}
+
+
+# ---- faults ----
+
+
+def _season(x, rng):
+    return x + 2 * np.sin(2 * np.pi * np.arange(len(x)) / 12)[:, None]
+
+
+def _stretch(x, rng):
+    x[300:400, 1] = np.nan
+    return x
+
+
+def _stuck(x, rng):
+    x[500:540, 2] = x[500, 2]
+    return x
+
+
+def _spikes(x, rng):
+    x[rng.choice(len(x), 8, replace=False), 0] += 15
+    return x
+
+
+def _between(x, rng):
+    fine = np.arange(len(x)) / 3
+    return np.stack([np.interp(fine, np.arange(len(x)), c) for c in x.T], axis=1)
+
+
+FAULTS = {
+    "season": _season,
+    "trend": lambda x, rng: x + np.linspace(0, 5, len(x))[:, None],
+    "change of regime": lambda x, rng: x + 2.5 * (np.arange(len(x)) > 700)[:, None],
+    "duplicate": lambda x, rng: np.hstack([x, 3 * x[:, :1] + 1]),
+    "near duplicate": lambda x, rng: np.hstack(
+        [x, x[:, :1] + 0.03 * x.std() * rng.normal(size=(len(x), 1))]
+    ),
+    "linear combination": lambda x, rng: np.hstack([x, x[:, :1] - x[:, 1:2]]),
+    "missing values": lambda x, rng: np.where(rng.random(x.shape) < 0.05, np.nan, x),
+    "missing stretch": _stretch,
+    "quantised": lambda x, rng: np.round(x / x.std() * 2),
+    "clipped": lambda x, rng: np.minimum(x, x.std()),
+    "spikes": _spikes,
+    "stuck sensor": _stuck,
+    "held values": lambda x, rng: np.repeat(x[::4], 4, axis=0),
+    "interpolated": _between,
+    "measurement error": lambda x, rng: x + 0.2 * x.std(axis=0) * rng.normal(size=x.shape),
+    "random walk": lambda x, rng: np.cumsum(rng.normal(size=x.shape), axis=0),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_with_a_number_and_a_remedy(name):
+    x = FAULTS[name](
+        oscillators(n=4000 if name == "measurement error" else N), np.random.default_rng(7)
+    )
+    finding = found(x)[name]
+    assert finding.text and finding.remedy
+    assert np.isfinite(finding.value)
+    assert finding.weight in ("note", "reservation", "problem")
+
+
+def test_a_later_copy_is_named_with_its_lag():
+    x = oscillators()
+    copy = np.hstack([x[5:], x[:-5, :1]])
+    finding = found(copy)["duplicate"]
+    assert "x3 is a copy of x0 5 samples later" in finding.text
+    assert finding.weight == "problem"
+
+
+def test_an_irregular_clock():
+    rng = np.random.default_rng(0)
+    x = oscillators()
+    t = np.cumsum(rng.uniform(0.1, 1.9, N))
+    left = found(x, treated=False, t=t)["irregular clock"]
+    assert left.weight == "problem" and left.value == pytest.approx(1.81 / 0.19, rel=0.1)
+    # Jitter of a twentieth of the interval is noted and weighs nothing.
+    jitter = found(oscillators(), treated=False, t=np.arange(N) + 0.05 * rng.uniform(size=N))
+    assert jitter["irregular clock"].weight == "note"
+
+
+def test_an_orbit_that_repeats_itself_without_noise():
+    t = np.arange(1000)
+    finding = found(np.stack([np.sin(0.1 * t), np.cos(0.1 * t) ** 3], axis=1))[
+        "no noise, one cycle"
+    ]
+    assert finding.weight == "problem"
+
+
+def test_findings_come_the_gravest_first():
+    x = np.hstack([_spikes(oscillators(), np.random.default_rng(1)), oscillators()[:, 1:2]])
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0))
+    weights = [finding.weight for finding in ndde.data_findings(samples)]
+    order = ["problem", "reservation", "note"]
+    assert weights == sorted(weights, key=order.index) and len(set(weights)) > 1
+
+
+def test_names_are_those_of_the_samples():
+    finding = found(np.hstack([oscillators(), oscillators()[:, :1]]), names=("a", "b", "c", "twin"))
+    assert "twin" in finding["duplicate"].text and "Leave out twin" in finding["duplicate"].remedy
+
+
+# ---- numbers ----
+
+
+def test_measurement_error_is_measured():
+    rng, x = np.random.default_rng(0), np.zeros(6000)
+    for k in range(1, len(x)):
+        x[k] = 0.95 * x[k - 1] + rng.normal()
+    error = 0.1 * x.std()
+    best, least = tests.measurement_error(x + error * rng.normal(size=len(x)))
+    assert 0 < least < error**2 and best == pytest.approx(error**2, rel=0.5)
+    assert tests.measurement_error(x)[1] == 0
+
+
+def test_a_unit_root_agrees_with_statsmodels():
+    adfuller = pytest.importorskip("statsmodels.tsa.stattools").adfuller
+    for x in (oscillators()[:, 0], np.cumsum(np.random.default_rng(0).normal(size=500))):
+        assert tests.unit_root(x) == pytest.approx(
+            adfuller(x, maxlag=4, autolag=None, result_object=False)[0], rel=1e-6
+        )
+
+
+def test_the_place_of_a_change_is_found():
+    x = oscillators()[:, 0]
+    errors, what, place = tests.regime_change(x + 3 * (np.arange(N) > 300))
+    assert (what, errors > 5) == ("mean", True) and place == pytest.approx(0.25, abs=0.05)
+    errors, what, _ = tests.regime_change(x * np.where(np.arange(N) > 600, 3, 1))
+    assert errors > 5 and what in ("spread", "size of its steps")
+
+
+def test_a_quantum_is_exact():
+    assert tests.quantum(0.25 * np.random.default_rng(0).integers(-9, 9, 300)) == pytest.approx(
+        0.25
+    )
+    assert tests.quantum(oscillators()[:, 0]) == 0

@@ -1,0 +1,134 @@
+"""The verdict: what decides it, and that it reads as five lines."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.check import _verdict
+from tests.check.test_data_findings import oscillators
+from tests.check.test_report import EDGES, found_on
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def no_memory(monkeypatch):
+    """Models drawn at random leave what they like; what matters here is said by the test."""
+    monkeypatch.setattr(_verdict, "residual_memory", lambda *_: np.zeros(3))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return found_on(oscillators(), edges=EDGES, names=NAMES)
+
+
+def with_memory(monkeypatch, *shares):
+    monkeypatch.setattr(_verdict, "residual_memory", lambda *_: np.array(shares))
+
+
+def again(found, **changes):
+    return dataclasses.replace(found, **changes)
+
+
+def reasons(found):
+    return [finding.name for finding in found.verdict.reasons]
+
+
+def test_clean_data_and_clear_edges_are_supported(found):
+    assert found.verdict == "supported" and str(found.verdict) == "supported"
+    assert found.verdict.reasons == () and f"{found.verdict}" == "supported"
+
+
+def test_it_is_said_in_a_few_lines(found):
+    lines = found.verdict.lines
+    assert [line.partition(":")[0] for line in lines] == [
+        "Verdict",
+        "How sure",
+        "Against it",
+        "Next",
+    ]
+    assert "1 links between variables: a drives b 1.5 month later." in lines[0]
+    assert "3 of 3 kept inputs" in lines[1]
+    assert lines[2] == "Against it: nothing that was tested."
+    assert max(map(len, found.verdict.text.splitlines())) <= 88
+
+
+def test_the_report_begins_with_it_and_is_short(found):
+    assert found.report().startswith(found.verdict.text)
+    assert "Identifiability" not in found.report()
+    assert "Identifiability" in found.report(full=True)
+    assert len(found.report()) < 2000
+
+
+def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
+    lower = found.lower.copy()
+    lower[0, 0, 0] = -0.1
+    one = again(found, lower=lower)
+    assert one.verdict == "with reservations" and reasons(one) == ["weak edges"]
+    assert "a drives a" in one.verdict.reasons[0].text
+    lower[1, 1, 0] = -0.1
+    assert again(found, lower=lower).verdict == "not supported"
+
+
+def test_an_edge_must_be_worth_twice_its_price(found):
+    for threshold, expected in ((0.054, "supported"), (0.056, "with reservations")):
+        strengths = dataclasses.replace(found.strengths, threshold=jnp.full(3, threshold))
+        assert again(found, strengths=strengths).verdict == expected
+
+
+def test_a_required_edge_is_not_doubted(found):
+    prior = ndde.prior_knowledge(3, lags=(0, 3), required=[(0, 0, 0)])
+    windows = dataclasses.replace(found.windows, prior=prior)
+    lower = found.lower.copy()
+    lower[0, 0, 0] = -0.1
+    assert again(found, lower=lower, windows=windows).verdict == "supported"
+
+
+def test_memory_of_the_residuals(found, monkeypatch):
+    with_memory(monkeypatch, 0.0, 0.04, 0.0)
+    assert again(found).verdict == "supported"
+    with_memory(monkeypatch, 0.0, 0.06, 0.0)
+    reserved = again(found)
+    assert reserved.verdict == "with reservations" and "rate of b" in reserved.verdict.text
+    with_memory(monkeypatch, 0.0, 0.5, 0.0)
+    assert again(found).verdict == "not supported"
+    with_memory(monkeypatch, np.nan, 0.0, 0.0)
+    assert reasons(again(found)) == ["drift not finite"]
+
+
+def test_neighbouring_lags_are_a_reservation():
+    edges = {(0, 0, 0): 0.3, (0, 0, 1): 0.2, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
+    found = found_on(oscillators(), edges=edges, names=NAMES, lags=(0, 1, 2))
+    assert found.verdict == "with reservations" and reasons(found) == ["neighbouring lags"]
+    apart = {(0, 0, 0): 0.3, (0, 0, 2): 0.2, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
+    assert found_on(oscillators(), edges=apart, names=NAMES, lags=(0, 1, 2)).verdict == "supported"
+
+
+def test_no_edge_is_not_supported():
+    found = found_on(oscillators(), edges={}, names=NAMES)
+    assert found.verdict == "not supported" and reasons(found) == ["no edge"]
+
+
+@pytest.mark.parametrize(
+    "windows_per_input, expected",
+    [(20, "supported"), (8, "with reservations"), (4, "not supported")],
+)
+def test_a_short_record(windows_per_input, expected):
+    n = 6 * windows_per_input + 4
+    found = found_on(oscillators(n=n), edges=EDGES, names=NAMES)
+    assert found.verdict == expected
+
+
+def test_data_that_lie_are_reasons():
+    x = np.hstack([oscillators()[:, :2], oscillators()[:, :1]])
+    found = found_on(x, edges=EDGES, names=NAMES)
+    assert found.verdict == "not supported" and reasons(found) == ["duplicate"]
+    assert "Leave out c" in found.verdict.lines[-1]
+
+
+def test_it_is_kept_with_the_discovery(found, tmp_path):
+    found.save(tmp_path)
+    assert ndde.Discovery.load(tmp_path).verdict == found.verdict

@@ -1,0 +1,185 @@
+"""What is done to samples by default, and that it can be undone."""
+
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.samples._clock import common_step
+from ndde_jax.samples._gaps import fill_gaps
+from ndde_jax.samples._lines import find_lines
+from ndde_jax.samples._spikes import find_spikes
+from tests.check.test_data_findings import limit_cycle, oscillators
+
+
+def prepared(x, **options):
+    options = options if "t" in options else {"dt": 1.0, **options}
+    return ndde.prepare_samples(ndde.read_samples(x, **options))
+
+
+def names(samples):
+    return [treatment.name for treatment in samples.treatments]
+
+
+def test_good_data_stay_as_they_are():
+    samples = ndde.read_samples(oscillators(), dt=1.0)
+    assert ndde.prepare_samples(samples) is samples
+
+
+# ---- seasons ----
+
+
+def test_a_season_is_removed_and_known_ever_after():
+    x, t = oscillators(), np.arange(1200.0)
+    season = np.array([1.0, 2.0, 0.0]) * np.sin(2 * np.pi * t / 12 + 0.3)[:, None]
+    samples = prepared(x + season, time_unit="month")
+    assert names(samples) == ["season"]
+    (treatment,) = samples.treatments
+    assert treatment.periods == (12.0,)  # a known clock is taken exactly
+    error = samples.values[0] - x
+    assert error.std(axis=0).max() < 0.2 * x.std()  # what moves anyhow at that period
+    later = treatment.removed(np.arange(1200.0, 1224.0))
+    expected = (
+        np.array([1.0, 2.0, 0.0]) * np.sin(2 * np.pi * np.arange(1200, 1224) / 12 + 0.3)[:, None]
+    )
+    np.testing.assert_allclose(later, expected, atol=0.3)
+    np.testing.assert_array_equal(samples.as_measured().values[0], x + season)
+
+
+def test_an_oscillation_of_the_systems_own_is_none():
+    for seed in range(4):
+        assert find_lines(limit_cycle(seed)) == ()
+
+
+def test_two_periods_are_both_found():
+    x, t = oscillators(n=3000), np.arange(3000)
+    both = np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 168)
+    samples = prepared(x + both[:, None], time_unit="hour")
+    np.testing.assert_allclose(sorted(samples.treatments[0].periods), [24, 168])
+
+
+def test_a_column_that_is_the_clock_is_left_alone():
+    t = np.arange(1200)
+    clock = np.sin(2 * np.pi * t / 12)
+    samples = prepared(np.column_stack([oscillators() + clock[:, None], clock]))
+    assert "season" not in names(samples)
+
+
+# ---- trends ----
+
+
+def test_a_trend_is_removed():
+    x = oscillators()
+    samples = prepared(x + np.linspace(0, 6, len(x))[:, None] * [1, 0, 0])
+    assert names(samples) == ["trend"] and samples.treatments[0].columns == (0,)
+    error = samples.values[0] - x
+    assert np.ptp(error[:, 0]) < 1.0 and not error[:, 1:].any()
+
+
+# ---- clocks ----
+
+
+def test_rows_missing_from_a_grid_are_missing_values():
+    x, kept = oscillators(), np.random.default_rng(0).random(1200) > 0.2
+    kept[[0, -1]] = True
+    t = 5.0 + 0.25 * np.arange(1200)
+    samples = ndde.prepare_samples(ndde.read_samples(x[kept], t=t[kept]), steps=("clock",))
+    assert names(samples) == ["rows"] and samples.regular and samples.dt == pytest.approx(0.25)
+    np.testing.assert_allclose(samples.times[0], t)
+    np.testing.assert_array_equal(samples.values[0], np.where(kept[:, None], x, np.nan))
+
+
+def test_irregular_samples_are_interpolated_with_a_stated_error():
+    rng = np.random.default_rng(0)
+    t = np.cumsum(rng.uniform(0.6, 1.4, 1000))
+    x = np.stack([np.sin(t / 7.3), np.cos(t / 5.1)], axis=1)
+    samples = ndde.prepare_samples(ndde.read_samples(x, t=t), steps=("clock",))
+    (treatment,) = samples.treatments
+    grid = samples.times[0]
+    exact = np.stack([np.sin(grid / 7.3), np.cos(grid / 5.1)], axis=1)
+    np.testing.assert_allclose(samples.values[0], exact, atol=1e-3)
+    assert samples.regular and treatment.size < 1e-2
+
+
+def test_stamps_around_a_grid_are_interpolated_and_slightly_uneven_steps_are_not():
+    rng, x = np.random.default_rng(0), oscillators()
+    jittered = np.arange(1200) + rng.uniform(-0.2, 0.2, 1200)
+    assert names(ndde.prepare_samples(ndde.read_samples(x, t=jittered), steps=("clock",))) == [
+        "clock"
+    ]
+    uneven = np.cumsum(rng.uniform(0.8, 1.2, 1200))
+    assert ndde.prepare_samples(ndde.read_samples(x, t=uneven), steps=("clock",)).treatments == ()
+
+
+def test_no_common_step():
+    rng = np.random.default_rng(0)
+    assert common_step((np.cumsum(rng.uniform(0.5, 1.5, 100)),)) is None
+    assert common_step((np.cumsum(rng.integers(1, 3, 100)) * 0.5,)) == pytest.approx(0.5)
+
+
+# ---- spikes ----
+
+
+def test_spikes_are_found_and_bursts_are_none():
+    x = oscillators()
+    x[[100, 102, 700], 1] += 20
+    assert np.argwhere(find_spikes(x)).tolist() == [[100, 1], [102, 1], [700, 1]]
+    burst = oscillators()
+    burst[200:206, 0] += 20 * np.hanning(6)
+    assert not find_spikes(burst).any()
+
+
+# ---- gaps ----
+
+
+def test_smooth_gaps_are_filled_by_a_curve():
+    t = np.arange(500)
+    x = np.stack([np.sin(t / 9), np.cos(t / 13)], axis=1)
+    holes = np.random.default_rng(0).random(x.shape) < 0.1
+    filled, where, error = fill_gaps(np.where(holes, np.nan, x))
+    np.testing.assert_allclose(filled[where], x[where], atol=0.02)
+    assert error.max() < 0.01
+
+
+def test_noisy_gaps_are_filled_from_the_past_alone():
+    """What comes after a gap must not show in what fills it."""
+    x = np.cumsum(np.random.default_rng(0).normal(size=(800, 2)), axis=0)
+    x[400, 0] = np.nan
+    filled, where, error = fill_gaps(x)
+    after = x.copy()
+    after[401:403] += 1e-3  # hardly changes the fit, but would change a curve by half as much
+    again = fill_gaps(after)[0]
+    assert where[400, 0] and abs(filled[400, 0] - again[400, 0]) < 1e-4
+    assert 0.5 < error[0] < 2  # the variance of the step that is not seen
+
+
+def test_long_gaps_stay():
+    x = oscillators()
+    x[100:150, 0] = np.nan
+    x[200:203, 0] = np.nan
+    samples = prepared(x)
+    assert np.isnan(samples.values[0][100:150, 0]).all()
+    assert not np.isnan(samples.values[0][200:203, 0]).any()
+
+
+# ---- together ----
+
+
+def test_a_second_time_changes_nothing():
+    x = oscillators()
+    x[7, 0] = np.nan
+    once = prepared(x)
+    assert ndde.prepare_samples(once) is once
+
+
+def test_all_of_it_is_undone_at_once():
+    rng = np.random.default_rng(0)
+    x = oscillators() + 2 * np.sin(2 * np.pi * np.arange(1200) / 12)[:, None]
+    x[50, 1] = np.nan
+    x[500, 2] += 30
+    t = np.cumsum(rng.uniform(0.7, 1.3, 1200))
+    samples = prepared(x, t=t)
+    assert len(samples.treatments) > 1
+    raw = samples.as_measured()
+    np.testing.assert_array_equal(raw.values[0], x)
+    np.testing.assert_allclose(raw.times[0], t)
+    assert not raw.regular and raw.treatments == ()
