@@ -26,9 +26,10 @@ from ._types import Checked, RealScalarLike
 from .fit._drift import fit_drift
 from .fit._prices import as_price
 from .measure._measured import find_and_measure, measure_graph
-from .measure._precedence import rank_sources
 from .measure._profiles import profile_delays
+from .measure._relevance import rank
 from .models._confine import confine
+from .models._families import AbstractFamily, Best
 from .samples._lag_times import lags_in_samples
 from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
@@ -40,9 +41,6 @@ from .select._splines import spline_graph
 from .windows._choose_lags import choose_lags
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
-
-# Weight of precedence in the ranking of sources from which on a report speaks of it.
-NOTICEABLE = 0.05
 
 
 def discover(
@@ -135,7 +133,8 @@ def discover(
     choices = choices if reason is None else (*choices, reason)
     inputs = (samples.values, samples.times, windows, samples.names, prior, str(coefficient))
     passes = _passes(recipe, windows)
-    total = passes + recipe.delays + (recipe.family is not None)
+    family = _family(recipe, windows)
+    total = passes + recipe.delays + (family is not None)
     with Stages(
         total, progress=progress, directory=directory, inputs=(*inputs, recipe, key)
     ) as stage:
@@ -149,8 +148,8 @@ def discover(
         )
         strengths, model, networks = measured
         graph = np.asarray(strengths.kept(coefficient))
-        if recipe.family is not None:
-            options = dict(family=recipe.family, key=model_key)
+        if family is not None:
+            options = dict(family=family, key=model_key)
             model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
         delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
         intervals = np.repeat(delays[..., None], 2, axis=-1)
@@ -159,8 +158,7 @@ def discover(
                 "estimating delays",
                 lambda: profile_delays(samples, windows, graph, np.asarray(strengths.risk)),
             )
-    ranking = rank_sources(samples, np.nan_to_num(np.maximum(strengths.source_value, 0)))
-    choices = (*choices, ranking.reason) if ranking.trust > NOTICEABLE else choices
+    ranking, reasons = rank(samples, windows, strengths.source_value, graph)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = _confined(model, windows)
     return Discovery(
@@ -174,12 +172,19 @@ def discover(
         graph=graph,
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
-        source_scores=np.asarray(ranking.value),
+        source_scores=ranking,
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
         networks=np.asarray(networks),
-        choices=choices,
+        choices=(*choices, *reasons),
     )
+
+
+def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
+    """Of the drift that is fitted in the end; None keeps what measured the edges."""
+    if recipe.family is None and recipe.networks and windows.lags == (0,):
+        return Best()
+    return recipe.family
 
 
 def _passes(recipe: Recipe, windows: Windows) -> int:

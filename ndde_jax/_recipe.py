@@ -31,7 +31,9 @@ class Recipe(eqx.Module):
     - `strategy`: searches instead of all this, on the windows of the first pass, for example
         [`Gates`][ndde_jax.select.Gates].
     - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
-        measured the edges, of splines and of networks where these had the word.
+        measured the edges, of splines and of networks where these had the word. Where only present
+        states are candidates, it is [`Best`][ndde_jax.models.Best]: laws without delays are often
+        polynomials, and then polynomials forecast best.
     - `refit`: of the networks, [`StrengthConfig`][ndde_jax.StrengthConfig].
     - `delays`: whether delays are estimated between the candidate lags.
     - `confine`: whether the drift is pulled back far outside the data, so that simulations stay

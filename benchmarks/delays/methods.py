@@ -98,7 +98,9 @@ def truth_free(name: str):
 def discover(x, dt, lags, *, key):
     """The library's front door, whatever it makes of the data."""
     found = ndde.discover(x, dt=dt, lags=lags, key=key)
-    return _checked(Prediction(found.scores, found.graph, found.model, windows=found.windows))
+    delays = np.where(found.graph, found.delays, np.nan)
+    model, windows = found.model, found.windows
+    return _checked(Prediction(found.scores, found.graph, model, delays, windows=windows))
 
 
 def splines(x, dt, lags, *, key):
@@ -178,7 +180,7 @@ METHODS: dict[str, Method] = {
     "search": search,
 }
 # What `run` computes unless told otherwise; the others take hours on the largest networks.
-DEFAULT = ("allones", "selfedges", "lasso", "granger", "l0ndde", "search")
+DEFAULT = ("allones", "selfedges", "lasso", "granger", "l0ndde", "search", "discover")
 
 
 @functools.lru_cache(maxsize=2)

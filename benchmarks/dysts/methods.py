@@ -43,6 +43,32 @@ def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
     return [one(problem) for problem in problems]
 
 
+def discover(problems: Sequence[Problem], *, keys) -> list[Learned]:
+    """The library's front door with its defaults, in the units of the equations."""
+
+    def one(problem, key):
+        x = np.asarray(problem.train * problem.std + problem.mean)
+        found = ndde.discover(x, dt=float(problem.dt), lags=(0,), key=key)
+        model = _in_standard_units(found.model, problem)
+        finite = bool(jnp.all(jnp.isfinite(found.scores)))
+        return Learned(model, "flow", found.graph[..., 0], "ok" if finite else "refused")
+
+    return [one(p, k) for p, k in zip(problems, keys, strict=True)]
+
+
+def _in_standard_units(model, problem: Problem):
+    """A model, confined or not, in the standardised coordinates of a system."""
+    if not isinstance(model, ndde.RestoredDDE):
+        return _standardised(model, problem)
+    std = jnp.asarray(problem.std, model.center.dtype)
+    return ndde.RestoredDDE(
+        _standardised(model.model, problem),
+        (model.center - problem.mean.astype(std.dtype)) / std,
+        model.radius / std,
+        model.rate,
+    )
+
+
 def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learned]:
     """Fit a recipe to every problem.
 
@@ -180,5 +206,6 @@ METHODS: dict[str, Method] = {
     "oracle": oracle,
     "terms": terms,
     "pysindy": pysindy,
+    "discover": discover,
     **{name: functools.partial(learned, recipe) for name, recipe in recipes().items()},
 }

@@ -127,15 +127,19 @@ def _edges(found) -> str:
     head = (
         f"{'source':<{width}} -> {'target':<{width}} {'lag':>5} {'level':>5} {delay_title:>{wide}} "
     )
-    rows = [head + f"{'strength':>10} {'held-out':>10} {'lower 95%':>10}"]
     held_out = np.asarray(found.strengths.held_out)
+    # Closed forms hold nothing out; then there is room for where the delay lies.
+    measured = bool(np.isfinite(held_out[found.graph]).any())
+    fourth = f"{'held-out':>10}" if measured else f"{'delay within':>17}"
+    rows = [head + f"{'strength':>10} {'lower 95%':>10} {fourth}"]
     for k in order:
-        i, j, a = source[k], target[k], lag[k]
+        edge = i, j, a = source[k], target[k], lag[k]
+        low, high = found.delay_intervals[edge]
+        last = f"{held_out[edge]:>10.4f}" if measured else f"{f'{low:.4g} to {high:.4g}':>17}"
         rows.append(
             f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
-            f"{found.level_lags[a]:>5} "
-            f"{found.lags[a] * found.dt:>{wide}.4g} {strength[k]:>10.4f} "
-            f"{held_out[i, j, a]:>10.4f} {found.lower[i, j, a]:>10.4f}"
+            f"{found.level_lags[a]:>5} {found.delays[edge]:>{wide}.4g} {strength[k]:>10.4f} "
+            f"{found.lower[edge]:>10.4f} {last}"
         )
     note = _wrap(
         "Strength: rise of the target's mean squared error when the edge is left out and "
