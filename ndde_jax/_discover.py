@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -217,4 +218,4 @@ def _failed(model) -> bool:
 def _confined(model, windows: Windows):
     box = confine(model, windows=windows)
     # Steeper than 1/dt the force would overshoot within a step and be no restoring force at all.
-    return confine(model, windows=windows, rate=jnp.minimum(box.rate, 1 / windows.dt))
+    return eqx.tree_at(lambda m: m.rate, box, jnp.minimum(box.rate, 1 / windows.dt))

@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit, as argparse does.
 
     >>> main(["examples", "--quiet"])
+    elbe_flood
     enso
     tropical_pacific
     0

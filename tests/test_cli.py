@@ -161,7 +161,7 @@ def test_defaults_come_from_the_file(table, tmp_path, calls):
     assert _run("discover", table, "--out", tmp_path, "--no-plot") == 0
     ((_, options),) = calls
     assert (options["dt"], options["time_unit"], options["lags"]) == (1.0, "month", (0,))
-    assert (options["scheme"], options["coefficient"], options["progress"]) == ("auto", None, True)
+    assert (options["scheme"], options["coefficient"], options["progress"]) == (None, None, True)
     assert "t" not in options
 
 
@@ -216,7 +216,7 @@ def test_examples_are_listed_with_their_licence(capsys):
     assert "enso\n" in printed
     assert "Public domain" in printed
     assert _run("examples", "--quiet") == 0
-    assert capsys.readouterr().out.split() == ["enso", "tropical_pacific"]
+    assert capsys.readouterr().out.split() == ["elbe_flood", "enso", "tropical_pacific"]
 
 
 def test_version(capsys):

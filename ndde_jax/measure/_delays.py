@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.scipy.special import betainc
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._checks import (
@@ -233,18 +232,11 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
 
 def student_quantile(probability: float, degrees: int) -> float:
     """The t that a Student variable with so many degrees of freedom stays below with this
-    probability, above one half: P(|t| > q) is the regularised incomplete beta function of
-    degrees / (degrees + q²).
+    probability, above one half.
     """
-    beyond = 2 * (1 - probability)
-    low, high = 0.0, 1.0
-    for _ in range(100):  # the share of the variance, which falls from 1 to 0 as q grows
-        middle = 0.5 * (low + high)
-        if float(betainc(0.5 * degrees, 0.5, middle)) < beyond:
-            low = middle
-        else:
-            high = middle
-    return math.sqrt(degrees * (1 / low - 1))
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))
 
 
 def _joint_fit(data, fixed, terms, target, step, config, key) -> dict:

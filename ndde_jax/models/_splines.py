@@ -3,6 +3,7 @@
 import itertools
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -57,13 +58,14 @@ class SplineDrift(eqx.Module):
         rate = rate + jnp.sum(self.products * products, axis=1)
         return rate if self.networks is None else rate + self.networks(history, mask)
 
+    @eqx.filter_jit
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs."""
         # Beyond the outer knots a spline is linear, between them it lies among its coefficients'
         # extremes: bounded term by term at the ends of the box and at a fine grid between.
         at = jnp.linspace(0, 1, 65)[:, None]
         z = self.lower[None] + at * (self.upper - self.lower)[None]
-        terms = jnp.stack([spline_terms(row, self.knots) for row in z])  # [point input term]
+        terms = jax.vmap(lambda row: spline_terms(row, self.knots))(z)  # [point input term]
         values = jnp.einsum("pjsk,jsk->pjs", terms[:, self.index], self.splines)
         low, high = jnp.min(values, axis=0), jnp.max(values, axis=0)
         slack = 0.05 * (high - low)

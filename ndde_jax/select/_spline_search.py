@@ -5,13 +5,13 @@ move costs a pass over the windows, and nothing is compiled, so that another len
 of lags is as fast as the first.
 """
 
+import functools
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg.lapack import dgesv, dgetrs
-from scipy.special import gammaln
 
 from ..fit._prices import RESOLUTION
 from ._basis import N_FEATURES, QUANTILES
@@ -203,6 +203,7 @@ class Regression:
             ridged, inner = self.gram[np.ix_(used, used)], self.inner[used]
             # By elimination, which OpenBLAS does in one thread at this size; threads that wait for
             # one another take longer than the solution.
+            dgesv, dgetrs = _lapack()
             factor, pivots, c, _ = dgesv(ridged, inner)
             # Once more, which removes what the ridge did; gram = ridged − RIDGE.
             left = inner - ridged @ c + RIDGE * c
@@ -217,9 +218,17 @@ class Regression:
         return self.best(chosen)[0] + 2 * log_choices(self.n_inputs, int(chosen.sum()))
 
 
+@functools.cache
+def _lapack():
+    """Elimination and substitution; SciPy comes with JAX, and loads when it is needed."""
+    from scipy.linalg.lapack import dgesv, dgetrs
+
+    return dgesv, dgetrs
+
+
 def log_choices(n: int, k: int) -> float:
     """Logarithm of the number of ways to choose k of n."""
-    return float(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
+    return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
 
 
 def _local_search(model: Regression, steps: int, allowed, required, start=None):

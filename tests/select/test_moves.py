@@ -14,7 +14,7 @@ from ndde_jax.fit._newton import fit_network
 from ndde_jax.fit._prices import EBIC
 from ndde_jax.measure._delays import student_quantile
 from ndde_jax.select._basis import N_FEATURES, QUANTILES, spline
-from ndde_jax.select._moves import _Problem
+from ndde_jax.select._problem import MoveProblem
 
 QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, search=4)
 
@@ -328,7 +328,7 @@ EVERYTHING = jnp.ones(8, bool)
 def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
     """From a network on a neighbour of the true lag, one move leads to the truth."""
     inputs = pair.history.reshape(len(pair.history), -1)  # (lag, source)
-    problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, EBIC(), QUICK, EVERYTHING)
+    problem = MoveProblem(inputs, pair.increment[:, 1], pair.weight, 8, EBIC(), QUICK, EVERYTHING)
     wrong = jnp.zeros(8, bool).at[jnp.array([1, 6])].set(True)  # y itself; x at lag 9
     mask, network = problem.from_scratch(wrong, jr.key(0))
     ranked = problem.moves[jnp.argsort(problem.linearised(mask, network))]
@@ -342,7 +342,7 @@ def test_a_wrong_lag_is_swapped_for_the_right_one(pair):
 def test_linearised_risks_foresee_refits(pair):
     """An addition is predicted to a few per cent of the risk."""
     inputs = pair.history.reshape(len(pair.history), -1)
-    problem = _Problem(inputs, pair.increment[:, 1], pair.weight, 8, EBIC(), QUICK, EVERYTHING)
+    problem = MoveProblem(inputs, pair.increment[:, 1], pair.weight, 8, EBIC(), QUICK, EVERYTHING)
     mask = jnp.zeros(8, bool).at[jnp.array([1, 4])].set(True)
     _, found = problem.from_scratch(mask, jr.key(0))
     risks = problem.linearised(mask, found)[:8]

@@ -56,10 +56,12 @@ def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=N
     )
     mask = jnp.asarray(np.moveaxis(graph, (0, 1, 2), (2, 0, 1)))
     model = still(dim, lags, dt, windows, mask) if model is None else model
+    delays = np.where(graph, samples.dt * np.asarray(lags), np.nan)
     return ndde.Discovery(
-        samples=samples, lags=tuple(lags), coefficient=None, search="splines", windows=windows,
-        fit=None, strengths=strengths, model=model, graph=graph, scores=np.asarray(edges),
-        lower=np.asarray(edges),
+        samples=samples, lags=tuple(lags), coefficient=None, recipe=ndde.Recipe(),
+        windows=windows, strengths=strengths, model=model, graph=graph, scores=np.asarray(edges),
+        lower=np.asarray(edges), source_scores=np.asarray(edges).max(axis=2), delays=delays,
+        delay_intervals=np.stack([delays, delays], axis=-1), networks=np.zeros(len(graph), bool),
     )  # fmt: skip
 
 
