@@ -28,7 +28,7 @@ def on_files(files, config):
 
 
 def with_site_links(text: str, source: str, page: str) -> str:
-    """Links to pages lead to pages; of links to other files, which the site has not, the text stays."""
+    """Links to pages lead to pages; of those to files that the site has not, the text stays."""
 
     def turned(match: re.Match) -> str:
         mark, label, address = match.groups()
