@@ -1,5 +1,6 @@
-"""Pages of the site that live elsewhere: READMEs of the benchmarks, and files at the root."""
+"""Pages of the site that live elsewhere: READMEs of benchmarks, notebooks, files at the root."""
 
+import json
 import re
 from pathlib import Path
 
@@ -24,7 +25,20 @@ def on_files(files, config):
     for source, page in PAGES.items():
         text = (ROOT / source).read_text("utf-8")
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        source, page = f"notebooks/{notebook.name}", f"notebooks/{notebook.stem}.md"
+        text = as_markdown(json.loads(notebook.read_text("utf-8")))
+        files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     return files
+
+
+def as_markdown(notebook: dict) -> str:
+    """A notebook to read: its words and its programs, which the tests run, without results."""
+    parts = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"]).rstrip()
+        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def with_site_links(text: str, source: str, page: str) -> str:

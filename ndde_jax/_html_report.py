@@ -113,7 +113,8 @@ def _edges(found: Any) -> str:
         low, high = found.delay_intervals[i, j, k]
         delay, score, lower = (a[i, j, k] for a in (found.delays, found.scores, found.lower))
         names = (found.names[i], found.names[j], found.lags[k], found.level_lags[k])
-        interval = f"{low:.4g} to {high:.4g}" if np.isfinite([low, high]).all() else "unknown"
+        # A delay that was not estimated is its lag, with no width.
+        interval = f"{low:.4g} to {high:.4g}" if low < high else "not estimated"
         rows.append((*names, f"{delay:.4g}", interval, f"{score:.4f}", f"{lower:.4f}"))
     columns = ("source", "target", "lag", "level lag", f"delay{unit}", "90 %, given the graph")
     columns = (*columns, "strength", "lower 95 %")
