@@ -3,24 +3,48 @@
 import csv
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ._atomic import Together
+from ._html_report import PICTURES, html_report
 
 
-def write_results(found: Any, report: str, directory: Path, *, plot: bool) -> list[str]:
+def write_results(
+    found: Any, report: str, directory: Path, *, plot: bool, repeat: Sequence[str] = ()
+) -> list[str]:
     """All results, or none of them if one cannot be written; their names."""
     contents = {"report.txt": report_text(report), "edges.csv": _edges(found)}
-    if plot:
-        contents |= _pictures(found)
+    pictures = _pictures(found) if plot else {}
+    full = found.report(full=True)
+    contents["report.html"] = html_report(found, full, pictures=pictures, repeat=repeat)
+    contents |= pictures
     with Together() as files:
         for name, content in contents.items():
             files.add(directory / name, content)
         found.save(directory / "discovery")
     return [*contents, "discovery"]
+
+
+def write_checked(
+    found: Any,
+    checked: Any,
+    report: str,
+    directory: Path,
+    *,
+    written: Sequence[str],
+    repeat: Sequence[str] = (),
+) -> None:
+    """Both reports once more, with what the long check found."""
+    pictures = {name: (directory / name).read_bytes() for name in PICTURES if name in written}
+    full = found.report(checked, full=True)
+    page = html_report(found, full, pictures=pictures, repeat=repeat)
+    with Together() as files:
+        files.add(directory / "report.txt", report_text(report))
+        files.add(directory / "report.html", page)
 
 
 def _edges(found: Any) -> bytes:

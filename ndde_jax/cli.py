@@ -7,6 +7,7 @@ and error messages come at once.
 import argparse
 import math
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -17,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ._atomic import write_bytes
 from ._cli_data import rate_edge, rate_lags, read_file
 from ._commands import add_commands
-from ._output import forget_stages, report_text, write_results
+from ._output import forget_stages, write_checked, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
 from ._version import version
@@ -43,14 +43,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     tropical_pacific
     0
     """
-    return _run(_parser().parse_args(argv, argparse.Namespace(started=time.time())))
+    return _run(_parse(argv))
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    words = sys.argv[1:] if argv is None else list(argv)
+    given = argparse.Namespace(started=time.time(), command=shlex.join(["ndde-jax", *words]))
+    return _parser().parse_args(words, given)
 
 
 def program() -> int:
     """The process `ndde-jax`: `main`, except that Ctrl-C and SIGTERM end it at once, with code 130
     and a sentence that says what is kept.
     """
-    arguments = _parser().parse_args(namespace=argparse.Namespace(started=time.time()))
+    arguments = _parse(None)
     return run_program(lambda: _run(arguments), lambda: _farewell(arguments))
 
 
@@ -157,12 +163,13 @@ def _discover(arguments: argparse.Namespace) -> None:
     )
     report = found.report(full=arguments.full)
     # Before the long check, which may be interrupted.
-    written = write_results(found, report, directory, plot=not arguments.no_plot)
+    repeat = (arguments.command,)
+    written = write_results(found, report, directory, plot=not arguments.no_plot, repeat=repeat)
     if arguments.check:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
         report = found.report(checked, full=arguments.full)
-        write_bytes(directory / "report.txt", report_text(report))
+        write_checked(found, checked, report, directory, written=written, repeat=repeat)
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
         print(report.rstrip())
@@ -252,7 +259,8 @@ def _parser() -> argparse.ArgumentParser:
         "discover",
         help="graph, table, pictures and model from a file of measurements",
         description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, "
-        "Parquet, NetCDF) and write report.txt, edges.csv, pictures and the model to a directory.",
+        "Parquet, NetCDF) and write report.txt, report.html, edges.csv, pictures and the model "
+        "to a directory.",
     )
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")

@@ -2,11 +2,14 @@
 
 import csv
 import errno
+import html.parser
 import importlib.metadata
 import importlib.util
 import os
 import re
+import shlex
 import sys
+import types
 import warnings
 
 import jax
@@ -15,6 +18,8 @@ import pytest
 
 import ndde_jax
 from ndde_jax import _atomic, cli
+from ndde_jax.check._finding import Finding
+from ndde_jax.check._verdict import Verdict
 from ndde_jax.samples._examples import load_example
 from ndde_jax.samples._tables import read_table, sampling
 
@@ -31,6 +36,11 @@ class FakeDiscovery:
         self.graph[0, -1, -1] = True
         self.scores = self.graph * 0.5
         self.lower = self.graph * 0.25
+        self.delays = np.where(self.graph, 1.5, np.nan)
+        self.delay_intervals = self.delays[..., None] + np.array([-0.5, 0.5])
+        self.samples = types.SimpleNamespace(values=[np.asarray(values, float)])
+        finding = Finding("measured", "short <b>", 3.0, "", "Few & far.", "More.", "reservation")
+        self.verdict = Verdict([finding], lines=["Verdict: with reservations."])
 
     def report(self, checked=None, *, full=False):
         return (
@@ -99,6 +109,54 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     assert printed.startswith("report on a, b\n")
     for name in ("report.txt", "edges.csv", "lag_matrix.png", "process_graph.png", "discovery"):
         assert f"wrote {out / name}" in printed
+
+
+class Page(html.parser.HTMLParser):
+    """What is open, shown, and asked for from elsewhere."""
+
+    VOID = ("meta", "img")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.shown, self.images, self.outside = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.open += [] if tag in self.VOID else [tag]
+        for name, value in attributes:
+            if tag == "img" and name == "alt":
+                self.images.append(value)
+            if name in ("src", "href") and not value.startswith("data:image/png;base64,"):
+                self.outside.append(value)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.shown.append(data)
+
+
+def test_the_page_is_whole_in_itself(table, tmp_path, calls):
+    command = ("discover", table, "--lags", "0:2", "--out", tmp_path / "out", "--check")
+    assert _run(*command) == 0
+    text = (tmp_path / "out" / "report.html").read_text("utf-8")
+    page = Page(text)
+    assert page.open == [] and page.outside == []
+    assert "script" not in page.tags and "link" not in page.tags and "url(" not in text
+    assert page.tags.count("h1") == 1 and len(page.images) == 2 and all(page.images)
+    shown = " ".join(page.shown)
+    for piece in ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000"):
+        assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
+    assert "full report on a, b, checked with" in shown
+    assert shlex.join(map(str, ("ndde-jax", *command))) in shown
+    assert 'name="viewport"' in text
+
+
+def test_the_page_has_no_pictures_where_none_are_drawn(table, tmp_path, calls):
+    assert _run("discover", table, "--no-plot", "--out", tmp_path) == 0
+    assert "img" not in Page((tmp_path / "report.html").read_text("utf-8")).tags
 
 
 def test_arguments_reach_discover(table, tmp_path, calls):
@@ -289,12 +347,15 @@ def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, c
     _kept_stage(tmp_path / "unfinished")
     assert _run("discover", table, "--out", tmp_path, "--no-plot", "--check") == 130
     error = capsys.readouterr().err
-    assert f"report.txt, edges.csv, discovery are complete in {tmp_path}, only the check" in error
+    assert (
+        f"report.txt, edges.csv, report.html, discovery are complete in {tmp_path}, only the check"
+        in error
+    )
     assert (tmp_path / "report.txt").read_text() == "report on a, b\n"
     assert (tmp_path / "unfinished").exists()
 
 
-@pytest.mark.parametrize("fails_at", range(1, 6))
+@pytest.mark.parametrize("fails_at", range(1, 7))
 def test_a_full_disk_leaves_previous_results_as_they_were(
     fails_at, table, tmp_path, calls, capsys, monkeypatch
 ):
@@ -307,7 +368,7 @@ def test_a_full_disk_leaves_previous_results_as_they_were(
     out = tmp_path / "out"
     assert _run("discover", table, "--out", out, "--quiet") == 0
     before = {file.name: file.read_bytes() for file in out.iterdir()}
-    assert len(before) == 5
+    assert len(before) == 6
     writes, fsync = [], _atomic.os.fsync
 
     def full(descriptor):

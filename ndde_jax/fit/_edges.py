@@ -28,4 +28,4 @@ def window_graph(result: Checked[FitResult]) -> Graph:
 
 def _check(result: Any) -> None:
     if not isinstance(result, FitResult):
-        raise refusal("result", "what fit returns", result, "Of a discovery it is found.fit.")
+        raise refusal("result", "what fit returns", result, "In a discovery: found.scores.")

@@ -72,7 +72,7 @@ def precedence(x: Any) -> Float[np.ndarray, "source target"]:
     **Arguments:**
 
     - `x`: [`Samples`][ndde_jax.Samples], or what
-        [`read_samples`][ndde_jax.samples.read_samples] takes, equally spaced. Rows with a missing
+        [`read_samples`][ndde_jax.read_samples] takes, equally spaced. Rows with a missing
         value are left out; where that would be more than half, gaps are bridged by straight lines.
 
     **Raises:** `ValueError` for what cannot be read, and under `jit`.

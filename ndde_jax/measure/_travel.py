@@ -54,7 +54,7 @@ def travel_time(
     **Arguments:**
 
     - `x`: [`Samples`][ndde_jax.Samples], or what
-        [`read_samples`][ndde_jax.samples.read_samples] takes (then `dt` is 1), equally spaced.
+        [`read_samples`][ndde_jax.read_samples] takes (then `dt` is 1), equally spaced.
         Missing values are left out pair by pair.
     - `source`, `target`: positions or names.
     - `largest`: longest delay, in samples.

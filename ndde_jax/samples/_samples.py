@@ -11,7 +11,7 @@ from ._treatments import Treatment
 @dataclasses.dataclass(frozen=True)
 class Samples:
     """Trajectories of one system, with their times and labels; NumPy, made by
-    [`read_samples`][ndde_jax.samples.read_samples].
+    [`read_samples`][ndde_jax.read_samples].
 
     Stands wherever measurements are taken, and needs no `dt`, `t` or `names` beside it.
 

@@ -46,7 +46,7 @@ class Usable:
         import ndde_jax as ndde
 
         x = np.random.default_rng(0).normal(size=(300, 2)).cumsum(0) * 0.1
-        found = ndde.discover(np.sin(x), dt=1.0, search="splines", key=jax.random.key(0))
+        found = ndde.discover(np.sin(x), dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
         print(found.resample(resamples=10).share[:, :, 0])
         ```
         """
@@ -82,7 +82,7 @@ class Usable:
         for k in range(399):
             rate = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
             x[k + 1] = x[k] + 0.2 * rate + 0.3 * rng.normal(size=2)
-        found = ndde.discover(x, dt=0.2, search="splines", key=jax.random.key(0))
+        found = ndde.discover(x, dt=0.2, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
         print(found.effects())
         ```
         """
@@ -129,7 +129,7 @@ class Usable:
 
         t = np.arange(400) * 0.1
         x = np.stack([np.sin(t), np.cos(t)], 1)
-        found = ndde.discover(x, dt=0.1, search="splines", key=jax.random.key(0))
+        found = ndde.discover(x, dt=0.1, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
         f = found.forecast(20, key=jax.random.key(1))
         print(f.median[-1], np.sin(f.ts[-1]))
         ```
@@ -190,7 +190,7 @@ class Usable:
             rate = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
             x[k + 1] = x[k] + 0.2 * rate + 0.3 * rng.normal(size=2)
         found = ndde.discover(
-            x, dt=0.2, names=("heat", "sun"), search="splines", key=jax.random.key(0)
+            x, dt=0.2, names=("heat", "sun"), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
         )
         g = found.intervene({"sun": 1.0}, horizon=30, key=jax.random.key(1))
         print(g.effect()[-1])  # about what the sun is changed by, for both
@@ -236,7 +236,7 @@ class Usable:
         rng, x = np.random.default_rng(0), np.zeros((600, 1))
         for k in range(599):
             x[k + 1] = 0.8 * x[k] + rng.normal()
-        found = ndde.discover(x[:400], dt=1.0, search="splines", key=jax.random.key(0))
+        found = ndde.discover(x[:400], dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
         print(found.backtest(5, data=x[400:], key=jax.random.key(1)))
         ```
         """

@@ -1,0 +1,65 @@
+"""Pages of the site that live elsewhere: READMEs of benchmarks, notebooks, files at the root."""
+
+import json
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+# Where on the site a file of the repository is a page; those in docs/ are there anyway.
+PAGES = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/README.md": "benchmarks/index.md",
+    **{
+        f"benchmarks/{name}/README.md": f"benchmarks/{name}.md"
+        for name in ("causal_dynamics", "delays", "dysts", "rivers", "speed")
+    },
+}
+LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
+
+
+def on_files(files, config):
+    """Add the pages, their links turned to where things are on the site."""
+    for source, page in PAGES.items():
+        text = (ROOT / source).read_text("utf-8")
+        files.append(File.generated(config, page, content=with_site_links(text, source, page)))
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        source, page = f"notebooks/{notebook.name}", f"notebooks/{notebook.stem}.md"
+        text = as_markdown(json.loads(notebook.read_text("utf-8")))
+        files.append(File.generated(config, page, content=with_site_links(text, source, page)))
+    return files
+
+
+def as_markdown(notebook: dict) -> str:
+    """A notebook to read: its words and its programs, which the tests run, without results."""
+    parts = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"]).rstrip()
+        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def with_site_links(text: str, source: str, page: str) -> str:
+    """Links to pages lead to pages; of those to files that the site has not, the text stays."""
+
+    def turned(match: re.Match) -> str:
+        mark, label, address = match.groups()
+        if re.match(r"[a-z]+:|#", address):
+            return match[0]
+        path, _, anchor = address.partition("#")
+        target = (ROOT / source).parent.joinpath(path).resolve()
+        if not target.is_relative_to(ROOT) or not target.exists():
+            raise ValueError(f"{source} links to {address}, which does not exist.")
+        within = target.relative_to(ROOT)
+        if within.parts[0] == "docs":
+            found = Path(*within.parts[1:]).as_posix()
+        elif within.as_posix() in PAGES:
+            found = PAGES[within.as_posix()]
+        else:
+            return label
+        up = "../" * page.count("/")
+        return f"{mark}[{label}]({up}{found}{'#' + anchor if anchor else ''})"
+
+    return LINK.sub(turned, text)

@@ -1,0 +1,161 @@
+"""A discovery on one page: `report.html`, whole in itself, for a screen, a phone or paper."""
+
+import base64
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._version import version
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #c9d1d9;
+  --soft: #f3f5f8; --good: #1a6b3c; --fair: #8a5a00; --bad: #a3272f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --paper: #14171c; --line: #3b434e;
+  --soft: #1e232b; --good: #7fd6a2; --fair: #f0c062; --bad: #ff9a9a; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 60rem; background: var(--paper);
+  color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.verdict { font-weight: 700; } .supported { color: var(--good); }
+.with-reservations { color: var(--fair); } .not-supported { color: var(--bad); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; } td.number, th.number { text-align: right; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
+  vertical-align: top; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
+.pictures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); }
+figure { margin: 0; } img { max-width: 100%; height: auto; background: #ffffff; }
+figcaption, .aside { font-size: .9rem; }
+pre { overflow-x: auto; padding: .75rem; background: var(--soft); font-size: .85rem; }
+@media print { body { max-width: none; padding: 0; } details > * { display: block; }
+  h2, figure, tr { break-inside: avoid; } }
+"""
+
+# What the pictures show, for those who do not see them, and below them for all others.
+PICTURES = {
+    "process_graph.png": "The graph: one arrow per source and target, labelled with lags.",
+    "lag_matrix.png": "Strength of every candidate edge: one panel or block per target, by lag.",
+}
+
+
+def html_report(
+    found: Any, report: str, *, pictures: Mapping[str, bytes], repeat: Sequence[str] = ()
+) -> bytes:
+    """The page; `report` is the text in full, `pictures` are PNG files by name, and `repeat` the
+    lines of a shell that make all of it again.
+    """
+    verdict = str(found.verdict)
+    lines = "".join(f"<p>{_text(line)}</p>\n" for line in found.verdict.lines)
+    body = (
+        f'<h1>{_text(", ".join(found.names))}: <span class="verdict '
+        f'{verdict.replace(" ", "-")}">{_text(verdict)}</span></h1>\n{lines}'
+        f"{_figures(pictures)}"
+        f"<h2>Edges kept</h2>\n{_edges(found)}"
+        f"<h2>Quality of the data</h2>\n{_data(found)}{_findings(found)}"
+        f"<h2>The report in full</h2>\n<details><summary>Text</summary>\n"
+        f"<pre>{_text(report.rstrip())}</pre></details>\n"
+        f"<h2>How to repeat it</h2>\n{_repeat(repeat)}"
+    )
+    page = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Who drives whom: {_text(', '.join(found.names))}</title>\n"
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+    )
+    return page.encode()
+
+
+def _text(text: Any) -> str:
+    return html.escape(str(text))
+
+
+def _figures(pictures: Mapping[str, bytes]) -> str:
+    shown = [
+        f'<figure><img alt="{_text(caption)}" src="data:image/png;base64,'
+        f'{base64.b64encode(pictures[name]).decode()}"><figcaption>{_text(caption)}</figcaption>'
+        "</figure>\n"
+        for name, caption in PICTURES.items()
+        if name in pictures
+    ]
+    return f'<div class="pictures">\n{"".join(shown)}</div>\n' if shown else ""
+
+
+def _table(caption: str, numbers: int, columns: Sequence[str], rows: Sequence[Sequence]) -> str:
+    """A table that scrolls by itself; the last `numbers` columns hold numbers."""
+    first = len(columns) - numbers
+    kinds = ["" if k < first else ' class="number"' for k in range(len(columns))]
+    head = "".join(
+        f'<th scope="col"{kind}>{_text(name)}</th>'
+        for kind, name in zip(kinds, columns, strict=True)
+    )
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td{kind}>{_text(c)}</td>" for kind, c in zip(kinds, row, strict=True))
+        + "</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{_text(caption)}">\n<table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n</div>\n"
+    )
+
+
+def _edges(found: Any) -> str:
+    """Strongest first, as everywhere."""
+    edges = np.argwhere(found.graph)
+    if not len(edges):
+        return "<p>None.</p>\n"
+    order = np.argsort(-found.scores[tuple(edges.T)], kind="stable")
+    unit = f" [{found.time_unit}]" if found.time_unit else ""
+    rows = []
+    for i, j, k in edges[order]:
+        low, high = found.delay_intervals[i, j, k]
+        delay, score, lower = (a[i, j, k] for a in (found.delays, found.scores, found.lower))
+        names = (found.names[i], found.names[j], found.lags[k], found.level_lags[k])
+        # A delay that was not estimated is its lag, with no width.
+        interval = f"{low:.4g} to {high:.4g}" if low < high else "not estimated"
+        rows.append((*names, f"{delay:.4g}", interval, f"{score:.4f}", f"{lower:.4f}"))
+    columns = ("source", "target", "lag", "level lag", f"delay{unit}", "90 %, given the graph")
+    columns = (*columns, "strength", "lower 95 %")
+    return _table("Edges kept", 6, columns, rows) + (
+        '<p class="aside">Strength: rise of the target’s mean squared error when the edge is left '
+        "out and everything else refitted, as a share of the variance of its rate of change. Lags "
+        "are in samples, of the rate; the level that moves is one sample later.</p>\n"
+    )
+
+
+def _data(found: Any) -> str:
+    lengths = [len(values) for values in found.samples.values]
+    missing = sum(int(np.isnan(values).sum()) for values in found.samples.values)
+    many = f"{len(lengths)} recordings, {sum(lengths)} samples" if len(lengths) > 1 else (
+        f"{lengths[0]} samples"
+    )  # fmt: skip
+    interval = f"{found.dt:g} {found.time_unit}".rstrip()
+    lags = ", ".join(map(str, found.lags))
+    return (
+        f"<p>{len(found.names)} variables, {many} every {_text(interval)}, {missing} values "
+        f"missing after treatment; candidate lags {lags} samples.</p>\n"
+    )
+
+
+def _findings(found: Any) -> str:
+    findings = (*found.verdict.reasons, *found.verdict.notes)
+    if not findings:
+        return "<p>Nothing that was tested speaks against these data.</p>\n"
+    rows = [(f.name, f.weight, f.text, f.remedy) for f in findings]
+    return _table("Findings", 0, ("finding", "weight", "what it means", "what to do"), rows)
+
+
+def _repeat(lines: Sequence[str]) -> str:
+    import jax
+
+    commands = f"<pre>{_text(chr(10).join(lines))}</pre>\n" if lines else ""
+    return (
+        f"{commands}<p>With ndde_jax {_text(version())} and JAX {_text(jax.__version__)}. The same "
+        "data, settings and seed on the same machine give the same numbers; <code>discovery/"
+        "</code> beside this file holds everything found, for <code>ndde-jax effects</code>, "
+        "<code>forecast</code> and <code>intervene</code>.</p>\n"
+        "<p>Cite: Boussard, Debouchage, Saulus, <cite>Identifiability Guarantees for Drivers and "
+        "Dynamics of Delayed Physical Systems</cite>.</p>\n"
+    )

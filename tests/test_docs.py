@@ -1,0 +1,219 @@
+"""The pages: every public name has its place, programs compile or run, links lead somewhere."""
+
+import ast
+import importlib.util
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndde_jax
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LOOSE = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+READMES = sorted((ROOT / "benchmarks").rglob("README.md"))
+WRITTEN = [*PAGES, *LOOSE, *READMES]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
+
+# What public modules hold, as [`x`](api/x.md) has it; a page shows no module as such.
+MODULES = ("metrics", "models", "plot", "samples", "select", "simulate", "systems", "use", "gates")
+# Programs that take a second or two; the others that are whole are run by `pytest -m slow`.
+QUICK = ("choosing.md[0]", "guides/missing_values.md[0]", "data_problems.md[0]")
+# Lines that begin where a discovery, or data, are.
+FRAGMENTS = (
+    "README.md[1]",
+    "guides/differentiate.md[1]",
+    "guides/recordings.md[1]",
+    "guides/simulate_forecast_intervene.md[1]",
+    "guides/simulate_forecast_intervene.md[2]",
+    "use.md[0]",
+    "use.md[1]",
+)
+
+
+def programs(*languages):
+    """Code blocks of these languages by page and number."""
+    for page in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        name = page.relative_to(DOCS if DOCS in page.parents else ROOT).as_posix()
+        blocks = [code for language, code in FENCE.findall(page.read_text("utf-8"))
+                  if language in languages]  # fmt: skip
+        yield from ((f"{name}[{i}]", code) for i, code in enumerate(blocks))
+
+
+PROGRAMS = dict(programs("python"))
+
+
+def printed():
+    """What pages say that programs print: text directly below, with nothing between the two."""
+    for page in [*PAGES, ROOT / "README.md"]:
+        blocks = list(FENCE.finditer(page.read_text("utf-8")))
+        for first, second in itertools.pairwise(blocks):
+            if (first[1], second[1]) == ("python", "text") and second.start() == first.end() + 2:
+                yield from (
+                    (name, second[2]) for name, code in PROGRAMS.items() if code == first[2]
+                )
+
+
+PRINTED = dict(printed())
+
+
+def exported(path):
+    """Names that a file hands on, `from ._fit import fit as fit`."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            yield from (a.asname for a in node.names if a.asname and not a.asname.startswith("_"))
+
+
+def referenced():
+    """Names that the pages of the reference show."""
+    text = "".join(page.read_text("utf-8") for page in (DOCS / "api").glob("*.md"))
+    return re.findall(r"^::: ndde_jax\.(\S+)$", text, re.MULTILINE)
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    names = {
+        name
+        for name in exported(Path(ndde_jax.__file__))
+        if not isinstance(getattr(ndde_jax, name), types.ModuleType)
+    }
+    for module in MODULES:
+        file = Path(ndde_jax.__file__).parent / module / "__init__.py"
+        file = file if file.exists() else file.parent.with_suffix(".py")
+        # What is at the top as well has its place there.
+        names |= {f"{module}.{name}" for name in exported(file) if not hasattr(ndde_jax, name)}
+    shown = referenced()
+    assert {"discover", "select.Gates", "plot.plot_lag_matrix"} <= names
+    assert sorted(shown) == sorted(set(shown)), "a name is shown twice"
+    assert names - set(shown) == set()
+
+
+@pytest.mark.parametrize("name", referenced())
+def test_what_the_reference_shows_exists(name):
+    value = importlib.import_module("ndde_jax.plot") if name.startswith("plot.") else ndde_jax
+    for part in name.removeprefix("plot.").split("."):
+        value = getattr(value, part)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_compile(name):
+    ast.parse(PROGRAMS[name])
+
+
+def test_the_lists_of_programs_name_programs():
+    assert {*QUICK, *FRAGMENTS} <= set(PROGRAMS)
+    assert "README.md[2]" in PRINTED
+
+
+def parts(text):
+    """Words, and numbers: readers compute in single precision."""
+    number = r"-?\d+(?:\.\d+)?"
+    return re.sub(number, "#", text), np.array(re.findall(number, text), float)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))
+        for name in PROGRAMS
+        if name not in FRAGMENTS and not name.startswith("CONTRIBUTING")
+    ],
+)
+def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
+    """And print what the block of text directly below says, if there is one."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile(PROGRAMS[name], name, "exec"), {})
+    if name in PRINTED:
+        words, numbers = parts(capsys.readouterr().out)
+        assert words == parts(PRINTED[name])[0]
+        np.testing.assert_allclose(numbers, parts(PRINTED[name])[1], rtol=0.01)
+
+
+@pytest.mark.slow
+def test_what_contributors_are_shown_works():
+    """In a process of its own: it registers a system."""
+    blocks = [code for name, code in PROGRAMS.items() if name.startswith("CONTRIBUTING")]
+    used = """
+import jax, numpy as np
+x = np.random.default_rng(0).normal(size=(200, 2))
+windows = ndde.lagged_windows(x, dt=1.0)
+assert ndde.recover(windows, FewDrivers(most=1), key=jax.random.key(0)).graph.sum(0).max() <= 1
+result = ndde.fit(Lasso(), windows, ndde.FitConfig(max_steps=20), key=jax.random.key(0))
+assert ndde.edge_scores(result).shape == (2, 2, 1)
+system = ndde.systems.get("wright")
+slope = system.jacobian(0.0, np.array([0.3]), np.array([[0.2]]))
+assert (np.asarray(slope != 0)[:, 0, 0] == np.asarray(system.graph)[0, 0]).all()
+"""
+    command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, used])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert len(blocks) == 3 and done.returncode == 0, done.stderr
+
+
+def anchors(text):
+    """Of the headings, as Markdown on the site makes them."""
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        yield re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text("utf-8"))
+    for address in LINK.findall(text):
+        if re.match(r"[a-z]+:", address):
+            continue
+        path, _, anchor = address.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if DOCS in page.parents and path.startswith(("benchmarks/", "../benchmarks/")):
+            target = _of_the_benchmarks(page, path)
+        assert target.exists(), f"{address} leads nowhere"
+        if anchor and target.suffix == ".md":
+            assert anchor in set(anchors(target.read_text("utf-8"))), f"{address}: no such heading"
+
+
+def _of_the_benchmarks(page, path):
+    """The README that is a page of the site."""
+    name = Path(path).stem
+    assert (page.parent / path).resolve().parent == DOCS / "benchmarks"
+    return ROOT / "benchmarks" / ("" if name == "index" else name) / "README.md"
+
+
+def test_references_in_pages_are_to_names_that_exist():
+    shown = set(referenced())
+    for page in PAGES:
+        for name in re.findall(r"\]\[ndde_jax\.([\w.]+)\]", page.read_text("utf-8")):
+            assert name in shown or name.rpartition(".")[0] in shown, f"{page.name}: {name}"
+
+
+def test_every_command_that_a_page_shows_is_understood():
+    from ndde_jax.cli import _parser
+
+    found = 0
+    for _, code in programs("bash", "sh"):
+        for line in code.replace("&&", "\n").splitlines():
+            command = line.partition("#")[0].strip()
+            if command.startswith("ndde-jax "):
+                found += 1
+                _parser().parse_args(shlex.split(command)[1:])
+    assert found > 5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="needs ndde_jax[docs]")
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocstrings")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("discover", "metrics.auroc"):
+        page = "discover" if name == "discover" else "metrics"
+        assert f'id="ndde_jax.{name}"' in (tmp_path / "api" / page / "index.html").read_text()
