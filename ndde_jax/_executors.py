@@ -52,11 +52,11 @@ class Failed:
 
 
 def run_many(
-    one: Callable[[int, Any], Any],
+    one: Callable[[int, Any], Any] | None,
     n: int,
     *,
     kept: Kept | None = None,
-    name: Callable[[int], str] | None = None,
+    name: Callable[[int], str | None] | None = None,
     executor: Checked[Executor | None] = None,
     parcel: Callable[[int], Parcel] | None = None,
     workers: Checked[int | None] = None,
@@ -67,80 +67,37 @@ def run_many(
 ) -> list:
     """Results of n systems, in order, skipping what is kept under `name(i)`.
 
-    Without an executor `one(i, device)` runs in threads of this process. With one, `parcel(i)` says
-    which function of a module computes the system from which bytes; the result comes back as bytes,
-    and is stored here. With `keep_failures` what a system raises becomes `Failed` in its place.
+    Without an executor `one(i, device)` runs in threads of this process: XLA releases Python's
+    lock. With one, `parcel(i)` says which function of a module computes the system from which
+    bytes; the result comes back as bytes, and is stored here. With `keep_failures` what a system
+    raises becomes `Failed` in its place.
     """
     executor = as_executor(executor)
-    devices = jax.local_devices()
     if workers is None:
-        workers = AHEAD if executor is not None else max(os.cpu_count() or 1, len(devices))
+        cores = max(os.cpu_count() or 1, len(jax.local_devices()))
+        workers = cores if executor is None else AHEAD
     check_whole(workers, "workers")
-    settings = _settings()
-
-    def here(i: int) -> Any:
-        device = devices[i % len(devices)]
-        with _under(settings), jax.default_device(device):
-            try:
-                result = jax.block_until_ready(one(i, device))
-            except Exception as error:
-                if not keep_failures:
-                    raise
-                return _failed(i, error)
-        keep(i, result)
-        return result
+    # The main thread, where Ctrl-C arrives, only waits, also for what is read and stored: an
+    # interrupt in the middle of XLA can end the process with a segmentation fault.
+    pool = concurrent.futures.ThreadPoolExecutor(workers if executor is None else 1)
+    names: list[str | None] = [None] * n
+    results: list[Any] = [None] * n
 
     def keep(i: int, result: Any) -> None:
         if kept is not None and names[i] is not None:
             kept.save(names[i], result, f"system {i}")
 
-    def packed(i: int) -> Parcel | Failed:
-        with _under(settings):
-            try:
-                return parcel(i)
-            except ValueError as error:
-                if not keep_failures:
-                    raise
-                return _failed(i, error)
-
-    def unpacked(i: int, answer: bytes | Failed) -> Any:
-        if isinstance(answer, Failed):
-            if not keep_failures:
-                raise answer.exception()
-            return answer
-        with _under(settings):
-            result = from_bytes(answer, object)
-        keep(i, result)
-        return result
-
-    def start(i: int) -> Future:
-        if executor is None:
-            return own.submit(here, i)
-        ready = own.submit(packed, i)
-        if isinstance(ready.result(), Failed):
-            return ready
-        return executor.submit(compute, i, *ready.result(), settings)
-
-    def receive(i: int, future: Future) -> Any:
-        try:
-            answer = future.result()
-        except Exception as error:
-            # Dask has tried it on several workers, and all of them died.
-            if not (keep_failures and type(error).__name__ == "KilledWorker"):
-                raise
-            answer = _failed(i, error)
-        return answer if executor is None else own.submit(unpacked, i, answer).result()
-
-    names, results, missing = [None] * n, [None] * n, range(n)
+    if executor is None:
+        crew = _Here(pool, one, keep, keep_failures, _settings())
+    else:
+        crew = _There(pool, executor, parcel, keep, keep_failures, _settings())
     pending: dict[Future, int] = {}
     bar = None
-    # The main thread, where Ctrl-C arrives, only waits, also for what is read and stored: an
-    # interrupt in the middle of XLA can end the process with a segmentation fault.
-    own = concurrent.futures.ThreadPoolExecutor(workers if executor is None else 1)
     try:
+        missing = list(range(n))
         if kept is not None:
-            names = own.submit(lambda: [name(i) for i in range(n)]).result()
-            results = own.submit(lambda: [file and kept.load(file) for file in names]).result()
+            names[:] = pool.submit(lambda: [name(i) for i in range(n)]).result()
+            results[:] = pool.submit(lambda: [file and kept.load(file) for file in names]).result()
             kept.warn(stacklevel=stacklevel + 1)
             missing = [i for i in range(n) if results[i] is None]
         if progress:
@@ -148,14 +105,14 @@ def run_many(
 
             bar = tqdm(total=n, initial=n - len(missing), desc=label, unit="system")
         waiting = iter(missing)
-        ahead = n if executor is None else workers
         while True:
+            ahead = n if executor is None else workers
             for i in itertools.islice(waiting, ahead - len(pending)):
-                pending[start(i)] = i
+                pending[crew.start(i)] = i
             if not pending:
                 break
             for future in _finished(pending):
-                results[pending[future]] = receive(pending[future], future)
+                results[pending[future]] = crew.receive(pending[future], future)
                 del pending[future]
                 if bar is not None:
                     bar.update()
@@ -163,15 +120,10 @@ def run_many(
         # What is running here finishes and is kept; what has not started is dropped.
         for future in pending:
             future.cancel()
-        running = sum(not future.done() for future in pending)
-        if executor is None and progress and running and isinstance(error, KeyboardInterrupt):
-            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
-        if executor is not None:
-            for future, i in pending.items():
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    with contextlib.suppress(Exception):
-                        receive(i, future)
-        own.shutdown(wait=True, cancel_futures=True)
+        if progress:
+            crew.say_goodbye(pending, error)
+        crew.keep_finished(pending)
+        pool.shutdown(wait=True, cancel_futures=True)
         if isinstance(error, concurrent.futures.BrokenExecutor):
             error.add_note(BROKEN)
         if kept is not None:
@@ -186,10 +138,113 @@ def run_many(
     finally:
         if bar is not None:
             bar.close()
-    own.shutdown()
+    pool.shutdown()
     if kept is not None:
         kept.warn(stacklevel=stacklevel + 1)
     return results
+
+
+def _finished(pending: dict[Future, int]) -> list[Future]:
+    """At least one, in order of their systems."""
+    done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
+    return sorted(done, key=pending.get)
+
+
+@dataclasses.dataclass
+class _Here:
+    """Threads of this process, which take turns on its devices and store what they finish."""
+
+    pool: Executor
+    one: Callable[[int, Any], Any]
+    keep: Callable[[int, Any], None]
+    keep_failures: bool
+    settings: "Settings"
+
+    def start(self, i: int) -> Future:
+        return self.pool.submit(self._work, i)
+
+    def receive(self, i: int, future: Future) -> Any:
+        return future.result()
+
+    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
+        running = sum(not future.done() for future in pending)
+        if running and isinstance(error, KeyboardInterrupt):
+            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
+
+    def keep_finished(self, pending: dict[Future, int]) -> None:
+        pass  # they do so themselves
+
+    def _work(self, i: int) -> Any:
+        devices = jax.local_devices()
+        device = devices[i % len(devices)]
+        # Under a default device programs are compiled anew, so only where there is a choice.
+        chosen = jax.default_device(device) if len(devices) > 1 else contextlib.nullcontext()
+        with _under(self.settings), chosen:
+            try:
+                result = jax.block_until_ready(self.one(i, device))
+            except Exception as error:
+                if not self.keep_failures:
+                    raise
+                return _failed(i, error)
+        self.keep(i, result)
+        return result
+
+
+@dataclasses.dataclass
+class _There:
+    """An executor that was given; one thread here, `clerk`, packs, unpacks and stores."""
+
+    clerk: Executor
+    executor: Executor
+    parcel: Callable[[int], Parcel]
+    keep: Callable[[int, Any], None]
+    keep_failures: bool
+    settings: "Settings"
+
+    def start(self, i: int) -> Future:
+        ready = self.clerk.submit(self._pack, i)
+        parcel = ready.result()
+        if isinstance(parcel, Failed):
+            return ready
+        return self.executor.submit(compute, i, *parcel, self.settings)
+
+    def receive(self, i: int, future: Future) -> Any:
+        try:
+            answer = future.result()
+        except Exception as error:
+            # Dask has tried it on several workers, and all of them died.
+            if not (self.keep_failures and type(error).__name__ == "KilledWorker"):
+                raise
+            answer = _failed(i, error)
+        return self.clerk.submit(self._unpack, i, answer).result()
+
+    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
+        pass  # nothing is waited for: what runs elsewhere is none of this process
+
+    def keep_finished(self, pending: dict[Future, int]) -> None:
+        for future, i in pending.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                with contextlib.suppress(Exception):
+                    self.receive(i, future)
+
+    def _pack(self, i: int) -> Parcel | Failed:
+        with _under(self.settings):
+            try:
+                return self.parcel(i)
+            except ValueError as error:
+                if not self.keep_failures:
+                    raise
+                return _failed(i, error)
+
+    def _unpack(self, i: int, answer: bytes | Failed) -> Any:
+        if isinstance(answer, Failed):
+            if not self.keep_failures:
+                raise answer.exception()
+            return answer
+        with _under(self.settings):
+            result = from_bytes(answer, object)
+        self.keep(i, result)
+        return result
 
 
 BROKEN = (
@@ -276,9 +331,3 @@ def _failed(index: int, error: Exception) -> Failed:
     kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
     text = "".join(traceback.format_exception(error))
     return Failed(index, str(error) or type(error).__name__, kind, text)
-
-
-def _finished(pending: dict[Future, int]) -> list[Future]:
-    """At least one, in order of their systems."""
-    done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
-    return sorted(done, key=pending.get)
