@@ -252,7 +252,12 @@ class _Decoder:
 def _classes() -> dict[str, type]:
     """What can be saved: the public classes of the library, by name. Files name no others."""
     package = sys.modules[__package__]
-    public = {**vars(package.models), **vars(package.select), **vars(package)}
+    public = {
+        **vars(package.gates),
+        **vars(package.models),
+        **vars(package.select),
+        **vars(package),
+    }
     return {
         name: kind
         for name, kind in public.items()
