@@ -116,7 +116,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", ["program", "function"])
 def test_an_interrupted_run_says_how_to_go_on(how, tmp_path):
     path = tmp_path / "results.sqlite"
-    command = [sys.executable, "-c", INTERRUPTED, str(path), how]
+    command = [sys.executable, "-c", INTERRUPTED, str(path), how, "--no-cache"]
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
     with subprocess.Popen(command, **pipes) as process:
         assert process.stdout.readline() == "computing\n"
