@@ -25,9 +25,32 @@ def share(text: str) -> tuple[int, int]:
     return int(index) - 1, int(count)
 
 
+def executor(text: str) -> str:
+    """`dask:ADDRESS`, the scheduler of a Dask cluster, as argparse reads it."""
+    engine, _, address = text.partition(":")
+    if engine != "dask" or not address:
+        raise argparse.ArgumentTypeError(
+            f"expected dask:ADDRESS, such as dask:tcp://10.0.0.1:8786; got {text}"
+        )
+    return text
+
+
 def add_machines(parser: argparse.ArgumentParser) -> None:
-    """`--workers` of this machine, and its `--share` among several."""
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
+    """`--workers` of this machine or an `--executor` of others, and a `--share` among several."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
+    either.add_argument(
+        "--executor",
+        type=executor,
+        dest="workers",
+        default=argparse.SUPPRESS,
+        metavar="dask:ADDRESS",
+        help="the workers of a Dask cluster, which find this checkout on their PYTHONPATH",
+    )
+    # Read before anything is parsed, by `program`.
+    parser.add_argument(
+        "--no-cache", action="store_true", help="keep and reuse no compiled programs"
+    )
     parser.add_argument(
         "--share",
         type=share,

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, Self, TypeVar
 
+from ndde_jax._compilation_cache import keep_compiled
 from ndde_jax._memory import make_room
 from ndde_jax._program import run_program
 
 from ._store import Record, Store, Unit
-from ._workers import Killed, in_processes
+from ._workers import Killed, in_processes, on_cluster
 
 
 class Task(Protocol):
@@ -37,6 +38,8 @@ class Task(Protocol):
 
 AnyTask = TypeVar("AnyTask", bound=Task)
 Share = tuple[int, int]
+# A number of processes, or `dask:ADDRESS`.
+Workers = int | str
 EVERYTHING: Share = (0, 1)
 
 # What the run in this process says when it is interrupted.
@@ -50,7 +53,7 @@ def run_tasks(
     *,
     summarise: Callable[[AnyTask, list[Record]], list[Record]] | None = None,
     killed: Callable[[AnyTask, str], list[Record]] | None = None,
-    workers: int = 1,
+    workers: Workers = 1,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -64,7 +67,7 @@ def run_tasks(
     - `store`: where the records go.
     - `summarise`: further records of a task, made here from its new records and the store.
     - `killed`: records of a task that ended its worker process twice, from the status.
-    - `workers`: processes; 1 computes in this one.
+    - `workers`: processes; 1 computes in this one. Or `dask:ADDRESS`, the workers of a cluster.
     - `retry_errors`: do units again whose status is an error.
 
     A process that is killed is replaced. Another run may write the same file meanwhile; what it has
@@ -101,7 +104,11 @@ def run_tasks(
 
 
 def program(main: Callable[[], int]) -> int:
-    """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence."""
+    """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence. Unless
+    `--no-cache` is given, it and its workers keep compiled programs for later runs.
+    """
+    if "--no-cache" not in sys.argv:
+        keep_compiled()
     return run_program(main, lambda: f"\n{_farewell}")
 
 
@@ -167,7 +174,7 @@ def units_with_errors(store: Store, tasks: Iterable[Task]) -> set[Unit]:
 def _evaluated(
     tasks: Iterable[AnyTask],
     evaluate: Callable[[AnyTask], list[Record]],
-    workers: int,
+    workers: Workers,
     killed: Callable[[AnyTask, str], list[Record]] | None,
     say: Callable[[str], None],
 ) -> Iterator[tuple[AnyTask, list[Record]]]:
@@ -176,7 +183,11 @@ def _evaluated(
         for task in tasks:
             yield task, job(task)
         return
-    for task, records in in_processes(tasks, job, workers, say, name=_name):
+    if isinstance(workers, str):
+        computed = on_cluster(tasks, job, workers.removeprefix("dask:"), say, name=_name)
+    else:
+        computed = in_processes(tasks, job, workers, say, name=_name)
+    for task, records in computed:
         if isinstance(records, Killed):
             records = (killed or _failed)(task, records.status)
         yield task, records

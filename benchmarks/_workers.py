@@ -4,17 +4,22 @@ The pools of the standard library give up when one process dies, and do not say 
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
 # A task that ends its process this often does so by itself: it may need too much memory.
 MOST_DEATHS = 2
+# Tasks that a cluster is given before others are finished.
+AHEAD = 512
+SECONDS_TO_CONNECT = 30
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,49 @@ def in_processes(
     finally:
         for worker in crew:
             worker.end()
+
+
+def on_cluster(
+    tasks: Iterable[Any],
+    evaluate: Callable[[Any], Any],
+    address: str,
+    say: Callable[[str], None] = print,
+    name: Callable[[Any], str] = str,
+) -> Iterator[tuple[Any, Any]]:
+    """As `in_processes`, on the workers of the Dask cluster whose scheduler is at this address.
+
+    Dask replaces workers that die; a task that killed one after the other gives `Killed`. The
+    cluster goes on running; what it was still computing however this ends is cancelled.
+
+    **Raises:** `ValueError` if nobody answers at the address.
+    """
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError as error:
+        raise ValueError("--executor dask:... needs Dask: install ndde_jax[cluster].") from error
+    try:
+        client = Client(address, timeout=SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error
+    tasks, pending = iter(tasks), {}
+    with client, client.get_executor(pure=False) as executor:
+        try:
+            while True:
+                for task in itertools.islice(tasks, AHEAD - len(pending)):
+                    pending[executor.submit(evaluate, task)] = task
+                if not pending:
+                    return
+                for future in futures.wait(pending, return_when=futures.FIRST_COMPLETED).done:
+                    task = pending.pop(future)
+                    try:
+                        outcome = future.result()
+                    except KilledWorker as error:
+                        say(f"{name(task)} killed its workers; given up.")
+                        outcome = Killed(f"error: {error}")
+                    yield task, outcome
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 class _Worker:

@@ -85,7 +85,7 @@ def run(
     store: Store,
     *,
     seed: int = FRESH,
-    workers: int = 1,
+    workers: int | str = 1,
     share: Share = EVERYTHING,
     progress: bool = True,
 ) -> None:

@@ -15,7 +15,9 @@ from . import (
 )
 from ._axes import summary_graph as summary_graph
 from ._discover import discover as discover
+from ._discover_many import discover_many as discover_many
 from ._discovery import Discovery as Discovery
+from ._executors import Failed as Failed
 from ._recipe import Recipe as Recipe
 from .check._conditioning import (
     noise_covariance as noise_covariance,

@@ -45,9 +45,16 @@ def _command(commands, name: str, run, out: str | None, text: str) -> argparse.A
     default = "%(default)s" if out else "default: none"
     add("--out", default=out, metavar="DIR", help=f"directory for the results ({default})")
     add("--quiet", action="store_true", help="print nothing but errors")
-    add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    add_general(command)
     command.set_defaults(run=run)
     return command
+
+
+def add_general(command: argparse.ArgumentParser) -> None:
+    """What stands before a command or behind it alike."""
+    hidden = dict(action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command.add_argument("--debug", **hidden)
+    command.add_argument("--no-cache", **hidden)
 
 
 def _future(command: argparse.ArgumentParser, seed) -> None:

@@ -114,16 +114,8 @@ def discover(
         (x, dt, t, coefficient, key),
         "Make windows with lagged_windows; fit, recover and fit_drift take them there.",
     )
-    check_coefficient(coefficient)
-    recipe = Recipe() if recipe is None else recipe
-    if not isinstance(recipe, Recipe):
-        remedy = "Mind the parentheses: Recipe()."
-        raise refusal("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
-    if scheme is not None:
-        check_choice(scheme, "scheme", SCHEMES)
-        recipe = dataclasses.replace(recipe, scheme=scheme)
+    recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
-    check_flag(treat, "treat")
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
     if treat:
         # Who asks for central differences means the samples as they are.
@@ -186,6 +178,20 @@ def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
     if recipe.family is None and recipe.networks and windows.lags == (0,):
         return Best()
     return recipe.family
+
+
+def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Recipe:
+    """The recipe, after a check of what needs no data."""
+    check_coefficient(coefficient)
+    recipe = Recipe() if recipe is None else recipe
+    if not isinstance(recipe, Recipe):
+        remedy = "Mind the parentheses: Recipe()."
+        raise refusal("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
+    if scheme is not None:
+        check_choice(scheme, "scheme", SCHEMES)
+        recipe = dataclasses.replace(recipe, scheme=scheme)
+    check_flag(treat, "treat")
+    return recipe
 
 
 def _passes(recipe: Recipe, windows: Windows) -> int:

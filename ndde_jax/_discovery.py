@@ -178,14 +178,16 @@ class Discovery(Usable):
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Discovery":
-        """Read what [`save`][ndde_jax.Discovery.save] wrote, bit by bit.
+        """Read what [`save`][ndde_jax.Discovery.save] wrote, bit by bit; from its directory, or
+        from a file, as [`discover_many`][ndde_jax.discover_many] keeps them.
 
         **Raises:** `ValueError` if the directory does not hold a discovery, or one that is damaged,
         changed by hand, or of a version whose files this one does not read.
         """
         directory = Path(directory)
+        file = directory if directory.is_file() else directory / FILE
         try:
-            found = read(directory / FILE, cls)
+            found = read(file, cls)
         except (FileNotFoundError, NotADirectoryError) as error:
             if (directory / "about.json").exists() and (directory / "arrays.npz").exists():
                 raise ValueError(
@@ -197,7 +199,7 @@ class Discovery(Usable):
             ) from error
         if problem := _inconsistency(found):
             raise ValueError(
-                f"{directory / FILE} contradicts itself: {problem}. It was changed after it was "
+                f"{file} contradicts itself: {problem}. It was changed after it was "
                 "saved; discover it again."
             )
         return found

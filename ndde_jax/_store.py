@@ -55,8 +55,21 @@ def read(path: str | os.PathLike, kind: type[Kind]) -> Kind:
     **Raises:** `FileNotFoundError`; `ValueError`, with a sentence, for a file that is damaged, of
     another format or version, or that holds something else.
     """
-    path = Path(path)
-    about, arrays = _open(path, path.read_bytes())
+    return from_bytes(Path(path).read_bytes(), kind, path, stacklevel=3)
+
+
+def from_bytes(
+    data: bytes,
+    kind: type[Kind],
+    path: str | os.PathLike = "what was received",
+    *,
+    stacklevel: int = 2,
+) -> Kind:
+    """What `to_bytes` made, of the type `kind`; `path` is what messages call it.
+
+    **Raises:** `ValueError`, as `read`.
+    """
+    about, arrays = _open(path, data)
     if about.get("format") != FORMAT:
         raise ValueError(
             f"{path} was written by ndde_jax {about.get('library')} in format "
@@ -78,7 +91,7 @@ def read(path: str | os.PathLike, kind: type[Kind]) -> Kind:
         warnings.warn(
             f"{path} was saved in double precision and is rounded to single; switch "
             "jax_enable_x64 on to get it exactly.",
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
     return value
 
@@ -118,7 +131,7 @@ def fingerprint(tree: Any) -> str:
 # ---- the file ----
 
 
-def _open(path: Path, data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
+def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     """Description and arrays of a file whose every byte is as it was written."""
     body = data[:-_DIGEST]
     if hashlib.sha256(body).hexdigest().encode() != data[-_DIGEST:]:
@@ -239,7 +252,12 @@ class _Decoder:
 def _classes() -> dict[str, type]:
     """What can be saved: the public classes of the library, by name. Files name no others."""
     package = sys.modules[__package__]
-    public = {**vars(package.models), **vars(package.select), **vars(package)}
+    public = {
+        **vars(package.gates),
+        **vars(package.models),
+        **vars(package.select),
+        **vars(package),
+    }
     return {
         name: kind
         for name, kind in public.items()

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ._cli_data import rate_edge, rate_lags, read_file
-from ._commands import add_commands
+from ._commands import add_commands, add_general
+from ._compilation_cache import keep_compiled
 from ._output import forget_stages, write_checked, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
@@ -54,9 +55,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def program() -> int:
     """The process `ndde-jax`: `main`, except that Ctrl-C and SIGTERM end it at once, with code 130
-    and a sentence that says what is kept.
+    and a sentence that says what is kept, and that compiled programs are kept for the next one.
     """
     arguments = _parse(None)
+    if not arguments.no_cache:
+        keep_compiled()
     return run_program(lambda: _run(arguments), lambda: _farewell(arguments))
 
 
@@ -252,6 +255,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="keep and reuse no compiled programs"
+    )
     parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -344,14 +350,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
-    add("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    add_general(command)
     command.set_defaults(run=_discover)
 
     command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
     command.add_argument("--quiet", action="store_true", help="names only")
-    command.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )
+    add_general(command)
     command.set_defaults(run=_list_examples)
     add_commands(commands, seed)
     return parser

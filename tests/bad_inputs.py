@@ -83,12 +83,18 @@ SPECS = [
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
         "scheme": "choice", "prior": "prior", "recipe": "fit_config",
         "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag"}),
+    Spec("discover_many", ndde.discover_many,
+         {"systems": [X], "dt": 0.5, "lags": LAGS, "key": key, "progress": False},
+         {"systems": "systems", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
+          "scheme": "choice", "prior": "prior", "recipe": "fit_config", "treat": "flag",
+          "coefficient": "optional_positive", "time_unit": "amount", "directory": "directory",
+          "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
         "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
     Spec("fit_many", ndde.fit_many,
          {"method": ndde.L0NDDE(), "windows": lambda: [windows()], "key": key, "progress": False},
          {"method": "method", "windows": "list_of_windows", "config": "fit_config", "key": "key",
-          "directory": "directory", "workers": "count"}),
+          "directory": "directory", "executor": "executor", "workers": "count"}),
     Spec("signal_strengths", ndde.signal_strengths, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
     Spec("search_graph", ndde.search_graph, {**W, "graphs": graph}, {

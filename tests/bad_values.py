@@ -1,7 +1,9 @@
 """What works, and what is passed instead of it, by kind of argument."""
 
+import concurrent.futures
 import functools
 import itertools
+import multiprocessing
 from typing import Any
 
 import diffrax
@@ -183,6 +185,10 @@ KINDS: dict[str, tuple] = {
     "center": ("x", np.nan, np.inf, np.ones(3), np.ones((2, 2)), OBJECT, 1j, {}),
     "result": (3, None, "fit", model, {}, ndde.FitResult),
     "strengths": (3, None, "fit", graph, {}, result),
+    "systems": (3, None, "x", X, X[:, 0], {}, samples, b"x"),
+    "executor": (3, "dask", {}, [], lambda: concurrent.futures.ThreadPoolExecutor,
+                 lambda: concurrent.futures.ProcessPoolExecutor(
+                     1, mp_context=multiprocessing.get_context("fork"))),
     "list_of_windows": (3, None, "w", windows, [3], lambda: [stacked()], {},
                         lambda: [windows(), X]),
     "system_name": ("mackey_glas", 3, None, "", ("a",), b"ikeda"),

@@ -260,6 +260,9 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
         ),
         "equations": lambda x: len(ndde.equations(eqx.tree_at(lambda m: m.dt, model, x[0, 0]))),
         "discover": lambda x: ndde.discover(x, dt=0.5, key=key).scores,
+        "discover_many": lambda x: (
+            ndde.discover_many([x], dt=0.5, key=key, progress=False)[0].scores
+        ),
         "thin_windows": lambda x: ndde.thin_windows(ndde.lagged_windows(x, dt=0.5)).history,
         "refine_delays": lambda x: (
             ndde.refine_delays(x, bad_inputs.graph(), dt=0.5, lags=(0, 1), key=key).delay

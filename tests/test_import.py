@@ -172,6 +172,7 @@ SLOW = (
     "models._confine.confine",
     "measure._delays.refine_delays",
     "_discover.discover",
+    "_discover_many.discover_many",
     "select._exhaustive.exact_graph",
     "measure._certificate.one_flip_certificate",
     "fit._fit.fit",

@@ -45,7 +45,7 @@ def test_a_program_that_ends_returns_or_raises():
 
 
 def test_the_program_is_main_with_the_arguments_of_the_process(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["ndde-jax", "examples", "--quiet"])
+    monkeypatch.setattr(sys, "argv", ["ndde-jax", "--no-cache", "examples", "--quiet"])
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
         assert cli.program() == 0

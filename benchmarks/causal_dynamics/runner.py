@@ -63,7 +63,7 @@ def run(
     series: int | None = None,
     seed: int = 0,
     predictions: Path | None = None,
-    workers: int = 1,
+    workers: int | str = 1,
     share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,

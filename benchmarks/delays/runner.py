@@ -96,7 +96,7 @@ def run(
     *,
     seed: int = 0,
     attractor: bool = False,
-    workers: int = 1,
+    workers: int | str = 1,
     share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,

@@ -66,7 +66,7 @@ def run(
     store: Store,
     *,
     seeds: Sequence[int] = (0,),
-    workers: int = 1,
+    workers: int | str = 1,
     share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,

@@ -65,7 +65,7 @@ def run(
     seed: int = 0,
     category: str = "data",
     predictions: Path | None = None,
-    workers: int = 1,
+    workers: int | str = 1,
     share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,

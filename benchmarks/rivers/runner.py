@@ -92,7 +92,7 @@ def run(
     *,
     directory: Path | None = None,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | str = 1,
     share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,

@@ -1,17 +1,16 @@
 """Many systems: the one place that pads, spreads over cores and devices, and resumes."""
 
-import concurrent.futures
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 
 import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .._checks import check_concrete, check_config, check_key, check_whole, shown
+from .._checks import check_concrete, check_config, check_key, shown
+from .._executors import run_many, sendable
 from .._kept import Kept
 from .._store import fingerprint
 from .._types import Checked
@@ -32,6 +31,7 @@ def fit_many(
     *,
     key: Checked[PRNGKeyArray],
     directory: Checked[str | os.PathLike | None] = None,
+    executor: Checked[Executor | None] = None,
     workers: Checked[int | None] = None,
     progress: bool = True,
 ) -> list[FitResult]:
@@ -53,13 +53,17 @@ def fit_many(
         result is recognised by its data, method, configuration and key, never by its number alone.
         A damaged file is computed again. When the disk is full, results are returned all the same
         and a warning says which could not be kept.
+    - `executor`: who computes, as for [`discover_many`][ndde_jax.discover_many]; by default threads
+        of this process. Results are the same.
     - `workers`: systems at a time; by default the number of CPU cores, or of JAX devices if larger.
-        Workers take turns on the available devices.
+        Workers take turns on the available devices. With an executor, how many systems it is given
+        ahead of those that are finished, by default 512.
     - `progress`: show a progress bar.
 
     **Returns:** a list of [`FitResult`][ndde_jax.FitResult], in order.
 
     **Raises:** `ValueError` if an element of `windows` is not the windows of one system.
+        `BrokenExecutor` if processes of an executor die; what is finished is kept.
 
     ```python
     import jax, numpy as np
@@ -92,82 +96,37 @@ def fit_many(
                 "unstack_windows for a stacked batch."
             )
 
+    def padded(i: int) -> Windows:
+        return pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
+
     def one(i: int, device) -> FitResult:
-        item = pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
+        item = padded(i)
         return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
+
+    def parcel(i: int):
+        return _fit, sendable((method, padded(i), config, jr.fold_in(key, i)))
 
     def name(i: int) -> str:
         return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
 
     kept = None if directory is None else Kept(directory)
     return run_many(
-        one, len(windows), kept=kept, name=name, workers=workers, progress=progress, stacklevel=2
+        one,
+        len(windows),
+        kept=kept,
+        name=name,
+        executor=executor,
+        parcel=parcel,
+        workers=workers,
+        progress=progress,
+        stacklevel=2,
     )
 
 
-def run_many(
-    one: Callable[[int, Any], Any],
-    n: int,
-    *,
-    kept: Kept | None = None,
-    name: Callable[[int], str] | None = None,
-    workers: Checked[int | None] = None,
-    progress: bool = True,
-    stacklevel: int = 1,
-) -> list:
-    """`[one(i, device) for i in range(n)]` on several threads, in any order, skipping what is kept
-    under `name(i)`. XLA releases Python's lock, so threads keep all cores busy.
-    """
-    devices = jax.local_devices()
-    workers = max(os.cpu_count() or 1, len(devices)) if workers is None else workers
-    check_whole(workers, "workers")
-
-    def work(i):
-        device = devices[i % len(devices)]
-        with jax.default_device(device):
-            result = jax.block_until_ready(one(i, device))
-        if kept is not None:
-            kept.save(names[i], result, f"system {i}")
-        return i, result
-
-    names, results, futures = [], [None] * n, []
-    pool = concurrent.futures.ThreadPoolExecutor(max_workers=workers)
-    try:
-        if kept is not None:
-            # In a thread too. The main one, where Ctrl-C arrives, only waits: an interrupt in the
-            # middle of XLA can end the process with a segmentation fault.
-            names = pool.submit(lambda: [name(i) for i in range(n)]).result()
-            results = pool.submit(lambda: [kept.load(file) for file in names]).result()
-            kept.warn(stacklevel=stacklevel + 1)
-        missing = [i for i in range(n) if results[i] is None]
-        futures = [pool.submit(work, i) for i in missing]
-        done = concurrent.futures.as_completed(futures)
-        if progress:
-            from tqdm import tqdm
-
-            done = tqdm(done, total=n, initial=n - len(missing), desc="fit", unit="system")
-        for future in done:
-            i, result = future.result()
-            results[i] = result
-    except BaseException as error:
-        # What is running finishes and is kept; what has not started is dropped.
-        for future in futures:
-            future.cancel()
-        running = sum(not future.done() for future in futures)
-        if progress and running and isinstance(error, KeyboardInterrupt):
-            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
-        pool.shutdown(wait=True, cancel_futures=True)
-        if kept is not None:
-            kept.warn(stacklevel=stacklevel + 1)
-            error.add_note(
-                f"{kept.count()} results are kept in {kept.directory}; the same call goes on from "
-                "there."
-            )
-        raise
-    pool.shutdown()
-    if kept is not None:
-        kept.warn(stacklevel=stacklevel + 1)
-    return results
+def _fit(arguments: tuple) -> FitResult:
+    """What an executor calls."""
+    method, windows, config, key = arguments
+    return fit(method, windows, config, key=key)
 
 
 def _padded_length(n: int) -> int:

@@ -7,9 +7,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import to_graph_axes
 from .._checks import check_concrete, check_key, check_number, check_whole, check_windows
+from .._executors import run_many
 from .._types import Checked, Scores
 from ..fit._fit import FitConfig, fit
-from ..fit._many import run_many
 from ..fit._refit import StrengthConfig
 from ..fit.penalties import L0NDDE, AbstractMethod
 from ..select._path import without_refinement

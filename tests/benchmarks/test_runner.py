@@ -1,5 +1,6 @@
 """Runs of benchmarks: workers that die, interrupts, and two runs that share a file."""
 
+import argparse
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks._arguments import add_machines
 from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
@@ -114,7 +116,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", ["program", "function"])
 def test_an_interrupted_run_says_how_to_go_on(how, tmp_path):
     path = tmp_path / "results.sqlite"
-    command = [sys.executable, "-c", INTERRUPTED, str(path), how]
+    command = [sys.executable, "-c", INTERRUPTED, str(path), how, "--no-cache"]
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
     with subprocess.Popen(command, **pipes) as process:
         assert process.stdout.readline() == "computing\n"
@@ -126,3 +128,41 @@ def test_an_interrupted_run_says_how_to_go_on(how, tmp_path):
         assert code == 130 and "Traceback" not in said
     with Store(path) as store:
         assert set(statuses(store)) == {0, 1, 2}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_a_dask_cluster_computes_tasks_though_one_kills_its_worker(store, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.chdir(REPOSITORY)
+    tasks = [Task(i, str(tmp_path), int(i == 2)) for i in range(6)]
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        local_directory=str(tmp_path),
+    ) as cluster:  # fmt: skip
+        address = f"dask:{cluster.scheduler_address}"
+        run_tasks(tasks, evaluate, store, workers=address, progress=False)
+        assert statuses(store) == dict.fromkeys(range(6), "ok")
+        assert list(tmp_path.glob("2-*"))
+        # The cluster is there still.
+        run_tasks([*tasks, Task(7)], evaluate, store, workers=address, progress=False)
+    assert statuses(store) == dict.fromkeys((*range(6), 7), "ok")
+
+
+def test_the_address_of_a_cluster(capsys):
+    parser = argparse.ArgumentParser()
+    add_machines(parser)
+    assert parser.parse_args([]).workers == 1
+    assert parser.parse_args(["--workers", "3"]).workers == 3
+    address = "dask:tcp://127.0.0.1:8786"
+    assert parser.parse_args(["--executor", address]).workers == address
+    for wrong in (
+        ["--executor", "8786"],
+        ["--executor", "dask:"],
+        ["--workers", "2", "--executor", address],
+    ):
+        with pytest.raises(SystemExit):
+            parser.parse_args(wrong)
+    assert "expected dask:ADDRESS" in capsys.readouterr().err

@@ -168,7 +168,7 @@ def stop_benchmark(directory: Path, number: signal.Signals, n: int) -> Counter:
     directory.mkdir()
     path = directory / "results.sqlite"
     return _stopped(
-        [sys.executable, "-c", BENCHMARK, str(path), str(directory / "begun")],
+        [sys.executable, "-c", BENCHMARK, str(path), str(directory / "begun"), "--no-cache"],
         number,
         n,
         last=8.0,
@@ -187,7 +187,7 @@ def stop_cli(directory: Path, number: signal.Signals, n: int) -> Counter:
     outcomes = _stopped(
         [
             *(sys.executable, "-c", CLI, str(directory / "begun")),
-            *("discover", str(directory / "data.npz")),
+            *("discover", str(directory / "data.npz"), "--no-cache"),
             *("--out", str(out), "--scheme", "euler", "--quiet", "--check"),
         ],
         number,

@@ -15,8 +15,9 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax import _atomic
+from ndde_jax._executors import run_many
 from ndde_jax.fit import _many as _batch
-from ndde_jax.fit._many import LENGTH_STEP, _padded_length, fit_many, run_many
+from ndde_jax.fit._many import LENGTH_STEP, _padded_length, fit_many
 
 METHOD = ndde.L0NDDE(path=())
 # Without Newton steps and warm-up it compiles in a second; what is trained does not matter here.

@@ -1,0 +1,89 @@
+"""Compiled programs that outlive the process: for command lines, never for the library by itself.
+
+JAX keeps them, under a digest of the program, its own version and its settings. What is kept is
+code for one kind of processor, so that directories are told apart by it.
+"""
+
+import hashlib
+import os
+import platform
+from collections.abc import MutableMapping
+from pathlib import Path
+
+# All are kept, however quickly they compiled: hundreds of small ones take half of the time, and
+# what is kept should not depend on how busy the machine is.
+SECONDS = 0.0
+# Beyond it what was written first goes first.
+MOST_BYTES = 2**30
+
+# Read by JAX when it is imported; by these, processes started from here do the same.
+DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
+SETTINGS = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": SECONDS,
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": -1,
+}
+
+
+def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | None:
+    """Let this process, and those it starts, keep and reuse compiled programs.
+
+    Returns where: what `JAX_COMPILATION_CACHE_DIR` says, or else a directory of the user's cache;
+    None if that cannot be written, which stops nothing.
+    """
+    import jax
+
+    directory = environment.get(DIRECTORY, "")
+    if not directory:
+        own = user_directory(environment)
+        if own is None:
+            return None
+        drop_oldest(own)
+        directory = environment[DIRECTORY] = str(own)
+        for name, value in SETTINGS.items():
+            if name not in environment:
+                environment[name] = str(value)
+                jax.config.update(name.lower(), value)
+    jax.config.update(DIRECTORY.lower(), directory)
+    return Path(directory)
+
+
+def user_directory(environment: MutableMapping[str, str]) -> Path | None:
+    """Below `XDG_CACHE_HOME` or `~/.cache`, for processors like this one; None if there is none
+    that can be written.
+    """
+    base = environment.get("XDG_CACHE_HOME", "")
+    # As its standard says, what is not absolute counts as nothing.
+    home = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), ".cache")
+    directory = Path(home) / "ndde_jax" / "xla" / _processor()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return directory if os.access(directory, os.W_OK | os.X_OK) else None
+
+
+def drop_oldest(directory: Path, most: int = MOST_BYTES) -> None:
+    """Remove files, the oldest first, until the rest takes at most so many bytes."""
+    try:
+        files = [(stat.st_mtime, stat.st_size, entry.path)
+                 for entry in os.scandir(directory)
+                 if entry.is_file() and (stat := entry.stat())]  # fmt: skip
+        excess = sum(size for _, size, _ in files) - most
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                return
+            os.unlink(path)
+            excess -= size
+    except OSError:
+        pass  # another process was faster, or it is not ours to remove
+
+
+def _processor() -> str:
+    """A digest of what code is compiled for: a home directory may be shared by unlike machines."""
+    kind = platform.machine() + platform.processor()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        kind += next(line for line in lines if line.startswith(("flags", "Features")))
+    except (OSError, StopIteration):
+        pass
+    return hashlib.sha256(kind.encode()).hexdigest()[:12]

@@ -1,0 +1,333 @@
+"""Many systems, in threads, processes or on a cluster: one loop hands over, stores and resumes."""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import itertools
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import jax
+
+from ._checks import check_whole, refusal
+from ._kept import Kept
+from ._memory import make_room
+from ._store import from_bytes, to_bytes
+from ._types import Checked
+
+# Systems that an executor is given at a time: enough for hundreds of workers, and few enough that
+# what waits takes no memory to speak of.
+AHEAD = 512
+# What computes a system, by name, and what it is given.
+Parcel = tuple[Callable[[Any], Any], bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """Stands in a list of results where a system has none.
+
+    - `index`: of the system.
+    - `error`: the sentence that says why, as the function raises it for this system alone.
+    - `kind`: of the error: `"ValueError"` for data that are refused; `"KilledWorker"` for a system
+        that ended the processes of a cluster that computed it.
+    - `traceback`: where it came from.
+    """
+
+    index: int
+    error: str
+    kind: str
+    traceback: str = dataclasses.field(default="", repr=False, compare=False)
+
+    def exception(self) -> Exception:
+        """The error, to be raised: a `ValueError` if it was one, else a `RuntimeError`."""
+        if self.kind == "ValueError":
+            return ValueError(f"systems[{self.index}]: {self.error}")
+        error = RuntimeError(f"systems[{self.index}]: {self.kind}: {self.error}")
+        error.add_note(self.traceback)
+        return error
+
+
+def run_many(
+    one: Callable[[int, Any], Any] | None,
+    n: int,
+    *,
+    kept: Kept | None = None,
+    name: Callable[[int], str | None] | None = None,
+    executor: Checked[Executor | None] = None,
+    parcel: Callable[[int], Parcel] | None = None,
+    workers: Checked[int | None] = None,
+    keep_failures: bool = False,
+    progress: bool = True,
+    label: str = "fit",
+    stacklevel: int = 1,
+) -> list:
+    """Results of n systems, in order, skipping what is kept under `name(i)`.
+
+    Without an executor `one(i, device)` runs in threads of this process: XLA releases Python's
+    lock. With one, `parcel(i)` says which function of a module computes the system from which
+    bytes; the result comes back as bytes, and is stored here. With `keep_failures` what a system
+    raises becomes `Failed` in its place.
+    """
+    executor = as_executor(executor)
+    if workers is None:
+        cores = max(os.cpu_count() or 1, len(jax.local_devices()))
+        workers = cores if executor is None else AHEAD
+    check_whole(workers, "workers")
+    # The main thread, where Ctrl-C arrives, only waits, also for what is read and stored: an
+    # interrupt in the middle of XLA can end the process with a segmentation fault.
+    pool = concurrent.futures.ThreadPoolExecutor(workers if executor is None else 1)
+    names: list[str | None] = [None] * n
+    results: list[Any] = [None] * n
+
+    def keep(i: int, result: Any) -> None:
+        if kept is not None and names[i] is not None:
+            kept.save(names[i], result, f"system {i}")
+
+    if executor is None:
+        crew = _Here(pool, one, keep, keep_failures, _settings())
+    else:
+        crew = _There(pool, executor, parcel, keep, keep_failures, _settings())
+    pending: dict[Future, int] = {}
+    bar = None
+    try:
+        missing = list(range(n))
+        if kept is not None:
+            names[:] = pool.submit(lambda: [name(i) for i in range(n)]).result()
+            results[:] = pool.submit(lambda: [file and kept.load(file) for file in names]).result()
+            kept.warn(stacklevel=stacklevel + 1)
+            missing = [i for i in range(n) if results[i] is None]
+        if progress:
+            from tqdm import tqdm
+
+            bar = tqdm(total=n, initial=n - len(missing), desc=label, unit="system")
+        waiting = iter(missing)
+        while True:
+            ahead = n if executor is None else workers
+            for i in itertools.islice(waiting, ahead - len(pending)):
+                pending[crew.start(i)] = i
+            if not pending:
+                break
+            for future in _finished(pending):
+                results[pending[future]] = crew.receive(pending[future], future)
+                del pending[future]
+                if bar is not None:
+                    bar.update()
+    except BaseException as error:
+        # What is running here finishes and is kept; what has not started is dropped.
+        for future in pending:
+            future.cancel()
+        if progress:
+            crew.say_goodbye(pending, error)
+        crew.keep_finished(pending)
+        pool.shutdown(wait=True, cancel_futures=True)
+        if isinstance(error, concurrent.futures.BrokenExecutor):
+            error.add_note(BROKEN)
+        if kept is not None:
+            kept.warn(stacklevel=stacklevel + 1)
+            error.add_note(
+                f"{kept.count()} results are kept in {kept.directory}; the same call goes on from "
+                "there."
+            )
+        elif executor is not None:
+            error.add_note("With directory=... what is finished would have been kept.")
+        raise
+    finally:
+        if bar is not None:
+            bar.close()
+    pool.shutdown()
+    if kept is not None:
+        kept.warn(stacklevel=stacklevel + 1)
+    return results
+
+
+def _finished(pending: dict[Future, int]) -> list[Future]:
+    """At least one, in order of their systems."""
+    done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
+    return sorted(done, key=pending.get)
+
+
+@dataclasses.dataclass
+class _Here:
+    """Threads of this process, which take turns on its devices and store what they finish."""
+
+    pool: Executor
+    one: Callable[[int, Any], Any]
+    keep: Callable[[int, Any], None]
+    keep_failures: bool
+    settings: "Settings"
+
+    def start(self, i: int) -> Future:
+        return self.pool.submit(self._work, i)
+
+    def receive(self, i: int, future: Future) -> Any:
+        return future.result()
+
+    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
+        running = sum(not future.done() for future in pending)
+        if running and isinstance(error, KeyboardInterrupt):
+            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
+
+    def keep_finished(self, pending: dict[Future, int]) -> None:
+        pass  # they do so themselves
+
+    def _work(self, i: int) -> Any:
+        devices = jax.local_devices()
+        device = devices[i % len(devices)]
+        # Under a default device programs are compiled anew, so only where there is a choice.
+        chosen = jax.default_device(device) if len(devices) > 1 else contextlib.nullcontext()
+        with _under(self.settings), chosen:
+            try:
+                result = jax.block_until_ready(self.one(i, device))
+            except Exception as error:
+                if not self.keep_failures:
+                    raise
+                return _failed(i, error)
+        self.keep(i, result)
+        return result
+
+
+@dataclasses.dataclass
+class _There:
+    """An executor that was given; one thread here, `clerk`, packs, unpacks and stores."""
+
+    clerk: Executor
+    executor: Executor
+    parcel: Callable[[int], Parcel]
+    keep: Callable[[int, Any], None]
+    keep_failures: bool
+    settings: "Settings"
+
+    def start(self, i: int) -> Future:
+        ready = self.clerk.submit(self._pack, i)
+        parcel = ready.result()
+        if isinstance(parcel, Failed):
+            return ready
+        return self.executor.submit(compute, i, *parcel, self.settings)
+
+    def receive(self, i: int, future: Future) -> Any:
+        try:
+            answer = future.result()
+        except Exception as error:
+            # Dask has tried it on several workers, and all of them died.
+            if not (self.keep_failures and type(error).__name__ == "KilledWorker"):
+                raise
+            answer = _failed(i, error)
+        return self.clerk.submit(self._unpack, i, answer).result()
+
+    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
+        pass  # nothing is waited for: what runs elsewhere is none of this process
+
+    def keep_finished(self, pending: dict[Future, int]) -> None:
+        for future, i in pending.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                with contextlib.suppress(Exception):
+                    self.receive(i, future)
+
+    def _pack(self, i: int) -> Parcel | Failed:
+        with _under(self.settings):
+            try:
+                return self.parcel(i)
+            except ValueError as error:
+                if not self.keep_failures:
+                    raise
+                return _failed(i, error)
+
+    def _unpack(self, i: int, answer: bytes | Failed) -> Any:
+        if isinstance(answer, Failed):
+            if not self.keep_failures:
+                raise answer.exception()
+            return answer
+        with _under(self.settings):
+            result = from_bytes(answer, object)
+        self.keep(i, result)
+        return result
+
+
+BROKEN = (
+    "A process of the executor ended: killed, perhaps for want of memory, or because a script "
+    'starts processes outside of `if __name__ == "__main__":`. An executor that is broken stays '
+    "so; make a new one."
+)
+
+
+def compute(
+    index: int, function: Callable[[Any], Any], value: bytes, settings: "Settings"
+) -> bytes | Failed:
+    """What a worker does: a system from bytes to bytes. Errors travel as sentences, since not every
+    exception can be sent.
+    """
+    with _under(settings):
+        try:
+            make_room()
+            return to_bytes(jax.block_until_ready(function(from_bytes(value, object))))
+        except Exception as error:
+            return _failed(index, error)
+
+
+def as_executor(executor: Any, name: str = "executor") -> Executor | None:
+    """An executor of `concurrent.futures`, or that of a Dask client.
+
+    **Raises:** `ValueError` for what is none, and for one that forks.
+    """
+    if executor is None:
+        return None
+    if callable(getattr(executor, "get_executor", None)) and not isinstance(executor, type):
+        executor = executor.get_executor(pure=False)
+    if not isinstance(executor, Executor):
+        expected = "None, a concurrent.futures.Executor or a dask.distributed.Client"
+        raise refusal(name, expected, executor)
+    if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
+        context = getattr(executor, "_mp_context", None)
+        if context is not None and context.get_start_method() == "fork":
+            raise ValueError(
+                f"{name} must start its processes afresh; got a ProcessPoolExecutor that forks, "
+                "and JAX hangs in forked processes. Write ProcessPoolExecutor(N, "
+                'mp_context=multiprocessing.get_context("spawn")).'
+            )
+    return executor
+
+
+def sendable(value: Any, what: str = "settings") -> bytes:
+    """The bytes of a value that travels, or names what is stored.
+
+    **Raises:** `ValueError` if it holds what the library does not know.
+    """
+    try:
+        return to_bytes(value)
+    except TypeError as error:
+        raise ValueError(
+            f"{what} must consist of arrays, numbers, words and objects of ndde_jax to be sent or "
+            f"stored; {error} Leave executor and directory out."
+        ) from error
+
+
+# ---- what changes numbers, and is not among the arguments ----
+
+Settings = tuple[bool, str | None]
+
+
+def _settings() -> Settings:
+    """Of JAX, as the caller has them."""
+    return bool(jax.config.jax_enable_x64), jax.config.jax_default_matmul_precision
+
+
+@contextlib.contextmanager
+def _under(settings: Settings) -> Iterator[None]:
+    """In this thread, of whatever process, the settings of the caller."""
+    x64, precision = settings
+    with contextlib.ExitStack() as stack:
+        if x64 != jax.config.jax_enable_x64:
+            stack.enter_context(jax.enable_x64(x64))
+        if precision != jax.config.jax_default_matmul_precision:
+            stack.enter_context(jax.default_matmul_precision(precision))
+        yield
+
+
+def _failed(index: int, error: Exception) -> Failed:
+    kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+    text = "".join(traceback.format_exception(error))
+    return Failed(index, str(error) or type(error).__name__, kind, text)

@@ -1,0 +1,125 @@
+"""Compiled programs are kept by the command, in the user's directory, and by nobody else."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from ndde_jax import _compilation_cache
+from ndde_jax._compilation_cache import drop_oldest, keep_compiled, user_directory
+
+REPOSITORY = Path(__file__).parents[1]
+PROGRAM = "import sys; from ndde_jax import cli; sys.exit(cli.program())"
+
+
+@pytest.fixture
+def settings():
+    """Those of JAX, as they were afterwards."""
+    names = (
+        "jax_compilation_cache_dir",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+    )
+    before = {name: getattr(jax.config, name) for name in names}
+    yield lambda: tuple(getattr(jax.config, name) for name in names)
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_it_is_the_directory_of_the_user(tmp_path, settings):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    directory = keep_compiled(environment)
+    assert directory.parent == tmp_path / "ndde_jax" / "xla" and directory.is_dir()
+    assert settings() == (str(directory), 0.0, -1)
+    # So that processes started from here do the same.
+    assert environment["JAX_COMPILATION_CACHE_DIR"] == str(directory)
+    assert environment["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
+
+
+def test_without_xdg_it_is_below_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for environment in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
+        assert user_directory(environment).parent == tmp_path / ".cache" / "ndde_jax" / "xla"
+
+
+def test_unlike_processors_do_not_share(tmp_path, monkeypatch):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    one = user_directory(environment)
+    assert user_directory(environment) == one
+    monkeypatch.setattr(_compilation_cache.platform, "machine", lambda: "other")
+    assert user_directory(environment) != one
+
+
+def test_a_directory_that_the_user_chose_is_used_as_it_is(tmp_path, settings):
+    _, seconds, size = settings()
+    environment = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": "/nowhere"}
+    assert keep_compiled(environment) == tmp_path
+    assert settings() == (str(tmp_path), seconds, size)
+
+
+def test_what_cannot_be_written_stops_nothing(tmp_path, settings):
+    before = settings()
+    (tmp_path / "file").write_text("")
+    assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
+    assert settings() == before
+
+
+def test_the_oldest_goes_first(tmp_path):
+    for i in range(4):
+        (tmp_path / str(i)).write_bytes(bytes(100))
+        os.utime(tmp_path / str(i), (i, i))
+    drop_oldest(tmp_path, 400)
+    assert len(list(tmp_path.iterdir())) == 4
+    drop_oldest(tmp_path, 250)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2", "3"]
+    drop_oldest(tmp_path / "missing")
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing(tmp_path):
+    x = np.random.default_rng(0).normal(size=(80, 2)).cumsum(axis=0)
+    np.savetxt(tmp_path / "data.csv", x, delimiter=",", header="a,b", comments="")
+    command = [sys.executable, "-c", PROGRAM, "discover", str(tmp_path / "data.csv")]
+    command += "--dt 1 --lags 0,1 --recipe fast --no-plot --quiet --out".split()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+
+    def run(name, *flags):
+        subprocess.run(
+            [*command, str(tmp_path / f"out{len(list(tmp_path.iterdir()))}"), *flags],
+            env=environment | {"XDG_CACHE_HOME": str(tmp_path / name)},
+            cwd=REPOSITORY,
+            check=True,
+        )
+        return {p: p.stat().st_mtime_ns for p in (tmp_path / name).rglob("*") if p.is_file()}
+
+    first = run("cache")
+    assert len(first) > 20
+    assert run("cache") == first
+    assert run("none", "--no-cache") == {}
+
+
+def test_the_flag_stands_before_a_command_or_behind_it(capsys, monkeypatch):
+    from ndde_jax import cli
+
+    kept = []
+    monkeypatch.setattr(cli, "keep_compiled", lambda: kept.append(1))
+    monkeypatch.setattr(cli, "run_program", lambda work, farewell: 0)
+    for arguments in (["--no-cache", "examples"], ["examples", "--no-cache"]):
+        monkeypatch.setattr(sys, "argv", ["ndde-jax", *arguments])
+        assert cli.program() == 0 and kept == []
+    monkeypatch.setattr(sys, "argv", ["ndde-jax", "examples"])
+    assert cli.program() == 0 and kept == [1]
+
+
+def test_the_library_keeps_nothing():
+    used = [
+        path.name
+        for path in (REPOSITORY / "ndde_jax").rglob("*.py")
+        if re.search(r"keep_compiled\(|compilation_cache_dir", path.read_text(), re.IGNORECASE)
+    ]
+    assert sorted(used) == ["_compilation_cache.py", "cli.py"]
