@@ -130,16 +130,18 @@ def _edges(found) -> str:
     held_out = np.asarray(found.strengths.held_out)
     # Closed forms hold nothing out; then there is room for where the delay lies.
     measured = bool(np.isfinite(held_out[found.graph]).any())
-    fourth = f"{'held-out':>10}" if measured else f"{'delay within':>17}"
-    rows = [head + f"{'strength':>10} {'lower 95%':>10} {fourth}"]
+    lower = f"{'lower 95%':>10}"
+    titles = f"{'held-out':>10} {lower}" if measured else f"{lower} {'delay within':>17}"
+    rows = [head + f"{'strength':>10} {titles}"]
     for k in order:
         edge = i, j, a = source[k], target[k], lag[k]
         low, high = found.delay_intervals[edge]
-        last = f"{held_out[edge]:>10.4f}" if measured else f"{f'{low:.4g} to {high:.4g}':>17}"
+        within = f"{low:.4g} to {high:.4g}" if found.lags[a] else "the present"
+        lower = f"{found.lower[edge]:>10.4f}"
+        last = f"{held_out[edge]:>10.4f} {lower}" if measured else f"{lower} {within:>17}"
         rows.append(
             f"{found.names[i]:<{width}} -> {found.names[j]:<{width}} {found.lags[a]:>5} "
-            f"{found.level_lags[a]:>5} {found.delays[edge]:>{wide}.4g} {strength[k]:>10.4f} "
-            f"{found.lower[edge]:>10.4f} {last}"
+            f"{found.level_lags[a]:>5} {found.delays[edge]:>{wide}.4g} {strength[k]:>10.4f} {last}"
         )
     note = _wrap(
         "Strength: rise of the target's mean squared error when the edge is left out and "

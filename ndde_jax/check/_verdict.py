@@ -131,8 +131,8 @@ def _sure(found: Any) -> str:
     n = len(found.names)
     of = explained if n <= 6 else f"{max(0.0, 1 - float(np.median(risk))):.0%} in the median"
     return (
-        f"{firm} of {len(kept)} kept inputs improve predictions of data left out with 95 % "
-        f"confidence. Explained of the rates of change there: {of}."
+        f"{firm} of {len(kept)} kept inputs lower the error by more than chance does from stretch "
+        f"to stretch (95 %). Explained of the rates of change: {of}."
     )
 
 
