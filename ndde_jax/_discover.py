@@ -39,6 +39,7 @@ from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
 from .select._spline_fit import fit_splines
 from .select._splines import spline_graph
+from .select._strategies import Gates
 from .windows._choose_lags import choose_lags
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
@@ -137,10 +138,9 @@ def discover(
             windows = stage(f"searching, pass {number}", again)
         measured = stage(
             "measuring edges",
-            lambda: _measured(windows, recipe, as_price(coefficient, "coefficient"), search_key),
+            lambda: _measured(windows, recipe, coefficient, search_key),
         )
-        strengths, model, networks = measured
-        graph = np.asarray(strengths.kept(coefficient))
+        strengths, model, networks, graph = measured
         if family is not None:
             options = dict(family=family, key=model_key)
             model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
@@ -206,15 +206,21 @@ def _next_windows(windows: Windows, samples: Samples) -> Windows:
     return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
 
 
-def _measured(windows: Windows, recipe: Recipe, price, key):
-    """Strengths, drift, and for which variables networks had the word."""
-    config = recipe.refit if recipe.networks else None
+def _measured(windows: Windows, recipe: Recipe, coefficient, key):
+    """Strengths, drift, for which variables networks had the word, and the graph."""
+    price = as_price(coefficient, "coefficient")
     if recipe.strategy is None:
+        config = recipe.refit if recipe.networks else None
         found = find_and_measure(windows, price, key=key, config=config)
-    else:
-        graph = recover(windows, recipe.strategy, price, key=key).graph
-        found = measure_graph(windows, graph, price)
-    return found.strengths, found.model, found.networks
+        graph = found.strengths.kept(coefficient)
+        return found.strengths, found.model, found.networks, np.asarray(graph)
+    own = None if coefficient is None else price
+    recovered = recover(windows, recipe.strategy, own, key=key)
+    found = measure_graph(windows, recovered.graph, price)
+    # What a penalty alone keeps comes with the networks it was fitted with.
+    alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
+    model = recovered.details.model if alone else found.model
+    return found.strengths, model, found.networks, np.asarray(recovered.graph)
 
 
 def _failed(model) -> bool:

@@ -155,6 +155,18 @@ def test_other_recipes_find_the_graph(found, recipe):
     assert name in other.report(full=True)
 
 
+def test_gates_alone_bring_their_networks():
+    config = ndde.FitConfig(max_steps=100, warmup="adam", warmup_steps=0, refine="none", width=4)
+    gates = ndde.select.Gates(config=config, improve=False)
+    recipe = ndde.Recipe(strategy=gates, scheme="euler", confine=False, delays=False)
+    key = jax.random.key(0)
+    found = ndde.discover(X, dt=DT, lags=LAGS, recipe=recipe, key=key)
+    search_key, _ = jax.random.split(key)
+    alone = ndde.recover(found.windows, gates, key=search_key)
+    np.testing.assert_array_equal(found.graph, alone.graph)
+    assert eqx.tree_equal(found.model, alone.details.model)
+
+
 def test_what_no_spline_describes_is_left_to_networks():
     """A ridge of three inputs, which is no sum of products of two."""
     rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
@@ -113,7 +114,13 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     regressions = [_Fit(columns, data, j, mask) for j, mask in enumerate(chosen)]
     outside = np.stack([own.outside(columns) for own in regressions])
     judged = [None] * data.dim
-    return _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+    found = _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+    # On the graph as it is, whatever its edges are worth.
+    drift = spline_drift(data, columns, chosen)
+    model = eqx.tree_at(
+        lambda m: (m.drift, m.mask), found.model, (drift, from_graph_axes(jnp.asarray(graph)))
+    )
+    return found._replace(model=model)
 
 
 def _measured(windows, data, columns, regressions, judged, chosen, outside, price) -> Measured:
