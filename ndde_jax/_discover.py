@@ -26,6 +26,7 @@ from ._stages import Stages
 from ._types import Checked, RealScalarLike
 from .fit._drift import fit_drift
 from .fit._prices import as_price
+from .measure._events import read_events, travel_times
 from .measure._measured import find_and_measure, measure_graph
 from .measure._profiles import profile_delays
 from .measure._relevance import rank
@@ -123,9 +124,16 @@ def discover(
         own = recipe.scheme not in ("auto", "euler")
         samples = prepare_samples(samples, [step for step in STEPS if step != "clock" or not own])
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
+    # Between whom edges may be comes before what the edges are.
+    wanted = recipe.events and recipe.strategy is None
+    events = read_events(samples, lags=lags, prior=prior) if wanted else None
+    given = prior
+    if events is not None:
+        prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
+        recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, networks=False)
     windows, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     choices = choices if reason is None else (*choices, reason)
-    inputs = (samples.values, samples.times, windows, samples.names, prior, str(coefficient))
+    inputs = (samples.values, samples.times, windows, samples.names, given, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)
     total = passes + recipe.delays + (family is not None)
@@ -146,12 +154,20 @@ def discover(
             model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
         delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
         intervals = np.repeat(delays[..., None], 2, axis=-1)
-        if recipe.delays:
+        if recipe.delays and events is not None:
+            delays, intervals = stage(
+                "estimating delays",
+                lambda: travel_times(samples, windows, graph, key=search_key),
+            )
+        elif recipe.delays:
             delays, intervals = stage(
                 "estimating delays",
                 lambda: profile_delays(samples, windows, graph, np.asarray(strengths.risk)),
             )
-    ranking, reasons = rank(samples, windows, strengths.source_value, graph)
+    if events is not None:
+        ranking, reasons = events.ranking.value, (events.choice,)
+    else:
+        ranking, reasons = rank(samples, windows, strengths.source_value, graph)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = _confined(model, windows)
     return Discovery(
@@ -169,6 +185,7 @@ def discover(
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
         networks=np.asarray(networks),
+        events=events is not None,
         choices=(*choices, *reasons),
     )
 

@@ -61,6 +61,7 @@ class Discovery(Usable):
     delays: np.ndarray
     delay_intervals: np.ndarray
     networks: np.ndarray
+    events: bool = False
     choices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

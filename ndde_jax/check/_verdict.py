@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._spoken import amount
 from ..windows._thin import is_regular
 from ._conditioning import residual_memory
 from ._data_findings import data_findings
@@ -100,7 +101,8 @@ def _what(found: Any) -> str:
         return f"{kept} inputs kept; every variable is explained by itself alone."
     named = [_edge(found, edge) for edge in edges[:SHOWN]]
     more = f" and {len(edges) - SHOWN} more" if len(edges) > SHOWN else ""
-    return f"{len(edges)} links between variables: {'; '.join(named)}{more}."
+    links = "1 link" if len(edges) == 1 else f"{len(edges)} links"
+    return f"{links} between variables: {'; '.join(named)}{more}."
 
 
 def _others(found: Any) -> list[tuple[int, int, int]]:
@@ -111,12 +113,12 @@ def _others(found: Any) -> list[tuple[int, int, int]]:
 
 def _edge(found: Any, edge: tuple[int, int, int]) -> str:
     i, j, a = edge
-    late = f" {found.lags[a] * found.dt:.4g}{_unit(found)} later" if found.lags[a] else ""
-    return f"{found.names[i]} drives {found.names[j]}{late}"
-
-
-def _unit(found: Any) -> str:
-    return f" {found.time_unit}" if found.time_unit else ""
+    delay = (
+        float(found.delays[edge]) if np.isfinite(found.delays[edge]) else found.lags[a] * found.dt
+    )
+    late = f" {amount(delay, found.time_unit)} later" if found.lags[a] else ""
+    verb = "comes before" if found.events else "drives"
+    return f"{found.names[i]} {verb} {found.names[j]}{late}"
 
 
 def _sure(found: Any) -> str:
@@ -190,6 +192,17 @@ def _about_graph(found: Any):
             f"on data left out: {named}{more}.",
             "Record for longer, or drop them: found.graph & (found.lower > 0).",
             PROBLEM if share > DOUBTFUL else RESERVATION,
+        )
+    if found.events:
+        yield Finding(
+            ESTIMATED,
+            "passing events",
+            float((found.graph.any(axis=2) & ~np.eye(len(found.names), dtype=bool)).sum()),
+            "full support of the occupation measure",
+            "A few events pass through all variables, which then stand in for one another: links "
+            "say who comes first and whom it is most like, not what works directly.",
+            "Read them as who follows whom; a record with more events tells them apart.",
+            RESERVATION,
         )
     yield from _about_lags(found)
 

@@ -80,7 +80,7 @@ def relevance(windows: Windows) -> Square:
         return _shares(_by_source(found), 0.5)
     now = spline_graph(_present(windows))
     present, risk = _shares(_by_source(now), 0.5), np.asarray(found.risk, float)
-    straight, linear_risk = _linear(KnownData(windows))
+    straight, linear_risk = linear_gains(KnownData(windows))
     weight = np.minimum((risk + FLOOR) / (linear_risk + FLOOR), 1)[None] ** 2
     past = _shares(_by_source(found), 1.0) + weight * _shares(straight, 1.0)
     gain = np.log((np.asarray(now.risk, float) + NOTICEABLE) / (risk + NOTICEABLE))
@@ -98,7 +98,7 @@ def _by_source(found: SplineGraph) -> Square:
     return np.asarray(found.value, float).max(axis=2)
 
 
-def _linear(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]:
+def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]:
     """Rise of the risk of a linear regression without a source at all lags, and that risk."""
     root = np.sqrt(data.weight)[:, None]
     total = max(float(data.weight.sum()), 1.0)
