@@ -38,6 +38,7 @@ from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
+from .select._rhythm import with_own_rhythm
 from .select._spline_fit import fit_splines
 from .select._splines import spline_graph
 from .select._strategies import Gates
@@ -119,11 +120,10 @@ def discover(
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
-    if treat:
-        # Who asks for central differences means the samples as they are.
-        own = recipe.scheme not in ("auto", "euler")
-        samples = prepare_samples(samples, [step for step in STEPS if step != "clock" or not own])
+    steps = _steps(recipe) if treat else ()
+    samples = prepare_samples(samples, steps)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
+    samples = with_own_rhythm(samples, steps, lags=lags, prior=prior)
     # Between whom edges may be comes before what the edges are.
     wanted = recipe.events and recipe.strategy is None
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
@@ -188,6 +188,11 @@ def discover(
         events=events is not None,
         choices=(*choices, *reasons),
     )
+
+
+def _steps(recipe: Recipe) -> tuple[str, ...]:
+    """Of the treatment; who asks for central differences means the samples as they are."""
+    return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
 
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:

@@ -92,6 +92,7 @@ def _treated(samples: Samples) -> Iterator[Finding]:
         "spikes": "Look at them; discover with treat=False keeps them.",
         "season": "Give the driver of the season as a variable if it was measured; treat=False "
         "keeps the season.",
+        "rhythm": "Nothing, unless it is a clock from outside: prepare_samples removes it.",
         "trend": "Give what causes it as a variable; treat=False keeps the trend.",
         "gaps": "Fill them with what is known of the system; treat=False drops the rows instead.",
     }
@@ -111,7 +112,7 @@ def _weight(samples: Samples, treatment: Treatment) -> str:
     if treatment.name == "gaps":
         gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
         return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
-    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes"):
+    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm"):
         return NOTE
     if treatment.name == "clock":
         intervals = np.concatenate([np.diff(times) for times in treatment.times])
@@ -128,7 +129,7 @@ def _weight(samples: Samples, treatment: Treatment) -> str:
 
 
 def _season(samples: Samples) -> Iterator[Finding]:
-    if len(samples.treatments) and any(t.name == "season" for t in samples.treatments):
+    if len(samples.treatments) and any(t.name in ("season", "rhythm") for t in samples.treatments):
         return
     lines = [line for line in seasons(samples) if line.share > SEASON]
     if not lines:
