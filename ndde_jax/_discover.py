@@ -43,6 +43,7 @@ from .select._spline_fit import fit_splines
 from .select._splines import spline_graph
 from .select._strategies import Gates
 from .windows._choose_lags import choose_lags
+from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
 
@@ -56,6 +57,7 @@ def discover(
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
+    inputs: Any = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
@@ -84,6 +86,10 @@ def discover(
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
+    - `inputs`: what drives the system and is known, such as a forcing, a stimulus or a regime:
+        names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
+        too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
+        rests on how well they are explained. Variables that `prior` calls exogenous are inputs.
     - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
     - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
         test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
@@ -120,20 +126,23 @@ def discover(
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
+    samples, given = with_inputs(samples, inputs)
     steps = _steps(recipe) if treat else ()
-    samples = prepare_samples(samples, steps)
+    known = given if prior is None else (*given, *_exogenous(prior, samples.names))
+    samples = prepare_samples(samples, steps, known)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
-    samples = with_own_rhythm(samples, steps, lags=lags, prior=prior)
+    prior = prior_of_inputs(prior, samples.names, given, len(lags))
+    samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     # Between whom edges may be comes before what the edges are.
     wanted = recipe.events and recipe.strategy is None
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
-    given = prior
+    beforehand = prior
     if events is not None:
         prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
         recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, networks=False)
     windows, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     choices = choices if reason is None else (*choices, reason)
-    inputs = (samples.values, samples.times, windows, samples.names, given, str(coefficient))
+    inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)
     total = passes + recipe.delays + (family is not None)
@@ -188,6 +197,11 @@ def discover(
         events=events is not None,
         choices=(*choices, *reasons),
     )
+
+
+def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Inputs by the prior, if it is of these variables; whether it is, is checked with the lags."""
+    return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
 
 
 def _steps(recipe: Recipe) -> tuple[str, ...]:

@@ -82,12 +82,13 @@ SPECS = [
     Spec("discover", ndde.discover, {"x": X, "dt": 0.5, "lags": LAGS, "key": key}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
         "scheme": "choice", "prior": "prior", "recipe": "fit_config",
-        "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag"}),
+        "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag",
+        "inputs": "inputs"}),
     Spec("discover_many", ndde.discover_many,
          {"systems": [X], "dt": 0.5, "lags": LAGS, "key": key, "progress": False},
          {"systems": "systems", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
           "scheme": "choice", "prior": "prior", "recipe": "fit_config", "treat": "flag",
-          "coefficient": "optional_positive", "time_unit": "amount", "directory": "directory",
+          "inputs": "input_names", "coefficient": "optional_positive", "time_unit": "amount", "directory": "directory",
           "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
         "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),

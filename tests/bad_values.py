@@ -165,6 +165,11 @@ KINDS: dict[str, tuple] = {
         "x", 3, {}, graph, lambda: ndde.PriorKnowledge.nothing(3, 2),
         lambda: ndde.PriorKnowledge.nothing(2, 3), ndde.PriorKnowledge,
     ),
+    "inputs": (
+        "zzz", 3, ("a", "a"), {"new": "text"}, {"new": [1.0]}, {"new": X}, {0: X[:, 0]}, {}, b"a",
+        {"new": X[:, 0] * 1j},
+    ),
+    "input_names": ("zzz", 3, ("a", "a"), {}, b"a", 1.5),
     "edges": ("ab", 3, None, [("a", "z")], [("a",)], [("a", "b", 7)], [3], [("a", 0.7)], [("a", 9)],
               [("a", "b", 0, 0)], [None], [("a", True)], ["ab"]),
     "variables": ("z", 3, None, ["z"], [0.7], [9], [-1], [None], [True], [("a",)]),

@@ -26,3 +26,8 @@ class Finding:
     text: str
     remedy: str = ""
     weight: str = NOTE
+
+
+def measured(name: str, value: float, text: str, remedy: str, weight: str = RESERVATION) -> Finding:
+    """A finding on the data themselves."""
+    return Finding(MEASURED, name, value, "", text, remedy, weight)

@@ -63,7 +63,11 @@ def verdict(found: Any) -> Verdict:
     """The verdict on a [`Discovery`][ndde_jax.Discovery], from its samples, strengths and residuals
     alone; nothing is fitted again.
     """
-    findings = [*data_findings(found.samples), *_about_graph(found), *_about_residuals(found)]
+    findings = [
+        *data_findings(found.samples, found.inputs),
+        *_about_graph(found),
+        *_about_residuals(found),
+    ]
     order = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     findings.sort(key=lambda finding: order[finding.weight])
     reasons = [finding for finding in findings if finding.weight != NOTE]
@@ -122,20 +126,27 @@ def _edge(found: Any, edge: tuple[int, int, int]) -> str:
 
 
 def _sure(found: Any) -> str:
-    kept = np.argwhere(found.graph)
-    if not len(kept):
+    modelled = _modelled(found)
+    kept = found.graph & modelled[None, :, None]
+    if not kept.any():
         return "nothing was kept."
-    firm = int((found.graph & (found.lower > 0)).sum())
-    risk = np.asarray(found.strengths.risk, float)
+    firm = int((kept & (found.lower > 0)).sum())
+    risk = np.asarray(found.strengths.risk, float)[modelled]
+    names = np.asarray(found.names)[modelled]
     explained = ", ".join(
-        f"{name} {max(0.0, 1 - value):.0%}" for name, value in zip(found.names, risk, strict=True)
+        f"{name} {max(0.0, 1 - value):.0%}" for name, value in zip(names, risk, strict=True)
     )
-    n = len(found.names)
+    n = len(names)
     of = explained if n <= 6 else f"{max(0.0, 1 - float(np.median(risk))):.0%} in the median"
     return (
-        f"{firm} of {len(kept)} kept inputs lower the error by more than chance does from stretch "
-        f"to stretch (95 %). Explained of the rates of change: {of}."
+        f"{firm} of {int(kept.sum())} kept inputs lower the error by more than chance does from "
+        f"stretch to stretch (95 %). Explained of the rates of change: {of}."
     )
+
+
+def _modelled(found: Any) -> np.ndarray:
+    """Variables that are no known inputs, `[dim]`."""
+    return ~np.isin(np.asarray(found.names), found.inputs)
 
 
 def _about_graph(found: Any):
@@ -176,7 +187,7 @@ def _about_graph(found: Any):
     required = np.asarray(found.windows.prior.required)
     price = np.asarray(found.strengths.price(found.coefficient), float)
     clear = (found.lower > 0) & (found.scores > CLEAR * price[None, :, None])
-    doubtful = found.graph & ~required & ~clear
+    doubtful = found.graph & ~required & ~clear & _modelled(found)[None, :, None]
     if doubtful.any():
         edges = [tuple(map(int, edge)) for edge in np.argwhere(doubtful)]
         edges.sort(key=lambda edge: found.scores[edge])
@@ -209,7 +220,7 @@ def _about_graph(found: Any):
 
 def _about_lags(found: Any):
     """Sources kept at neighbouring lags: stand-ins for one another, or for a hidden driver."""
-    graph = np.asarray(found.graph)
+    graph = np.asarray(found.graph) & _modelled(found)[None, :, None]
     touching = graph[:, :, 1:] & graph[:, :, :-1]
     if len(found.lags) < 3 or not touching.any():
         return
@@ -242,6 +253,7 @@ def _about_residuals(found: Any):
             PROBLEM,
         )
         return
+    memory = np.where(_modelled(found), memory, 0)
     worst = int(np.argmax(memory))
     if memory[worst] > MEMORY:
         which = ", ".join(n for n, m in zip(found.names, memory, strict=True) if m > MEMORY)

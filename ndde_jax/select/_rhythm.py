@@ -25,7 +25,12 @@ CLEARLY = 0.15
 
 
 def with_own_rhythm(
-    samples: Samples, steps: tuple[str, ...], *, lags, prior: PriorKnowledge | None
+    samples: Samples,
+    steps: tuple[str, ...],
+    *,
+    lags,
+    prior: PriorKnowledge | None,
+    inputs: tuple[str, ...] = (),
 ) -> Samples:
     """Samples that [`prepare_samples`][ndde_jax.prepare_samples] returned for `steps`, with the
     season back where graphs at `lags` say that the system makes it itself; a treatment named
@@ -34,7 +39,8 @@ def with_own_rhythm(
     season = next((t for t in samples.treatments if t.name == "season"), None)
     if season is None:
         return samples
-    whole = prepare_samples(samples.as_measured(), [step for step in steps if step != "season"])
+    without = [step for step in steps if step != "season"]
+    whole = prepare_samples(samples.as_measured(), without, inputs)
     waves = 2 * len(season.periods)
     gain = left_of_rates(samples, waves, lags=lags, prior=prior) - left_of_rates(
         whole, 0, lags=lags, prior=prior
