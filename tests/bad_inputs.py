@@ -88,7 +88,8 @@ SPECS = [
          {"systems": [X], "dt": 0.5, "lags": LAGS, "key": key, "progress": False},
          {"systems": "systems", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
           "scheme": "choice", "prior": "prior", "recipe": "fit_config", "treat": "flag",
-          "inputs": "input_names", "coefficient": "optional_positive", "time_unit": "amount", "directory": "directory",
+          "inputs": "input_names", "coefficient": "optional_positive", "time_unit": "amount",
+          "directory": "directory",
           "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
         "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
