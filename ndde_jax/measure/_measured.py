@@ -13,7 +13,7 @@ from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..select._basis import N_FEATURES
-from ..select._judge import BLOCKS, Judged, judge
+from ..select._judge import BLOCKS, Judged, judge, stretches
 from ..select._spline_fit import spline_drift
 from ..select._spline_search import (
     FLOOR,
@@ -206,8 +206,7 @@ def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Tar
         mask = chosen
         risk = own.corrected_risk()
         worth, blocks = np.maximum(outside, 0), np.zeros((n_inputs, BLOCKS))
-        rank = (np.cumsum(own.root > 0) - 1) * BLOCKS // max(int(n), 1)
-        rank = np.clip(rank, 0, BLOCKS - 1)  # the first rows may not be valid
+        rank = stretches(own.root)
         for place, i in enumerate(own.inputs):
             keep = own.all & (np.arange(len(own.inputs)) != place)
             worth[i] = own.corrected_risk(keep) - risk
