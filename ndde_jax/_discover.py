@@ -157,7 +157,7 @@ def discover(
             "measuring edges",
             lambda: _measured(windows, recipe, coefficient, search_key),
         )
-        strengths, model, networks, graph = measured
+        strengths, model, networks, graph, screened = measured
         if family is not None:
             options = dict(family=family, key=model_key)
             model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
@@ -176,7 +176,7 @@ def discover(
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
-        ranking, reasons = rank(samples, windows, strengths.source_value, graph)
+        ranking, reasons = rank(samples, windows, strengths.source_value, graph, screened)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = _confined(model, windows)
     return Discovery(
@@ -249,14 +249,15 @@ def _measured(windows: Windows, recipe: Recipe, coefficient, key):
         config = recipe.refit if recipe.networks else None
         found = find_and_measure(windows, price, key=key, config=config)
         graph = found.strengths.kept(coefficient)
-        return found.strengths, found.model, found.networks, np.asarray(graph)
+        return found.strengths, found.model, found.networks, np.asarray(graph), found.screened
     own = None if coefficient is None else price
     recovered = recover(windows, recipe.strategy, own, key=key)
     found = measure_graph(windows, recovered.graph, price)
     # What a penalty alone keeps comes with the networks it was fitted with.
     alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
     model = recovered.details.model if alone else found.model
-    return found.strengths, model, found.networks, np.asarray(recovered.graph)
+    graph = np.asarray(recovered.graph)
+    return found.strengths, model, found.networks, graph, graph
 
 
 def _failed(model) -> bool:

@@ -43,11 +43,13 @@ class Measured(NamedTuple):
 
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
+    - `screened`: what splines alone would keep.
     """
 
     strengths: SignalStrengths
     model: NeuralDDE
     networks: Bool[np.ndarray, " target"]
+    screened: Bool[np.ndarray, "source target lag"]
 
 
 class _Target(NamedTuple):
@@ -137,7 +139,9 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     model = NeuralDDE(
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
     )
-    return Measured(strengths, model, np.array([row is not None for row in judged]))
+    by_network = np.array([row is not None for row in judged])
+    screened = np.moveaxis(chosen.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
+    return Measured(strengths, model, by_network, screened)
 
 
 def _flat(edges) -> np.ndarray:
