@@ -290,7 +290,13 @@ def test_good_data_are_supported(good):
     kept = np.asarray(good.strengths.value)[good.graph]
     assert good["smallest signal strength"] == pytest.approx(kept.min())
     assert good["largest in-degree"] == good.graph.sum(axis=(0, 2)).max()
-    assert good["penalty window"] == pytest.approx(kept.min() / good["largest in-degree"], rel=1e-5)
+    # The window is that of the strengths against all inputs, which are not larger.
+    alone = np.asarray(good.alone)
+    np.testing.assert_array_equal(np.isfinite(alone), good.graph)
+    assert good["smallest strength against all inputs"] == pytest.approx(np.nanmin(alone))
+    assert np.nanmin(alone) < kept.min() + 0.02
+    smallest = max(float(np.nanmin(alone)), 0)
+    assert good["penalty window"] == pytest.approx(smallest / good["largest in-degree"], rel=1e-5)
     assert good["reach of the noise"] > 1
     assert good["share outside the box"] == 0
     assert good["radial drift"] < 0
