@@ -340,6 +340,9 @@ SPECS = [
     Spec("metrics.log_spectral_distance", metrics.log_spectral_distance, FORECAST, {
         "predicted": "trajectory", "truth": "trajectory", "segment": "count",
         "floor": "not_negative"}),
+    Spec("metrics.squared_log_spectral_distance", metrics.squared_log_spectral_distance, FORECAST, {
+        "predicted": "trajectory", "truth": "trajectory", "segment": "count",
+        "floor": "not_negative", "decibels": "flag"}),
     Spec("metrics.state_space_divergence", metrics.state_space_divergence, FORECAST, {
         "predicted": "trajectory", "truth": "trajectory", "variance": "positive",
         "n_samples": "count", "max_points": "count", "samples": "draws"}),
