@@ -67,6 +67,6 @@ def read_histories(
 def drift_on(drift: Any, histories: Float[Array, "sample lag dim"]) -> Float[Array, "sample dim"]:
     """The drift at every history, at time 0."""
     if isinstance(drift, AbstractDelayModel):
-        return jax.vmap(drift)(histories)
+        return jax.vmap(drift)(histories.astype(drift.scaling.center.dtype))
     field = drift.drift if isinstance(drift, System) else drift
     return jax.vmap(lambda z: jnp.asarray(field(0.0, z[0], z[1:], None)))(histories)

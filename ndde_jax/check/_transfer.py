@@ -192,11 +192,13 @@ def transfer_curve(
 
     - `drift`: the true one: a [`System`][ndde_jax.systems.System], a model, or a function
         `drift(t, x, lagged, args)`.
-    - `learned`: drifts of the same variables and delays. `eqx.Module`s of one class are compiled
+    - `learned`: drifts of the same variables. Models bring their own delays, which may be more than
+        the true ones; functions have those of `delays`. `eqx.Module`s of one class are compiled
         once.
     - `sigma`: Σ of all of them, invertible: a number, a diagonal `[dim]` or a matrix `[dim dim]`.
     - `history`: where all paths start, as for [`solve_sdde`][ndde_jax.solve_sdde].
-    - `n_steps`, `dt`: of every path; dt may be left out where the drift brings it.
+    - `n_steps`, `dt`: of every path; dt may be left out where the true drift brings it. Delays are
+        compared at the nearest whole number of steps.
     - `delays`: τ_a, where drifts do not bring them.
     - `skip`: steps left out until the start is forgotten; a tenth by default.
     - `bins`: of the histograms, equally likely under the pooled law; 30. Chance is about
@@ -239,6 +241,10 @@ def transfer_curve(
     check_positive(dt, "dt")
     true_key, again, *keys = jr.split(key, 2 + len(learned))
 
+    def delays_for(which):
+        brings = isinstance(which, AbstractDelayModel | System)
+        return delays_of(which, None if brings else given)
+
     def path(which, key):
         brings = isinstance(which, AbstractDelayModel | System)
         steps = dict(n_steps=n_steps, dt=float(dt), sigma=sigma, key=key, history=history)
@@ -254,21 +260,32 @@ def transfer_curve(
     noise = np.asarray(_sigma(sigma, truth.shape[1]))
     if noise.shape[0] != noise.shape[1] or np.linalg.cond(noise) > 1e12:
         raise ValueError("sigma must be invertible: with singular noise laws need not overlap.")
-    back = np.round(given / float(dt)).astype(int)
-    back = np.concatenate([[0], back])
-    rows = np.arange(max(skip, back.max()), len(truth))
+    back = [
+        np.concatenate([[0], np.round(delays_for(which) / float(dt)).astype(int)])
+        for which in (drift, *learned)
+    ]
+    longest = max(int(steps.max()) for steps in back)
+    if longest >= n_steps // 2:
+        raise ValueError(
+            f"n_steps must be more than twice the longest delay, {longest} steps; got {n_steps}."
+        )
+    rows = np.arange(max(skip, longest), len(truth))
     some = rows[np.linspace(0, len(rows) - 1, min(MOST_STATES, len(rows))).astype(int)]
-    histories = jnp.asarray(truth[some[:, None] - back[None]])
-    own = np.asarray(drift_on(drift, histories), float)
+
+    def along(which, steps):
+        histories = jnp.asarray(truth[some[:, None] - steps[None]])
+        return np.asarray(drift_on(which, histories), float)
+
+    own = along(drift, back[0])
     errors, largest, distances = [], [], []
-    for other, other_key in zip(learned, keys, strict=True):
-        difference = np.asarray(drift_on(other, histories), float) - own
+    for other, steps, other_key in zip(learned, back[1:], keys, strict=True):
+        difference = along(other, steps) - own
         scaled = np.linalg.solve(noise, difference.T)
         errors.append(np.sqrt(np.mean(np.sum(scaled**2, axis=0))))
         largest.append(np.sqrt(np.sum(difference**2, axis=1).max()))
         distances.append(_apart(truth[rows], path(other, other_key)[rows], bins))
     around = np.sum((truth[rows] - truth[rows].mean(axis=0)) ** 2, axis=1)
-    window = np.lib.stride_tricks.sliding_window_view(around, int(back.max()) + 1)
+    window = np.lib.stride_tricks.sliding_window_view(around, int(back[0].max()) + 1)
     return TransferCurve(
         error=jnp.asarray(errors, float),
         largest=jnp.asarray(largest, float),

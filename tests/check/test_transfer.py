@@ -8,6 +8,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.linalg import solve_discrete_lyapunov
 
+import ndde_jax as ndde
 from ndde_jax import theory
 
 
@@ -169,6 +170,27 @@ def test_a_family_with_delays():
     variance = solve_discrete_lyapunov(chain, noise)[0, 0]
     assert float(curve.error[1]) == pytest.approx(2 * np.sqrt(variance) / 0.6, rel=0.06)
     assert float(curve.second_moment) > 0.12  # a supremum over a segment, not a variance
+
+
+@pytest.mark.slow
+def test_learned_models_come_nearer_with_data():
+    """Networks with a candidate lag more than the truth has, fitted to little and to much."""
+    rng, dt, x = np.random.default_rng(0), 0.05, np.zeros(8001)
+    for k in range(20, 8000):
+        x[k + 1] = x[k] + dt * (0.5 * x[k - 20] - 2 * x[k]) + 0.6 * np.sqrt(dt) * rng.normal()
+    config = ndde.StrengthConfig(restarts=1, steps=20, width=3, depth=1)
+    models = []
+    for n in (300, 8000):
+        windows = ndde.lagged_windows(x[:n, None], dt=dt, lags=(0, 10, 20))
+        fitted = ndde.fit_graph(windows, "full", key=jax.random.key(0), config=config)
+        models.append(ndde.confine(fitted, radius=5.0))
+    curve = theory.transfer_curve(
+        DelayedPull(jnp.asarray(0.5)), models, sigma=0.6, history=np.zeros(1), dt=dt,
+        delays=[1.0], n_steps=40_000, key=jax.random.key(0),
+    )  # fmt: skip
+    assert float(curve.error[1]) < 0.5 * float(curve.error[0])
+    assert float(curve.distance[1]) < float(curve.distance[0]) + float(curve.chance)
+    assert float(curve.distance[1]) < 3 * float(curve.chance) + 0.03
 
 
 def test_what_diverges_is_told_and_what_cannot_be_compared_refused():
