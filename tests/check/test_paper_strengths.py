@@ -8,6 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax import theory
+from ndde_jax.check._paper_strengths import complement_strengths
 
 QUICK = ndde.StrengthConfig(restarts=2, steps=30, folds=2, fold_steps=2, width=4, depth=1)
 # Weights of three inputs, the third of which nearly repeats the first.
@@ -114,3 +115,10 @@ def test_without_edges_there_is_no_window(found):
 
     empty = eqx.tree_at(lambda f: f.graph, found, jnp.zeros_like(found.graph))
     assert float(empty.window()) == 0
+
+
+def test_with_one_lag_a_source_is_an_edge(windows, found):
+    """The report takes one for the other then, so that nothing is fitted twice."""
+    alone, _ = complement_strengths(windows, found.graph, QUICK, jr.key(3))
+    joint = ndde.joint_strengths(windows, found.graph, key=jr.key(3), config=QUICK)
+    np.testing.assert_allclose(alone[:, :, 0], joint, rtol=1e-6, atol=1e-9)
