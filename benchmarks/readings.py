@@ -72,6 +72,8 @@ SETUPS: Mapping[str, Setup] = {
     # Its gradient penalty read as one of the drift by its inputs, which makes functions Lipschitz.
     "causal_dynamics, Jacobian": Setup(0.025, dict(gradient_penalty_variant="jacobian")),
     "dysts": Setup(0.05, dict(gradient_penalty=None, warmup_steps=0)),
+    # Its patience counted from step to step, as written, and not from one mean of 50 to the next.
+    "dysts, step by step": Setup(0.05, dict(gradient_penalty=None, warmup_steps=0, epoch_steps=1)),
 }
 
 
