@@ -143,9 +143,12 @@ def about_signal(
             f"s²_min as the paper defines it, of {notes.edges(only(graph.shape, where))}: what all "
             "other candidates together, not those of the graph alone, cannot make up for.",
         )
-    window = float(penalty_window(max(s_min, 0.0), d_max))
+    s_min = max(s_min, 0.0)  # estimates scatter around zero
+    window = float(penalty_window(s_min, d_max))
     used = float(price.max())
-    where = f"the price of an edge used here, {used:.3g}, is {used / window:.0%} of it"
+    where = "empty"
+    if window > 0:
+        where = f"the price of an edge used here, {used:.3g}, is {used / window:.0%} of it"
     notes.add(
         ESTIMATED,
         "penalty window",
@@ -158,7 +161,7 @@ def about_signal(
             else "at most (0, ŝ²_min / d_max), since ŝ is relative to this graph and the paper's s "
             "is no larger"
         )
-        + f"; {where if window > 0 else 'empty'}.",
+        + f"; {where}.",
     )
     margin = float(recovery_margin(used, s_min, d_max))
     notes.add(
