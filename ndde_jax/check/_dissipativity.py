@@ -158,7 +158,8 @@ def dissipativity(
     - `drift`: a learned model, a [`System`][ndde_jax.systems.System] or a function
         `drift(t, x, lagged, args)` of JAX; taken at time 0.
     - `histories`: `[sample lag dim]` in physical units, the present first, or
-        [`Windows`][ndde_jax.Windows]; at most 500 of them are used, evenly spread.
+        [`Windows`][ndde_jax.Windows]; at most 500 of them are used, evenly spread. With them a
+        restored drift is estimated like any other.
     - `center`: c, `[dim]`; by default the mean of the present states. Of a restored drift its own.
     - `delays`: τ_a, `[delay]`, where the drift does not bring them.
     - `sigma_trace`: tr ΣΣᵀ, which the moment that is minimised contains; by default the mean size

@@ -49,7 +49,7 @@ def read_histories(
 ) -> Float[Array, "sample lag dim"]:
     """Physical histories, the present first, also those of windows."""
     if type(histories).__name__ == "Windows":
-        check_windows(histories, "this", "take one with unstack_windows")
+        check_windows(histories, "dissipativity", "take one with unstack_windows")
         scaling = histories.scaling
         valid = np.asarray(histories.valid)
         values = np.asarray(histories.history)[valid]

@@ -9,7 +9,7 @@ from scipy.special import factorial2, lambertw
 
 import ndde_jax as ndde
 from ndde_jax import theory
-from tests.bad_values import model
+from tests.bad_values import model, windows
 
 # ---- Halanay ----
 
@@ -144,6 +144,12 @@ def test_a_free_model_needs_histories_and_a_system_brings_its_delays():
         theory.dissipativity(model())
     z = np.random.default_rng(0).normal(size=(50, 2, 2))
     assert theory.dissipativity(model(), z).kind == "estimated"
+    # Windows are histories in physical units, whatever their own are.
+    physical = np.asarray(windows().history) * np.asarray(windows().scaling.scale)
+    physical = (physical + np.asarray(windows().scaling.center))[np.asarray(windows().valid)]
+    one, other = theory.dissipativity(model(), windows()), theory.dissipativity(model(), physical)
+    np.testing.assert_allclose(one.beta0, other.beta0, rtol=1e-6)
+    np.testing.assert_allclose(one.center, physical[:, 0].mean(axis=0), rtol=1e-6)
     system = ndde.systems.get("mackey_glass")
     z = np.random.default_rng(0).uniform(0.2, 1.4, size=(200, 2, 1))
     found = theory.dissipativity(system, z)
