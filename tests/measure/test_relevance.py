@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.measure._relevance import linear_gains, _shares, rank, relevance
+from ndde_jax.measure._relevance import _shares, linear_gains, rank, relevance
 from ndde_jax.windows._flat import KnownData
 
 
