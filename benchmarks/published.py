@@ -63,8 +63,7 @@ def keep(results: Path, out: Path, *, benchmark: str, arrays: bool = False) -> i
                 for row in rows:
                     writer.writerow((*unit, f"metric {row.metric}", _short(row.value)))
                 for name, value in store.arrays(unit).items() if arrays else ():
-                    rounded = np.round(np.asarray(value, float), DIGITS).tolist()
-                    writer.writerow((*unit, f"array {name}", json.dumps(rounded)))
+                    writer.writerow((*unit, f"array {name}", json.dumps(_shortened(value))))
     return len(units)
 
 
@@ -89,7 +88,7 @@ def _record(unit: Unit, found: dict[str, str]) -> Record:
         return ((k.removeprefix(start), v) for k, v in found.items() if k.startswith(start))
 
     metrics = {name: float(value or "nan") for name, value in of("metric")}
-    arrays = {name: np.array(json.loads(value), float) for name, value in of("array")}
+    arrays = {name: np.array(json.loads(value)) for name, value in of("array")}
     return Record(unit, metrics, found["status"], float(found["seconds"] or "nan"), arrays)
 
 
@@ -122,6 +121,11 @@ def _printed(module: str, arguments: list[str]) -> str:
 def _commit() -> str:
     command = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def _shortened(array: np.ndarray) -> list:
+    rounded = np.round(array, DIGITS) if np.issubdtype(array.dtype, np.floating) else array
+    return rounded.tolist()
 
 
 def _short(value: float) -> str:

@@ -11,7 +11,7 @@ from benchmarks.delays.report import table
 
 UNIT = Unit("delays", "low", "ring", 0, "discover", 3)
 METRICS = {"dim": 3.0, "exact.f1": 2 / 3, "exact.auroc": math.nan, "failed": 0.0}
-ARRAYS = {"scores": np.arange(6.0).reshape(2, 3) / 7}
+ARRAYS = {"scores": np.arange(6.0).reshape(2, 3) / 7, "graph": np.eye(2, dtype=bool)}
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def test_what_is_published_reads_like_the_results(results, tmp_path):
         assert table(read) == table(original)
         rows = {row.metric: row.value for row in read.rows("delays")}
         assert rows == pytest.approx(METRICS, abs=1e-5, nan_ok=True)
-        np.testing.assert_allclose(read.arrays(UNIT)["scores"], ARRAYS["scores"], atol=1e-6)
+        for name, array in read.arrays(UNIT).items():
+            np.testing.assert_allclose(array, ARRAYS[name], atol=1e-6)
+            assert array.dtype == ARRAYS[name].dtype
     text = out.read_text()
     assert text.startswith("# commit ") and "# settings discover low " in text
 
