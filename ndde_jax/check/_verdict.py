@@ -112,7 +112,9 @@ def _what(found: Any) -> str:
 def _others(found: Any) -> list[tuple[int, int, int]]:
     """Edges between different variables, strongest first."""
     edges = [tuple(map(int, edge)) for edge in np.argwhere(found.graph) if edge[0] != edge[1]]
-    return sorted(edges, key=lambda edge: -found.scores[edge])
+    edges = sorted(edges, key=lambda edge: -found.scores[edge])
+    # A travel time is of the pair, whichever lags carry it.
+    return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if found.events else edges
 
 
 def _edge(found: Any, edge: tuple[int, int, int]) -> str:
@@ -120,9 +122,10 @@ def _edge(found: Any, edge: tuple[int, int, int]) -> str:
     delay = (
         float(found.delays[edge]) if np.isfinite(found.delays[edge]) else found.lags[a] * found.dt
     )
-    late = f" {amount(delay, found.time_unit)} later" if found.lags[a] else ""
-    verb = "comes before" if found.events else "drives"
-    return f"{found.names[i]} {verb} {found.names[j]}{late}"
+    late = f" {amount(delay, found.time_unit)} later" if delay else ""
+    if found.events:
+        return f"{found.names[j]} follows {found.names[i]}{late}"
+    return f"{found.names[i]} drives {found.names[j]}{late}"
 
 
 def _sure(found: Any) -> str:
