@@ -15,6 +15,8 @@ from .check._identifiability import IdentifiabilityReport, identifiability_repor
 from .check._report import write_few_lines, write_report
 from .check._verdict import Verdict, verdict
 from .fit._flow import fit_flow
+from .fit._prices import as_price
+from .measure._measured import find_and_measure
 from .measure._strength import SignalStrengths
 from .models._equations import equations
 from .models._model import AbstractDelayModel
@@ -113,6 +115,8 @@ class Discovery(Usable):
 
         `options` are those of [`identifiability_report`][ndde_jax.identifiability_report].
         """
+        if self.recipe.strategy is None and "method" not in options:
+            options = {"select": self._select} | options
         return identifiability_report(
             self.windows,
             key=key,
@@ -122,6 +126,13 @@ class Discovery(Usable):
             names=self.names,
             **options,
         )
+
+    def _select(self, windows: Windows, key: PRNGKeyArray) -> np.ndarray:
+        """The graph that the same recipe finds in other windows of the same kind."""
+        price = as_price(self.coefficient, "coefficient")
+        config = self.recipe.refit if self.recipe.networks and not self.events else None
+        strengths = find_and_measure(windows, price, key=key, config=config).strengths
+        return np.asarray(strengths.kept(self.coefficient))
 
     def equations(self, *, key: PRNGKeyArray, digits: int = 3, **options) -> tuple[str, ...]:
         """The drift as formulas, one per variable, where a few polynomial terms explain a rate as

@@ -2,7 +2,7 @@
 
 import dataclasses
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax.random as jr
 import numpy as np
@@ -152,6 +152,7 @@ def identifiability_report(
     config: Checked[FitConfig | None] = None,
     strength_config: Checked[StrengthConfig | None] = None,
     search: Checked[str] = "auto",
+    select: Checked[Callable | None] = None,
     progress: bool = False,
 ) -> IdentifiabilityReport:
     """Say whether data support a graph, and on what that rests.
@@ -173,7 +174,8 @@ def identifiability_report(
     - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover].
     - `names`: of the variables.
     - `seeds`: refits of each half of the data.
-    - `method`, `config`, `strength_config`, `search`: of the refits, as for `discover`.
+    - `method`, `config`, `strength_config`, `search`, `select`: of the refits, as for
+        [`edge_stability`][ndde_jax.edge_stability]; a discovery selects as it did before.
     - `progress`: show a bar over the refits of halves.
 
     **Returns:** [`IdentifiabilityReport`][ndde_jax.IdentifiabilityReport].
@@ -222,6 +224,7 @@ def identifiability_report(
     price = prices(windows, strengths, coefficient)
     about_data(notes, windows)
     settings = dict(method=method, config=config, strength_config=strength_config, search=search)
+    settings["select"] = select
     # With the key of the joint strengths, which these are where there is one lag.
     alone = edges_alone(windows, graph, strength_config, keys[5]) if refit else None
     about_signal(notes, strengths, price, alone)

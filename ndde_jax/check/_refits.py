@@ -37,8 +37,8 @@ def refits(
 ) -> dict[str, Any]:
     """Add what refits find to `notes`; returns the fields of the report that hold their results.
 
-    `price` of an edge per target; `settings` are `method`, `config`, `strength_config` and
-    `search`; `keys` are four; `alone` is what `edges_alone` returned.
+    `price` of an edge per target; `settings` are `method`, `config`, `strength_config`,
+    `search` and `select`; `keys` are four; `alone` is what `edges_alone` returned.
     """
     graph, config = notes.graph, settings["strength_config"]
     extra = {}
@@ -204,21 +204,24 @@ def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
         # Of the length of the halves, and of the whole: shapes that are compiled already.
         length = half if factor == 2 else windows.valid.shape[0]
         changed = first_rows(changed, length)
-        result = fit(
-            L0NDDE() if method is None else method,
-            changed,
-            without_refinement(config) if factor == 2 else config,
-            key=fit_key,
-        )
-        selected = np.asarray(
-            select_graph(
+        if settings["select"] is not None:
+            selected = np.asarray(settings["select"](changed, search_key))
+        else:
+            result = fit(
+                L0NDDE() if method is None else method,
                 changed,
-                result,
-                key=search_key,
-                config=settings["strength_config"],
-                search=settings["search"],
+                without_refinement(config) if factor == 2 else config,
+                key=fit_key,
             )
-        )
+            selected = np.asarray(
+                select_graph(
+                    changed,
+                    result,
+                    key=search_key,
+                    config=settings["strength_config"],
+                    search=settings["search"],
+                )
+            )
         found[name] = selected
         new, gone = selected & ~graph, graph & ~selected
         notes.add(

@@ -1,5 +1,7 @@
 """How often an edge is found again: on halves of the data, from other seeds, at other prices."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -52,6 +54,7 @@ def edge_stability(
     config: Checked[FitConfig | None] = None,
     strength_config: Checked[StrengthConfig | None] = None,
     search: Checked[str] = "auto",
+    select: Checked[Callable | None] = None,
     progress: bool = False,
 ) -> EdgeStability:
     """Select the graph again on the first, middle and last half of the data, from several seeds.
@@ -62,7 +65,10 @@ def edge_stability(
 
     - `windows`: of one system; outside `jit`, because halves depend on missing values.
     - `seeds`: repetitions on each half.
-    - `method`, `config`, `strength_config`, `search`: as for [`discover`][ndde_jax.discover].
+    - `method`, `config`: of gates fitted to each half, and `strength_config`, `search`: how their
+        graph is improved.
+    - `select`: instead, a function of windows and a key that returns a graph; then there are no
+        gates, and `open` is as `selected`.
     - `progress`: show a bar.
 
     **Returns:** [`EdgeStability`][ndde_jax.EdgeStability].
@@ -96,6 +102,9 @@ def edge_stability(
     def one(i: int, device):
         fit_key, search_key = jr.split(jr.fold_in(key, i))
         half = halves[i % len(halves)]
+        if select is not None:
+            graph = jnp.asarray(select(half, search_key))
+            return graph, graph[None]
         result = fit(method, half, config, key=fit_key)
         graph = select_graph(half, result, key=search_key, config=strength_config, search=search)
         return graph, to_graph_axes(result.path_masks)

@@ -438,3 +438,25 @@ def test_settings_of_rows_survive():
     thinned = ndde.thin_windows(w, 2)
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), w.prior, thinned.prior))
     assert FlatData(thinned).allowed.sum() == 2
+
+
+def test_a_discovery_selects_again_as_it_did():
+    rng, x = np.random.default_rng(0), np.zeros((600, 2))
+    for k in range(2, 599):
+        x[k + 1, 0] = 0.5 * x[k, 0] + 0.5 * rng.normal()
+        x[k + 1, 1] = 0.3 * x[k, 1] + np.tanh(x[k - 2, 0]) + 0.3 * rng.normal()
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 2))
+    seen = []
+
+    def select(half, key):
+        seen.append(int(half.n_valid))
+        return ndde.spline_graph(half).graph
+
+    stability = ndde.edge_stability(windows, key=jax.random.key(0), seeds=1, select=select)
+    assert len(seen) == 3 and max(seen) <= 300
+    np.testing.assert_array_equal(stability.selected, stability.graphs.mean(axis=0))
+    np.testing.assert_array_equal(stability.open, stability.selected)
+    found = ndde.discover(
+        x, dt=1.0, lags=(0, 2), scheme="euler", recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+    )
+    np.testing.assert_array_equal(found._select(found.windows, jax.random.key(1)), found.graph)
