@@ -75,6 +75,12 @@ def test_every_finding_has_its_page_and_its_picture():
     assert {file.stem for file in PROBLEMS.glob("*.svg")} == written | {"identifiability"}
 
 
+@pytest.mark.parametrize("name", sorted(FINDINGS))
+def test_a_finding_names_its_page(name):
+    finding = ndde.Finding("measured", name, 0.0, "", "")
+    assert (PROBLEMS.parents[1] / finding.page).exists()
+
+
 def test_the_overview_leads_to_every_page():
     overview = (PROBLEMS.parent / "data_problems.md").read_text("utf-8")
     linked = set(re.findall(r"\]\(problems/(\w+)\.md\)", overview))

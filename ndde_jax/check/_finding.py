@@ -26,3 +26,8 @@ class Finding:
     text: str
     remedy: str = ""
     weight: str = NOTE
+
+    @property
+    def page(self) -> str:
+        """Of the documentation: data that cause it, data that do not, and what to do."""
+        return f"docs/problems/{self.name.replace(',', '').replace(' ', '_')}.md"
