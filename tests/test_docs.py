@@ -174,6 +174,8 @@ def test_links_lead_somewhere(page):
         target = (page.parent / path).resolve() if path else page
         if DOCS in page.parents and path.startswith(("benchmarks/", "../benchmarks/")):
             target = _of_the_benchmarks(page, path)
+        if page.parent == DOCS and path.startswith("notebooks/"):
+            target = (ROOT / path).with_suffix(".ipynb")
         assert target.exists(), f"{address} leads nowhere"
         if anchor and target.suffix == ".md":
             assert anchor in set(anchors(target.read_text("utf-8"))), f"{address}: no such heading"
