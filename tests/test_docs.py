@@ -208,6 +208,13 @@ def test_every_command_that_a_page_shows_is_understood():
     assert found > 5
 
 
+def test_figures_of_the_comparison_are_those_of_the_benchmarks():
+    page = (DOCS / "compared.md").read_text("utf-8")
+    rows = re.findall(r"^\| `\w+` \|.*$", page, re.MULTILINE)
+    measured = (ROOT / "benchmarks" / "delays" / "README.md").read_text("utf-8")
+    assert len(rows) == 3 and all(row in measured.splitlines() for row in rows)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="needs ndde_jax[docs]")
 def test_the_site_builds_without_a_warning(tmp_path):
