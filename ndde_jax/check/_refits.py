@@ -36,7 +36,7 @@ def refits(
     `search`; `keys` are four.
     """
     graph, config = notes.graph, settings["strength_config"]
-    extra = {}
+    extra: dict[str, Any] = {}
     recovery = "finite-sample recovery"
     used = int(windows.n_valid)
     if used // 2 >= windows.dim + 1:
@@ -156,7 +156,8 @@ def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
 
 def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
     """Edges that come or go with the step or the scheme of the differences."""
-    graph, found = notes.graph, {}
+    graph = notes.graph
+    found: dict[str, Any] = {}
     if windows.scheme == "midpoint":
         notes.add(
             ASSUMED,

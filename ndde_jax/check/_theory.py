@@ -43,7 +43,7 @@ def penalty_window(
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
     check_positive(duration, "duration")
     strength = jnp.asarray(smallest_strength, floating_type(smallest_strength))
-    return duration * strength / jnp.maximum(jnp.asarray(largest_degree), 1)
+    return duration * strength / jnp.maximum(jnp.asarray(largest_degree), 1)  # type: ignore[return-value]
 
 
 def recovery_margin(
@@ -110,7 +110,7 @@ def occupation_bound(
         raise ValueError(f"duration must exceed largest_delay, {largest_delay}; got {duration}.")
     rate, duration = jnp.asarray(rate, float), jnp.asarray(duration, float)
     decay = jnp.exp(-rate * largest_delay) - jnp.exp(-rate * duration)
-    return prefactor * (1 + start) * decay / (rate * (duration - largest_delay))
+    return prefactor * (1 + start) * decay / (rate * (duration - largest_delay))  # type: ignore[return-value]
 
 
 def finite_sample_bound(
@@ -179,4 +179,4 @@ def finite_sample_bound(
     brownian_net = 2 * resolution * noise_trace / eta * total / jnp.sqrt(step)
     average = envelope**2 * jnp.sqrt(2 * total * (block + step) * complexity)
     rest = 4 * envelope * resolution * total + tail * total
-    return discretisation + brownian + brownian_net + average + rest
+    return discretisation + brownian + brownian_net + average + rest  # type: ignore[return-value]
