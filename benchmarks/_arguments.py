@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from . import published
 from ._runner import EVERYTHING
 from ._store import Store
 
@@ -61,10 +62,10 @@ def add_machines(parser: argparse.ArgumentParser) -> None:
 
 
 def existing_store(path: Path) -> Store:
-    """A results file that is there already.
+    """A results file that is there already, or what was published of one, as CSV.
 
     **Raises:** `ValueError` if it is not: `Store` would create it.
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist; `run --out` makes it.")
-    return Store(path)
+    return published.read(path) if path.suffix == ".csv" else Store(path)

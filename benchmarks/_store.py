@@ -339,6 +339,12 @@ class Store:
                 f"would use {settings}. Name another file with --out, or restore those settings."
             )
 
+    def settings(self, benchmark: str) -> list[tuple[str, str, str]]:
+        """Method, category and settings of all results of a benchmark."""
+        query = "SELECT method, category, settings FROM settings WHERE benchmark = ?"
+        with self._undamaged():
+            return list(self._db.execute(query, (benchmark,)))
+
     def _forget(self, unit: Unit) -> None:
         for table in ("results", "arrays"):
             self._db.execute(f"DELETE FROM {table} WHERE {_WHERE_UNIT}", unit)

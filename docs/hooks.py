@@ -14,7 +14,7 @@ PAGES = {
     "benchmarks/README.md": "benchmarks/index.md",
     **{
         f"benchmarks/{name}/README.md": f"benchmarks/{name}.md"
-        for name in ("causal_dynamics", "delays", "dysts", "rivers", "speed")
+        for name in ("causal_dynamics", "delays", "dirty", "dysts", "rivers", "speed")
     },
 }
 LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")

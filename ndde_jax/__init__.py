@@ -10,6 +10,7 @@ from . import (
     select as select,
     simulate as simulate,
     systems as systems,
+    theory as theory,
     use as use,
     windows as windows,
 )
@@ -25,12 +26,12 @@ from .check._conditioning import (
 )
 from .check._data_findings import data_findings as data_findings
 from .check._finding import Finding as Finding
+from .check._finite_sample import finite_sample_bound as finite_sample_bound
 from .check._identifiability import (
     IdentifiabilityReport as IdentifiabilityReport,
     identifiability_report as identifiability_report,
 )
 from .check._theory import (
-    finite_sample_bound as finite_sample_bound,
     occupation_bound as occupation_bound,
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,

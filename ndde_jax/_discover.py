@@ -26,6 +26,7 @@ from ._stages import Stages
 from ._types import Checked, RealScalarLike
 from .fit._drift import fit_drift
 from .fit._prices import as_price
+from .measure._events import read_events, travel_times
 from .measure._measured import find_and_measure, measure_graph
 from .measure._profiles import profile_delays
 from .measure._relevance import rank
@@ -37,10 +38,12 @@ from .samples._reading import read_samples
 from .samples._samples import Samples
 from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
+from .select._rhythm import with_own_rhythm
 from .select._spline_fit import fit_splines
 from .select._splines import spline_graph
 from .select._strategies import Gates
 from .windows._choose_lags import choose_lags
+from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge
 from .windows._windows import Windows
 
@@ -54,6 +57,7 @@ def discover(
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
+    inputs: Any = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
@@ -82,6 +86,10 @@ def discover(
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
+    - `inputs`: what drives the system and is known, such as a forcing, a stimulus or a regime:
+        names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
+        too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
+        rests on how well they are explained. Variables that `prior` calls exogenous are inputs.
     - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
     - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
         test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
@@ -118,14 +126,23 @@ def discover(
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
-    if treat:
-        # Who asks for central differences means the samples as they are.
-        own = recipe.scheme not in ("auto", "euler")
-        samples = prepare_samples(samples, [step for step in STEPS if step != "clock" or not own])
+    samples, given = with_inputs(samples, inputs)
+    steps = _steps(recipe) if treat else ()
+    known = given if prior is None else (*given, *_exogenous(prior, samples.names))
+    samples = prepare_samples(samples, steps, known)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
+    prior = prior_of_inputs(prior, samples.names, given, len(lags))
+    samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
+    # Between whom edges may be comes before what the edges are.
+    wanted = recipe.events and recipe.strategy is None
+    events = read_events(samples, lags=lags, prior=prior) if wanted else None
+    beforehand = prior
+    if events is not None:
+        prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
+        recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, networks=False)
     windows, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     choices = choices if reason is None else (*choices, reason)
-    inputs = (samples.values, samples.times, windows, samples.names, prior, str(coefficient))
+    inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)
     total = passes + recipe.delays + (family is not None)
@@ -140,18 +157,26 @@ def discover(
             "measuring edges",
             lambda: _measured(windows, recipe, coefficient, search_key),
         )
-        strengths, model, networks, graph = measured
+        strengths, model, networks, graph, screened = measured
         if family is not None:
             options = dict(family=family, key=model_key)
             model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
         delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
         intervals = np.repeat(delays[..., None], 2, axis=-1)
-        if recipe.delays:
+        if recipe.delays and events is not None:
+            delays, intervals = stage(
+                "estimating delays",
+                lambda: travel_times(samples, windows, graph, key=search_key),
+            )
+        elif recipe.delays:
             delays, intervals = stage(
                 "estimating delays",
                 lambda: profile_delays(samples, windows, graph, np.asarray(strengths.risk)),
             )
-    ranking, reasons = rank(samples, windows, strengths.source_value, graph)
+    if events is not None:
+        ranking, reasons = events.ranking.value, (events.choice,)
+    else:
+        ranking, reasons = rank(samples, windows, strengths.source_value, graph, screened)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = _confined(model, windows)
     return Discovery(
@@ -169,8 +194,19 @@ def discover(
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
         networks=np.asarray(networks),
+        events=events is not None,
         choices=(*choices, *reasons),
     )
+
+
+def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Inputs by the prior, if it is of these variables; whether it is, is checked with the lags."""
+    return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
+
+
+def _steps(recipe: Recipe) -> tuple[str, ...]:
+    """Of the treatment; who asks for central differences means the samples as they are."""
+    return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
 
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
@@ -213,14 +249,15 @@ def _measured(windows: Windows, recipe: Recipe, coefficient, key):
         config = recipe.refit if recipe.networks else None
         found = find_and_measure(windows, price, key=key, config=config)
         graph = found.strengths.kept(coefficient)
-        return found.strengths, found.model, found.networks, np.asarray(graph)
+        return found.strengths, found.model, found.networks, np.asarray(graph), found.screened
     own = None if coefficient is None else price
     recovered = recover(windows, recipe.strategy, own, key=key)
     found = measure_graph(windows, recovered.graph, price)
     # What a penalty alone keeps comes with the networks it was fitted with.
     alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
     model = recovered.details.model if alone else found.model
-    return found.strengths, model, found.networks, np.asarray(recovered.graph)
+    graph = np.asarray(recovered.graph)
+    return found.strengths, model, found.networks, graph, graph
 
 
 def _failed(model) -> bool:

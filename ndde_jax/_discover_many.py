@@ -38,6 +38,7 @@ def discover_many(
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
+    inputs: Checked[Sequence[str] | None] = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
@@ -58,10 +59,10 @@ def discover_many(
     **Arguments:**
 
     - `systems`: a list with one system each, whatever [`discover`][ndde_jax.discover] takes as `x`.
-    - `dt`, `t`, `lags`, `names`, `scheme`, `prior`, `time_unit`, `treat`, `coefficient`, `recipe`:
-        as for [`discover`][ndde_jax.discover], the same for all systems. What differs between them,
-        such as times and names, systems carry themselves: as [`Samples`][ndde_jax.Samples],
-        DataFrames or DataArrays.
+    - `dt`, `t`, `lags`, `names`, `scheme`, `prior`, `inputs` (by name), `time_unit`, `treat`,
+        `coefficient`, `recipe`: as for [`discover`][ndde_jax.discover], the same for all systems.
+        What differs between them, such as times and names, systems carry themselves: as
+        [`Samples`][ndde_jax.Samples], DataFrames or DataArrays.
     - `key`: system i uses `jr.fold_in(key, i)`.
     - `directory`: where to keep finished discoveries, one file per system, stored by this process
         as soon as it is done; [`Discovery.load`][ndde_jax.Discovery.load] reads a file too. A later
@@ -113,6 +114,7 @@ def discover_many(
     common = {
         "lags": lags,
         "prior": prior,
+        "inputs": inputs,
         "treat": bool(treat),
         "coefficient": None if coefficient is None else float(coefficient),
         "recipe": recipe,

@@ -20,6 +20,7 @@ from .models._equations import equations
 from .models._model import AbstractDelayModel
 from .samples._samples import Samples
 from .use._front import Usable
+from .windows._inputs import inputs_of
 from .windows._windows import Windows
 
 # Of a saved discovery, in its directory.
@@ -61,6 +62,7 @@ class Discovery(Usable):
     delays: np.ndarray
     delay_intervals: np.ndarray
     networks: np.ndarray
+    events: bool = False
     choices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -70,6 +72,11 @@ class Discovery(Usable):
     def names(self) -> tuple[str, ...]:
         """Of the variables."""
         return self.samples.names
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Variables that drive and are not modelled: nothing but themselves may drive them."""
+        return inputs_of(self.windows.prior, self.names)
 
     @property
     def dt(self) -> float:

@@ -28,6 +28,11 @@ class Recipe(eqx.Module):
         between the last two by which explains the data better.
     - `passes`: over windows; 3, after which they no longer change on the systems tried.
     - `networks`: whether networks may have the word.
+    - `events`: whether, where a few events pass through all variables, edges between them are
+        limited to pairs of which each is the other's first, see
+        [`rank_sources`][ndde_jax.rank_sources]; their delays are then
+        [`travel_time`][ndde_jax.travel_time]s, closed forms search, once, on forward
+        differences.
     - `strategy`: searches instead of all this, on the windows of the first pass, for example
         [`Gates`][ndde_jax.select.Gates].
     - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
@@ -56,6 +61,7 @@ class Recipe(eqx.Module):
     scheme: Checked[str] = eqx.field(static=True, default="auto")
     passes: Checked[int] = eqx.field(static=True, default=3)
     networks: Checked[bool] = eqx.field(static=True, default=True)
+    events: Checked[bool] = eqx.field(static=True, default=True)
     delays: Checked[bool] = eqx.field(static=True, default=True)
     confine: Checked[bool] = eqx.field(static=True, default=True)
 
@@ -68,7 +74,7 @@ class Recipe(eqx.Module):
         check_config(self.refit, StrengthConfig, "refit")
         check_choice(self.scheme, "scheme", SCHEMES)
         check_whole(self.passes, "passes")
-        for name in ("networks", "delays", "confine"):
+        for name in ("networks", "events", "delays", "confine"):
             check_flag(getattr(self, name), name)
 
     @classmethod
@@ -80,4 +86,4 @@ class Recipe(eqx.Module):
     def paper(cls) -> "Recipe":
         """The paper's method: gates on networks, forward differences, edges by open gates."""
         gates = Gates(penalty=L0NDDE.paper(), config=FitConfig.paper(), improve=False)
-        return cls(strategy=gates, scheme="euler", passes=1, delays=False)
+        return cls(strategy=gates, scheme="euler", passes=1, events=False, delays=False)

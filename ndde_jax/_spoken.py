@@ -1,4 +1,4 @@
-"""Lags and edges as they are written on a command line."""
+"""Lags, edges and amounts as people write them."""
 
 # More candidate lags than anybody means.
 MOST_LAGS = 10_000
@@ -53,3 +53,15 @@ def parse_edge(text: str) -> tuple:
             "shells read > as a redirection)."
         )
     return (source, target, int(lag)) if at else (source, target)
+
+
+def amount(value: float, unit: str) -> str:
+    """A number with its unit, which is in the plural if it is a word.
+
+    >>> amount(2.0, "month"), amount(0.25, "h"), amount(3, "")
+    ('2 months', '0.25 h', '3')
+    """
+    number = f"{value:.3g}"
+    if len(unit) > 2 and unit.isalpha() and not unit.endswith("s") and number != "1":
+        unit += "s"
+    return f"{number} {unit}".rstrip()

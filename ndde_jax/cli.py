@@ -331,10 +331,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--exogenous",
+        "--inputs",
         type=names,
         default=[],
         metavar="A,B",
-        help="variables that drive but are not driven",
+        help="known inputs: variables that drive but are not driven",
     )
     add("--no-self-edges", action="store_true", help="no variable drives itself")
     add(

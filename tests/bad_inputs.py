@@ -16,6 +16,7 @@ import numpy as np
 import ndde_jax as ndde
 from ndde_jax import gates, metrics, plot
 
+from . import bad_theory
 from .bad_values import (
     DIM,
     KINDS,
@@ -58,11 +59,6 @@ PICTURE = {"scores": np.ones(SHAPE), "graph": graph, "lags": LAGS, "names": ("a"
 LABELS = {"lags": "lags", "names": "names", "dt": "optional_positive"}
 FUTURE = {"horizon": 3, "paths": 4, "key": key}
 FORECAST = {"predicted": X, "truth": X}
-THEORY = {
-    "duration": 10.0, "step": 0.1, "confidence": 0.9, "modulus": 1.0, "spread": 1.0,
-    "envelope": 2.0, "tail": 0.0, "covering": 1.0, "resolution": 0.1, "noise_norm": 1.0,
-    "noise_trace": 1.0, "mixing_prefactor": 1.0, "mixing_rate": 1.0,
-}  # fmt: skip
 
 
 def _signed(make: Callable, **kinds: str) -> Spec:
@@ -82,12 +78,14 @@ SPECS = [
     Spec("discover", ndde.discover, {"x": X, "dt": 0.5, "lags": LAGS, "key": key}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
         "scheme": "choice", "prior": "prior", "recipe": "fit_config",
-        "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag"}),
+        "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag",
+        "inputs": "inputs"}),
     Spec("discover_many", ndde.discover_many,
          {"systems": [X], "dt": 0.5, "lags": LAGS, "key": key, "progress": False},
          {"systems": "systems", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
           "scheme": "choice", "prior": "prior", "recipe": "fit_config", "treat": "flag",
-          "coefficient": "optional_positive", "time_unit": "amount", "directory": "directory",
+          "inputs": "input_names", "coefficient": "optional_positive", "time_unit": "amount",
+          "directory": "directory",
           "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
         "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
@@ -270,10 +268,11 @@ SPECS = [
          {"duration": 10.0, "prefactor": 1.0, "rate": 0.5},
          {"duration": "positive", "prefactor": "not_negative", "rate": "positive",
           "start": "not_negative", "largest_delay": "not_negative"}),
-    Spec("finite_sample_bound", ndde.finite_sample_bound, THEORY, {
+    Spec("finite_sample_bound", ndde.finite_sample_bound, bad_theory.CONSTANTS, {
         "duration": "positive", "step": "positive", "confidence": "share",
         "modulus": "not_negative", "envelope": "positive", "mixing_rate": "positive",
         "covering": "not_negative"}),
+    *(Spec(*row) for row in bad_theory.ROWS),
     *(Spec(f"metrics.{f.__name__}", f, {a: np.ones((2, 2)), "truth": np.eye(2)}, {
         a: "truth", "truth": "truth", "where": "where"})
       for f, a in ((metrics.auroc, "scores"), (metrics.auprc, "scores"),
@@ -290,6 +289,9 @@ SPECS = [
     Spec("metrics.log_spectral_distance", metrics.log_spectral_distance, FORECAST, {
         "predicted": "trajectory", "truth": "trajectory", "segment": "count",
         "floor": "not_negative"}),
+    Spec("metrics.squared_log_spectral_distance", metrics.squared_log_spectral_distance, FORECAST, {
+        "predicted": "trajectory", "truth": "trajectory", "segment": "count",
+        "floor": "not_negative", "decibels": "flag"}),
     Spec("metrics.state_space_divergence", metrics.state_space_divergence, FORECAST, {
         "predicted": "trajectory", "truth": "trajectory", "variance": "positive",
         "n_samples": "count", "max_points": "count", "samples": "draws"}),

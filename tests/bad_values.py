@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ndde_jax as ndde
-from ndde_jax import gates
+from ndde_jax import gates, theory
 
 from .use import small
 
@@ -107,6 +107,11 @@ def system():
     return ndde.systems.get("mackey_glass")
 
 
+@functools.cache
+def damped():
+    return theory.linear_dissipativity([[-1.0]])
+
+
 # ---- what does not ----
 
 
@@ -165,6 +170,11 @@ KINDS: dict[str, tuple] = {
         "x", 3, {}, graph, lambda: ndde.PriorKnowledge.nothing(3, 2),
         lambda: ndde.PriorKnowledge.nothing(2, 3), ndde.PriorKnowledge,
     ),
+    "inputs": (
+        "zzz", 3, ("a", "a"), {"new": "text"}, {"new": [1.0]}, {"new": X}, {0: X[:, 0]}, {}, b"a",
+        {"new": X[:, 0] * 1j},
+    ),
+    "input_names": ("zzz", 3, ("a", "a"), {}, b"a", 1.5),
     "edges": ("ab", 3, None, [("a", "z")], [("a",)], [("a", "b", 7)], [3], [("a", 0.7)], [("a", 9)],
               [("a", "b", 0, 0)], [None], [("a", True)], ["ab"]),
     "variables": ("z", 3, None, ["z"], [0.7], [9], [-1], [None], [True], [("a",)]),
@@ -217,6 +227,15 @@ KINDS |= {
     "optional_result": (3, "fit", model, {}, ndde.FitResult),
     "positive_lags": (0.0, -1.0, np.nan, np.inf, "a", 1j, [[1.0]], [1.0, -1.0], OBJECT, {}, []),
     "rate_or_batch": ("a", 1j, {}, -1.0, OBJECT, np.array([0.1, -0.1]), np.array(["a"])),
+    "rates": ("x", -1.0, [-1.0], [np.nan], [np.inf], OBJECT, 1j, [0.1, 0.2], {}),
+    "box_of_one": ("x", np.nan, np.inf, OBJECT, 1j, {}),
+    "sigma_of_one": (np.ones(3), "x", np.nan, np.inf, np.ones((3, 3)), 1j, OBJECT, {}),
+    "not_negative_or_none": ("a", 1j, [1, 2], {}, np.ones(2), True, np.nan, -1, -np.inf),
+    "histories": ("x", None, 3.0, np.ones((20, DIM)), np.ones((20, 3, DIM)), np.ones((0, 2, DIM)),
+                  np.full((5, 2, DIM), np.nan), OBJECT, 1j * np.ones((5, 2, DIM)), {}),
+    "drifts": ("ab", 3, None, [], [3], {}, lambda: [np.ones(2)]),
+    "lengths": ("x", 0.1, [], [0.0], [-0.1], [np.nan], [1.5], [[0.1]], OBJECT, 1j, {}),
+    "step_or_none": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, True, np.ones(2), None),
     "stamps": ("x", np.arange(3), X, OBJECT, None, 1j * np.arange(60)),
     "square": ("x", np.ones((3, 3)), np.ones(2), OBJECT, 1j * np.ones((2, 2))),
     "column": ("z", -1, 9, 1.5, None, True, [0]),

@@ -265,6 +265,12 @@ def test_irregular_samples_end_to_end():
     np.testing.assert_allclose(irregular.dt, DT * step.mean())
 
 
+def test_a_record_may_begin_with_missing_values(found):
+    late = X.copy()
+    late[:4, 0] = np.nan
+    np.testing.assert_array_equal(discover(late, dt=DT, treat=False).graph, found.graph)
+
+
 def test_missing_values_are_left_out(found):
     x = X.copy()
     x[[20, 90], [0, 1]] = np.nan

@@ -26,7 +26,10 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)\)")
 
 # What public modules hold, as [`x`](api/x.md) has it; a page shows no module as such.
-MODULES = ("metrics", "models", "plot", "samples", "select", "simulate", "systems", "use", "gates")
+MODULES = (
+    "gates", "metrics", "models", "plot", "samples", "select", "simulate", "systems", "theory",
+    "use",
+)  # fmt: skip
 # Programs that take a second or two; the others that are whole are run by `pytest -m slow`.
 QUICK = ("choosing.md[0]", "guides/missing_values.md[0]", "data_problems.md[0]")
 # Lines that begin where a discovery, or data, are.

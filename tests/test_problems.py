@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.check import _checks, _data_findings, _refits, _verdict
+from ndde_jax.check import _checks, _data_findings, _refits, _sensors, _verdict
 from ndde_jax.check._checks import COLLINEAR
 from ndde_jax.check._conditioning import condition_number
 from ndde_jax.check._verdict import verdict
@@ -52,8 +52,10 @@ def names_in(module, functions, place):
 
 
 FINDINGS = (
-    names_in(_data_findings, {"_finding"}, 0)
+    names_in(_data_findings, {"measured"}, 0)
+    | names_in(_sensors, {"measured"}, 0)
     | names_in(_verdict, {"Finding"}, 1)
+    | {"rhythm"}  # of select/_rhythm, a season that stays
     | {SPOKEN.get(name, name) for name in names_in(_prepare, {"_with"}, 1)}
 )
 LINES = names_in(_checks, {"add"}, 1) | names_in(_refits, {"add"}, 1)

@@ -1,4 +1,4 @@
-"""Command line: `python -m benchmarks.rivers run|table|delays`."""
+"""Command line: `python -m benchmarks.rivers run|table|delays|simulated`."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     from .methods import METHODS
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rivers")
-    actions = parser.add_subparsers(required=True, metavar="run|table|delays")
+    actions = parser.add_subparsers(required=True, metavar="run|table|delays|simulated")
 
     running = actions.add_parser("run", help="rank, score; resumes what an earlier run left")
     running.set_defaults(action=_run)
@@ -46,7 +46,17 @@ def _parser() -> argparse.ArgumentParser:
     timing.set_defaults(action=_delays)
     timing.add_argument("--data", type=Path, metavar="DIR", help="another river record")
     timing.add_argument("--seed", type=int, default=0)
+
+    simulating = actions.add_parser("simulated", help="what is made of simulated floods")
+    simulating.set_defaults(action=_simulated)
     return parser
+
+
+def _simulated(options) -> int:
+    from .simulated import table
+
+    print(table())
+    return 0
 
 
 def _delays(options) -> int:

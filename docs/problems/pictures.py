@@ -81,6 +81,30 @@ def hidden(n=N, seed=0, fine=10):
     return x[100 * fine :: fine]
 
 
+def waves(n=1500, seed=0):
+    """A few floods that pass four gauges one after another, each a little later and flatter."""
+    rng, rain = np.random.default_rng(seed), np.zeros(n)
+    rain[rng.choice(n - 200, 9, replace=False)] = rng.uniform(1, 4, 9)
+    levels, fill = [], rain
+    for k in range(4):
+        shape = np.arange(60) * np.exp(-np.arange(60) / (4 + 2 * k))
+        fill = np.convolve(np.roll(fill, 6), shape / shape.sum())[:n]
+        levels.append(1 + 20 * fill + 0.01 * rng.normal(size=n))
+    return np.stack(levels, axis=1)
+
+
+def oscillator(n=1500, seed=0, fine=5, late=6):
+    """A delayed feedback that keeps time by itself, and two variables that it drives."""
+    rng, h, noise = np.random.default_rng(seed), DT / fine, np.array([0.05, 0.5, 0.5])
+    x = np.full((fine * (late + n) + 1, 3), 0.3)
+    for k in range(late * fine, len(x) - 1):
+        first, second, third = x[k]
+        fed_back = 2 / (1 + max(x[k - late * fine, 0], 0) ** 8)
+        drift = np.array([fed_back - first, np.tanh(3 * (first - 1)) - second, second - third])
+        x[k + 1] = x[k] + h * drift + np.sqrt(h) * noise * rng.normal(size=3)
+    return x[late * fine + 1 :: fine]
+
+
 def gone(x, starts, length=12):
     """Stretches without values: `starts` per variable."""
     x = x.copy()
@@ -310,6 +334,11 @@ def pairs():
             ("a delay between 2 and 3", "a delay of 2")),
         "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
             ("its driver was not measured", "its driver is there")),
+        "passing events": (Data(waves(), lags=(0, 3, 6)), Data(plain(), lags=(0, 3, 6)),
+            series((0, 1, 2), last=800), ("a few floods pass all", "never at rest")),
+        "rhythm": (Data(oscillator(), lags=(0, 2, 4, 6, 8)),
+            Data(plain() + 2 * wave[:, None], lags=(0, 2, 4, 6, 8)), series((0, 1)),
+            ("the feedback keeps time", "a clock moves both")),
         "drift not finite": (Data(np.where(np.arange(N) < 60, plain()[:, 0], np.nan)[:, None]),
             Data(plain()[:, :1]), drift, ("no number from here on", "a number everywhere")),
     }  # fmt: skip

@@ -80,8 +80,15 @@ def about_data(notes: Notes, windows: Windows) -> None:
         )
 
 
-def about_signal(notes: Notes, strengths: SignalStrengths, price: np.ndarray) -> None:
-    """How strong the kept edges are, and whether the price lies where recovery is proved."""
+def about_signal(
+    notes: Notes,
+    strengths: SignalStrengths,
+    price: np.ndarray,
+    alone: np.ndarray | None = None,
+) -> None:
+    """How strong the kept edges are, and whether the price lies where recovery is proved; `alone`
+    are their strengths as the paper defines them, where these were measured.
+    """
     graph = notes.graph
     value, lower = np.asarray(strengths.value), np.asarray(strengths.lower)
     risk = np.asarray(strengths.risk)
@@ -125,16 +132,36 @@ def about_signal(notes: Notes, strengths: SignalStrengths, price: np.ndarray) ->
         f"{lower[weakest]:.4g}. True only if the graph is: a missed weak edge would be smaller.",
     )
     notes.add(ESTIMATED, "largest in-degree", float(d_max), theorem, "d_max.")
-    window = float(penalty_window(max(s_min, 0.0), d_max))
+    if alone is not None:
+        where = np.unravel_index(np.argmin(np.where(graph, alone, np.inf)), graph.shape)
+        s_min = float(alone[where])
+        notes.add(
+            ESTIMATED,
+            "smallest strength against all inputs",
+            s_min,
+            theorem,
+            f"s²_min as the paper defines it, of {notes.edges(only(graph.shape, where))}: what all "
+            "other candidates together, not those of the graph alone, cannot make up for.",
+        )
+    s_min = max(s_min, 0.0)  # estimates scatter around zero
+    window = float(penalty_window(s_min, d_max))
     used = float(price.max())
-    where = f"the price of an edge used here, {used:.3g}, is {used / window:.0%} of it"
+    where = "empty"
+    if window > 0:
+        where = f"the price of an edge used here, {used:.3g}, is {used / window:.0%} of it"
     notes.add(
         ESTIMATED,
         "penalty window",
         window,
         theorem,
-        f"upper end of the prices per unit of time that recover this graph, (0, ŝ²_min / d_max); "
-        f"{where if window > 0 else 'empty'}.",
+        "upper end of the prices per unit of time that the paper proves to recover this graph, "
+        + (
+            "(0, s²_min / d_max)"
+            if alone is not None
+            else "at most (0, ŝ²_min / d_max), since ŝ is relative to this graph and the paper's s "
+            "is no larger"
+        )
+        + f"; {where}.",
     )
     margin = float(recovery_margin(used, s_min, d_max))
     notes.add(

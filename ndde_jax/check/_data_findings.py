@@ -1,6 +1,7 @@
 """What makes real series lie, each by name: findings on the samples, before anything is fitted."""
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,23 +12,18 @@ from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
 from ..samples._treatments import Treatment, terms
 from . import _data_tests as tests
-from ._finding import MEASURED, NOTE, PROBLEM, RESERVATION, Finding
+from ._finding import NOTE, PROBLEM, RESERVATION, Finding, measured
+from ._sensors import sensors
 
 # Interpolation or filling whose error has a larger share of the variance of a step is no longer
 # harmless, and neither are measurement errors or a resolution of this size.
 HARMFUL = 0.1
-# Ratio of long to short intervals from which on no interpolation helps; resolution, as a share of
-# the variance of a step, that leaves nothing to learn from.
-UNEVEN, COARSE = 3.0, 0.1
+# Ratio of long to short intervals from which on no interpolation helps.
+UNEVEN = 3.0
 # How clearly a season must be added to what is measured to leave nothing behind.
 ADDED = 0.02
 # Share of missing values from which on they weigh.
 MANY_MISSING = 0.2
-# A run of one value this long, in a variable that hardly ever repeats one, is a stuck sensor.
-STUCK, REPEATS = 8, 0.1
-# Share of samples that repeat the one before, or lie on the line between their neighbours, from
-# which on a record was held or interpolated.
-HELD, INTERPOLATED = 0.45, 0.3
 # Noise, as a share of one-step increments, below which an orbit that returns this closely never
 # leaves its cycle.
 TINY, RETURNS = 0.01, 0.999
@@ -35,7 +31,9 @@ TINY, RETURNS = 0.01, 0.999
 UNIT_ROOT = -1.7
 
 
-def data_findings(samples: Checked[Samples]) -> tuple[Finding, ...]:
+def data_findings(
+    samples: Checked[Samples], inputs: Checked[Sequence[str]] = ()
+) -> tuple[Finding, ...]:
     """What the samples alone show that could make a graph wrong, and what was done about it.
 
     Seasons, trends, changes of regime, random walks, irregular clocks, copies of columns, missing
@@ -49,6 +47,7 @@ def data_findings(samples: Checked[Samples]) -> tuple[Finding, ...]:
 
     - `samples`: of [`read_samples`][ndde_jax.read_samples], treated by
         [`prepare_samples`][ndde_jax.prepare_samples] or not.
+    - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
 
     **Returns:** findings, the gravest first; `weight` says what each does to the verdict.
 
@@ -67,18 +66,16 @@ def data_findings(samples: Checked[Samples]) -> tuple[Finding, ...]:
     if not isinstance(samples, Samples):
         raise refusal("samples", "what read_samples returns", samples)
     raw = samples.as_measured()
-    found = [*_treated(samples)]
-    for check in (_season, _clock, _missing, _copies, _cycle):
+    found = [*_treated(samples), *_season(samples, inputs)]
+    for check in (_clock, _missing, _copies):
         found += check(samples)
-    for check in (_sensors, _spoilt_by_error):
-        found += check(raw, samples)
-    found += _not_stationary(samples)
+    keep = ~np.isin(np.asarray(samples.names), list(inputs))
+    if keep.any():
+        raw, samples = _some(raw, keep), _some(samples, keep)
+        found += [*_cycle(samples), *_not_stationary(samples)]
+        found += [*sensors(raw), *_spoilt_by_error(raw, samples)]
     grave = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     return tuple(sorted(found, key=lambda finding: grave[finding.weight]))
-
-
-def _finding(name, value, text, remedy, weight=RESERVATION) -> Finding:
-    return Finding(MEASURED, name, value, "", text, remedy, weight)
 
 
 def _treated(samples: Samples) -> Iterator[Finding]:
@@ -89,12 +86,13 @@ def _treated(samples: Samples) -> Iterator[Finding]:
         "spikes": "Look at them; discover with treat=False keeps them.",
         "season": "Give the driver of the season as a variable if it was measured; treat=False "
         "keeps the season.",
+        "rhythm": "Nothing, unless it is a clock from outside: prepare_samples removes it.",
         "trend": "Give what causes it as a variable; treat=False keeps the trend.",
         "gaps": "Fill them with what is known of the system; treat=False drops the rows instead.",
     }
     for treatment in samples.treatments:
         names = {"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"}
-        yield _finding(
+        yield measured(
             names.get(treatment.name, treatment.name),
             treatment.size,
             treatment.text,
@@ -108,7 +106,7 @@ def _weight(samples: Samples, treatment: Treatment) -> str:
     if treatment.name == "gaps":
         gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
         return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
-    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes"):
+    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm"):
         return NOTE
     if treatment.name == "clock":
         intervals = np.concatenate([np.diff(times) for times in treatment.times])
@@ -124,23 +122,30 @@ def _weight(samples: Samples, treatment: Treatment) -> str:
     return RESERVATION
 
 
-def _season(samples: Samples) -> Iterator[Finding]:
-    if len(samples.treatments) and any(t.name == "season" for t in samples.treatments):
+def _some(samples: Samples, keep: np.ndarray) -> Samples:
+    """Without the known inputs; what was treated has been looked at."""
+    names = tuple(np.asarray(samples.names)[keep].tolist())
+    values = tuple(x[:, keep] for x in samples.values)
+    return dataclasses.replace(samples, names=names, values=values, treatments=())
+
+
+def _season(samples: Samples, inputs: Sequence[str]) -> Iterator[Finding]:
+    if len(samples.treatments) and any(t.name in ("season", "rhythm") for t in samples.treatments):
         return
     lines = [line for line in seasons(samples) if line.share > SEASON]
     if not lines:
         return
     unit = f" {samples.time_unit}" if samples.time_unit else ""
     best = lines[0]
-    clock = is_clock(samples, lines)
+    clock = is_clock(samples, lines) or any(samples.names[k.column] in inputs for k in lines)
     columns = sorted({line.column for line in lines})
-    yield _finding(
+    yield measured(
         "season",
         best.share,
         f"{_named(samples, columns)} oscillate with a period of {best.period * samples.dt:.4g}"
         f"{unit} whose phase keeps time, which an outer clock does; "
         + (
-            "one variable is that clock and explains it."
+            "one variable is that clock and explains it, or an input carries it."
             if clock
             else "variables that share it seem to drive one another."
         ),
@@ -156,7 +161,7 @@ def _clock(samples: Samples) -> Iterator[Finding]:
     low, high = np.quantile(intervals, [0.05, 0.95])
     unit = f" {samples.time_unit}" if samples.time_unit else ""
     ratio = float(high / low)
-    yield _finding(
+    yield measured(
         "irregular clock",
         ratio,
         f"Samples are not equally spaced: one is {low:.3g} to {high:.3g}{unit} after another, so a "
@@ -177,7 +182,7 @@ def _missing(samples: Samples) -> Iterator[Finding]:
         for x in samples.values
         for j in range(samples.dim)
     )
-    yield _finding(
+    yield measured(
         "missing stretch" if longest > 5 else "missing values",
         share,
         f"{share:.1%} of the values are missing and not estimated, most of {samples.names[worst]}; "
@@ -199,7 +204,7 @@ def _copies(samples: Samples) -> Iterator[Finding]:
     for j, i, lag, rest in found:
         exact = "a copy" if rest < 1e-6 else "nearly a copy"
         when = f" {lag} samples later" if lag else ""
-        yield _finding(
+        yield measured(
             "duplicate" if rest < 1e-6 else "near duplicate",
             rest,
             f"{samples.names[j]} is {exact} of {samples.names[i]}{when} ({rest:.1g} of its "
@@ -212,7 +217,7 @@ def _copies(samples: Samples) -> Iterator[Finding]:
     share, involved = tests.combination(x)
     if share < 1e-3:
         names = _named(samples, np.flatnonzero(involved))
-        yield _finding(
+        yield measured(
             "linear combination",
             share,
             f"{names} are linear combinations of one another up to {share:.1g} of their variance: "
@@ -232,7 +237,7 @@ def _cycle(samples: Samples) -> Iterator[Finding]:
     share = float(np.max(noise / np.where(steps > 0, steps, 1)))
     again = tests.returns(x)
     if share < TINY and again > RETURNS:
-        yield _finding(
+        yield measured(
             "no noise, one cycle",
             share,
             f"The record repeats itself (correlation {again:.3f} with itself later) and noise is "
@@ -241,62 +246,6 @@ def _cycle(samples: Samples) -> Iterator[Finding]:
             "Record from several starts, or with the system disturbed.",
             PROBLEM,
         )
-
-
-def _sensors(raw: Samples, samples: Samples) -> Iterator[Finding]:
-    for j, name in enumerate(raw.names):
-        columns = [x[np.isfinite(x[:, j]), j].astype(float) for x in raw.values]
-        x = max(columns, key=len)
-        if len(x) < 50:
-            continue
-        steps = float(np.diff(x).var())
-        run, repeats = tests.longest_run(x)
-        step = tests.quantum(x)
-        if step > 0 and steps > 0 and step**2 / 6 > 0.02 * steps:
-            yield _finding(
-                "quantised",
-                step,
-                f"{name} is recorded in steps of {step:.3g}, {step / np.sqrt(steps):.2g} standard "
-                "deviations of its change from sample to sample.",
-                "Record it more finely, or sample less often.",
-                PROBLEM if step**2 / 12 > COARSE * steps else RESERVATION,
-            )
-            continue
-        share = tests.clipped(x)
-        if share > 0.003:
-            yield _finding(
-                "clipped",
-                share,
-                f"{share:.1%} of the samples of {name} sit exactly at its largest or smallest "
-                "value: the sensor is at its limit.",
-                "Mark these samples as missing, or extend the range.",
-            )
-        elif repeats > HELD:
-            yield _finding(
-                "held values",
-                repeats,
-                f"{repeats:.0%} of the samples of {name} repeat the one before: it was recorded "
-                "less often than it is listed.",
-                "Take every sample once: sample as seldom as the slowest variable.",
-                PROBLEM,
-            )
-        elif run >= STUCK and repeats < REPEATS:
-            yield _finding(
-                "stuck sensor",
-                float(run),
-                f"{name} stays at one value for {run} samples and never else.",
-                "Mark the stretch as missing.",
-            )
-        straight = tests.straight_share(x)
-        if straight > INTERPOLATED:
-            yield _finding(
-                "interpolated",
-                straight,
-                f"{straight:.0%} of the samples of {name} lie exactly between their neighbours: "
-                "it was interpolated from fewer, and knows its future.",
-                "Use the samples that were measured.",
-                PROBLEM,
-            )
 
 
 def _spoilt_by_error(raw: Samples, samples: Samples) -> Iterator[Finding]:
@@ -312,7 +261,7 @@ def _spoilt_by_error(raw: Samples, samples: Samples) -> Iterator[Finding]:
         share = 2 * best / steps
         if least > 0 and share > HARMFUL / 2:
             deviation = float(np.sqrt(best) / x.std())
-            yield _finding(
+            yield measured(
                 "measurement error",
                 deviation,
                 f"{name} carries white errors of about {deviation:.1%} of its standard deviation, "
@@ -333,7 +282,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
     drifting = [j for j, (errors, share) in enumerate(trends) if errors > APART and share > TREND]
     if drifting:
         worst = max(drifting, key=lambda j: trends[j][0])
-        yield _finding(
+        yield measured(
             "trend",
             trends[worst][1],
             f"{_named(samples, drifting)} {'has' if len(drifting) == 1 else 'have'} a trend "
@@ -346,7 +295,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
     if changed:
         worst = max(changed, key=lambda j: changes[j][0])
         _, what, where = changes[worst]
-        yield _finding(
+        yield measured(
             "change of regime",
             where,
             f"The {what} of {samples.names[worst]} changes after about {where:.0%} of the record"
@@ -358,7 +307,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
         )  # fmt: skip
     walks = [j for j, column in enumerate(x.T) if tests.unit_root(column) > UNIT_ROOT]
     if walks and not drifting and not changed:
-        yield _finding(
+        yield measured(
             "random walk",
             float(max(tests.unit_root(x[:, j]) for j in walks)),
             f"Nothing pulls {_named(samples, walks)} back within the record: it wanders, or the "

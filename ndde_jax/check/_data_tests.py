@@ -171,6 +171,12 @@ def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:
     return int(runs.max()) if len(runs) else 1, float(same.mean()) if len(same) else 0.0
 
 
+def in_a_row(x: Float[np.ndarray, "time"]) -> float:
+    """Share of changes that come right after another: none in a record that was held."""
+    changed = np.diff(x) != 0
+    return float((changed[1:] & changed[:-1]).sum() / max(changed.sum(), 1))
+
+
 def straight_share(x: Float[np.ndarray, "time"]) -> float:
     """Share of samples that lie exactly on the line through their neighbours, but not level."""
     bend, slope = np.abs(np.diff(x, n=2)), np.abs(np.diff(x))[:-1]

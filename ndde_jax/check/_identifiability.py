@@ -39,7 +39,7 @@ from ._checks import (
     prices,
 )
 from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
-from ._refits import refits
+from ._refits import edges_alone, refits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,10 @@ class IdentifiabilityReport:
     - `reservations`: what to keep in mind if they do.
     - `findings`: every quantity, labelled.
     - `graph`, `strengths`: what was examined.
-    - `stability`, `rivals`, `joint`, `thinned`, `other_scheme`: results of the refits, None where
-        not made; see [`edge_stability`][ndde_jax.edge_stability],
-        [`rival_edges`][ndde_jax.rival_edges] and [`joint_strengths`][ndde_jax.joint_strengths].
+    - `stability`, `rivals`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits,
+        None where not made; see [`edge_stability`][ndde_jax.edge_stability],
+        [`rival_edges`][ndde_jax.rival_edges], [`joint_strengths`][ndde_jax.joint_strengths] and
+        [`paper_strengths`][ndde_jax.theory.paper_strengths].
         The last two are graphs selected on differences over two steps, and of another scheme.
     """
 
@@ -66,6 +67,7 @@ class IdentifiabilityReport:
     stability: EdgeStability | None = None
     rivals: RivalEdges | None = None
     joint: np.ndarray | None = None
+    alone: np.ndarray | None = None
     thinned: np.ndarray | None = None
     other_scheme: np.ndarray | None = None
 
@@ -154,7 +156,8 @@ def identifiability_report(
 ) -> IdentifiabilityReport:
     """Say whether data support a graph, and on what that rests.
 
-    Signal strengths and the window of penalties they leave; how stable every edge is on halves of
+    Signal strengths, relative to the graph and as the paper defines them, and the window of
+    penalties that the latter leave; how stable every edge is on halves of
     the data, from other seeds and at other prices; which inputs could replace it; whether the graph
     changes with the step of the differences; noise and damping. Every number is labelled measured,
     estimated or assumed, with the statement of the paper it speaks to. Takes several times as long
@@ -218,22 +221,23 @@ def identifiability_report(
     notes = Notes(names, windows.lags, graph)
     price = prices(windows, strengths, coefficient)
     about_data(notes, windows)
-    about_signal(notes, strengths, price)
+    settings = dict(method=method, config=config, strength_config=strength_config, search=search)
+    # With the key of the joint strengths, which these are where there is one lag.
+    alone = edges_alone(windows, graph, strength_config, keys[5]) if refit else None
+    about_signal(notes, strengths, price, alone)
     about_memory(notes, windows, model)
     about_noise(notes, windows, model)
     about_damping(notes, windows, model, simulate=refit)
     extra = {}
     if refit:
-        settings = dict(
-            method=method, config=config, strength_config=strength_config, search=search
-        )
-        extra = refits(notes, windows, price, settings, seeds, keys[2:], progress)
+        extra = refits(notes, windows, price, settings, seeds, keys[2:], progress, alone)
     assumptions(notes, windows)
     return IdentifiabilityReport(
         names=names,
         lags=windows.lags,
         graph=graph,
         strengths=strengths,
+        alone=alone,
         findings=tuple(notes.findings),
         problems=tuple(notes.problems),
         reservations=tuple(notes.reservations),

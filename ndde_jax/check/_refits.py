@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from ..fit._fit import FitConfig, fit
+from ..fit._refit import StrengthConfig
 from ..fit.penalties import L0NDDE
 from ..measure._rivals import RivalEdges, joint_strengths, rival_edges
 from ..measure._stability import edge_stability
@@ -14,6 +17,7 @@ from ..select._select import select_graph
 from ..windows._thin import first_rows, is_regular, thin_windows
 from ..windows._windows import Windows
 from ._checks import ASSUMED, MEASURED, Notes, only
+from ._paper_strengths import complement_strengths
 
 # Share of half-length refits that must find an edge again.
 STABLE = 0.5
@@ -29,11 +33,12 @@ def refits(
     seeds: int,
     keys,
     progress: bool,
+    alone: np.ndarray | None,
 ) -> dict[str, Any]:
     """Add what refits find to `notes`; returns the fields of the report that hold their results.
 
     `price` of an edge per target; `settings` are `method`, `config`, `strength_config` and
-    `search`; `keys` are four.
+    `search`; `keys` are four; `alone` is what `edges_alone` returned.
     """
     graph, config = notes.graph, settings["strength_config"]
     extra: dict[str, Any] = {}
@@ -71,7 +76,7 @@ def refits(
     if graph.any():
         extra["rivals"] = rivals = rival_edges(windows, graph, key=keys[1], config=config)
         about_rivals(notes, rivals, price)
-        extra["joint"] = _about_redundancy(notes, windows, price, config, keys[3])
+        extra["joint"] = _about_redundancy(notes, windows, price, config, keys[3], alone)
     if is_regular(windows):
         extra |= _other_differences(notes, windows, settings, keys[2])
     return extra
@@ -118,7 +123,19 @@ def about_rivals(notes: Notes, rivals: RivalEdges, price: np.ndarray) -> None:
         )
 
 
-def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
+def edges_alone(
+    windows: Windows, graph: np.ndarray, config: StrengthConfig | None, key: PRNGKeyArray
+) -> np.ndarray | None:
+    """Strengths of the edges of a graph against all other candidates, the paper's; None for more
+    candidates than one network takes, or without edges.
+    """
+    if windows.dim * windows.n_lags > MOST_INPUTS or not graph.any():
+        return None
+    config = StrengthConfig() if config is None else config
+    return np.asarray(complement_strengths(windows, jnp.asarray(graph), config, key)[0])
+
+
+def _about_redundancy(notes, windows, price, config, key, alone) -> np.ndarray | None:
     """Drivers that all other variables together say anyway."""
     n_inputs = windows.dim * windows.n_lags
     theorem = "full support of the occupation measure"
@@ -131,14 +148,17 @@ def _about_redundancy(notes, windows, price, config, key) -> np.ndarray | None:
             f"that is for at most {MOST_INPUTS} candidate inputs.",
         )
         return None
-    joint = np.asarray(joint_strengths(windows, notes.graph, key=key, config=config))
+    if windows.n_lags == 1 and alone is not None:  # a source is an edge
+        joint = alone[:, :, 0]
+    else:
+        joint = np.asarray(joint_strengths(windows, notes.graph, key=key, config=config))
     notes.add(
         MEASURED,
         "smallest joint strength",
         float(np.nanmin(joint)),
         theorem,
-        "what the other variables together, at all lags, cannot replace of a source: the signal "
-        "strength of the paper, with the lags of a source taken together.",
+        "what the other variables together, at all lags, cannot replace of a source, its own lags "
+        "taken together.",
     )
     lost = joint < price[None]
     if lost.any():

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._spoken import amount
 from ..windows._thin import is_regular
 from ._conditioning import residual_memory
 from ._data_findings import data_findings
@@ -67,7 +68,7 @@ def verdict(found: Any) -> Verdict:
     alone; nothing is fitted again.
     """
     memory = _memory(found)
-    findings = [*data_findings(found.samples), *_about_graph(found)]
+    findings = [*data_findings(found.samples, found.inputs), *_about_graph(found)]
     findings += _about_residuals(found, memory)
     order = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     findings.sort(key=lambda finding: order[finding.weight])
@@ -106,7 +107,8 @@ def _what(found: Any) -> str:
         return f"{kept} inputs kept; every variable is explained by itself alone."
     named = [_edge(found, edge) for edge in edges[:SHOWN]]
     more = f" and {len(edges) - SHOWN} more" if len(edges) > SHOWN else ""
-    return f"{len(edges)} links between variables: {'; '.join(named)}{more}."
+    links = "1 link" if len(edges) == 1 else f"{len(edges)} links"
+    return f"{links} between variables: {'; '.join(named)}{more}."
 
 
 def _others(found: Any) -> list[tuple[int, int, int]]:
@@ -117,29 +119,36 @@ def _others(found: Any) -> list[tuple[int, int, int]]:
 
 def _edge(found: Any, edge: tuple[int, int, int]) -> str:
     i, j, a = edge
-    late = f" {found.lags[a] * found.dt:.4g}{_unit(found)} later" if found.lags[a] else ""
-    return f"{found.names[i]} drives {found.names[j]}{late}"
-
-
-def _unit(found: Any) -> str:
-    return f" {found.time_unit}" if found.time_unit else ""
+    delay = (
+        float(found.delays[edge]) if np.isfinite(found.delays[edge]) else found.lags[a] * found.dt
+    )
+    late = f" {amount(delay, found.time_unit)} later" if found.lags[a] else ""
+    verb = "comes before" if found.events else "drives"
+    return f"{found.names[i]} {verb} {found.names[j]}{late}"
 
 
 def _sure(found: Any) -> str:
-    kept = np.argwhere(found.graph)
-    if not len(kept):
+    modelled = _modelled(found)
+    kept = found.graph & modelled[None, :, None]
+    if not kept.any():
         return "nothing was kept."
-    firm = int((found.graph & (found.lower > 0)).sum())
-    risk = np.asarray(found.strengths.risk, float)
+    firm = int((kept & (found.lower > 0)).sum())
+    risk = np.asarray(found.strengths.risk, float)[modelled]
+    names = np.asarray(found.names)[modelled]
     explained = ", ".join(
-        f"{name} {max(0.0, 1 - value):.0%}" for name, value in zip(found.names, risk, strict=True)
+        f"{name} {max(0.0, 1 - value):.0%}" for name, value in zip(names, risk, strict=True)
     )
-    n = len(found.names)
+    n = len(names)
     of = explained if n <= 6 else f"{max(0.0, 1 - float(np.median(risk))):.0%} in the median"
     return (
-        f"{firm} of {len(kept)} kept inputs lower the error by more than chance does from stretch "
-        f"to stretch (95 %). Explained of the rates of change: {of}."
+        f"{firm} of {int(kept.sum())} kept inputs lower the error by more than chance does from "
+        f"stretch to stretch (95 %). Explained of the rates of change: {of}."
     )
+
+
+def _modelled(found: Any) -> np.ndarray:
+    """Variables that are no known inputs, `[dim]`."""
+    return ~np.isin(np.asarray(found.names), found.inputs)
 
 
 def _about_graph(found: Any):
@@ -180,7 +189,7 @@ def _about_graph(found: Any):
     required = np.asarray(found.windows.prior.required)
     price = np.asarray(found.strengths.price(found.coefficient), float)
     clear = (found.lower > 0) & (found.scores > CLEAR * price[None, :, None])
-    doubtful = found.graph & ~required & ~clear
+    doubtful = found.graph & ~required & ~clear & _modelled(found)[None, :, None]
     if doubtful.any():
         edges = [tuple(map(int, edge)) for edge in np.argwhere(doubtful)]
         edges.sort(key=lambda edge: found.scores[edge])
@@ -197,12 +206,23 @@ def _about_graph(found: Any):
             "Record for longer, or drop them: found.graph & (found.lower > 0).",
             PROBLEM if share > DOUBTFUL else RESERVATION,
         )
+    if found.events:
+        yield Finding(
+            ESTIMATED,
+            "passing events",
+            float((found.graph.any(axis=2) & ~np.eye(len(found.names), dtype=bool)).sum()),
+            "full support of the occupation measure",
+            "A few events pass through all variables, which then stand in for one another: links "
+            "say who comes first and whom it is most like, not what works directly.",
+            "Read them as who follows whom; a record with more events tells them apart.",
+            RESERVATION,
+        )
     yield from _about_lags(found)
 
 
 def _about_lags(found: Any):
     """Sources kept at neighbouring lags: stand-ins for one another, or for a hidden driver."""
-    graph = np.asarray(found.graph)
+    graph = np.asarray(found.graph) & _modelled(found)[None, :, None]
     touching = graph[:, :, 1:] & graph[:, :, :-1]
     if len(found.lags) < 3 or not touching.any():
         return
@@ -241,6 +261,7 @@ def _about_residuals(found: Any, memory: np.ndarray):
             PROBLEM,
         )
         return
+    memory = np.where(_modelled(found), memory, 0)
     worst = int(np.argmax(memory))
     if memory[worst] > MEMORY:
         which = ", ".join(n for n, m in zip(found.names, memory, strict=True) if m > MEMORY)

@@ -13,7 +13,7 @@ from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..select._basis import N_FEATURES
-from ..select._judge import BLOCKS, Judged, judge
+from ..select._judge import BLOCKS, Judged, judge, stretches
 from ..select._spline_fit import spline_drift
 from ..select._spline_search import (
     FLOOR,
@@ -43,11 +43,13 @@ class Measured(NamedTuple):
 
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
+    - `screened`: what splines alone would keep.
     """
 
     strengths: SignalStrengths
     model: NeuralDDE
     networks: Bool[np.ndarray, " target"]
+    screened: Bool[np.ndarray, "source target lag"]
 
 
 class _Target(NamedTuple):
@@ -137,7 +139,9 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     model = NeuralDDE(
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
     )
-    return Measured(strengths, model, np.array([row is not None for row in judged]))
+    by_network = np.array([row is not None for row in judged])
+    screened = np.moveaxis(chosen.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
+    return Measured(strengths, model, by_network, screened)
 
 
 def _flat(edges) -> np.ndarray:
@@ -206,8 +210,7 @@ def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Tar
         mask = chosen
         risk = own.corrected_risk()
         worth, blocks = np.maximum(outside, 0), np.zeros((n_inputs, BLOCKS))
-        rank = (np.cumsum(own.root > 0) - 1) * BLOCKS // max(int(n), 1)
-        rank = np.clip(rank, 0, BLOCKS - 1)  # the first rows may not be valid
+        rank = stretches(own.root)
         for place, i in enumerate(own.inputs):
             keep = own.all & (np.arange(len(own.inputs)) != place)
             worth[i] = own.corrected_risk(keep) - risk

@@ -151,6 +151,17 @@ def _read(samples: Any, who: str) -> Samples:
     return samples if isinstance(samples, Samples) else read_samples(samples, dt=1.0)
 
 
+def events_alone(samples: Samples) -> float:
+    """The most that precedence can weigh, by what needs no strengths."""
+    if samples.dim == 1 or not samples.regular:
+        return 0.0
+    if sum(len(value) for value in samples.values) < FEWEST:
+        return 0.0
+    trust = _ramp(np.log(_tails(samples)), np.log(TAILS))
+    trust = min(trust, _ramp(_likeness(samples), LIKENESS)) if trust > 0 else trust
+    return min(trust, _ramp(_explained(samples), EXPLAINED)) if trust > 0 else trust
+
+
 def _trust(samples: Samples, strengths: np.ndarray) -> tuple[float, str]:
     """Weight of precedence, and why."""
     likeness, tails, explained = _likeness(samples), _tails(samples), _explained(samples)

@@ -35,32 +35,42 @@ RIDGE = 1e-8
 Square = Float[np.ndarray, "source target"]
 
 
-def rank(samples: Samples, windows: Windows, source_value, graph) -> tuple[Square, tuple[str, ...]]:
+def rank(
+    samples: Samples, windows: Windows, source_value, *graphs
+) -> tuple[Square, tuple[str, ...]]:
     """The ranking of sources of a discovery, and sentences on what was chosen and why.
 
-    Strengths, where the graph takes one lag of a source, as delays do. Several lags of most sources
-    are the mark of stand-ins, and then [`relevance`][ndde_jax.measure._relevance.relevance] ranks
-    them: weight 0 up to 1.1 lags per pair of different variables, 1 from 1.5 on. These two numbers
+    Strengths, where the `graphs`, the final one and that of splines, which has stand-ins that
+    networks do without, take one lag of a source, as delays do. Several lags of most sources are
+    the mark of stand-ins, and then [`relevance`][ndde_jax.measure._relevance.relevance] ranks them:
+    weight 0 up to 1.1 lags per pair of different variables, 1 from 1.5 on. These two numbers
     separate the development data of the benchmarks of delays and of CausalDynamics, and were chosen
-    by them. Both give way to who predicts whom first where
-    [`rank_sources`][ndde_jax.rank_sources] says so.
+    by them; so was relevance alone where the present is the only candidate. All give way to who
+    predicts whom first where [`rank_sources`][ndde_jax.rank_sources] says so.
     """
     strengths = np.nan_to_num(np.maximum(np.asarray(source_value, float), 0))
-    lags = np.asarray(graph).sum(axis=2)[~np.eye(len(strengths), dtype=bool)]
-    per_pair = lags.sum() / max((lags > 0).sum(), 1)
-    weight = float(np.clip((per_pair - ONE_LAG) / (SEVERAL_LAGS - ONE_LAG), 0, 1))
     first = rank_sources(samples, strengths)
+    alone = len(windows.lags) == 1
+    per_pair = max(_lags_per_pair(graph) for graph in graphs)
+    several = (per_pair - ONE_LAG) / (SEVERAL_LAGS - ONE_LAG)
+    weight = 1.0 if alone else float(np.clip(several, 0, 1))
     value, reasons = strengths, ()
     if weight > 0 and first.trust < 1:
         value = (1 - weight) * strengths + weight * np.nan_to_num(relevance(windows))
         reasons = (
-            f"The graph takes {per_pair:.1f} lags of a source on average, as where some stand in "
+            f"Graphs take up to {per_pair:.1f} lags of a source on average, as where some stand in "
             "for what is not seen; sources are ranked by their shares in what the present tells, "
             f"or else the past (weight {weight:.2f}).",
-        )
+        )[alone:]
     value = (1 - first.trust) * value + first.trust * first.precedence
     spoken = first.trust > SPOKEN_OF
     return value, (*reasons, first.reason) if spoken else reasons
+
+
+def _lags_per_pair(graph) -> float:
+    """Kept lags of a source, over the pairs of different variables that are joined at all."""
+    lags = np.asarray(graph).sum(axis=2)[~np.eye(len(graph), dtype=bool)]
+    return float(lags.sum() / max((lags > 0).sum(), 1))
 
 
 def relevance(windows: Windows) -> Square:
@@ -80,7 +90,7 @@ def relevance(windows: Windows) -> Square:
         return _shares(_by_source(found), 0.5)
     now = spline_graph(_present(windows))
     present, risk = _shares(_by_source(now), 0.5), np.asarray(found.risk, float)
-    straight, linear_risk = _linear(KnownData(windows))
+    straight, linear_risk = linear_gains(KnownData(windows))
     weight = np.minimum((risk + FLOOR) / (linear_risk + FLOOR), 1)[None] ** 2
     past = _shares(_by_source(found), 1.0) + weight * _shares(straight, 1.0)
     gain = np.log((np.asarray(now.risk, float) + NOTICEABLE) / (risk + NOTICEABLE))
@@ -98,7 +108,7 @@ def _by_source(found: SplineGraph) -> Square:
     return np.asarray(found.value, float).max(axis=2)
 
 
-def _linear(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]:
+def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]:
     """Rise of the risk of a linear regression without a source at all lags, and that risk."""
     root = np.sqrt(data.weight)[:, None]
     total = max(float(data.weight.sum()), 1.0)

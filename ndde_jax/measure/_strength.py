@@ -27,8 +27,9 @@ class SignalStrengths(eqx.Module):
 
     Each strength compares two graphs that differ in one edge: it is the rise of the target's
     standardised mean squared error when a kept edge is left out, or the fall when a dropped one is
-    added, everything else refitted. The paper's ŝ². Around zero, and possibly below, where nothing
-    is there.
+    added, everything else refitted. Around zero, and possibly below, where nothing is there. At
+    least the paper's s², for which all other candidates may make up for an edge and not only those
+    of the graph: [`paper_strengths`][ndde_jax.theory.paper_strengths].
 
     - `value`: the strength to rank by, `[source target lag]`: the in-sample estimate with both
         risks corrected for the parameters they used (generalised cross-validation).
@@ -132,7 +133,8 @@ def signal_strengths(
     **Raises:** `ValueError` for a graph of the wrong shape, or with more inputs than `max_inputs`
     allows.
 
-    The strength is the paper's s_ij² (equation "signal"), estimated by refitting.
+    After the paper's s_ij² (equation "signal"), but relative to a graph, where the paper's is
+    relative to all inputs.
 
     ```python
     import jax, numpy as np

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from .._checks import check_concrete, check_key, check_number, check_whole, refusal
 from ..samples._reading import read_samples
@@ -110,6 +110,26 @@ def travel_time(
     at, start, end = map(float, in_time)
     clear = bool(likeness[:, 0].argmax() == largest)
     return TravelTime(at, start, end, float(likeness[:, 0].max()), clear)
+
+
+def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:
+    """That of [`travel_time`][ndde_jax.travel_time] at the best shift of up to `largest` samples,
+    of all pairs, by Fourier transforms: what a gap or an end lacks counts as the median.
+    """
+    together = np.concatenate(samples.values).astype(float)
+    centre = np.nanmedian(together, axis=0)
+    total = power = 0.0
+    for value in samples.values:
+        d = np.nan_to_num(np.asarray(value, float) - centre)
+        d = d * np.abs(d)
+        d = d - d.mean(axis=0)
+        wave = np.fft.rfft(d, len(d) + largest, axis=0)
+        # [time source target], what was now times what is so many samples later.
+        products = np.conj(wave)[:, :, None] * wave[:, None]
+        total = total + np.fft.irfft(products, len(d) + largest, axis=0)[: largest + 1]
+        power = power + (d**2).sum(axis=0)
+    scale = np.sqrt(np.outer(power, power))
+    return (total / np.where(scale > 0, scale, 1)).max(axis=0)
 
 
 def _position(samples: Samples, variable: Any, name: str) -> int:

@@ -42,7 +42,11 @@ CLOCKS = {
 }
 
 
-def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = STEPS) -> Samples:
+def prepare_samples(
+    samples: Checked[Samples],
+    steps: Checked[Sequence[str]] = STEPS,
+    inputs: Checked[Sequence[str]] = (),
+) -> Samples:
     """Deal with what makes real series lie, where a test finds it; the rest is left as it is.
 
     **Arguments:**
@@ -58,6 +62,8 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
         `"season"`: oscillations of stable phase are removed from all variables; not where one
         variable is the clock itself.
         `"trend"`: straight trends, in the variables that have one.
+    - `inputs`: names of known inputs. Their spikes and trends stay, and so does a season that one
+        of them carries: it is the measured cause of it.
 
     **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` say what was done and hold what
     undoes it; `as_measured` undoes it all.
@@ -81,10 +87,13 @@ def prepare_samples(samples: Checked[Samples], steps: Checked[Sequence[str]] = S
         raise refusal("steps", f"some of {', '.join(STEPS)}", unknown[0])
     if samples.treatments:
         return samples
+    if unknown := [name for name in inputs if name not in samples.names]:
+        raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
+    known = np.isin(np.asarray(samples.names), list(inputs))
     treatments = (_without_spikes, _regular, _filled, _without_season, _without_trend)
     for name, treat in zip(STEPS, treatments, strict=True):
         if name in steps:
-            samples = treat(samples)
+            samples = treat(samples, known)
     return samples
 
 
@@ -110,7 +119,7 @@ def _with(samples: Samples, name, text, size, columns, changes, **kept) -> Sampl
     return dataclasses.replace(samples, **changes)
 
 
-def _regular(samples: Samples) -> Samples:
+def _regular(samples: Samples, known) -> Samples:
     if samples.regular or min(map(len, samples.times)) < 8:
         return samples
     unit = f" {samples.time_unit}" if samples.time_unit else ""
@@ -146,7 +155,7 @@ def _regular(samples: Samples) -> Samples:
     return _with(samples, "clock", text, share[worst], everything, changes)
 
 
-def _without_spikes(samples: Samples) -> Samples:
+def _without_spikes(samples: Samples, known) -> Samples:
     spikes = [find_spikes(x) for x in samples.values]
     # Again without them: one may have hidden another beside it.
     again = [
@@ -159,7 +168,9 @@ def _without_spikes(samples: Samples) -> Samples:
     ]
     counts = sum(found.sum(axis=0) for found in spikes)
     # More than these are no accidents of a measurement but what the variable does.
-    columns = np.flatnonzero((counts > 0) & (counts <= 0.05 * sum(map(len, samples.values))))
+    columns = np.flatnonzero(
+        (counts > 0) & (counts <= 0.05 * sum(map(len, samples.values))) & ~known
+    )
     if not len(columns):
         return samples
     chosen = np.isin(np.arange(samples.dim), columns)
@@ -197,9 +208,9 @@ def _clocks(samples: Samples) -> tuple[float, ...]:
     return CLOCKS.get(samples.time_unit.rstrip("s"), ())
 
 
-def _without_season(samples: Samples) -> Samples:
+def _without_season(samples: Samples, known) -> Samples:
     lines = [line for line in seasons(samples) if line.share > SEASON]
-    if not lines or is_clock(samples, lines):
+    if not lines or is_clock(samples, lines) or any(known[line.column] for line in lines):
         return samples
     longest = max(map(len, samples.values))
     # One period for what the variables say of the same one, weighted by what it is worth there.
@@ -237,13 +248,17 @@ def _without_season(samples: Samples) -> Samples:
     )  # fmt: skip
 
 
-def _without_trend(samples: Samples) -> Samples:
+def _without_trend(samples: Samples, known) -> Samples:
     # Trials that all drift alike drift because of how the trial goes on: that is dynamics.
     if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
         return samples
     x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
     found = [trend(column) for column in bridged(x).T]
-    columns = [j for j, (errors, share) in enumerate(found) if errors > APART and share > TREND]
+    columns = [
+        j
+        for j, (errors, share) in enumerate(found)
+        if errors > APART and share > TREND and not known[j]
+    ]
     if not columns:
         return samples
     coefficients = np.zeros((2, samples.dim))
@@ -272,7 +287,7 @@ def _pooled(group: list[Line], samples: Samples, longest: int) -> float:
     return float(samples.dt / frequency)
 
 
-def _filled(samples: Samples) -> Samples:
+def _filled(samples: Samples, known) -> Samples:
     gone = np.concatenate([np.isnan(x) for x in samples.values]).mean(axis=0)
     if not samples.regular or not gone.any() or gone.max() > SPARSE:
         return samples

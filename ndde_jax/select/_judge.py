@@ -180,11 +180,20 @@ def _search(problem: MoveProblem, mask, found: _Refit):
     return mask, found, linear
 
 
+def stretches(weight) -> np.ndarray:
+    """Which of `BLOCKS` stretches with as many valid windows each window lies in. What comes before
+    the first valid one belongs to the first.
+    """
+    used = np.asarray(weight) > 0
+    rank = (np.cumsum(used) - 1) * BLOCKS // max(int(used.sum()), 1)
+    return np.clip(rank, 0, BLOCKS - 1)
+
+
 def _evidence(problem: MoveProblem, mask, found: _Refit, linear, weight):
     """Change of the log-risk by each slot, positive where it speaks for the edge; what each is
     worth; and the worth of kept ones by blocks of windows, `[slot block]`.
     """
-    rank = (np.cumsum(weight > 0) - 1) * BLOCKS // max(int((weight > 0).sum()), 1)
+    rank = stretches(weight)
     size = np.bincount(rank, weight, BLOCKS)
     n, n_slots = max(float(weight.sum()), 1.0), len(mask)
     own = np.where(mask, found.risk, float(found.network.risk))

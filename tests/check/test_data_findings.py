@@ -198,3 +198,20 @@ def test_a_quantum_is_exact():
         0.25
     )
     assert tests.quantum(oscillators()[:, 0]) == 0
+
+
+def test_a_variable_at_rest_was_not_held():
+    rng = np.random.default_rng(0)
+    # Whole centimetres, still for hours, then moving at every sample.
+    x = np.round(100 * np.convolve(rng.gamma(0.01, size=2000), 0.9 ** np.arange(60))[:2000])
+    assert (np.diff(x) == 0).mean() > 0.45
+    record = np.stack([x, np.roll(x, 3)], axis=1)
+    names = {f.name for f in ndde.data_findings(ndde.read_samples(record, dt=1.0))}
+    assert "held values" not in names
+    held = np.repeat(np.cumsum(rng.normal(size=500)), 4)
+    record = np.stack([held, np.roll(held, 4)], axis=1)
+    (finding,) = (
+        f for f in ndde.data_findings(ndde.read_samples(record, dt=1.0)) if f.name == "held values"
+    )
+    # One line for both, by name.
+    assert "x0" in finding.text and "x1" in finding.text

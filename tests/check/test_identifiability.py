@@ -12,10 +12,11 @@ import scipy.linalg
 
 import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
-from ndde_jax.check._checks import Notes, about_memory
+from ndde_jax.check._checks import Notes, about_memory, about_signal
 from ndde_jax.check._conditioning import condition_number, radial_drift
 from ndde_jax.fit._refit import fit_layers
 from ndde_jax.windows._flat import FlatData
+from tests.bad_values import strengths
 from tests.helpers import TRUTH, windows
 
 QUICK = ndde.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)
@@ -290,7 +291,13 @@ def test_good_data_are_supported(good):
     kept = np.asarray(good.strengths.value)[good.graph]
     assert good["smallest signal strength"] == pytest.approx(kept.min())
     assert good["largest in-degree"] == good.graph.sum(axis=(0, 2)).max()
-    assert good["penalty window"] == pytest.approx(kept.min() / good["largest in-degree"], rel=1e-5)
+    # The window is that of the strengths against all inputs, which are not larger.
+    alone = np.asarray(good.alone)
+    np.testing.assert_array_equal(np.isfinite(alone), good.graph)
+    assert good["smallest strength against all inputs"] == pytest.approx(np.nanmin(alone))
+    assert np.nanmin(alone) < kept.min() + 0.02
+    smallest = max(float(np.nanmin(alone)), 0)
+    assert good["penalty window"] == pytest.approx(smallest / good["largest in-degree"], rel=1e-5)
     assert good["reach of the noise"] > 1
     assert good["share outside the box"] == 0
     assert good["radial drift"] < 0
@@ -317,6 +324,27 @@ def test_text(good):
         assert title in text
     hopeless = dataclasses.replace(good, problems=("Nothing moves.",))
     assert str(hopeless).startswith("These data do not support the graph.\n- Nothing moves.")
+
+
+@pytest.mark.parametrize("least", [0.06, -0.01])
+def test_the_window_is_that_of_the_strengths_against_all_inputs(least):
+    """Relative to the graph every edge is worth 1; against all inputs the weakest hardly anything,
+    or by chance less than nothing, and then no price is inside.
+    """
+    graph = np.ones((2, 2, 2), bool)
+    alone = np.where(graph, 0.5, np.nan)
+    alone[1, 0, 1] = least
+    relative, paper = (Notes(("wind", "sea"), (0, 1), graph) for _ in range(2))
+    about_signal(relative, strengths(), np.full(2, 0.01))
+    about_signal(paper, strengths(), np.full(2, 0.01), alone)
+    wide, narrow = ({f.name: f for f in notes.findings} for notes in (relative, paper))
+    assert wide["penalty window"].value == pytest.approx(1 / 4)
+    assert "at most (0, ŝ²_min / d_max)" in wide["penalty window"].text
+    assert narrow["penalty window"].value == pytest.approx(max(least, 0) / 4)
+    finding = narrow["smallest strength against all inputs"]
+    assert finding.value == pytest.approx(least) and "sea@1 -> wind" in finding.text
+    outside = [text for text in paper.reservations if "lies outside the window" in text]
+    assert bool(outside) == (least < 0) == ("empty" in narrow["penalty window"].text)
 
 
 def quick_report_on(x):

@@ -50,7 +50,7 @@ def test_it_is_said_in_a_few_lines(found):
         "Against it",
         "Next",
     ]
-    assert "1 links between variables: a drives b 1.5 month later." in lines[0]
+    assert "1 link between variables: a drives b 1.5 months later." in lines[0]
     assert "3 of 3 kept inputs" in lines[1]
     assert lines[2] == "Against it: nothing that was tested."
     assert max(map(len, found.verdict.text.splitlines())) <= 88

@@ -231,8 +231,10 @@ def test_paper_presets():
     assert float(ndde.L0NDDE.paper().coefficient) == pytest.approx(0.025)
     assert float(ndde.AGL.paper().coefficient) == 5
     assert float(ndde.CNODE.paper().coefficient) == 50
-    assert float(ndde.CNODE.paper().threshold) == pytest.approx(1e-8)
-    assert ndde.PathReg.paper().variant == "gates"
+    assert ndde.PathReg.paper().variant == "gates" and ndde.PathReg.paper().rule == "median"
+    # Gates that the penalty has all but closed are closed, which at 1e-8 none ever was.
+    logits = jnp.array([[2.0, -3.0, -6.0, -8.0]])
+    np.testing.assert_array_equal(ndde.CNODE.paper().mask(logits, ()), [[True, True, True, False]])
     assert ndde.NODE.paper() == ndde.NODE()
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.measure._relevance import _linear, _shares, rank, relevance
+from ndde_jax.measure._relevance import _shares, linear_gains, rank, relevance
 from ndde_jax.windows._flat import KnownData
 
 
@@ -27,7 +27,7 @@ def windows(samples):
 
 
 def test_linear_strengths_are_those_of_least_squares(windows):
-    value, risk = _linear(KnownData(windows))
+    value, risk = linear_gains(KnownData(windows))
     inputs = np.asarray(windows.history).reshape(len(windows.history), -1)
     for target in range(3):
         y = np.asarray(windows.increment)[:, target]

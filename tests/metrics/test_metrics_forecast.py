@@ -102,6 +102,25 @@ def test_log_spectral_distance_of_a_rescaled_signal_in_decibels():
     assert metrics.log_spectral_distance(0 * truth, truth, floor=1e-3) < constant - 25
 
 
+@pytest.mark.parametrize("decibels", [False, True])
+def test_the_papers_log_spectral_distance_is_a_mean_square(decibels):
+    truth, predicted = oscillation(), 1.3 * oscillation(phase=1.0, seed=3)
+    power, other = (scipy.signal.welch(x, nperseg=225, axis=0)[1][1:] for x in (truth, predicted))
+    logarithm = (lambda p: 10 * np.log10(p)) if decibels else np.log
+    expected = np.mean((logarithm(power) - logarithm(other)) ** 2)
+    got = metrics.squared_log_spectral_distance(predicted, truth, decibels=decibels)
+    np.testing.assert_allclose(got, expected, rtol=1e-9)
+    assert metrics.squared_log_spectral_distance(truth, truth) == 0
+    # Ours is the root of it, variable by variable.
+    one = metrics.log_spectral_distance(predicted[:, :1], truth[:, :1])
+    square = metrics.squared_log_spectral_distance(
+        predicted[:, :1], truth[:, :1], floor=1e-6, decibels=True
+    )
+    np.testing.assert_allclose(one**2, square, rtol=1e-9)
+    # Nothing at all is far away, not infinitely.
+    assert np.isfinite(metrics.squared_log_spectral_distance(0 * truth, truth))
+
+
 def kernel_density(points, samples, variance):
     estimate = KernelDensity(bandwidth=np.sqrt(variance)).fit(points)
     return estimate.score_samples(samples)

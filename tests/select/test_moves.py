@@ -14,6 +14,7 @@ from ndde_jax.fit._newton import fit_network
 from ndde_jax.fit._prices import EBIC
 from ndde_jax.measure._delays import student_quantile
 from ndde_jax.select._basis import N_FEATURES, QUANTILES, spline
+from ndde_jax.select._judge import BLOCKS, stretches
 from ndde_jax.select._problem import MoveProblem
 
 QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, search=4)
@@ -454,3 +455,14 @@ def test_quantiles_of_delay_intervals_against_scipy(blocks):
     for probability in (0.95, 0.975):
         expected = stats.t.ppf(probability, blocks - 1)
         assert student_quantile(probability, blocks - 1) == pytest.approx(expected, rel=1e-6)
+
+
+def test_stretches_hold_as_many_valid_windows_each():
+    rng = np.random.default_rng(0)
+    weight = (rng.random(400) < 0.8).astype(float)
+    weight[:7] = 0  # ends that ring are left out first
+    rank = stretches(weight)
+    assert rank.min() == 0 and (np.diff(rank) >= 0).all()
+    counts = np.bincount(rank, weight, BLOCKS)
+    assert counts.max() - counts.min() <= 1
+    assert (stretches(np.zeros(5)) == 0).all()

@@ -56,7 +56,10 @@ class AGL(AbstractMethod):
 
     @classmethod
     def paper(cls, coefficient=5.0) -> "AGL":
-        """The paper's coefficient for CausalDynamics, 5 (dysts: 50)."""
+        """The paper's coefficient for CausalDynamics, 5 (dysts: 50). Not in the paper: the power of
+        the pilot's norm, what a pilot is, and that the penalty acts by proximal steps; its weights
+        were 0 or above 1e-3, which gradients alone do not make.
+        """
         return cls(coefficient=coefficient)
 
     def init(self, layers: Layers) -> Array:

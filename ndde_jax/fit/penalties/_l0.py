@@ -77,8 +77,10 @@ class L0NDDE(AbstractMethod):
     @classmethod
     def paper(cls, coefficient=0.025) -> "L0NDDE":
         """The paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts: 0.05), and
-        the mask sigmoid(log_alpha) > 1/2. Where gates start and that they are clamped the paper
-        does not say; these are the library's.
+        the mask sigmoid(log_alpha) > 1/2. Not in the paper, and the library's: that gates start at
+        2 and are clamped to ± 4, and that λ is divided by the number F of candidate inputs. With
+        both of these hardly a gate closes; with `coefficient` F times as large and `log_alpha` 0
+        half of the wrong edges go, as in the paper: `python -m benchmarks.readings` compares.
         """
         return cls(coefficient=coefficient, path=(), rule="median")
 

@@ -65,8 +65,11 @@ class PathReg(AbstractMethod):
 
     @classmethod
     def paper(cls, coefficient=1.0) -> "PathReg":
-        """The paper's settings for dysts: 1, gates only."""
-        return cls(coefficient=coefficient, variant="gates")
+        """The paper's settings for dysts: 1, gates only, and the mask sigmoid(log_alpha) > 1/2 that
+        it has for all gates. Not in the paper: which units have gates, where these start, and that
+        they are clamped.
+        """
+        return cls(coefficient=coefficient, variant="gates", rule="median")
 
     def init(self, layers: Layers) -> tuple[Array, ...]:
         """`log_alpha` of the inputs and of the units of each hidden layer."""

@@ -1,0 +1,157 @@
+"""Results behind the tables of the READMEs: `python -m benchmarks.published keep|readme`.
+
+`keep` writes a results file as CSV, with the commit and a digest of the settings; `table` of every
+benchmark reads it like the file it came from. In a README, a table between
+
+    <!-- python -m benchmarks.delays table benchmarks/delays/published/low.csv -->
+    <!-- end -->
+
+is what that command prints: `readme` puts it there, and a test sees that no figure outlives the
+results it came from.
+"""
+
+import argparse
+import contextlib
+import csv
+import hashlib
+import importlib
+import io
+import json
+import math
+import re
+import shlex
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from ._store import Record, Store, Unit
+
+ROOT = Path(__file__).parent.parent
+COLUMNS = ("benchmark", "category", "graph", "series", "method", "seed", "what", "value")
+# Of numbers, enough for any table.
+DIGITS = 6
+_BLOCK = re.compile(
+    r"(?P<head><!-- python -m (?P<module>benchmarks[.\w]*) (?P<arguments>[^\n]*?) -->\n)"
+    r"(?P<body>.*?)(?P<tail><!-- end -->)",
+    re.DOTALL,
+)
+
+
+def keep(results: Path, out: Path, *, benchmark: str, arrays: bool = False) -> int:
+    """Write the units of one benchmark as CSV; returns how many. `arrays` as well if a table needs
+    them.
+    """
+    with Store(results) as store:
+        units = defaultdict(list)
+        for row in store.rows(benchmark):
+            units[Unit(*(getattr(row, name) for name in COLUMNS[:6]))].append(row)
+        settings = sorted(store.settings(benchmark))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w", newline="") as file:
+            file.write(f"# commit {_commit()}\n")
+            for method, category, text in settings:
+                digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+                file.write(f"# settings {method} {category} {digest}\n")
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            for unit, rows in sorted(units.items()):
+                writer.writerow((*unit, "status", rows[0].status))
+                writer.writerow((*unit, "seconds", _short(rows[0].seconds)))
+                for row in rows:
+                    writer.writerow((*unit, f"metric {row.metric}", _short(row.value)))
+                for name, value in store.arrays(unit).items() if arrays else ():
+                    writer.writerow((*unit, f"array {name}", json.dumps(_shortened(value))))
+    return len(units)
+
+
+def read(path: Path) -> Store:
+    """A store, in memory, of what [`keep`][benchmarks.published.keep] wrote."""
+    units: dict[Unit, dict] = defaultdict(dict)
+    with path.open(newline="") as file:
+        rows = csv.reader(line for line in file if not line.startswith("#"))
+        if tuple(next(rows, ())) != COLUMNS:
+            raise ValueError(f"{path} does not hold published results: its columns are others.")
+        for benchmark, category, graph, series, method, seed, what, value in rows:
+            unit = Unit(benchmark, category, graph, int(series), method, int(seed))
+            units[unit][what] = value
+    store = Store(Path(":memory:"))
+    store.write(_record(unit, found) for unit, found in units.items())
+    return store
+
+
+def _record(unit: Unit, found: dict[str, str]) -> Record:
+    def of(kind: str):
+        start = f"{kind} "
+        return ((k.removeprefix(start), v) for k, v in found.items() if k.startswith(start))
+
+    metrics = {name: float(value or "nan") for name, value in of("metric")}
+    arrays = {name: np.array(json.loads(value)) for name, value in of("array")}
+    return Record(unit, metrics, found["status"], float(found["seconds"] or "nan"), arrays)
+
+
+def rendered(text: str) -> str:
+    """A README with what its commands print."""
+
+    def block(match: re.Match) -> str:
+        printed = _printed(match["module"], shlex.split(match["arguments"]))
+        return f"{match['head']}\n{printed}\n\n{match['tail']}"
+
+    return _BLOCK.sub(block, text)
+
+
+def readmes() -> list[Path]:
+    """That hold such tables."""
+    files = [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("**/README.md"))]
+    return [file for file in files if _BLOCK.search(file.read_text(encoding="utf-8"))]
+
+
+def _printed(module: str, arguments: list[str]) -> str:
+    main = importlib.import_module(f"{module}.__main__").main
+    named = [str(ROOT / a) if a.endswith(".csv") else a for a in arguments]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        if status := main(named):
+            raise ValueError(f"python -m {module} {shlex.join(arguments)} ended with {status}.")
+    return out.getvalue().strip()
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def _shortened(array: np.ndarray) -> list:
+    rounded = np.round(array, DIGITS) if np.issubdtype(array.dtype, np.floating) else array
+    return rounded.tolist()
+
+
+def _short(value: float) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.{DIGITS}g}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments, do the work, return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
+    actions = parser.add_subparsers(required=True, metavar="keep|readme", dest="action")
+    keeping = actions.add_parser("keep", help="write results as CSV")
+    keeping.add_argument("results", type=Path)
+    keeping.add_argument("--benchmark", required=True, help="causal_dynamics, dysts, delays, …")
+    keeping.add_argument("--out", type=Path, required=True, metavar="FILE")
+    keeping.add_argument("--arrays", action="store_true", help="scores and graphs too")
+    actions.add_parser("readme", help="put the tables into the READMEs")
+    options = parser.parse_args(arguments)
+    if options.action == "readme":
+        for file in readmes():
+            file.write_text(rendered(file.read_text(encoding="utf-8")), encoding="utf-8")
+            print(file.relative_to(ROOT))
+        return 0
+    n = keep(options.results, options.out, benchmark=options.benchmark, arrays=options.arrays)
+    print(f"{options.out}: {n} units")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

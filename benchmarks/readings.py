@@ -1,0 +1,228 @@
+"""Which reading of the paper's objective makes its coefficients keep and drop edges?
+
+    python -m benchmarks.readings run --out readings.sqlite
+    python -m benchmarks.readings table readings.sqlite
+
+The paper writes risk + λ (number of edges) and says what λ was, not how the two are averaged. A
+reading is a pair of averages: over targets, samples and gates. All that matters of it is the price
+of an edge in units of the standardised mean squared error of its target, so one program serves all
+readings. Nor does the paper say where gates start; two starts are tried: open, the library's, and
+undecided, where a gate is as likely to be kept as not. Systems are without noise and sampled as
+dysts samples them, the lag is 0, and settings are those of the paper's two benchmarks
+(`L0NDDE.paper`, `FitConfig.paper`).
+"""
+
+import argparse
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import diffrax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+import ndde_jax as ndde
+
+from . import tables
+from ._arguments import existing_store, positive
+from ._store import Record, Store, Unit
+
+BENCHMARK = "readings"
+SYSTEMS = ("Lorenz", "Rossler", "SprottB", "Thomas", "GenesioTesi", "Rucklidge")
+# Samples, those that come before them and are forgotten, and steps of the solver in between.
+SAMPLES, FORGOTTEN, SUBSTEPS = 1000, 500, 5
+
+
+class Reading(NamedTuple):
+    """An objective, and the price of an edge that follows from it."""
+
+    objective: str
+    price: Callable[[float, int, int, int], float]
+
+
+# From λ, the number of variables, of candidate inputs of each, and of samples in a batch.
+READINGS: Mapping[str, Reading] = {
+    "all edges, mean risk": Reading("mean_j risk_j + λ Σ_ij z_ij", lambda c, d, f, b: c * d),
+    "edges of a target": Reading("Σ_j (risk_j + λ Σ_i z_ij)", lambda c, d, f, b: c),
+    "mean over gates": Reading("Σ_j (risk_j + λ mean_i z_ij)", lambda c, d, f, b: c / f),
+    "summed risk, mean over all gates": Reading(
+        "Σ_j risk_j + λ mean_ij z_ij", lambda c, d, f, b: c / (d * f)
+    ),
+    "summed over the batch": Reading("Σ_k Σ_j error² + λ Σ_ij z_ij", lambda c, d, f, b: c / b),
+}
+
+
+# log_alpha of all gates before training.
+STARTS: Mapping[str, float] = {"open": 2.0, "undecided": 0.0}
+
+
+class Setup(NamedTuple):
+    """One of the paper's two benchmarks: its coefficient, and what differs in the training."""
+
+    coefficient: float
+    changes: dict
+
+
+SETUPS: Mapping[str, Setup] = {
+    "causal_dynamics": Setup(0.025, {}),
+    # Its gradient penalty read as one of the drift by its inputs, which makes functions Lipschitz.
+    "causal_dynamics, Jacobian": Setup(0.025, dict(gradient_penalty_variant="jacobian")),
+    "dysts": Setup(0.05, dict(gradient_penalty=None, warmup_steps=0)),
+    # Its patience counted from step to step, as written, and not from one mean of 50 to the next.
+    "dysts, step by step": Setup(0.05, dict(gradient_penalty=None, warmup_steps=0, epoch_steps=1)),
+}
+
+
+def sampled(name: str) -> Float[np.ndarray, "time dim"]:
+    """A trajectory on the attractor, without noise."""
+    system = ndde.systems.get(name)
+    path = ndde.solve_sdde(
+        system,
+        n_steps=(SAMPLES + FORGOTTEN) * SUBSTEPS,
+        dt=system.sampling_step / SUBSTEPS,
+        save_every=SUBSTEPS,
+        solver=diffrax.Tsit5(),
+    )
+    return np.asarray(path.ys)[FORGOTTEN:]
+
+
+def score(
+    setup: str, reading: str, start: str, system: str, seed: int, **changes
+) -> dict[str, float]:
+    """Fit one system by one reading and compare its graph with the true one."""
+    true = np.asarray(ndde.systems.get(system).graph)[:, :, 0]
+    windows = ndde.lagged_windows(sampled(system), dt=ndde.systems.get(system).sampling_step)
+    chosen = SETUPS[setup]
+    config = ndde.FitConfig.paper(**(chosen.changes | changes))
+    price = _price(setup, reading, windows.dim, config.batch_size)
+    # The library's λ is F times the price of an edge.
+    method = dataclasses.replace(
+        ndde.L0NDDE.paper(price * windows.dim * windows.n_lags), log_alpha=STARTS[start]
+    )
+    found = ndde.fit(method, windows, config, key=jr.key(seed))
+    graph = np.asarray(ndde.window_graph(found))[:, :, 0]
+    scores = np.asarray(ndde.edge_scores(found))[:, :, 0]
+    return {
+        "price": price,
+        "kept": float(graph.sum()),
+        "true": float(true.sum()),
+        "wrong": float((graph != true).mean()),
+        "dense": float((~true).mean()),
+        "auroc": float(ndde.metrics.auroc(scores, true)),
+        "risk": float(np.asarray(found.risk).mean()),
+        "steps": float(found.steps),
+        "limit": float(found.outcome == "stopped"),
+    }
+
+
+METHODS = {f"{r}, {s}": (r, s) for r in READINGS for s in STARTS}
+
+
+def _price(setup: str, reading: str, dim: int, batch: int) -> float:
+    return READINGS[reading].price(SETUPS[setup].coefficient, dim, dim, batch)
+
+
+def run(out: Path, *, systems: Sequence[str], seeds: int, setups: Sequence[str]) -> None:
+    """Every reading on every system, into one file; what it holds already is not done again."""
+    with Store(out) as store:
+        done = store.done(BENCHMARK)
+        for setup in setups:
+            for method, (reading, start) in METHODS.items():
+                settings = repr((*_settings(setup, reading), STARTS[start]))
+                store.agree_on_settings(BENCHMARK, method, setup, settings)
+        for unit in _units(systems, seeds, setups):
+            if unit in done:
+                continue
+            start = time.perf_counter()
+            found = score(unit.category, *METHODS[unit.method], unit.graph, unit.seed)
+            seconds = time.perf_counter() - start
+            store.write([Record(unit, found, "ok", seconds)])
+            print(f"{unit.category} {unit.graph} {unit.method}: {seconds:.0f} s", flush=True)
+
+
+def _settings(setup: str, reading: str) -> tuple:
+    chosen = SETUPS[setup]
+    return (SAMPLES, FORGOTTEN, SUBSTEPS, chosen.coefficient, sorted(chosen.changes.items()),
+            READINGS[reading].objective)  # fmt: skip
+
+
+def _units(systems, seeds, setups):
+    for setup in setups:
+        for system in systems:
+            for seed in range(seeds):
+                for method in METHODS:
+                    yield Unit(BENCHMARK, setup, system, 0, method, seed)
+
+
+def table(store: Store) -> str:
+    """Means over systems and seeds, the readings of a setup below one another."""
+    found = defaultdict(lambda: defaultdict(list))
+    for row in store.rows(BENCHMARK):
+        found[row.category, row.method][row.metric].append(row.value)
+    header = ["setup", "objective", "gates start", "price of an edge", "kept", "SHD / D²", "AUROC",
+              "risk", "steps"]  # fmt: skip
+    lines = []
+    for setup in SETUPS:
+        for start in STARTS:
+            names = [name for name, method in METHODS.items() if method[1] == start]
+            mine = [(name, found[setup, name]) for name in names if (setup, name) in found]
+            for name, values in sorted(mine, key=lambda pair: -tables.mean(pair[1]["price"])):
+                mean = {key: tables.mean(v) for key, v in values.items()}
+                lines.append([
+                    setup, READINGS[METHODS[name][0]].objective, start, f"{mean['price']:.2g}",
+                    f"{mean['kept']:.1f} of {mean['true']:.1f}", _with_error(values["wrong"]),
+                    tables.number(mean["auroc"]), f"{mean['risk']:.3f}", f"{mean['steps']:.0f}",
+                ])  # fmt: skip
+        everything = [values for (which, _), values in found.items() if which == setup]
+        if everything:
+            values = everything[0]
+            lines.append([
+                setup, "every edge kept", "-", "0", f"9.0 of {tables.mean(values['true']):.1f}",
+                tables.number(tables.mean(values["dense"])), "-", "-", "-",
+            ])  # fmt: skip
+    return tables.markdown(header, lines, text_columns=3)
+
+
+def _with_error(values: Sequence[float]) -> str:
+    """A mean, and its standard error over systems and seeds."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{tables.number(tables.mean(values))} ± {tables.number(float(error))}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """`run` and `table`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.readings",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    make = commands.add_parser("run", help="fit what the file does not hold yet")
+    make.add_argument("--out", type=Path, required=True, metavar="FILE")
+    make.add_argument("--seeds", type=positive, default=1, metavar="N")
+    make.add_argument("--system", action="append", choices=ndde.systems.names(), metavar="NAME")
+    make.add_argument("--setup", action="append", choices=tuple(SETUPS))
+    show = commands.add_parser("table", help="print the readings beside one another")
+    show.add_argument("file", type=Path)
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "table":
+        try:
+            with existing_store(chosen.file) as store:
+                print(table(store))
+        except ValueError as error:
+            parser.error(str(error))
+        return
+    run(
+        chosen.out,
+        systems=chosen.system or SYSTEMS,
+        seeds=chosen.seeds,
+        setups=chosen.setup or tuple(SETUPS),
+    )
+
+
+if __name__ == "__main__":
+    main()

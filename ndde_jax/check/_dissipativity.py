@@ -1,0 +1,363 @@
+"""Delay-adapted dissipativity: its constants, proved where possible, otherwise estimated."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from .._checks import check_concrete, check_number, check_real_array, refusal
+from .._types import Checked, as_number, to_jax
+from ..models._confine import RestoredDDE
+from ._drifts import check_drift, delays_of, drift_on, read_histories
+
+# How much further than the histories themselves an estimate looks, in multiples of their distance
+# from the centre: the assumption is about what happens far out.
+REACH = (1.5, 2.0, 3.0)
+# Histories that an estimate is made from at most; each is looked at in ten places.
+MOST_HISTORIES = 500
+KINDS = ("certified", "estimated", "assumed")
+
+
+def _vector(name: str):
+    def convert(value: Any) -> Array:
+        check_real_array(value, name, "one for each delay", finite=True)
+        return jnp.atleast_1d(jnp.asarray(value, float))
+
+    return convert
+
+
+def _rates(name: str):
+    def convert(value: Any) -> Array | None:
+        if value is None:
+            return None
+        check_real_array(value, name, "one for each delay", finite=True, least=0)
+        return jnp.atleast_1d(jnp.asarray(value, float))
+
+    return convert
+
+
+class Dissipativity(eqx.Module):
+    """The constants of the paper's assumption "Delay-adapted dissipativity".
+
+    With u_a = x_a − c, x_0 the present state and x_a the one a delay τ_a ago,
+
+        ⟨u_0, G⟩ ≤ α − β_0 ‖u_0‖² + Σ β_a ‖u_a‖²   where ‖u_0‖ ≥ R,
+        ⟨u_0, G⟩ ≤ C_R + Σ ε_a ‖u_a‖²              where ‖u_0‖ ≤ R,
+
+    and B = Σ (β_a + ε_a) < β_0. Physical units.
+
+    **Arguments:**
+
+    - `center`: c, `[dim]`.
+    - `beta0`, `alpha`: of the present state, and the constant.
+    - `delays`, `beta`: τ_a and β_a, `[delay]`; none by default.
+    - `radius`, `inside`, `epsilon`: R, C_R and ε_a; 0 by default, which says that the first line
+        holds everywhere. Nothing is lost by that: any constants give such ones, `level` and
+        `feedback` (the paper's lemma "Global dissipativity estimate").
+    - `kind`: `"certified"` (proved for every history), `"estimated"` (from histories, and silent
+        about all others) or `"assumed"`, the default of those that a user writes.
+    - `evidence`: in words.
+
+    **Raises:** `ValueError` for negative or infinite numbers, or shapes that disagree.
+
+    ```python
+    from ndde_jax import theory
+
+    known = theory.Dissipativity(center=[0.0], beta0=2.0, alpha=0.5, delays=[1.0], beta=[0.5])
+    print(known.margin)  # 1.5
+    print(bool(known.holds))
+    ```
+    """
+
+    center: Float[Array, "dim"] = eqx.field(converter=_vector("center"))
+    beta0: Float[Array, ""] = eqx.field(converter=as_number("beta0"))
+    alpha: Float[Array, ""] = eqx.field(converter=as_number("alpha", least=0))
+    delays: Float[Array, "delay"] = eqx.field(converter=_rates("delays"), default=())
+    beta: Float[Array, "delay"] = eqx.field(converter=_rates("beta"), default=())
+    radius: Float[Array, ""] = eqx.field(converter=as_number("radius", least=0), default=0.0)
+    inside: Float[Array, ""] = eqx.field(converter=as_number("inside", least=0), default=0.0)
+    epsilon: Float[Array, "delay"] | None = eqx.field(converter=_rates("epsilon"), default=None)
+    kind: Checked[str] = eqx.field(static=True, default="assumed")
+    evidence: Checked[str] = eqx.field(static=True, default="")
+
+    def __check_init__(self):
+        if self.kind not in KINDS:
+            raise refusal("kind", "one of 'certified', 'estimated' or 'assumed'", self.kind)
+        for name in ("beta", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and value.shape != self.delays.shape:
+                raise ValueError(
+                    f"{name} must have one rate for each of the {self.delays.shape[0]} delays; got "
+                    f"{value.shape[0]}."
+                )
+
+    @property
+    def feedback(self) -> Float[Array, "delay"]:
+        """b_a = β_a + ε_a."""
+        return self.beta if self.epsilon is None else self.beta + self.epsilon
+
+    @property
+    def margin(self) -> Float[Array, ""]:
+        """β_0 − B, by which the present outweighs the past."""
+        return self.beta0 - jnp.sum(self.feedback)
+
+    @property
+    def holds(self) -> Bool[Array, ""]:
+        """Whether B < β_0, the condition of the paper's theorems on ergodicity."""
+        return self.margin > 0
+
+    @property
+    def level(self) -> Float[Array, ""]:
+        """A = max(α, C_R + β_0 R²): ⟨u_0, G⟩ ≤ A − β_0 ‖u_0‖² + Σ b_a ‖u_a‖² everywhere."""
+        return jnp.maximum(self.alpha, self.inside + self.beta0 * self.radius**2)
+
+    @property
+    def growth(self) -> Float[Array, ""]:
+        """β of the radial Khasminskii condition, ⟨u_0, G⟩ ≤ β (1 + ‖z − c‖²), which follows: the
+        largest of A and b_a.
+        """
+        return jnp.max(jnp.concatenate([self.level[None], self.feedback]))
+
+    def excess(
+        self, drift: Any, histories: Checked[Float[ArrayLike, "sample lag dim"]]
+    ) -> Float[Array, "sample"]:
+        """⟨u_0, G⟩ less its global bound at every history: positive where the constants fail."""
+        check_drift(drift)
+        histories = read_histories(histories, self.center.shape[0], self.delays.shape[0])
+        pull, squares = _radial(drift, histories, self.center.astype(histories.dtype))
+        feedback = self.feedback.astype(squares.dtype)
+        past = squares[:, 1:] @ feedback
+        return pull - (self.level - self.beta0 * squares[:, 0] + past)
+
+
+def dissipativity(
+    drift: Any,
+    histories: Any = None,
+    *,
+    center: Any = None,
+    delays: Any = None,
+    sigma_trace: Any = None,
+) -> Dissipativity:
+    """Constants of delay-adapted dissipativity of a true or a learned drift.
+
+    **Certified** for a drift that [`confine`][ndde_jax.confine] or [`damp`][ndde_jax.damp] made:
+    what is left of it is bounded by its weights, so the constants hold for every history, with no
+    part for the past (the paper's proposition "Confinement by construction").
+
+    **Estimated** for all others, which needs `histories`: a bounded drift, as networks are, cannot
+    be dissipative in this sense, and of any other function only values are known. Of the constants
+    that no value contradicts these have the smallest bound on the stationary second moment, a
+    linear program. Values are taken at the histories, and with the present, the past or both moved
+    outwards from the centre by factors up to 3. `kind` and `evidence` say which of the two it is,
+    and how many of the second half of the histories break the constants of the first.
+
+    **Arguments:**
+
+    - `drift`: a learned model, a [`System`][ndde_jax.systems.System] or a function
+        `drift(t, x, lagged, args)` of JAX; taken at time 0.
+    - `histories`: `[sample lag dim]` in physical units, the present first, or
+        [`Windows`][ndde_jax.Windows]; at most 500 of them are used, evenly spread. With them a
+        restored drift is estimated like any other.
+    - `center`: c, `[dim]`; by default the mean of the present states. Of a restored drift its own.
+    - `delays`: τ_a, `[delay]`, where the drift does not bring them.
+    - `sigma_trace`: tr ΣΣᵀ, which the moment that is minimised contains; by default the mean size
+        of ⟨u, G⟩, which noise of that strength would balance.
+
+    **Returns:** [`Dissipativity`][ndde_jax.theory.Dissipativity]; look at `holds`.
+
+    **Raises:** `ValueError` if histories are missing or of another shape, or inside `jit`.
+
+    ```python
+    import numpy as np
+    from ndde_jax import theory
+
+    def drift(t, x, lagged, args):
+        return -2 * x + 0.5 * lagged[0]
+
+    histories = np.random.default_rng(0).normal(size=(300, 2, 1))
+    found = theory.dissipativity(drift, histories, center=[0.0], delays=[1.0])
+    print(found.kind, bool(found.holds))
+    print(found.margin)  # 1.5
+    ```
+    """
+    check_drift(drift)
+    if isinstance(drift, RestoredDDE) and histories is None:
+        return _certified(drift, center)
+    if histories is None:
+        raise ValueError(
+            "histories are missing, [sample lag dim] in physical units: of this drift nothing is "
+            "proved, only estimated. A drift that confine or damp made needs none."
+        )
+    check_concrete("dissipativity", (drift, histories, center, delays), "Call it outside.")
+    delays = delays_of(drift, delays)
+    histories = np.asarray(read_histories(histories, None, len(delays)), float)
+    dim = histories.shape[2]
+    if center is None:
+        center = histories[:, 0].mean(axis=0)
+    check_real_array(center, "center", f"shape ({dim},)", finite=True)
+    center = np.asarray(center, float)
+    if center.shape != (dim,):
+        raise ValueError(f"center must have shape ({dim},); got {center.shape}.")
+    if sigma_trace is not None:
+        check_number(sigma_trace, "sigma_trace", least=0)
+    return _estimated(drift, histories, center, delays, sigma_trace)
+
+
+def linear_dissipativity(
+    present: Checked[Float[ArrayLike, "dim dim"]],
+    delayed: Any = (),
+    *,
+    delays: Any = (),
+    offset: Any = None,
+) -> Dissipativity:
+    """Certified constants of a linear drift A_0 x(t) + Σ A_a x(t − τ_a) + offset around zero.
+
+    ⟨x, A_0 x⟩ is at most the largest eigenvalue of its symmetric part times ‖x‖², and
+    ⟨x, A_a y⟩ ≤ ‖A_a‖ (‖x‖² + ‖y‖²) / 2. So β_0 − B = −λ_max − Σ ‖A_a‖: these constants do iff
+    the delayed feedbacks together are weaker than the damping, whatever the delays are. An offset
+    costs a quarter of that margin.
+
+    **Arguments:**
+
+    - `present`: A_0, `[dim dim]`, row for row a rate.
+    - `delayed`: the matrices A_a, `[delay dim dim]`.
+    - `delays`: τ_a, `[delay]`.
+    - `offset`: `[dim]`, none by default.
+
+    ```python
+    from ndde_jax import theory
+
+    known = theory.linear_dissipativity([[-2.0]], [[[0.5]]], delays=[1.0])
+    print(known.margin)  # 1.5
+    ```
+    """
+    check_real_array(present, "present", "a matrix [dim dim]", finite=True)
+    present = jnp.asarray(present, float)
+    if present.ndim != 2 or present.shape[0] != present.shape[1]:
+        raise ValueError(f"present must be a matrix [dim dim]; got shape {present.shape}.")
+    dim = present.shape[0]
+    check_real_array(delayed, "delayed", "matrices [delay dim dim]", finite=True)
+    delayed = jnp.asarray(delayed, float).reshape(-1 if np.size(delayed) else 0, dim, dim)
+    delays = _rates("delays")(delays)
+    if delays.shape[0] != delayed.shape[0]:
+        raise ValueError(
+            f"delayed must hold one matrix for each of the {delays.shape[0]} delays; got "
+            f"{delayed.shape[0]}."
+        )
+    damping = -jnp.linalg.eigvalsh((present + present.T) / 2)[-1]
+    norms = jnp.linalg.norm(delayed, ord=2, axis=(1, 2)) if len(delayed) else jnp.zeros(0)
+    beta0, alpha = damping - jnp.sum(norms) / 2, jnp.zeros(())
+    if offset is not None:
+        check_real_array(offset, "offset", f"shape ({dim},)", finite=True)
+        if np.shape(offset) != (dim,):
+            raise ValueError(f"offset must have shape ({dim},); got {np.shape(offset)}.")
+        # ⟨x, o⟩ ≤ e ‖x‖² + ‖o‖² / 4e, with e a quarter of the margin.
+        share = jnp.maximum((beta0 - jnp.sum(norms) / 2) / 4, jnp.finfo(float).tiny)
+        alpha = jnp.sum(jnp.asarray(offset, float) ** 2) / (4 * share)
+        beta0 = beta0 - share
+    return Dissipativity(
+        center=jnp.zeros(dim), beta0=beta0, alpha=alpha, delays=delays, beta=norms / 2,
+        kind="certified", evidence="from the eigenvalues and norms of the matrices",
+    )  # fmt: skip
+
+
+def _certified(drift: RestoredDDE, center: Any) -> Dissipativity:
+    if center is not None:
+        raise ValueError("center must be left out: a restored drift brings its own.")
+    known = drift.certificate()
+    delays = drift.delays[1:]
+    return Dissipativity(
+        center=drift.center, beta0=known.beta0, alpha=known.alpha, delays=delays,
+        beta=jnp.zeros_like(delays), kind="certified",
+        evidence="from the weights: a linear restoring force and a bounded rest, every history",
+    )  # fmt: skip
+
+
+def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
+    if len(histories) > MOST_HISTORIES:
+        spread = np.linspace(0, len(histories) - 1, MOST_HISTORIES).round().astype(int)
+        histories = histories[spread]
+    half = max(len(histories) // 2, 1)
+    pull, squares, lost = _values(drift, _further(histories, center), center)
+    if sigma_trace is None:
+        sigma_trace = float(np.mean(np.abs(pull)))
+    everything = _least(pull, squares, float(sigma_trace))
+    earlier = _values(drift, _further(histories[:half], center), center)
+    first = _least(earlier[0], earlier[1], sigma_trace)
+    later, their, _ = _values(drift, _further(histories[half:], center), center)
+    alpha, beta0, beta = first
+    bound = alpha - beta0 * their[:, 0] + their[:, 1:] @ beta
+    # Numbers of a linear program satisfy their own constraints to some 1e-9.
+    broken = np.mean(later > bound + 1e-6 * (1 + np.abs(bound))) if len(later) else np.nan
+    reach = float(np.sqrt(squares.sum(axis=1).max()))
+    alpha, beta0, beta = everything
+    return Dissipativity(
+        center=center, beta0=beta0, alpha=max(alpha, 0.0), delays=delays, beta=beta,
+        kind="estimated",
+        evidence=f"from {len(pull)} histories within {reach:.3g} of the centre, nothing beyond; "
+        f"{broken:.1%} of those from the second half break the constants of the first"
+        + (f"; {lost} more had no finite drift" if lost else ""),
+    )  # fmt: skip
+
+
+def _further(histories, center) -> np.ndarray:
+    """The histories, and with present, past or both moved outwards from the centre."""
+    moved = [histories]
+    for factor in REACH:
+        for present, past in ((factor, 1.0), (1.0, factor), (factor, factor)):
+            scale = np.full((1, histories.shape[1], 1), past)
+            scale[:, 0] = present
+            moved.append(center + scale * (histories - center))
+            if histories.shape[1] == 1:
+                break
+    return np.concatenate(moved)
+
+
+def _values(drift, histories, center):
+    """⟨u_0, G⟩ and ‖u_a‖² where the drift is finite, and where it is not, how often."""
+    pull, squares = _radial(drift, to_jax(histories, float), to_jax(center, float))
+    pull, squares = np.asarray(pull, float), np.asarray(squares, float)
+    finite = np.isfinite(pull)
+    if not finite.any():
+        raise ValueError("drift must be finite at some of the histories; it is at none.")
+    return pull[finite], squares[finite], int((~finite).sum())
+
+
+def _radial(drift, histories, center):
+    rate = drift_on(drift, histories)
+    u = histories - center[None, None]
+    return jnp.sum(u[:, 0] * rate.astype(u.dtype), axis=1), jnp.sum(u**2, axis=2)
+
+
+def _least(pull, squares, noise: float) -> tuple[float, float, np.ndarray]:
+    """The constants α, β_0, β_a that no value contradicts and that make the stationary bound
+    (2α + tr Q) / 2(β_0 − B) smallest: with t = 1 / 2(β_0 − B) and everything else times t, a linear
+    program. A pull stronger than any seen far out is not believed, which also keeps t positive.
+    """
+    from scipy.optimize import linprog
+
+    present = squares[:, 0]
+    outer = present >= np.quantile(present, 0.9)
+    rate = -pull[outer] / np.maximum(present[outer], np.finfo(float).tiny)
+    largest = float(rate.max())
+    n_past = squares.shape[1] - 1
+    if not largest > 0:  # not even the strongest pull is one
+        return float(np.maximum(pull, 0).max()), 0.0, np.zeros(n_past)
+    size = float(np.abs(pull).max()) or 1.0
+    # Unknowns y = α t, n_0 = β_0 t, n_a = β_a t, and t.
+    cost = np.concatenate([[2.0], np.zeros(1 + n_past), [max(noise, 1e-9 * size)]])
+    one = np.ones((len(pull), 1))
+    rows = np.concatenate([-one, present[:, None], -squares[:, 1:], pull[:, None]], axis=1)
+    believed = np.concatenate([[0.0, 1.0], np.zeros(n_past), [-largest]])[None]
+    equal = np.concatenate([[0.0, 2.0], np.full(n_past, -2.0), [0.0]])[None]
+    scale = np.abs(rows).max(axis=1, keepdims=True)
+    found = linprog(
+        cost, A_ub=np.concatenate([rows / np.where(scale > 0, scale, 1), believed]),
+        b_ub=np.zeros(len(rows) + 1), A_eq=equal, b_eq=[1.0], method="highs",
+    )  # fmt: skip
+    if not found.success or not found.x[-1] > 0:
+        return float(np.maximum(pull, 0).max()), 0.0, np.zeros(n_past)
+    values = found.x / found.x[-1]
+    return float(values[0]), float(values[1]), values[2:-1]

@@ -1,0 +1,88 @@
+"""What is wrong with single variables: sensors that are coarse, at their limit, stuck or held."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..samples._samples import Samples
+from . import _data_tests as tests
+from ._finding import PROBLEM, RESERVATION, Finding, measured
+
+# Resolution, as a share of the variance of a step, that leaves nothing to learn from.
+COARSE = 0.1
+# A run of one value this long, in a variable that hardly ever repeats one, is a stuck sensor.
+STUCK, REPEATS = 8, 0.1
+# Share of samples that repeat the one before, or lie on the line between their neighbours, from
+# which on a record was held or interpolated.
+HELD, INTERPOLATED = 0.45, 0.3
+# Share of changes that come right after another, from which on what repeats itself is at rest.
+RESTING = 0.1
+
+
+def sensors(raw: Samples) -> Iterator[Finding]:
+    """What is wrong with single variables, each name once: the worst, and who else has it."""
+    found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for j, name in enumerate(raw.names):
+        x = max((x[np.isfinite(x[:, j]), j].astype(float) for x in raw.values), key=len)
+        for finding in _sensor(name, x) if len(x) >= 50 else ():
+            found.setdefault((finding.name, finding.weight), []).append((name, finding))
+    for group in found.values():
+        group.sort(key=lambda named: -abs(float(named[1].value)))
+        worst = group[0][1]
+        if others := [name for name, _ in group[1:]]:
+            worst = dataclasses.replace(
+                worst, text=f"{worst.text} The same of {', '.join(others)}."
+            )
+        yield worst
+
+
+def _sensor(name: str, x: np.ndarray) -> Iterator[Finding]:
+    steps = float(np.diff(x).var())
+    run, repeats = tests.longest_run(x)
+    step = tests.quantum(x)
+    if step > 0 and steps > 0 and step**2 / 6 > 0.02 * steps:
+        yield measured(
+            "quantised",
+            step,
+            f"{name} is recorded in steps of {step:.3g}, {step / np.sqrt(steps):.2g} standard "
+            "deviations of its change from sample to sample.",
+            "Record it more finely, or sample less often.",
+            PROBLEM if step**2 / 12 > COARSE * steps else RESERVATION,
+        )
+        return
+    share = tests.clipped(x)
+    if share > 0.003:
+        yield measured(
+            "clipped",
+            share,
+            f"{share:.1%} of the samples of {name} sit exactly at its largest or smallest "
+            "value: the sensor is at its limit.",
+            "Mark these samples as missing, or extend the range.",
+        )
+    elif repeats > HELD and tests.in_a_row(x) < RESTING:
+        yield measured(
+            "held values",
+            repeats,
+            f"{repeats:.0%} of the samples of {name} repeat the one before: it was recorded "
+            "less often than it is listed.",
+            "Take every sample once: sample as seldom as the slowest variable.",
+            PROBLEM,
+        )
+    elif run >= STUCK and repeats < REPEATS:
+        yield measured(
+            "stuck sensor",
+            float(run),
+            f"{name} stays at one value for {run} samples and never else.",
+            "Mark the stretch as missing.",
+        )
+    straight = tests.straight_share(x)
+    if straight > INTERPOLATED:
+        yield measured(
+            "interpolated",
+            straight,
+            f"{straight:.0%} of the samples of {name} lie exactly between their neighbours: "
+            "it was interpolated from fewer, and knows its future.",
+            "Use the samples that were measured.",
+            PROBLEM,
+        )

@@ -1,0 +1,309 @@
+"""From the error of a drift to that of the invariant law: what is proved, and what is measured."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from .._checks import (
+    check_concrete,
+    check_key,
+    check_number,
+    check_positive,
+    check_real_array,
+    check_whole,
+    is_traced,
+    refusal,
+)
+from .._types import Checked, RealScalarLike
+from ..models._model import AbstractDelayModel
+from ..simulate import solve_sdde
+from ..systems._system import System
+from ._dissipativity import Dissipativity
+from ._drifts import check_drift, delays_of, drift_on
+from ._moments import _sigma
+
+# States of the true system at which drifts are compared at most.
+MOST_STATES = 5000
+NEWTON = 30
+
+
+def transferred(
+    known: Checked[Dissipativity],
+    drift_error: Checked[RealScalarLike],
+    *,
+    slack: Checked[RealScalarLike | None] = None,
+) -> Dissipativity:
+    """Constants of a learned drift that is nowhere further than δ_0 from one whose constants are
+    known.
+
+    β_0 − η/2, α + δ_0²/2η, C_R + δ_0²/2η + ηR²/2, and the rest as it was: so the learned system has
+    an invariant law of its own whenever the true one has, however large δ_0 is (the paper's theorem
+    "Conditional ergodicity transfer").
+
+    **Arguments:**
+
+    - `known`: constants of the true drift, for which `holds`.
+    - `drift_error`: δ_0, the supremum of ‖G̃ − G‖ over *all* histories. Of an unconfined network,
+        which is bounded, and a dissipative drift, which is not, it is infinite.
+    - `slack`: η in (0, 2(β_0 − B)); the middle by default.
+
+    **Returns:** [`Dissipativity`][ndde_jax.theory.Dissipativity] of the kind of `known`.
+
+    **Raises:** `ValueError` if B ≥ β_0, or for a slack outside its range.
+
+    ```python
+    from ndde_jax import theory
+
+    known = theory.linear_dissipativity([[-2.0]], [[[0.5]]], delays=[1.0])
+    print(theory.transferred(known, 0.3).margin)  # 0.75
+    ```
+    """
+    if not isinstance(known, Dissipativity):
+        raise refusal("known", "a Dissipativity, such as theory.dissipativity returns", known)
+    check_number(drift_error, "drift_error", least=0)
+    if not is_traced(known) and not bool(known.holds):
+        raise ValueError("known must satisfy B < β_0: otherwise there is nothing to hand on.")
+    if slack is None:
+        slack = known.margin
+    else:
+        check_positive(slack, "slack")
+        if not is_traced(slack, known) and not float(slack) < 2 * float(known.margin):
+            raise ValueError(
+                f"slack must lie below 2(β_0 − B) = {2 * float(known.margin):.4g}; got {slack}."
+            )
+    more = jnp.asarray(drift_error, float) ** 2 / (2 * slack)
+    return dataclasses.replace(
+        known,
+        beta0=known.beta0 - slack / 2,
+        alpha=known.alpha + more,
+        inside=known.inside + more + slack * known.radius**2 / 2,
+        evidence=f"{known.evidence or known.kind}; handed on by the error of the drift",
+    )
+
+
+def invariant_law_bound(
+    drift_error: Checked[Float[ArrayLike, "*batch"]],
+    *,
+    prefactor: Checked[RealScalarLike],
+    rate: Checked[RealScalarLike],
+    second_moment: Checked[RealScalarLike],
+    time: Checked[RealScalarLike | None] = None,
+) -> Float[Array, "*batch"]:
+    """Bound on the distance in total variation of the learned invariant law from the true one:
+    e √t / 2 + C exp(−γt)(1 + V), at the best t, and at most 1.
+
+    **Arguments:**
+
+    - `drift_error`: e, root mean square of ‖Σ⁻¹(G̃ − G)‖ under the *true* invariant law; one or a
+        batch.
+    - `prefactor`, `rate`: C and γ of the *learned* system's geometric ergodicity. Known to exist,
+        not what they are.
+    - `second_moment`: V, mean of sup ‖segment − c‖² under the true invariant law.
+    - `time`: t; by default the one that makes the bound smallest.
+
+    The paper's proposition "Stationary error bound on invariant distributions".
+
+    ```python
+    from ndde_jax import theory
+
+    print(theory.invariant_law_bound(0.05, prefactor=1.0, rate=1.0, second_moment=0.5))  # 0.065
+    ```
+    """
+    check_real_array(drift_error, "drift_error", "one or a batch", least=0)
+    check_positive(prefactor, "prefactor")
+    check_positive(rate, "rate")
+    check_number(second_moment, "second_moment", least=0)
+    error = jnp.asarray(drift_error, float)
+    start = jnp.asarray(prefactor, float) * (1 + jnp.asarray(second_moment, float))
+    rate = jnp.asarray(rate, float)
+    if time is None:
+        time = jax.lax.stop_gradient(_best_time(error, start, rate))
+    else:
+        check_positive(time, "time")
+    bound = error * jnp.sqrt(time) / 2 + start * jnp.exp(-rate * time)
+    return jnp.minimum(bound, 1.0)
+
+
+def _best_time(error, start, rate):
+    """The later of the two times at which e / 4√t = Cγ exp(−γt): with y = 2γt, y − ln y = L."""
+    share = error / (4 * start * rate)
+    level = -jnp.log(jnp.maximum(2 * rate * share**2, jnp.finfo(float).tiny))
+    # Below 1 the bound has no minimum: it is not below what it starts at, which is more than 1.
+    level = jnp.maximum(level, 1.0)
+
+    def step(_, y):
+        return jnp.maximum(y - (y - jnp.log(y) - level) / jnp.maximum(1 - 1 / y, 1e-6), 1.0)
+
+    return jax.lax.fori_loop(0, NEWTON, step, 2 * level) / (2 * rate)
+
+
+class TransferCurve(eqx.Module):
+    """Distance of invariant laws against error of drifts, for a family of drifts.
+
+    - `error`: e, root mean square of ‖Σ⁻¹(G̃ − G)‖ along a path of the true system, `[drift]`.
+    - `largest`: the largest ‖G̃ − G‖ seen there, a lower bound of δ_0, `[drift]`.
+    - `distance`: total variation between histograms of the two stationary laws, the largest over
+        the variables, `[drift]`; NaN where the learned path diverged. A lower bound of the distance
+        of segments, up to chance.
+    - `chance`: the same between two independent paths of the true system.
+    - `second_moment`: mean of sup ‖segment − mean‖² along the true path, the V of the bound.
+    """
+
+    error: Float[Array, "drift"]
+    largest: Float[Array, "drift"]
+    distance: Float[Array, "drift"]
+    chance: Float[Array, ""]
+    second_moment: Float[Array, ""]
+
+    def bound(
+        self, *, prefactor: Checked[RealScalarLike], rate: Checked[RealScalarLike]
+    ) -> Float[Array, "drift"]:
+        """[`invariant_law_bound`][ndde_jax.theory.invariant_law_bound] at these errors."""
+        return invariant_law_bound(
+            self.error, prefactor=prefactor, rate=rate, second_moment=self.second_moment
+        )
+
+
+def transfer_curve(
+    drift: Any,
+    learned: Checked[Sequence],
+    *,
+    sigma: Checked[Float[ArrayLike, "..."]],
+    history: Any,
+    n_steps: Checked[int],
+    key: Checked[PRNGKeyArray],
+    dt: Checked[float | None] = None,
+    delays: Any = None,
+    skip: Checked[int | None] = None,
+    bins: Checked[int] = 30,
+) -> TransferCurve:
+    """Simulate a true and several learned systems, and set the distance of their stationary laws
+    beside the error of their drifts: the measured counterpart of
+    [`invariant_law_bound`][ndde_jax.theory.invariant_law_bound].
+
+    **Arguments:**
+
+    - `drift`: the true one: a [`System`][ndde_jax.systems.System], a model, or a function
+        `drift(t, x, lagged, args)`.
+    - `learned`: drifts of the same variables. Models bring their own delays, which may be more than
+        the true ones; functions have those of `delays`. `eqx.Module`s of one class are compiled
+        once.
+    - `sigma`: Σ of all of them, invertible: a number, a diagonal `[dim]` or a matrix `[dim dim]`.
+    - `history`: where all paths start, as for [`solve_sdde`][ndde_jax.solve_sdde].
+    - `n_steps`, `dt`: of every path; dt may be left out where the true drift brings it. Delays are
+        compared at the nearest whole number of steps.
+    - `delays`: τ_a, where drifts do not bring them.
+    - `skip`: steps left out until the start is forgotten; a tenth by default.
+    - `bins`: of the histograms, equally likely under the pooled law; 30. Chance is about
+        √(bins / (π n)) with n independent states, and is measured as well.
+
+    **Raises:** `ValueError` for singular noise, drifts that are no drifts, or inside `jit`.
+
+    ```python
+    import jax, numpy as np
+    from ndde_jax import theory
+
+    def pull(rate):
+        return lambda t, x, lagged, args: -rate * x
+
+    curve = theory.transfer_curve(
+        pull(1.0), [pull(1.1), pull(1.5)], sigma=1.0, history=np.zeros(1), dt=0.05,
+        n_steps=20_000, key=jax.random.key(0),
+    )
+    print(curve.error)  # about .07 and .35
+    ```
+    """
+    check_drift(drift)
+    if isinstance(learned, str | bytes) or not isinstance(learned, Sequence) or not len(learned):
+        raise refusal("learned", "a sequence of drifts", learned)
+    for other in learned:
+        check_drift(other, "learned")
+    check_whole(n_steps, "n_steps", least=10)
+    check_whole(bins, "bins", least=2)
+    key = check_key(key)
+    check_concrete("transfer_curve", (drift, list(learned), history, sigma))
+    skip = n_steps // 10 if skip is None else skip
+    check_whole(skip, "skip", least=0)
+    if skip >= n_steps:
+        raise ValueError(f"skip must be less than n_steps = {n_steps}; got {skip}.")
+    given = delays_of(drift, delays)
+    if dt is None:
+        dt = getattr(drift, "dt", None)
+    if dt is None:
+        raise ValueError("dt is missing: the length of a step, in units of time.")
+    check_positive(dt, "dt")
+    true_key, again, *keys = jr.split(key, 2 + len(learned))
+
+    def delays_for(which):
+        brings = isinstance(which, AbstractDelayModel | System)
+        return delays_of(which, None if brings else given)
+
+    def path(which, key):
+        brings = isinstance(which, AbstractDelayModel | System)
+        steps = dict(n_steps=n_steps, dt=float(dt), sigma=sigma, key=key, history=history)
+        return np.asarray(
+            solve_sdde(which, delays=None if brings or not len(given) else given, **steps).ys, float
+        )
+
+    truth = path(drift, true_key)
+    if truth.ndim != 2:
+        raise ValueError(f"history must be of one system, [dim]; got states {truth.shape[1:]}.")
+    if not np.isfinite(truth).all():
+        raise ValueError("drift diverged; take a smaller dt.")
+    noise = np.asarray(_sigma(sigma, truth.shape[1]))
+    if noise.shape[0] != noise.shape[1] or np.linalg.cond(noise) > 1e12:
+        raise ValueError("sigma must be invertible: with singular noise laws need not overlap.")
+    back = [
+        np.concatenate([[0], np.round(delays_for(which) / float(dt)).astype(int)])
+        for which in (drift, *learned)
+    ]
+    longest = max(int(steps.max()) for steps in back)
+    if longest >= n_steps // 2:
+        raise ValueError(
+            f"n_steps must be more than twice the longest delay, {longest} steps; got {n_steps}."
+        )
+    rows = np.arange(max(skip, longest), len(truth))
+    some = rows[np.linspace(0, len(rows) - 1, min(MOST_STATES, len(rows))).astype(int)]
+
+    def along(which, steps):
+        histories = jnp.asarray(truth[some[:, None] - steps[None]])
+        return np.asarray(drift_on(which, histories), float)
+
+    own = along(drift, back[0])
+    errors, largest, distances = [], [], []
+    for other, steps, other_key in zip(learned, back[1:], keys, strict=True):
+        difference = along(other, steps) - own
+        scaled = np.linalg.solve(noise, difference.T)
+        errors.append(np.sqrt(np.mean(np.sum(scaled**2, axis=0))))
+        largest.append(np.sqrt(np.sum(difference**2, axis=1).max()))
+        distances.append(_apart(truth[rows], path(other, other_key)[rows], bins))
+    around = np.sum((truth[rows] - truth[rows].mean(axis=0)) ** 2, axis=1)
+    window = np.lib.stride_tricks.sliding_window_view(around, int(back[0].max()) + 1)
+    return TransferCurve(
+        error=jnp.asarray(errors, float),
+        largest=jnp.asarray(largest, float),
+        distance=jnp.asarray(distances, float),
+        chance=jnp.asarray(_apart(truth[rows], path(drift, again)[rows], bins), float),
+        second_moment=jnp.asarray(window.max(axis=1).mean(), float),
+    )
+
+
+def _apart(one: np.ndarray, other: np.ndarray, bins: int) -> float:
+    """Total variation of marginals, by histograms whose bins are equally likely in both together;
+    the largest over the variables.
+    """
+    if not np.isfinite(other).all():
+        return float("nan")
+    found = 0.0
+    for x, y in zip(one.T, other.T, strict=True):
+        edges = np.quantile(np.concatenate([x, y]), np.linspace(0, 1, bins + 1)[1:-1])
+        counts = [np.bincount(np.searchsorted(edges, v), minlength=bins) / len(v) for v in (x, y)]
+        found = max(found, 0.5 * float(np.abs(counts[0] - counts[1]).sum()))
+    return found

@@ -1,0 +1,105 @@
+"""Records in which a few events pass from one variable to the next: their graph and delays.
+
+Given all others nothing there adds anything, and a search that conditions on all others keeps
+whichever neighbour fits the rounding. Who predicts whom first tells at least who follows whom.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, PRNGKeyArray
+
+from ..samples._samples import Samples
+from ..windows._flat import KnownData
+from ..windows._prior import PriorKnowledge
+from ..windows._windows import Windows, lagged_windows
+from ._precedence import Ranking, events_alone, rank_sources
+from ._relevance import linear_gains
+from ._travel import TravelTime, likeness, travel_time
+
+# Weight of precedence from which on it decides the graph as well.
+DECISIVE = 0.5
+# Precedence below which neither of two variables is first.
+FIRST = 0.05
+# Delays are tried up to this share of the record, which leaves four stretches to compare.
+LONGEST = 1 / 16
+
+
+class Events(NamedTuple):
+    """What a record of events says before any search.
+
+    - `ranking`: see [`rank_sources`][ndde_jax.rank_sources].
+    - `next`: pairs of which each is the other's neighbour: of all that the source predicts first
+        the target is most like it, some time later, and of all that predict the target first the
+        source is, `[source target]`.
+    - `prior`: what was known, and edges between these and from a variable to itself alone, those
+        required excepted.
+    """
+
+    ranking: Ranking
+    next: Bool[np.ndarray, "source target"]
+    prior: PriorKnowledge
+
+    @property
+    def choice(self) -> str:
+        """A sentence for a report."""
+        dim = len(self.next)
+        return (
+            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were looked for "
+            f"between the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs in which each "
+            "is the other's neighbour; what lies further apart is not told from what lies between."
+        )
+
+
+def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
+    """None unless precedence has the word, by [`rank_sources`][ndde_jax.rank_sources] with the
+    strengths of linear regressions on forward differences at `lags`.
+    """
+    if not events_alone(samples) > DECISIVE:
+        return None
+    windows = lagged_windows(samples, lags=lags, scheme="euler", prior=prior)
+    data = KnownData(windows)
+    if data.refused:
+        return None
+    ranking = rank_sources(samples, np.maximum(linear_gains(data)[0], 0))
+    if not ranking.trust > DECISIVE:
+        return None
+    itself = np.eye(samples.dim, dtype=bool)
+    leads = (ranking.precedence > FIRST) & ~itself
+    alike = np.where(leads, likeness(samples, largest_shift(samples)), -np.inf)
+    nearest = (alike == alike.max(axis=0)[None]) & (alike == alike.max(axis=1)[:, None]) & leads
+    near, required = jnp.asarray(nearest | itself)[..., None], windows.prior.required
+    allowed = (windows.prior.allowed & near) | required
+    return Events(ranking, nearest, PriorKnowledge(allowed, required))
+
+
+def largest_shift(samples: Samples) -> int:
+    """In samples; what leaves enough stretches to compare."""
+    return int(LONGEST * min(len(value) for value in samples.values))
+
+
+def travel_times(
+    samples: Samples,
+    windows: Windows,
+    graph: Bool[np.ndarray, "source target lag"],
+    *,
+    key: PRNGKeyArray,
+) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
+    """Delays of kept edges between different variables by [`travel_time`][ndde_jax.travel_time],
+    whatever the candidate lags, with 90 % intervals; all lags of a pair have the same. Edges of a
+    variable to itself stay at their lag.
+    """
+    lags = windows.dt * np.asarray(windows.lags, float)
+    delays = np.where(graph, lags, np.nan)
+    intervals = np.repeat(delays[..., None], 2, axis=-1)
+    largest = largest_shift(samples)
+    if largest < 1:
+        return delays, intervals
+    pairs = graph.any(axis=2) & ~np.eye(samples.dim, dtype=bool)
+    for source, target in zip(*np.nonzero(pairs), strict=True):
+        found: TravelTime = travel_time(samples, int(source), int(target), largest, key=key)
+        kept = graph[source, target]
+        delays[source, target, kept] = found.delay
+        intervals[source, target, kept] = found.lower, found.upper
+    return delays, intervals

@@ -1,0 +1,67 @@
+"""No figure outlives the results it came from."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import published
+from benchmarks._store import Record, Store, Unit
+from benchmarks.delays.report import table
+
+UNIT = Unit("delays", "low", "ring", 0, "discover", 3)
+METRICS = {"dim": 3.0, "exact.f1": 2 / 3, "exact.auroc": math.nan, "failed": 0.0}
+ARRAYS = {"scores": np.arange(6.0).reshape(2, 3) / 7, "graph": np.eye(2, dtype=bool)}
+
+
+@pytest.fixture
+def results(tmp_path):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store:
+        store.agree_on_settings("delays", "discover", "low", "length 4000")
+        store.write([Record(UNIT, METRICS, "ok", 1.5, ARRAYS)])
+    return path
+
+
+def test_what_is_published_reads_like_the_results(results, tmp_path):
+    out = tmp_path / "published" / "low.csv"
+    assert published.keep(results, out, benchmark="delays", arrays=True) == 1
+    with published.read(out) as read, Store(results) as original:
+        assert table(read) == table(original)
+        rows = {row.metric: row.value for row in read.rows("delays")}
+        assert rows == pytest.approx(METRICS, abs=1e-5, nan_ok=True)
+        for name, array in read.arrays(UNIT).items():
+            np.testing.assert_allclose(array, ARRAYS[name], atol=1e-6)
+            assert array.dtype == ARRAYS[name].dtype
+    text = out.read_text()
+    assert text.startswith("# commit ") and "# settings discover low " in text
+
+
+def test_other_tables_are_refused(tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="does not hold published results"):
+        published.read(path)
+
+
+def test_a_block_holds_what_its_command_prints(results, tmp_path):
+    out = tmp_path / "low.csv"
+    published.keep(results, out, benchmark="delays")
+    head = f"<!-- python -m benchmarks.delays table {out} -->\n"
+    stale = f"Before.\n\n{head}\n| old | .999 |\n\n<!-- end -->\n\nAfter.\n"
+    new = published.rendered(stale)
+    with Store(results) as store:
+        assert new == f"Before.\n\n{head}\n{table(store)}\n\n<!-- end -->\n\nAfter.\n"
+    assert published.rendered(new) == new
+
+
+@pytest.mark.parametrize("file", published.readmes(), ids=lambda file: file.parent.name)
+def test_readmes_hold_what_was_published(file):
+    text = file.read_text(encoding="utf-8")
+    assert published.rendered(text) == text, "run `python -m benchmarks.published readme`"
+
+
+def test_everything_published_is_shown():
+    shown = "".join(file.read_text(encoding="utf-8") for file in published.readmes())
+    for path in sorted((published.ROOT / "benchmarks").glob("*/published/*.csv")):
+        assert str(path.relative_to(published.ROOT)) in shown

@@ -1,0 +1,108 @@
+"""Records of passing events: who may be joined, how long it takes, and that the report says so."""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from benchmarks.rivers.simulated import simulate
+from ndde_jax.measure._events import largest_shift, read_events
+from ndde_jax.measure._travel import likeness
+
+LAGS = (0, 2, 4)
+
+
+@pytest.fixture(scope="module")
+def flood():
+    x, truth = simulate(8)
+    return ndde.read_samples(x, dt=0.25, time_unit="h"), truth
+
+
+@pytest.fixture(scope="module")
+def found(flood):
+    return ndde.discover(flood[0], lags=LAGS, key=jax.random.key(0))
+
+
+def test_neighbours_are_each_others_and_no_unit_matters(flood):
+    samples, truth = flood
+    events = read_events(samples, lags=LAGS)
+    assert events.ranking.trust > 0.5
+    assert events.next.any() and not np.diag(events.next).any()
+    assert (events.next.sum(axis=0) <= 1).all() and (events.next.sum(axis=1) <= 1).all()
+    assert (events.ranking.precedence[events.next] > 0).all()
+    assert (events.next & truth).sum() >= events.next.sum() / 2
+    units = ndde.read_samples(samples.values[0] * [1e-5, 3, 1e6, 1, 7] - 4, dt=0.25)
+    np.testing.assert_array_equal(read_events(units, lags=LAGS).next, events.next)
+
+
+def test_noise_driven_loops_are_no_events():
+    rng, x = np.random.default_rng(0), np.zeros((1500, 3))
+    for t in range(1, len(x)):
+        x[t] = x[t - 1] @ [[0.6, 0.3, 0], [0.3, 0.6, 0], [0, 0.4, 0.5]] + rng.normal(size=3)
+    assert read_events(ndde.read_samples(x, dt=1.0), lags=(0,)) is None
+    assert read_events(ndde.read_samples(x[:, :1], dt=1.0), lags=(0,)) is None
+
+
+def test_required_edges_stay_and_forbidden_ones_do_not_come_back(flood):
+    samples, _ = flood
+    free = read_events(samples, lags=LAGS).next
+    source, target = map(int, np.argwhere(free)[0])
+    away = map(int, np.argwhere(~free & ~np.eye(5, dtype=bool))[0])
+    names = samples.names
+    first, second = (names[k] for k in away)
+    prior = ndde.prior_knowledge(
+        names,
+        lags=LAGS,
+        forbidden=[(names[source], names[target])],
+        required=[(first, second, 2)],
+    )
+    allowed = np.asarray(read_events(samples, lags=LAGS, prior=prior).prior.allowed)
+    assert not allowed[source, target].any()
+    i, j = names.index(first), names.index(second)
+    assert allowed[i, j].tolist() == [False, True, False]
+
+
+def test_likeness_is_a_correlation_of_later_values(flood):
+    samples, _ = flood
+    x = samples.values[0]
+    d = x - np.median(x, axis=0)
+    d = d * np.abs(d)
+    d = (d - d.mean(axis=0)) / d.std(axis=0)
+    best = [
+        [max(np.sum(d[: len(d) - s, i] * d[s:, j]) for s in range(41)) / len(d) for j in range(5)]
+        for i in range(5)
+    ]
+    np.testing.assert_allclose(likeness(samples, 40), best, atol=1e-9)
+
+
+def test_a_discovery_joins_neighbours_only_and_says_why(found):
+    events = read_events(found.samples, lags=LAGS)
+    between = found.graph.any(axis=2) & ~np.eye(5, dtype=bool)
+    assert found.events and between.any()
+    assert not (between & ~events.next).any()
+    assert not found.networks.any()
+    apart = ~np.eye(5, dtype=bool)
+    np.testing.assert_allclose(found.source_scores[apart], events.ranking.value[apart])
+    assert "passing events" in {finding.name for finding in found.verdict.reasons}
+    assert "comes before" in found.verdict.text
+    assert events.choice in found.choices
+
+
+def test_its_delays_are_travel_times(found):
+    between = found.graph.any(axis=2) & ~np.eye(5, dtype=bool)
+    for i, j in np.argwhere(between):
+        largest = largest_shift(found.samples)
+        own = ndde.travel_time(found.samples, int(i), int(j), largest, key=jax.random.key(3))
+        assert found.delays[i, j][found.graph[i, j]] == pytest.approx(own.delay)
+        low, high = found.delay_intervals[i, j][found.graph[i, j]].T
+        assert (low <= own.delay).all() and (own.delay <= high).all()
+    itself = found.graph & np.eye(5, dtype=bool)[..., None]
+    lags = np.broadcast_to(0.25 * np.asarray(found.lags), itself.shape)
+    np.testing.assert_allclose(found.delays[itself], lags[itself])
+
+
+def test_a_recipe_may_do_without(flood):
+    recipe = ndde.Recipe(events=False, networks=False, delays=False, passes=1)
+    found = ndde.discover(flood[0], lags=(0, 2), recipe=recipe, key=jax.random.key(0))
+    assert not found.events
+    assert "passing events" not in found.verdict.text
