@@ -128,7 +128,8 @@ def discover(
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
     samples, given = with_inputs(samples, inputs)
     steps = _steps(recipe) if treat else ()
-    known = given if prior is None else (*given, *_exogenous(prior, samples.names))
+    known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
+    known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
@@ -195,6 +196,7 @@ def discover(
         delay_intervals=np.asarray(intervals),
         networks=np.asarray(networks),
         events=events is not None,
+        inputs=known,
         choices=(*choices, *reasons),
     )
 

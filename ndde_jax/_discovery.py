@@ -20,7 +20,6 @@ from .models._equations import equations
 from .models._model import AbstractDelayModel
 from .samples._samples import Samples
 from .use._front import Usable
-from .windows._inputs import inputs_of
 from .windows._windows import Windows
 
 # Of a saved discovery, in its directory.
@@ -63,6 +62,7 @@ class Discovery(Usable):
     delay_intervals: np.ndarray
     networks: np.ndarray
     events: bool = False
+    inputs: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -72,11 +72,6 @@ class Discovery(Usable):
     def names(self) -> tuple[str, ...]:
         """Of the variables."""
         return self.samples.names
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Variables that drive and are not modelled: nothing but themselves may drive them."""
-        return inputs_of(self.windows.prior, self.names)
 
     @property
     def dt(self) -> float:

@@ -139,7 +139,7 @@ def _edges(found) -> str:
     for k in order:
         edge = i, j, a = source[k], target[k], lag[k]
         low, high = found.delay_intervals[edge]
-        within = f"{low:.4g} to {high:.4g}" if found.lags[a] else "the present"
+        within = f"{low:.4g} to {high:.4g}" if high > 0 else "the present"
         lower = f"{found.lower[edge]:>10.4f}"
         last = f"{held_out[edge]:>10.4f} {lower}" if measured else f"{lower} {within:>17}"
         rows.append(

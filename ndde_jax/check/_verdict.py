@@ -114,7 +114,9 @@ def _what(found: Any) -> str:
 def _others(found: Any) -> list[tuple[int, int, int]]:
     """Edges between different variables, strongest first."""
     edges = [tuple(map(int, edge)) for edge in np.argwhere(found.graph) if edge[0] != edge[1]]
-    return sorted(edges, key=lambda edge: -found.scores[edge])
+    edges = sorted(edges, key=lambda edge: -found.scores[edge])
+    # A travel time is of the pair, whichever lags carry it.
+    return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if found.events else edges
 
 
 def _edge(found: Any, edge: tuple[int, int, int]) -> str:
@@ -122,9 +124,10 @@ def _edge(found: Any, edge: tuple[int, int, int]) -> str:
     delay = (
         float(found.delays[edge]) if np.isfinite(found.delays[edge]) else found.lags[a] * found.dt
     )
-    late = f" {amount(delay, found.time_unit)} later" if found.lags[a] else ""
-    verb = "comes before" if found.events else "drives"
-    return f"{found.names[i]} {verb} {found.names[j]}{late}"
+    late = f" {amount(delay, found.time_unit)} later" if delay else ""
+    if found.events:
+        return f"{found.names[j]} follows {found.names[i]}{late}"
+    return f"{found.names[i]} drives {found.names[j]}{late}"
 
 
 def _sure(found: Any) -> str:
@@ -224,6 +227,9 @@ def _about_lags(found: Any):
     """Sources kept at neighbouring lags: stand-ins for one another, or for a hidden driver."""
     graph = np.asarray(found.graph) & _modelled(found)[None, :, None]
     touching = graph[:, :, 1:] & graph[:, :, :-1]
+    if found.lags[0] == 0:
+        # A variable that decays and is fed back a little later is no more than that.
+        touching[:, :, 0] &= ~np.eye(len(graph), dtype=bool)
     if len(found.lags) < 3 or not touching.any():
         return
     pairs = [f"{found.names[i]} -> {found.names[j]}" for i, j in np.argwhere(touching.any(axis=2))]

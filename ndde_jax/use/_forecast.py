@@ -228,15 +228,11 @@ def measured(ensemble: Ensemble, run: Array, key: Any, change: Change) -> Array:
 def known_inputs(
     found: Any, change: Change, inputs: Any, steps: int
 ) -> tuple[Change, tuple[str, ...]]:
-    """Variables that the prior lets no other drive, held at values known in advance, and a note on
-    those that are not.
+    """Known inputs held at values known in advance, and a note on those that are not.
 
     **Raises:** `ValueError` for variables that others may drive.
     """
-    others = ~np.eye(len(found.names), dtype=bool)[:, :, None]
-    allowed = np.asarray(found.windows.prior.allowed) & others
-    exogenous = [j for j in range(len(found.names)) if not allowed[:, j].any()]
-    exogenous = exogenous if len(found.names) > 1 else []
+    exogenous = [found.names.index(name) for name in found.inputs]
     inputs = {} if inputs is None else inputs
     if not isinstance(inputs, Mapping):
         raise refusal("inputs", "a mapping from known inputs to their future values", inputs)
@@ -247,7 +243,7 @@ def known_inputs(
             known = ", ".join(found.names[i] for i in exogenous)
             raise ValueError(
                 f"inputs holds {found.names[j]}, which this discovery lets others drive; its known "
-                f"inputs are {known or 'none'}. Name them as exogenous in the prior, or use "
+                f"inputs are {known or 'none'}. Name them in discover(..., inputs=...), or use "
                 "intervene to set a variable."
             )
         check_real_array(values, f"the future of {name}", "[horizon]", finite=True)
