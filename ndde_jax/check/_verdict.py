@@ -111,7 +111,7 @@ def _what(found: Any) -> str:
     return f"{links} between variables: {'; '.join(named)}{more}."
 
 
-def _others(found: Any) -> list[tuple[int, int, int]]:
+def _others(found: Any) -> list[tuple[int, ...]]:
     """Edges between different variables, strongest first."""
     edges = [tuple(map(int, edge)) for edge in np.argwhere(found.graph) if edge[0] != edge[1]]
     edges = sorted(edges, key=lambda edge: -found.scores[edge])
@@ -119,7 +119,7 @@ def _others(found: Any) -> list[tuple[int, int, int]]:
     return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if found.events else edges
 
 
-def _edge(found: Any, edge: tuple[int, int, int]) -> str:
+def _edge(found: Any, edge: tuple[int, ...]) -> str:
     i, j, a = edge
     delay = (
         float(found.delays[edge]) if np.isfinite(found.delays[edge]) else found.lags[a] * found.dt
