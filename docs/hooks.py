@@ -27,17 +27,19 @@ def on_files(files, config):
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         source, page = f"notebooks/{notebook.name}", f"notebooks/{notebook.stem}.md"
-        text = as_markdown(json.loads(notebook.read_text("utf-8")))
+        text = as_markdown(json.loads(notebook.read_text("utf-8")), notebook.stem)
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     return files
 
 
-def as_markdown(notebook: dict) -> str:
-    """A notebook to read: its words and its programs, which the tests run, without results."""
+def as_markdown(notebook: dict, name: str) -> str:
+    """A notebook to read: its words, its programs, which the tests run, and its picture."""
     parts = []
     for cell in notebook["cells"]:
         text = "".join(cell["source"]).rstrip()
         parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+        if "picture" in cell["metadata"].get("tags", ()):
+            parts.append(f"![What this draws](../docs/gallery/{name}.png)")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

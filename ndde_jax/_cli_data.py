@@ -35,7 +35,7 @@ def read_file(
     if arguments.dt is None and table.dt is not None:
         options["dt"] = table.dt
     elif arguments.dt is None and table.stamps is not None:
-        read = [sampling(each.stamps[rows]) for each, rows in parts]
+        read = [sampling(np.asarray(each.stamps)[rows]) for each, rows in parts]
         unit = read[0][1]
         if unit and arguments.time_unit not in (None, unit):
             raise ValueError(

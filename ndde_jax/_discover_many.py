@@ -132,7 +132,7 @@ def discover_many(
             content = parcel(i)[1]
         except ValueError:
             return None  # it fails for the same reason when its turn comes
-        precision = b"double" if jax.config.jax_enable_x64 else b"single"
+        precision = b"double" if jax.config.jax_enable_x64 else b"single"  # type: ignore[attr-defined]
         return f"{i:05d}-{hashlib.sha256(content + precision).hexdigest()[:24]}"
 
     found = run_many(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from ._recipe import Recipe
 from ._store import read, write
@@ -226,11 +226,12 @@ def _inconsistency(found: Discovery) -> str:
         return f"{len(set(found.names))} different names for {windows.dim} variables"
     if not found.lags == windows.lags == found.model.lags or len(found.lags) != shape[2]:
         return f"lags {found.lags} for windows at lags {windows.lags}"
-    for name, edges in [
+    listed: list[tuple[str, Array | np.ndarray]] = [
         *(("graph", found.graph), ("scores", found.scores), ("lower", found.lower)),
         *(("strengths", strengths.value), ("prior", windows.prior.allowed)),
         ("delays", found.delays),
-    ]:
+    ]
+    for name, edges in listed:
         if edges.shape != shape:
             return f"{name} of shape {edges.shape} for [source target lag] = {shape}"
     if windows.history.shape[1:] != (windows.n_lags, windows.dim):

@@ -95,7 +95,7 @@ def run_many(
     bar = None
     try:
         missing = list(range(n))
-        if kept is not None:
+        if kept is not None and name is not None:
             names[:] = pool.submit(lambda: [name(i) for i in range(n)]).result()
             results[:] = pool.submit(lambda: [file and kept.load(file) for file in names]).result()
             kept.warn(stacklevel=stacklevel + 1)
@@ -312,7 +312,7 @@ Settings = tuple[bool, str | None]
 
 def _settings() -> Settings:
     """Of JAX, as the caller has them."""
-    return bool(jax.config.jax_enable_x64), jax.config.jax_default_matmul_precision
+    return bool(jax.config.jax_enable_x64), jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -320,9 +320,9 @@ def _under(settings: Settings) -> Iterator[None]:
     """In this thread, of whatever process, the settings of the caller."""
     x64, precision = settings
     with contextlib.ExitStack() as stack:
-        if x64 != jax.config.jax_enable_x64:
+        if x64 != jax.config.jax_enable_x64:  # type: ignore[attr-defined]
             stack.enter_context(jax.enable_x64(x64))
-        if precision != jax.config.jax_default_matmul_precision:
+        if precision != jax.config.jax_default_matmul_precision:  # type: ignore[attr-defined]
             stack.enter_context(jax.default_matmul_precision(precision))
         yield
 

@@ -24,12 +24,18 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; } td.number, th.number { text-align: right; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
-.pictures { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); }
+.pictures { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(17rem, 100%), 1fr)); }
+.uses { grid-template-columns: minmax(0, 1fr); } .uses div { overflow-x: auto; }
+.uses img { min-width: 40rem; }
+dt { font-weight: 700; margin-top: .75rem; } dd { margin: .25rem 0 0 1rem; }
+dt span, dd span { font-weight: 400; font-size: .9rem; }
 figure { margin: 0; } img { max-width: 100%; height: auto; background: #ffffff; }
 figcaption, .aside { font-size: .9rem; }
 pre { overflow-x: auto; padding: .75rem; background: var(--soft); font-size: .85rem; }
-@media print { body { max-width: none; padding: 0; } details > * { display: block; }
-  h2, figure, tr { break-inside: avoid; } }
+@media print { body { max-width: none; padding: 0; } .uses img { min-width: 0; }
+  .wide, .uses div, pre { overflow: visible; } pre { white-space: pre-wrap; }
+  details > * { display: block; }  h2, figure, tr { break-inside: avoid; } }
 """
 
 # What the pictures show, for those who do not see them, and below them for all others.
@@ -37,21 +43,37 @@ PICTURES = {
     "process_graph.png": "The graph: one arrow per source and target, labelled with lags.",
     "lag_matrix.png": "Strength of every candidate edge: one panel or block per target, by lag.",
 }
+# Those that take more time, drawn where asked for.
+USES = {
+    "effects.png": "Effect of every kept edge on its target’s rate, with 90 % intervals.",
+    "forecast.png": "Forecast from the end of the record: median, 50 and 90 % intervals.",
+}
+NOT_DRAWN = (
+    "Not drawn: ndde-jax discover --effects draws them here; ndde-jax effects, forecast and "
+    "intervene do so from the discovery beside this file."
+)
 
 
 def html_report(
-    found: Any, report: str, *, pictures: Mapping[str, bytes], repeat: Sequence[str] = ()
+    found: Any,
+    report: str,
+    *,
+    pictures: Mapping[str, bytes],
+    repeat: Sequence[str] = (),
+    uses: str = "",
 ) -> bytes:
-    """The page; `report` is the text in full, `pictures` are PNG files by name, and `repeat` the
-    lines of a shell that make all of it again.
+    """The page; `report` is the text in full, `pictures` are PNG files by name, `repeat` the lines
+    of a shell that make all of it again, and `uses` why effects and forecast are not drawn.
     """
     verdict = str(found.verdict)
     lines = "".join(f"<p>{_text(line)}</p>\n" for line in found.verdict.lines)
     body = (
         f'<h1>{_text(", ".join(found.names))}: <span class="verdict '
         f'{verdict.replace(" ", "-")}">{_text(verdict)}</span></h1>\n{lines}'
-        f"{_figures(pictures)}"
+        f"{_figures(pictures, PICTURES)}"
         f"<h2>Edges kept</h2>\n{_edges(found)}"
+        f"<h2>Effects and forecast</h2>\n{_figures(pictures, USES, 'uses') or _paragraph(uses)}"
+        f"<h2>What is left unexplained</h2>\n{_left(found)}"
         f"<h2>Quality of the data</h2>\n{_data(found)}{_findings(found)}"
         f"<h2>The report in full</h2>\n<details><summary>Text</summary>\n"
         f"<pre>{_text(report.rstrip())}</pre></details>\n"
@@ -70,15 +92,20 @@ def _text(text: Any) -> str:
     return html.escape(str(text))
 
 
-def _figures(pictures: Mapping[str, bytes]) -> str:
+def _paragraph(text: str) -> str:
+    return f"<p>{_text(text or NOT_DRAWN)}</p>\n"
+
+
+def _figures(pictures: Mapping[str, bytes], captions: Mapping[str, str], kind: str = "") -> str:
+    """Figures with their captions; a picture that is too wide for a phone scrolls by itself."""
     shown = [
-        f'<figure><img alt="{_text(caption)}" src="data:image/png;base64,'
-        f'{base64.b64encode(pictures[name]).decode()}"><figcaption>{_text(caption)}</figcaption>'
-        "</figure>\n"
-        for name, caption in PICTURES.items()
+        f'<figure><div><img alt="{_text(caption)}" src="data:image/png;base64,'
+        f'{base64.b64encode(pictures[name]).decode()}"></div><figcaption>{_text(caption)}'
+        "</figcaption></figure>\n"
+        for name, caption in captions.items()
         if name in pictures
     ]
-    return f'<div class="pictures">\n{"".join(shown)}</div>\n' if shown else ""
+    return f'<div class="pictures {kind}">\n{"".join(shown)}</div>\n' if shown else ""
 
 
 def _table(caption: str, numbers: int, columns: Sequence[str], rows: Sequence[Sequence]) -> str:
@@ -116,12 +143,28 @@ def _edges(found: Any) -> str:
         # A delay that was not estimated is its lag, with no width.
         interval = f"{low:.4g} to {high:.4g}" if low < high else "not estimated"
         rows.append((*names, f"{delay:.4g}", interval, f"{score:.4f}", f"{lower:.4f}"))
-    columns = ("source", "target", "lag", "level lag", f"delay{unit}", "90 %, given the graph")
-    columns = (*columns, "strength", "lower 95 %")
+    columns = (
+        *("source", "target", "lag", "level lag", f"delay{unit}", "90 %, given the graph"),
+        *("strength", "lower 95 %"),
+    )
     return _table("Edges kept", 6, columns, rows) + (
         '<p class="aside">Strength: rise of the target’s mean squared error when the edge is left '
         "out and everything else refitted, as a share of the variance of its rate of change. Lags "
         "are in samples, of the rate; the level that moves is one sample later.</p>\n"
+    )
+
+
+def _left(found: Any) -> str:
+    """Per variable: how much of its rate is explained, and whether what is left has a memory."""
+    memory = found.verdict.memory or (None,) * len(found.names)
+    rows = [
+        (name, f"{max(0.0, 1 - float(risk)):.0%}", "not measured" if m is None else f"{m:.1%}")
+        for name, risk, m in zip(found.names, found.strengths.risk, memory, strict=True)
+    ]
+    return _table("Residuals", 2, ("rate of", "explained", "left with a memory"), rows) + (
+        '<p class="aside">Noise is new at every step. Where what is left of a rate foretells what '
+        "is left later, a driver was not measured, or its delay is not among the candidates: above "
+        "5 % of the variance that is a reservation, above 30 % a problem.</p>\n"
     )
 
 
@@ -143,8 +186,12 @@ def _findings(found: Any) -> str:
     findings = (*found.verdict.reasons, *found.verdict.notes)
     if not findings:
         return "<p>Nothing that was tested speaks against these data.</p>\n"
-    rows = [(f.name, f.weight, f.text, f.remedy) for f in findings]
-    return _table("Findings", 0, ("finding", "weight", "what it means", "what to do"), rows)
+    items = "".join(
+        f"<dt>{_text(f.name)} <span>({_text(f.weight)})</span></dt>\n<dd>{_text(f.text)} "
+        f"{_text(f.remedy)} <span>More: {_text(f.page)}</span></dd>\n"
+        for f in findings
+    )
+    return f"<dl>\n{items}</dl>\n"
 
 
 def _repeat(lines: Sequence[str]) -> str:

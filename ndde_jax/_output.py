@@ -10,17 +10,33 @@ from typing import Any
 import numpy as np
 
 from ._atomic import Together
-from ._html_report import PICTURES, html_report
+from ._html_report import PICTURES, USES, html_report
+
+# Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
+HORIZON = 24
 
 
 def write_results(
-    found: Any, report: str, directory: Path, *, plot: bool, repeat: Sequence[str] = ()
+    found: Any,
+    report: str,
+    directory: Path,
+    *,
+    plot: bool,
+    repeat: Sequence[str] = (),
+    effects: bool = False,
 ) -> list[str]:
-    """All results, or none of them if one cannot be written; their names."""
+    """All results, or none of them if one cannot be written; their names. With `effects` also
+    pictures of effects and of a forecast.
+    """
     contents = {"report.txt": report_text(report), "edges.csv": _edges(found)}
-    pictures = _pictures(found) if plot else {}
+    pictures, why_not = _pictures(found) if plot else {}, ""
+    if pictures and effects:
+        used, why_not = _uses(found)
+        pictures |= used
     full = found.report(full=True)
-    contents["report.html"] = html_report(found, full, pictures=pictures, repeat=repeat)
+    contents["report.html"] = html_report(
+        found, full, pictures=pictures, repeat=repeat, uses=why_not
+    )
     contents |= pictures
     with Together() as files:
         for name, content in contents.items():
@@ -37,11 +53,15 @@ def write_checked(
     *,
     written: Sequence[str],
     repeat: Sequence[str] = (),
+    effects: bool = False,
 ) -> None:
     """Both reports once more, with what the long check found."""
-    pictures = {name: (directory / name).read_bytes() for name in PICTURES if name in written}
+    pictures = {
+        name: (directory / name).read_bytes() for name in (*PICTURES, *USES) if name in written
+    }
     full = found.report(checked, full=True)
-    page = html_report(found, full, pictures=pictures, repeat=repeat)
+    why_not = _uses(found)[1] if effects and pictures and "effects.png" not in pictures else ""
+    page = html_report(found, full, pictures=pictures, repeat=repeat, uses=why_not)
     with Together() as files:
         files.add(directory / "report.txt", report_text(report))
         files.add(directory / "report.html", page)
@@ -72,12 +92,24 @@ def _pictures(found: Any) -> dict[str, bytes]:
     shared["time_unit"] = found.time_unit
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
-    drawn = {}
-    for name, figure in (("lag_matrix.png", matrix), ("process_graph.png", process)):
-        content = io.BytesIO()
-        figure.savefig(content, dpi=150, format="png")
-        drawn[name] = content.getvalue()
-    return drawn
+    return {"lag_matrix.png": _png(matrix), "process_graph.png": _png(process)}
+
+
+def _uses(found: Any) -> tuple[dict[str, bytes], str]:
+    """Pictures of effects and of a forecast, or why there are none."""
+    import jax
+
+    try:
+        figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
+    except ValueError as error:  # irregular sampling, or too few samples
+        return {}, f"Not drawn: {error}"
+    return dict(zip(USES, map(_png, figures), strict=True)), ""
+
+
+def _png(figure: Any) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, dpi=150, format="png")
+    return content.getvalue()
 
 
 def report_text(report: str) -> bytes:

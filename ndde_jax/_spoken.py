@@ -58,7 +58,7 @@ def parse_edge(text: str) -> tuple:
 def amount(value: float, unit: str) -> str:
     """A number with its unit, which is in the plural if it is a word.
 
-    >>> amount(2.0, "month"), amount(0.25, "h"), amount(3, "")
+    >>> amount(2.0, "month"), amount(0.25, "h"), amount(3.0, "")
     ('2 months', '0.25 h', '3')
     """
     number = f"{value:.3g}"

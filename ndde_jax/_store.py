@@ -218,7 +218,7 @@ class _Decoder:
         if "dict" in code:
             return {name: self(item) for name, item in code["dict"].items()}
         if "enumeration" in code:
-            kind = _classes()[code["enumeration"]]
+            kind: Any = _classes()[code["enumeration"]]
             if code["items"] != list(kind._name_to_item):
                 raise ValueError(f"{code['enumeration']} has other items")
             member = next(iter(kind._name_to_item.values()))
@@ -242,7 +242,7 @@ class _Decoder:
             differing = sorted(set(code["fields"]) ^ set(names))
             raise ValueError(f"{code['class']} has other fields ({', '.join(differing)} differ)")
         # As a pytree is rebuilt: a constructor may convert and check what it is given by users.
-        value = object.__new__(kind)
+        value: Any = object.__new__(kind)
         for name, part in code["fields"].items():
             object.__setattr__(value, name, self(part))
         return value

@@ -61,14 +61,16 @@ Scores: TypeAlias = Float[Array, "source target lag"]
 SummaryScores: TypeAlias = Float[Array, "source target"]
 State: TypeAlias = Float[Array, "dim"]
 History: TypeAlias = Float[Array, "lag dim"]
-RealScalarLike: TypeAlias = Real[ArrayLike, ""]
 
 # An argument that a function checks by hand, so that a mistake gets a sentence that says what to
 # do; a type checker in front, as in the tests, would hide it.
 if TYPE_CHECKING:
+    # To a type checker an ArrayLike may be complex, whatever jaxtyping says around it.
+    RealScalarLike: TypeAlias = float | Array | np.ndarray
     T = TypeVar("T")
     Checked: TypeAlias = T
 else:
+    RealScalarLike: TypeAlias = Real[ArrayLike, ""]
 
     class Checked:
         """`Checked[kind]` documents a kind, and is `Any` to whoever looks at run time."""

@@ -167,12 +167,14 @@ def _discover(arguments: argparse.Namespace) -> None:
     report = found.report(full=arguments.full)
     # Before the long check, which may be interrupted.
     repeat = (arguments.command,)
-    written = write_results(found, report, directory, plot=not arguments.no_plot, repeat=repeat)
+    shown = {"plot": not arguments.no_plot, "effects": arguments.effects}
+    written = write_results(found, report, directory, repeat=repeat, **shown)
     if arguments.check:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
         report = found.report(checked, full=arguments.full)
-        write_checked(found, checked, report, directory, written=written, repeat=repeat)
+        again = {"written": written, "repeat": repeat, "effects": arguments.effects}
+        write_checked(found, checked, report, directory, **again)
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
         print(report.rstrip())
@@ -349,6 +351,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave seasons, trends, spikes, irregular times and short gaps as they are",
     )
+    add("--effects", action="store_true", help="effect curves and a forecast in report.html, too")
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
     add_general(command)

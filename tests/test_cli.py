@@ -40,7 +40,9 @@ class FakeDiscovery:
         self.delay_intervals = self.delays[..., None] + np.array([-0.5, 0.5])
         self.samples = types.SimpleNamespace(values=[np.asarray(values, float)])
         finding = Finding("measured", "short <b>", 3.0, "", "Few & far.", "More.", "reservation")
-        self.verdict = Verdict([finding], lines=["Verdict: with reservations."])
+        memory = [0.0] * (dim - 1) + [0.125]
+        self.verdict = Verdict([finding], lines=["Verdict: with reservations."], memory=memory)
+        self.strengths = types.SimpleNamespace(risk=np.linspace(0.5, 0.25, dim))
 
     def report(self, checked=None, *, full=False):
         return (
@@ -51,6 +53,9 @@ class FakeDiscovery:
 
     def identifiability(self, *, key, progress):
         return f"checked with {jax.random.key_data(key)[-1]}"
+
+    def effects(self):
+        raise ValueError("too few samples for effects.")
 
     def save(self, directory):
         directory.mkdir()
@@ -147,11 +152,20 @@ def test_the_page_is_whole_in_itself(table, tmp_path, calls):
     assert "script" not in page.tags and "link" not in page.tags and "url(" not in text
     assert page.tags.count("h1") == 1 and len(page.images) == 2 and all(page.images)
     shown = " ".join(page.shown)
-    for piece in ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000"):
+    pieces = ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000", "12.5%")
+    for piece in (*pieces, "More: docs/problems/short_<b>.md", "Not drawn: ndde-jax discover"):
         assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
     assert "full report on a, b, checked with" in shown
     assert shlex.join(map(str, ("ndde-jax", *command))) in shown
     assert 'name="viewport"' in text
+
+
+def test_effects_that_cannot_be_drawn_say_why(table, tmp_path, calls):
+    for name, check in (("plain", ()), ("checked", ("--check",))):
+        out = tmp_path / name
+        assert _run("discover", table, "--out", out, "--effects", *check, "--quiet") == 0
+        shown = " ".join(Page((out / "report.html").read_text("utf-8")).shown)
+        assert "Not drawn: too few samples for effects." in shown
 
 
 def test_the_page_has_no_pictures_where_none_are_drawn(table, tmp_path, calls):

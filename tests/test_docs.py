@@ -177,6 +177,8 @@ def test_links_lead_somewhere(page):
         target = (page.parent / path).resolve() if path else page
         if DOCS in page.parents and path.startswith(("benchmarks/", "../benchmarks/")):
             target = _of_the_benchmarks(page, path)
+        if page.parent == DOCS and path.startswith("notebooks/"):
+            target = (ROOT / path).with_suffix(".ipynb")
         assert target.exists(), f"{address} leads nowhere"
         if anchor and target.suffix == ".md":
             assert anchor in set(anchors(target.read_text("utf-8"))), f"{address}: no such heading"
@@ -207,6 +209,13 @@ def test_every_command_that_a_page_shows_is_understood():
                 found += 1
                 _parser().parse_args(shlex.split(command)[1:])
     assert found > 5
+
+
+def test_figures_of_the_comparison_are_those_of_the_benchmarks():
+    page = (DOCS / "compared.md").read_text("utf-8")
+    rows = re.findall(r"^\| `\w+` \|.*$", page, re.MULTILINE)
+    measured = (ROOT / "benchmarks" / "delays" / "README.md").read_text("utf-8")
+    assert len(rows) == 3 and all(row in measured.splitlines() for row in rows)
 
 
 @pytest.mark.slow

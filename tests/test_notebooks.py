@@ -1,5 +1,6 @@
 """Every notebook runs from top to bottom."""
 
+import re
 from pathlib import Path
 
 import nbclient
@@ -21,6 +22,43 @@ def run(name, *, with_outputs=False):
         if cell.cell_type == "code"
         for output in cell.outputs
     ]
+
+
+def test_every_notebook_has_its_picture_in_the_gallery():
+    gallery = (NOTEBOOKS.parent / "docs" / "gallery.md").read_text("utf-8")
+    pictures = {file.stem for file in (NOTEBOOKS.parent / "docs" / "gallery").glob("*.png")}
+    assert pictures == {file.stem for file in NOTEBOOKS.glob("*.ipynb")}
+    for file in NOTEBOOKS.glob("*.ipynb"):
+        cells = nbformat.read(file, as_version=4).cells
+        assert sum("picture" in cell.metadata.get("tags", ()) for cell in cells) == 1, file.name
+        for address in (f"gallery/{file.stem}.png", f"notebooks/{file.stem}.md"):
+            assert f"]({address})" in gallery, address
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_flies_that_compete():
+    text = "".join(run("flies_that_compete.ipynb"))
+    delay = float(re.search(r"lag 15 days .* delay ([\d.]+)", text)[1])
+    strength = {m[1]: float(m[2]) for m in re.finditer(r"lag +(\d+) days +strength ([\d.]+)", text)}
+    assert abs(delay - 15) < 0.5 and max(strength, key=strength.get) == "15"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_laser_with_feedback():
+    text = "".join(run("a_laser_with_feedback.ipynb"))
+    # The curve is that of the modulator, and of the loop only the weakest edge is false.
+    assert float(re.search(r"largest error of the curve: ([\d.]+)%", text)[1]) < 5
+    assert "Verdict: supported" in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_designing_an_input():
+    text = "".join(run("designing_an_input.ipynb"))
+    before, after = re.search(r"from the wish: ([\d.]+) before, ([\d.]+) after", text).groups()
+    assert float(before) < 0.5 and float(after) < 0.15
 
 
 @pytest.mark.slow

@@ -284,7 +284,8 @@ def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
     if sigma_trace is None:
         sigma_trace = float(np.mean(np.abs(pull)))
     everything = _least(pull, squares, float(sigma_trace))
-    first = _least(*_values(drift, _further(histories[:half], center), center)[:2], sigma_trace)
+    earlier = _values(drift, _further(histories[:half], center), center)
+    first = _least(earlier[0], earlier[1], sigma_trace)
     later, their, _ = _values(drift, _further(histories[half:], center), center)
     alpha, beta0, beta = first
     bound = alpha - beta0 * their[:, 0] + their[:, 1:] @ beta

@@ -27,6 +27,11 @@ class Finding:
     remedy: str = ""
     weight: str = NOTE
 
+    @property
+    def page(self) -> str:
+        """Of the documentation: data that cause it, data that do not, and what to do."""
+        return f"docs/problems/{self.name.replace(',', '').replace(' ', '_')}.md"
+
 
 def measured(name: str, value: float, text: str, remedy: str, weight: str = RESERVATION) -> Finding:
     """A finding on the data themselves."""

@@ -128,11 +128,12 @@ def finite_sample_terms(
         if value is not None:
             check_number(value, name, least=0)
     steps = jnp.asarray(steps, float)
+    change: Any = modulus
     return bound_terms(
         duration=jnp.sum(steps),
         largest=jnp.max(steps),
         roots=jnp.sum(jnp.sqrt(steps)),
-        moved=jnp.sum(steps) * modulus if holder is None else 2 / 3 * holder * jnp.sum(steps**1.5),
+        moved=jnp.sum(steps) * change if holder is None else 2 / 3 * holder * jnp.sum(steps**1.5),
         gap=gap, confidence=confidence, spread=spread, envelope=envelope, tail=tail,
         covering=covering, resolution=resolution, noise_norm=noise_norm, noise_trace=noise_trace,
         mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate,

@@ -118,7 +118,7 @@ class Moments(eqx.Module):
         """The bound at time t, from a history of that size."""
         check_number(t, "t", least=0)
         check_number(start, "start", least=0)
-        return start * jnp.exp(-self.rate * t) + self.level
+        return start * jnp.exp(-self.rate * t) + self.level  # type: ignore[return-value]
 
 
 def moments(

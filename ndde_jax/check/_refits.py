@@ -41,7 +41,7 @@ def refits(
     `search` and `select`; `keys` are four; `alone` is what `edges_alone` returned.
     """
     graph, config = notes.graph, settings["strength_config"]
-    extra = {}
+    extra: dict[str, Any] = {}
     recovery = "finite-sample recovery"
     used = int(windows.n_valid)
     if used // 2 >= windows.dim + 1:
@@ -176,7 +176,8 @@ def _about_redundancy(notes, windows, price, config, key, alone) -> np.ndarray |
 
 def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
     """Edges that come or go with the step or the scheme of the differences."""
-    graph, found = notes.graph, {}
+    graph = notes.graph
+    found: dict[str, Any] = {}
     if windows.scheme == "midpoint":
         notes.add(
             ASSUMED,

@@ -78,6 +78,9 @@ def _findings(found) -> str:
         lines.append(
             _wrap(f"- {finding.name} [{finding.weight}, {number}]: {finding.text}{remedy}", "  ")
         )
+    lines.append(
+        _wrap("A page for each, with data that cause it and data that do not: docs/problems.")
+    )
     return "\n".join(lines)
 
 

@@ -44,7 +44,7 @@ def penalty_window(
     check_positive(duration, "duration")
     strength = jnp.asarray(smallest_strength, floating_type(smallest_strength))
     degree = jnp.asarray(largest_degree, strength.dtype)
-    return duration * strength / jnp.maximum(degree, 1)
+    return duration * strength / jnp.maximum(degree, 1)  # type: ignore[return-value]
 
 
 def recovery_margin(
@@ -112,4 +112,4 @@ def occupation_bound(
         raise ValueError(f"duration must exceed largest_delay, {largest_delay}; got {duration}.")
     rate, duration = jnp.asarray(rate, float), jnp.asarray(duration, float)
     decay = jnp.exp(-rate * largest_delay) - jnp.exp(-rate * duration)
-    return prefactor * (1 + start) * decay / (rate * (duration - largest_delay))
+    return prefactor * (1 + start) * decay / (rate * (duration - largest_delay))  # type: ignore[return-value]

@@ -36,18 +36,22 @@ class Verdict(str):
     - `notes`: what else was found, or dealt with, and weighs nothing.
     - `lines`: what was found, how sure that is, what speaks against it, what was dealt with, and
         what to do next.
+    - `memory`: of each variable, the share of its rate's variance that persists in what is left
+        ([`residual_memory`][ndde_jax.residual_memory]); empty for irregular sampling.
     """
 
     reasons: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     lines: tuple[str, ...]
+    memory: tuple[float, ...]
 
-    def __new__(cls, reasons=(), notes=(), lines=()):
+    def __new__(cls, reasons=(), notes=(), lines=(), memory=()):
         """From what was found; the gravest reason decides."""
         weights = {finding.weight for finding in reasons}
         text = REFUSED if PROBLEM in weights else RESERVED if RESERVATION in weights else SUPPORTED
         self = super().__new__(cls, text)
         self.reasons, self.notes, self.lines = tuple(reasons), tuple(notes), tuple(lines)
+        self.memory = tuple(memory)
         return self
 
     @property
@@ -56,18 +60,16 @@ class Verdict(str):
         return "\n".join(textwrap.fill(line, 88, subsequent_indent="  ") for line in self.lines)
 
     def __getnewargs__(self):
-        return self.reasons, self.notes, self.lines
+        return self.reasons, self.notes, self.lines, self.memory
 
 
 def verdict(found: Any) -> Verdict:
     """The verdict on a [`Discovery`][ndde_jax.Discovery], from its samples, strengths and residuals
     alone; nothing is fitted again.
     """
-    findings = [
-        *data_findings(found.samples, found.inputs),
-        *_about_graph(found),
-        *_about_residuals(found),
-    ]
+    memory = _memory(found)
+    findings = [*data_findings(found.samples, found.inputs), *_about_graph(found)]
+    findings += _about_residuals(found, memory)
     order = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     findings.sort(key=lambda finding: order[finding.weight])
     reasons = [finding for finding in findings if finding.weight != NOTE]
@@ -80,7 +82,7 @@ def verdict(found: Any) -> Verdict:
         *((f"Dealt with: {_listed(notes)}",) if notes else ()),
         f"Next: {_next(reasons)}",
     )
-    return Verdict(reasons, notes, lines)
+    return Verdict(reasons, notes, lines, memory.tolist())
 
 
 def _listed(findings: list[Finding]) -> str:
@@ -109,7 +111,7 @@ def _what(found: Any) -> str:
     return f"{links} between variables: {'; '.join(named)}{more}."
 
 
-def _others(found: Any) -> list[tuple[int, int, int]]:
+def _others(found: Any) -> list[tuple[int, ...]]:
     """Edges between different variables, strongest first."""
     edges = [tuple(map(int, edge)) for edge in np.argwhere(found.graph) if edge[0] != edge[1]]
     edges = sorted(edges, key=lambda edge: -found.scores[edge])
@@ -117,7 +119,7 @@ def _others(found: Any) -> list[tuple[int, int, int]]:
     return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if found.events else edges
 
 
-def _edge(found: Any, edge: tuple[int, int, int]) -> str:
+def _edge(found: Any, edge: tuple[int, ...]) -> str:
     i, j, a = edge
     delay = (
         float(found.delays[edge]) if np.isfinite(found.delays[edge]) else found.lags[a] * found.dt
@@ -243,11 +245,17 @@ def _about_lags(found: Any):
     )
 
 
-def _about_residuals(found: Any):
-    """What the drift leaves must be new at every step."""
+def _memory(found: Any) -> np.ndarray:
+    """Of what the drift leaves; none where neighbours are no samples in a row."""
     if not is_regular(found.windows):
+        return np.zeros(0)
+    return np.asarray(residual_memory(found.windows, found.model), float)
+
+
+def _about_residuals(found: Any, memory: np.ndarray):
+    """What the drift leaves must be new at every step."""
+    if not memory.size:
         return
-    memory = np.asarray(residual_memory(found.windows, found.model), float)
     if not np.isfinite(memory).all():
         yield Finding(
             ESTIMATED,

@@ -63,10 +63,9 @@ def correct_flow(
     """
     _check(windows)
     check_lagged_model(model)
-    if tuple(model.lags) != windows.lags:
-        raise ValueError(
-            f"model must have the lags of the windows, {windows.lags}; got {tuple(model.lags)}."
-        )
+    lags = tuple(model.lags)  # type: ignore[union-attr]
+    if lags != windows.lags:
+        raise ValueError(f"model must have the lags of the windows, {windows.lags}; got {lags}.")
     make_room(windows, model)
     return _correct(windows, model)
 

@@ -155,7 +155,7 @@ class FitResult(eqx.Module):
     @property
     def outcome(self) -> str:
         """First word of the status of a single fit: converged, stopped, diverged or refused."""
-        return Status[self.status].split()[0].rstrip(":")
+        return Status[self.status].split()[0].rstrip(":")  # type: ignore[misc]
 
 
 def fit(

@@ -209,8 +209,9 @@ class _Polynomials:
         return eqx.tree_at(lambda f: f.coefficients, found, found.coefficients.at[:, 0].set(first))
 
     def drift(self, found: PolynomialFit, networks: MaskedDrift | None = None) -> PolynomialDrift:
+        low, high = self.box
         return PolynomialDrift(
-            networks, found.coefficients, self.index, self.origin, *self.box, self.exponents
+            networks, found.coefficients, self.index, self.origin, low, high, self.exponents
         )
 
 

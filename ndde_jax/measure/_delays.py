@@ -201,14 +201,14 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
     separate = [(source, [lag]) for source, group in runs for lag in group]
     gaps = np.diff(lags)
     step = float(gaps.max()) if len(gaps) else 1.0
-    best = None
+    best: tuple = ()
     for terms in [separate] if len(runs) == len(separate) else [separate, runs]:
         found = _joint_fit(data, fixed, terms, target, step, config, key)
         n = data.rate.shape[0]
         n_inputs = graph.size
         price = float(EBIC()(found["risk"], n, n_inputs, config.width))
         cost = float(found["risk"]) + price * len(terms)
-        if best is None or cost <= best[0]:
+        if not best or cost <= best[0]:
             best = (cost, price, terms, found)
     _, price, terms, found = best
     quantile = student_quantile(0.975, config.blocks - 1)

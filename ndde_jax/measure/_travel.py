@@ -107,9 +107,9 @@ def travel_time(
     low, high = np.quantile(best[1:], [tail, 1 - tail])
     low, high = min(low, best[0]) - RESOLUTION, max(high, best[0]) + RESOLUTION
     in_time = np.array([best[0], max(low, 0.0), high]) * samples.dt
-    return TravelTime(
-        *map(float, in_time), float(likeness[:, 0].max()), bool(likeness[:, 0].argmax() == largest)
-    )
+    at, start, end = map(float, in_time)
+    clear = bool(likeness[:, 0].argmax() == largest)
+    return TravelTime(at, start, end, float(likeness[:, 0].max()), clear)
 
 
 def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:

@@ -212,7 +212,9 @@ def state_space_divergence(
     batch = truth.shape[:-2]
     flat = [a.reshape(-1, *a.shape[-2:]) for a in (samples, truth, predicted)]
     # One trajectory after the other: the distances of a single one fill the caches already.
-    value = jax.lax.map(lambda args: _mean_log_ratio(*args, variance), tuple(flat))
+    value = jax.lax.map(
+        lambda args: _mean_log_ratio(args[0], args[1], args[2], variance), tuple(flat)
+    )
     return value.reshape(batch)
 
 

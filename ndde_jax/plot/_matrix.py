@@ -85,7 +85,9 @@ def plot_lag_matrix(
             fig.supxlabel(label, fontsize=10)
     bar = fig.colorbar(ScalarMappable(norm, _SCORES), ax=axes, shrink=0.8, aspect=25, **_BAR)
     bar.set_label("score" + (" (framed: kept)" if graph is not None else ""))
-    ticks = norm.vmax * np.linspace(0, 1, 5) ** 2  # evenly spaced on the square-root scale
+    ticks = (
+        float(norm.vmax or 0) * np.linspace(0, 1, 5) ** 2
+    )  # evenly spaced on the square-root scale
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     return fig
 
@@ -136,7 +138,7 @@ def plot_process_graph(
             label = ""  # nothing is delayed
         edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label))
     if dim > _MANY and len(used) > 1:
-        bar = ax.get_figure().colorbar(
+        bar = ax.get_figure().colorbar(  # type: ignore[union-attr]
             ScalarMappable(norm, _DELAYS), ax=ax, shrink=0.4, aspect=20, **_BAR
         )
         bar.set_label("lag of the highest score" if has_scores else "smallest lag")
@@ -169,11 +171,11 @@ def plot_discovery(found: Any) -> Figure:
     shared["time_unit"] = found.time_unit
     if dim > _MANY:
         fig = Figure(figsize=(max(width, side), height + side), layout="constrained")
-        left, right = fig.subfigures(2, 1, height_ratios=(height, side))
+        left, right = fig.subfigures(2, 1, height_ratios=(height, side))  # type: ignore[misc]
     else:
         width *= np.clip(side / height, 1.0, 1.4)  # larger cells rather than empty space
         fig = Figure(figsize=(width + side, max(height, side)), layout="constrained")
-        left, right = fig.subfigures(1, 2, width_ratios=(width, side))
+        left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
     plot_lag_matrix(found.scores, graph=found.graph, fig=left, **shared)
     plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
     return fig
@@ -223,7 +225,7 @@ def plot_trajectories(
     return fig
 
 
-def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, np.ndarray | None]:
+def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, Any]:
     lags, names = read_lags(lags), check_names(names, None)
     if dt is not None:
         check_positive(dt, "dt")

@@ -185,7 +185,8 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
 def _fit(ax: Axes, limit: np.ndarray) -> None:
     ax.set(xlim=(-limit[0], limit[0]), ylim=(-limit[1], limit[1]))
     # Text is measured in pixels: the layout has to be final before anything is placed.
-    ax.get_figure(root=True).draw_without_rendering()
+    if figure := ax.get_figure(root=True):
+        figure.draw_without_rendering()
 
 
 def wrapped(name: str) -> str:

@@ -116,7 +116,7 @@ def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> E
 
 def _read(name: str) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     path = importlib.resources.files("ndde_jax") / "data" / f"{name}.csv"
-    with path.open(encoding="utf-8", newline="") as file:
+    with io.StringIO(path.read_text(encoding="utf-8"), newline="") as file:
         header, *rows = csv.reader(file)
     time = np.array([row[0] for row in rows], dtype="datetime64[M]")
     values = np.array([row[1:] for row in rows], dtype=np.float64)

@@ -185,7 +185,7 @@ def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
     inner = inner[top]
     floor = 1e-12 * power.max() if power.max() > 0 else 1.0
     ratio = power[inner] / (background[inner] + floor)
-    chosen = []
+    chosen: list[int] = []
     by_ratio, by_power = inner[np.argsort(-ratio)], inner[np.argsort(-power[inner])]
     for peak in np.concatenate([by_power[: CANDIDATES // 2], by_ratio[:CANDIDATES]]):
         if all(abs(peak - other) > 3 * width for other in chosen):

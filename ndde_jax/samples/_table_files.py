@@ -289,8 +289,7 @@ def columns_of(
 def check_unique(file: str, names: Sequence[str]) -> None:
     """Refuse two columns of one name."""
     if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise ValueError(f"{file} has two columns of the same name, {twice!r}. Rename one.")
 
 

@@ -114,8 +114,8 @@ def _split(x: Any) -> list[Any]:
 
 def _as_array(x: Any) -> Any:
     """An array of real numbers, not yet converted."""
-    if np.ma.isMaskedArray(x):
-        x = x.astype(float).filled(np.nan)
+    if isinstance(x, np.ma.MaskedArray):
+        x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
     if not isinstance(x, jax.Array):
         try:
             x = np.asarray(x)

@@ -20,7 +20,7 @@ class Problem(eqx.Module):
     sigma: Any
     args: Any
     delays: Delays
-    history: Callable
+    history: Any  # callable, with the `shape` of a state
     dt: Float[Array, ""]
     t0: Float[Array, ""]
     diagonal: bool = eqx.field(static=True, default=False)

@@ -152,7 +152,7 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
     )
 
 
-def read_history(history: Any, spacing, needed: int, t0, dtype) -> Callable:
+def read_history(history: Any, spacing, needed: int, t0, dtype) -> Any:
     """A function of time from a function, a constant state `[dim]` or samples `[time *state]`."""
     if callable(history):
         state = _answer_of(history, dtype)

@@ -88,13 +88,14 @@ def tableau_of(kind: type) -> Tableau:
     """The tableau of a class of Diffrax solvers."""
     if issubclass(kind, diffrax.Euler):
         return Tableau(kind(), ((),), (1.0,), (0.0,), 1)
-    table = kind.tableau
+    solver: Any = kind
+    table = solver.tableau
     return Tableau(
-        solver=kind(),
+        solver=solver(),
         a=((), *(tuple(map(float, row)) for row in table.a_lower)),
         b=tuple(map(float, table.b_sol)),
         c=(0.0, *map(float, table.c)),
-        order=kind().order(None),
+        order=solver().order(None),
     )
 
 
@@ -102,7 +103,7 @@ def read_solver(solver: Any) -> Tableau:
     """Checks that the solver is explicit and one-step."""
     if solver is None:
         solver = diffrax.Euler()
-    kind = type(solver)
+    kind: Any = type(solver)
     explicit = isinstance(solver, diffrax.AbstractERK) and isinstance(
         kind.tableau, diffrax.ButcherTableau
     )

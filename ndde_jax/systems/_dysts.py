@@ -91,7 +91,7 @@ def _field(name: str) -> Callable:
 def _on_jax(name: str) -> type:
     """A copy of dysts' class `name` whose methods call `jax.numpy` where dysts' call NumPy."""
     base, flows = _modules()
-    members = {}
+    members: dict[str, Any] = {}
     for cls in reversed(getattr(flows, name).__mro__):
         if issubclass(cls, base.DynSys):
             for key, member in vars(cls).items():

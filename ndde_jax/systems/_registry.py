@@ -12,7 +12,7 @@ from ._system import System, _suggest
 
 
 class _Entry(NamedTuple):
-    factory: Callable[..., System]
+    factory: functools.partial
     source: str
 
 

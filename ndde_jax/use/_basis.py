@@ -26,13 +26,13 @@ class Basis(eqx.Module):
     - `center`, `scale`, `knots`, `low`, `high`: of each; the last three standardised.
     """
 
-    inputs: Int[ArrayLike, "input"]
-    pairs: Int[ArrayLike, "pair 2"]
-    center: Float[ArrayLike, "input"]
-    scale: Float[ArrayLike, "input"]
-    knots: Float[ArrayLike, "input knot"]
-    low: Float[ArrayLike, "input"]
-    high: Float[ArrayLike, "input"]
+    inputs: Int[Array | np.ndarray, "input"]
+    pairs: Int[Array | np.ndarray, "pair 2"]
+    center: Float[Array | np.ndarray, "input"]
+    scale: Float[Array | np.ndarray, "input"]
+    knots: Float[Array | np.ndarray, "input knot"]
+    low: Float[Array | np.ndarray, "input"]
+    high: Float[Array | np.ndarray, "input"]
 
     def __call__(
         self, history: Float[ArrayLike, "*batch lag dim"]

@@ -85,7 +85,7 @@ def used_columns(chosen: np.ndarray, needs: np.ndarray, kind: np.ndarray, family
 
 def best_family(sums: Sums, chosen: np.ndarray, needs, kind) -> tuple[float, np.ndarray]:
     """The criterion and the columns of the best of three families on some inputs."""
-    found = []
+    found: list[tuple[float, np.ndarray]] = []
     for family in range(3):
         used = used_columns(chosen, needs, kind, family)
         if found and len(used) in (len(found[-1][1]), 0):

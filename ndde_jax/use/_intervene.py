@@ -326,7 +326,7 @@ def _notes(found, ensemble, acted, cuts, change, when, baseline, changed) -> lis
     return notes
 
 
-def _weak(found, ensemble, acted, touched) -> list[tuple[int, int, int]]:
+def _weak(found, ensemble, acted, touched) -> list[tuple[int, ...]]:
     """Kept edges along which the change spreads and that too few resamples contain."""
     reached, frontier = set(acted) | {j for _, j, _ in touched}, None
     while frontier != reached:

@@ -40,7 +40,7 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
         number = np.nan
     if not np.isfinite(number) or number < 0:
         raise refusal(name, "samples, or a time with its unit such as '6h'", value)
-    if match.group(2):
+    if match and match.group(2):
         number *= _ratio(match.group(2), found.time_unit, name, value) / float(found.dt)
     samples = round(number)
     if abs(samples - number) > 1e-3 * max(1.0, number) ** 0.5 or samples < least:

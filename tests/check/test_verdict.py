@@ -89,7 +89,8 @@ def test_a_required_edge_is_not_doubted(found):
 
 def test_memory_of_the_residuals(found, monkeypatch):
     with_memory(monkeypatch, 0.0, 0.04, 0.0)
-    assert again(found).verdict == "supported"
+    quiet = again(found)
+    assert quiet.verdict == "supported" and quiet.verdict.memory == (0.0, 0.04, 0.0)
     with_memory(monkeypatch, 0.0, 0.06, 0.0)
     reserved = again(found)
     assert reserved.verdict == "with reservations" and "rate of b" in reserved.verdict.text

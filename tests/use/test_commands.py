@@ -89,3 +89,18 @@ def test_words_that_are_none_are_refused_at_once(saved, words, capsys):
         cli.main(["intervene", str(saved), *words])
     assert stop.value.code == 2
     assert "expected" in capsys.readouterr().err.lower()
+
+
+def test_the_report_shows_effects_and_a_forecast(found, tmp_path):
+    import base64
+
+    from ndde_jax._output import write_results
+
+    written = write_results(found, "text", tmp_path, plot=True, effects=True)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    for name in ("effects.png", "forecast.png"):
+        assert name in written
+        assert base64.b64encode((tmp_path / name).read_bytes()).decode() in page
+    assert "Not drawn" not in page
+    explained = 1 - float(found.strengths.risk[1])
+    assert f'<td class="number">{explained:.0%}</td>' in page

@@ -1,7 +1,7 @@
 """What a method must provide; everything but the penalty is shared by all methods."""
 
 import abc
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from ..._checks import check_real_array, is_traced, refusal, shown
 from ...models._networks import Layer
 
-Selector = PyTree[Array]
+Selector: TypeAlias = PyTree[Array]
 Layers = tuple[Layer, ...]
 
 

@@ -1,0 +1,396 @@
+"""Data that raise each finding of the report, beside data that do not, and their pictures.
+
+`python docs/problems/pictures.py` draws all of them beside this file; the pages show them, and
+tests/test_problems.py asks of every pair that the left raises its finding and the right does not.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+# Of Okabe and Ito, safe for colour-blind readers: what raises a finding, and what does not.
+BAD, GOOD, OTHERS = "#D55E00", "#0072B2", ("#009E73", "#CC79A7", "#555555")
+N, DT = 1200, 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What `discover` is given: samples, and what is said about them."""
+
+    x: np.ndarray
+    options: dict = dataclasses.field(default_factory=lambda: {"dt": DT})
+    treat: bool = True
+    lags: tuple[int, ...] = (0, 1, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Data that raise a finding and data that do not; `draw` shows either on axes."""
+
+    bad: Data
+    good: Data
+    draw: Callable
+    said: tuple[str, str]
+    discovered: bool = False  # whether the finding needs a discovery, or the samples will do
+
+
+# ---- data ----
+
+
+def plain(n=N, seed=0, dim=3):
+    """Noise-driven, damped, coupled in a ring: stationary, and nothing wrong with it."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 200, dim))
+    for k in range(2, len(x)):
+        own = 1.5 * x[k - 1] - 0.65 * x[k - 2]
+        x[k] = own + 0.1 * np.roll(x[k - 1], 1) + 0.3 * rng.normal(size=dim)
+    return x[200:]
+
+
+def delayed(late, n=N, seed=0, fine=10):
+    """A driver, and a follower `late` samples behind; samples half a unit of time apart."""
+    rng, back, h = np.random.default_rng(seed), round(late * fine), DT / fine
+    x = np.zeros((fine * (n + 100), 2))
+    noise = np.sqrt(h) * np.array([1.0, 0.3]) * rng.normal(size=x.shape)
+    for k in range(back, len(x) - 1):
+        drift = np.array([-x[k, 0], 2 * np.tanh(x[k - back, 0]) - x[k, 1]])
+        x[k + 1] = x[k] + h * drift + noise[k]
+    return x[100 * fine :: fine]
+
+
+def graded(strengths, n=800, seed=3):
+    """Independent drivers of the last variable, each with a strength of its own."""
+    rng, dim = np.random.default_rng(seed), len(strengths)
+    x = np.zeros((n, dim + 1))
+    for k in range(n - 1):
+        drift = -0.5 * x[k]
+        drift[-1] += x[k, :-1] @ np.asarray(strengths)
+        x[k + 1] = x[k] + drift + 0.5 * rng.normal(size=dim + 1)
+    return x
+
+
+def hidden(n=N, seed=0, fine=10):
+    """A slow variable drives another: `[time, (slow, fast)]`."""
+    rng, h, x = np.random.default_rng(seed), DT / fine, np.zeros((fine * (n + 100), 2))
+    noise = np.sqrt(h) * np.array([0.6, 0.3]) * rng.normal(size=x.shape)
+    for k in range(len(x) - 1):
+        drift = np.array([-0.3 * x[k, 0], x[k, 0] - 0.3 * x[k, 1]])
+        x[k + 1] = x[k] + h * drift + noise[k]
+    return x[100 * fine :: fine]
+
+
+def waves(n=1500, seed=0):
+    """A few floods that pass four gauges one after another, each a little later and flatter."""
+    rng, rain = np.random.default_rng(seed), np.zeros(n)
+    rain[rng.choice(n - 200, 9, replace=False)] = rng.uniform(1, 4, 9)
+    levels, fill = [], rain
+    for k in range(4):
+        shape = np.arange(60) * np.exp(-np.arange(60) / (4 + 2 * k))
+        fill = np.convolve(np.roll(fill, 6), shape / shape.sum())[:n]
+        levels.append(1 + 20 * fill + 0.01 * rng.normal(size=n))
+    return np.stack(levels, axis=1)
+
+
+def oscillator(n=1500, seed=0, fine=5, late=6):
+    """A delayed feedback that keeps time by itself, and two variables that it drives."""
+    rng, h, noise = np.random.default_rng(seed), DT / fine, np.array([0.05, 0.5, 0.5])
+    x = np.full((fine * (late + n) + 1, 3), 0.3)
+    for k in range(late * fine, len(x) - 1):
+        first, second, third = x[k]
+        fed_back = 2 / (1 + max(x[k - late * fine, 0], 0) ** 8)
+        drift = np.array([fed_back - first, np.tanh(3 * (first - 1)) - second, second - third])
+        x[k + 1] = x[k] + h * drift + np.sqrt(h) * noise * rng.normal(size=3)
+    return x[late * fine + 1 :: fine]
+
+
+def gone(x, starts, length=12):
+    """Stretches without values: `starts` per variable."""
+    x = x.copy()
+    for column, first in enumerate(starts):
+        for start in range(first, len(x) - length, 48):
+            x[start : start + length, column] = np.nan
+    return x
+
+
+def cycle(sigma, n=1000, seed=0):
+    """An oscillation of a system's own, with noise or without."""
+    rng, z, path = np.random.default_rng(seed), 1 + 0j, []
+    for _ in range(n + 100):
+        for _ in range(10):
+            noise = sigma * np.sqrt(0.1) * (rng.normal() + 1j * rng.normal())
+            z = z + 0.1 * (0.5 * z * (1 - abs(z) ** 2) + 0.3j * z) + noise
+        path.append(z)
+    z = np.array(path)[100:]
+    return np.stack([z.real, z.imag], axis=1)
+
+
+def changed(change, n=N, **options):
+    """The plain record, changed, beside itself."""
+    x = plain(n)
+    options = {"dt": DT, **options}
+    return Data(change(x.copy(), np.random.default_rng(7)), options), Data(x, options)
+
+
+def with_copy(share, *, of=0, scale=1.0):
+    """One more variable that is another with a little of its own."""
+
+    def change(x, rng):
+        own = share * x[:, of].std() * rng.normal(size=len(x))
+        return np.column_stack([x, scale * x[:, of] + own])
+
+    return change
+
+
+def driven_apart():
+    """What a copy is not: a fourth variable that follows the first."""
+    return Data(plain(dim=4))
+
+
+def stretch(x, rng):
+    """A hundred values in a row are missing."""
+    x[300:400, 0] = np.nan
+    return x
+
+
+def stuck(x, rng):
+    """A sensor stays where it is for a while."""
+    x[80:140, 0] = x[80, 0]
+    return x
+
+
+def spiked(x, rng):
+    """Single values are far off."""
+    x[rng.choice(160, 3, replace=False), 0] += 12
+    x[rng.choice(len(x), 6, replace=False), 0] -= 12
+    return x
+
+
+def between(x, rng):
+    """Values between every fourth are drawn with a ruler."""
+    fine = np.arange(len(x)) / 4
+    return np.stack([np.interp(fine, np.arange(len(x)), c) for c in x.T], axis=1)
+
+
+def uneven():
+    """Times that lie anywhere between a tenth of a unit and nearly two apart."""
+    return {"t": np.cumsum(np.random.default_rng(0).uniform(0.1, 1.9, N))}
+
+
+# ---- pictures of one side ----
+
+
+def series(columns=(0,), last=160, style="-"):
+    """Values over time; later columns are thin and in other colours."""
+
+    def draw(ax, data, colour):
+        shown = slice(None, last, max(1, last // 400))
+        t = np.asarray(data.options.get("t", np.arange(len(data.x))))[shown]
+        for place, column in enumerate(columns):
+            own = colour if place == 0 else OTHERS[place - 1]
+            wide = 0.8 if place or "." in style else 1.4
+            ax.plot(t, data.x[shown, column], style, color=own, lw=wide, ms=4)
+        ax.set_xlabel("time" if "t" in data.options else "sample")
+
+    return draw
+
+
+def against(i, j, last=200):
+    """One variable over another."""
+
+    def draw(ax, data, colour):
+        j_here = min(j, data.x.shape[1] - 1)
+        ax.plot(data.x[:last, i], data.x[:last, j_here], ".", color=colour, ms=2.5)
+        ax.set(xlabel="one variable", ylabel="another")
+
+    return draw
+
+
+def past(ax, data, colour):
+    """A variable over itself one candidate lag before."""
+    late = data.lags[1]
+    ax.plot(data.x[: 300 - late, 0], data.x[late:300, 0], ".", color=colour, ms=2.5)
+    ax.set(xlabel=f"{late} sample{'s' if late > 1 else ''} before", ylabel="now")
+
+
+def sums(ax, data, colour):
+    """The last variable over the difference of the first two."""
+    ax.plot(data.x[:200, 0] - data.x[:200, 1], data.x[:200, -1], ".", color=colour, ms=2.5)
+    ax.set(xlabel="first minus second", ylabel="last")
+
+
+def lagged(ax, data, colour):
+    """Weights of the driver at each lag in the follower's rate, midway between two samples."""
+    lags, x = np.arange(6), (data.x[1:] + data.x[:-1]) / 2
+    rows = np.arange(8, len(x))
+    inputs = [np.ones(len(rows)), x[rows, 1], *(x[rows - lag, 0] for lag in lags)]
+    rate = np.diff(data.x[:, 1])[rows]
+    weights = np.linalg.lstsq(np.stack(inputs, axis=1), rate, rcond=None)[0][2:]
+    ax.bar(lags, weights, width=0.6, color=colour)
+    ax.axhline(0, color="#555555", lw=0.6)
+    ax.set(xlabel="lag of the driver (samples)", ylabel="weight")
+
+
+def memory(ax, data, colour):
+    """Correlation of what a linear drift leaves with itself later."""
+    x = data.x
+    design = np.column_stack([np.ones(len(x) - 1), x[:-1]])
+    change = np.diff(x[:, -1])
+    rest = change - design @ np.linalg.lstsq(design, change, rcond=None)[0]
+    later = [np.corrcoef(rest[:-k], rest[k:])[0, 1] for k in range(1, 13)]
+    ax.bar(np.arange(1, 13), later, width=0.6, color=colour)
+    ax.axhline(0, color="#555555", lw=0.6)
+    ax.set(xlabel="samples later", ylabel="correlation of what is left", ylim=(-0.2, 0.7))
+
+
+def slopes(ax, data, colour):
+    """Share of the target's change that each driver explains beside the others."""
+    x = data.x
+    design = np.column_stack([np.ones(len(x) - 1), x[:-1]])
+    change = np.diff(x[:, -1])
+
+    def left(columns):
+        rest = change - columns @ np.linalg.lstsq(columns, change, rcond=None)[0]
+        return rest.var()
+
+    full = left(design)
+    worth = [
+        (left(np.delete(design, 1 + i, axis=1)) - full) / change.var()
+        for i in range(x.shape[1] - 1)
+    ]
+    ax.bar(np.arange(len(worth)), worth, width=0.6, color=colour)
+    ax.set(xlabel="driver", ylabel="strength", xticks=np.arange(len(worth)), ylim=(0, 0.14))
+
+
+def drift(ax, data, colour):
+    """A drift along a record, with what is not a number left out."""
+    ax.plot(data.x[:120, 0], color=colour, lw=1.4)
+    ax.set(xlabel="time", ylabel="drift", xlim=(0, 120))
+
+
+# ---- the pairs ----
+
+
+def pairs():
+    """By the name of the finding."""
+    wave = np.sin(2 * np.pi * np.arange(N) / 12)
+    pieces = gone(plain(n=1500), (10, 26, 42)), gone(plain(n=1500), (10, 10, 10))
+    found = {
+        "season": (*changed(lambda x, _: x + 2 * wave[:, None]), series((0, 1)),
+            ("one clock moves both", "oscillations whose phase wanders")),
+        "trend": (*changed(lambda x, _: x + np.linspace(0, 5, len(x))[:, None]),
+            series((0, 1), last=N), ("both rise all the while", "no trend")),
+        "change of regime": (
+            *changed(lambda x, _: x + 2.5 * (np.arange(len(x)) > 700)[:, None]),
+            series((0,), last=N), ("another level from 700 on", "the same throughout")),
+        "random walk": (*changed(lambda x, rng: np.cumsum(rng.normal(size=x.shape), axis=0)),
+            series((0, 1), last=N), ("nothing pulls back", "pulled back")),
+        "irregular clock": (Data(plain(), uneven(), treat=False),
+            Data(plain(), {"dt": DT}), series((0,), last=50, style=".-"),
+            ("intervals from 0.1 to 1.9", "one interval")),
+        "missing rows": (Data(np.delete(plain(), np.arange(20, N, 9), axis=0),
+            {"t": np.delete(np.arange(float(N)), np.arange(20, N, 9))}), Data(plain()),
+            series((0,), last=50, style=".-"), ("every ninth row is not there", "all rows")),
+        "duplicate": (*changed(with_copy(0.0, scale=3.0))[:1], driven_apart(), against(0, 3),
+            ("the same in another unit", "two variables")),
+        "near duplicate": (*changed(with_copy(0.03))[:1], driven_apart(), against(0, 3),
+            ("the same with a little error", "two variables")),
+        "linear combination": (*changed(lambda x, _: np.column_stack([x, x[:, 0] - x[:, 1]]))[:1],
+            driven_apart(), sums, ("the last is the difference", "the last is its own")),
+        "missing values": (*changed(lambda x, rng: np.where(rng.random(x.shape) < 0.05, np.nan, x)),
+            series((0,), last=100, style=".-"), ("one in twenty is missing", "all are there")),
+        "missing stretch": (*changed(stretch), series((0,), last=500),
+            ("a hundred in a row are missing", "all are there")),
+        "spikes": (*changed(spiked), series(), ("single values far off", "nothing stands out")),
+        "quantised": (*changed(lambda x, _: np.round(x / x.std() * 2)), series(last=80, style=".-"),
+            ("a few values in all", "fine resolution")),
+        "clipped": (*changed(lambda x, _: np.minimum(x, x.std())), series(),
+            ("cut off at its limit", "within the range")),
+        "stuck sensor": (*changed(stuck), series(), ("one value for sixty samples", "it moves")),
+        "held values": (*changed(lambda x, _: np.repeat(x[::4], 4, axis=0)[: len(x)]),
+            series(last=60, style=".-"), ("each value four times", "each value once")),
+        "interpolated": (*changed(between), series(last=60, style=".-"),
+            ("straight between every fourth", "measured at every time")),
+        "measurement error": (
+            *changed(lambda x, rng: x + 0.2 * x.std(axis=0) * rng.normal(size=x.shape), n=4000),
+            series(last=60, style=".-"), ("an error at every sample", "a path")),
+        "no noise, one cycle": (Data(cycle(0.0)), Data(cycle(0.1)), against(0, 1),
+            ("one closed orbit", "noise moves it off")),
+    }  # fmt: skip
+    discovered = {
+        "short record": (Data(plain(n=80)), Data(plain()), series(last=300),
+            ("80 samples for nine inputs", "1200 samples")),
+        "lost windows": (Data(pieces[0], lags=(0, 4)), Data(pieces[1], lags=(0, 4)),
+            series((0, 1, 2), last=110), ("gaps one after another", "gaps at the same times")),
+        "no edge": (Data(np.cumsum(np.random.default_rng(5).normal(size=(N, 2)), axis=0)),
+            Data(delayed(2)), series((0, 1), last=N), ("every step is new", "drift and noise")),
+        "weak edges": (Data(graded((0.02, 0.04, 0.05, 0.06, 0.07, 0.08)), lags=(0,)),
+            Data(graded((0.0, 0.0, 0.0, 0.4, 0.4, 0.4)), lags=(0,)), slopes,
+            ("many hardly worth their price", "clear or nothing")),
+        "neighbouring lags": (
+            Data(delayed(2.5), lags=(0, 1, 2, 3, 4)), Data(delayed(2), lags=(0, 1, 2, 3, 4)),
+            lagged,
+            ("a delay between 2 and 3", "a delay of 2")),
+        "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
+            ("its driver was not measured", "its driver is there")),
+        "passing events": (Data(waves(), lags=(0, 3, 6)), Data(plain(), lags=(0, 3, 6)),
+            series((0, 1, 2), last=800), ("a few floods pass all", "never at rest")),
+        "rhythm": (Data(oscillator(), lags=(0, 2, 4, 6, 8)),
+            Data(plain() + 2 * wave[:, None], lags=(0, 2, 4, 6, 8)), series((0, 1)),
+            ("the feedback keeps time", "a clock moves both")),
+        "drift not finite": (Data(np.where(np.arange(N) < 60, plain()[:, 0], np.nan)[:, None]),
+            Data(plain()[:, :1]), drift, ("no number from here on", "a number everywhere")),
+    }  # fmt: skip
+    return {name: Pair(*pair) for name, pair in found.items()} | {
+        name: Pair(*pair, discovered=True) for name, pair in discovered.items()
+    }
+
+
+def collinear():
+    """Candidate inputs that are nearly the same number, and some that are not."""
+    t = np.linspace(0, 60, 2400)
+    waves = np.stack([np.sin(t) + np.sin(0.618 * t), np.cos(1.3 * t)], axis=1)
+    return Pair(
+        Data(waves, lags=(0, 1, 2)),
+        Data(waves, lags=(0, 40, 80)),
+        past,
+        ("neighbouring lags of a slow variable", "lags as far apart as it takes to move"),
+    )
+
+
+def slug(name):
+    """Of its page and picture."""
+    return name.replace(",", "").replace(" ", "_")
+
+
+def picture(pair):
+    """Both sides, and what there is to see in each."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 2.3), layout="constrained")
+    sides = zip(figure.subplots(1, 2), (pair.bad, pair.good), (BAD, GOOD), pair.said, strict=True)
+    for ax, data, colour, said in sides:
+        pair.draw(ax, data, colour)
+        ax.set_title(said, fontsize=9, color=colour, loc="left")
+        ax.tick_params(labelsize=7)
+        ax.xaxis.label.set_size(8)
+        ax.yaxis.label.set_size(8)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def main():
+    """Draw all."""
+    import matplotlib
+
+    # The same file from the same data: no date, no random names within.
+    matplotlib.rcParams |= {"svg.hashsalt": "ndde", "svg.fonttype": "none"}
+    for name, pair in (pairs() | {"identifiability": collinear()}).items():
+        file = HERE / f"{slug(name)}.svg"
+        picture(pair).savefig(file, metadata={"Date": None, "Creator": None})
+        print(file.relative_to(HERE.parents[1]))
+
+
+if __name__ == "__main__":
+    main()
