@@ -3,10 +3,15 @@
 Warnings are errors and jaxtyping annotations are checked by beartype (see `pyproject.toml`).
 """
 
+import gc
+import mmap
+import os
 import zlib
+from pathlib import Path
 
 import hypothesis
 import jax
+import jaxlib
 import pytest
 
 jax.config.update("jax_enable_x64", True)
@@ -22,6 +27,32 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
+# XLA writes each fused loop by way of MLIR, which takes more than half of all compile time. Without,
+# the same loops come from its older emitters.
+QUICK_COMPILER = "--xla_cpu_use_fusion_emitters=false"
+# Of the 65530 that Linux grants a process.
+MEMORY_MAPS = 30_000
+
+
+def pytest_configure(config):
+    """XLA reads its flags once, before the first program, and ends the process at one it does not
+    know.
+    """
+    # Tracing makes so much garbage that a tenth of the time went into looking for it.
+    gc.set_threshold(50_000, 20, 20)
+    flags = os.environ.get("XLA_FLAGS", "")
+    if config.option.markexpr == "not slow" and _known_to_xla(QUICK_COMPILER):
+        os.environ["XLA_FLAGS"] = f"{flags} {QUICK_COMPILER}"
+
+
+def _known_to_xla(flag):
+    name = flag.lstrip("-").partition("=")[0].encode()
+    for library in Path(jaxlib.__file__).parent.glob("libjax_common*"):
+        with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            return m.find(name) >= 0
+    return False
+
+
 @pytest.fixture(autouse=True)
 def compile_quickly(request):
     """Quick tests spend most of their time compiling, so they do without the optimisations; slow
@@ -33,9 +64,13 @@ def compile_quickly(request):
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_compiled_programs():
-    """Thousands of compiled programs exhaust the memory maps of a process, which then crashes."""
+    """Thousands of compiled programs exhaust the memory maps of a process, which then crashes; yet
+    what one module compiled often serves the next.
+    """
     yield
-    jax.clear_caches()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MEMORY_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture
