@@ -27,8 +27,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
-# XLA writes each fused loop by way of MLIR, which takes more than half of all compile time. Without,
-# the same loops come from its older emitters.
+# XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
+# Without that, its older emitters write them.
 QUICK_COMPILER = "--xla_cpu_use_fusion_emitters=false"
 # Of the 65530 that Linux grants a process.
 MEMORY_MAPS = 30_000
