@@ -6,6 +6,7 @@ Warnings are errors and jaxtyping annotations are checked by beartype (see `pypr
 import gc
 import mmap
 import os
+import shutil
 import zlib
 from pathlib import Path
 
@@ -32,6 +33,8 @@ hypothesis.settings.load_profile("ndde_jax")
 QUICK_COMPILER = "--xla_cpu_use_fusion_emitters=false"
 # Of the 65530 that Linux grants a process.
 MEMORY_MAPS = 30_000
+# Compiled programs beyond it are thrown away.
+CACHE_BYTES = 2**30
 
 
 def pytest_configure(config):
@@ -43,6 +46,24 @@ def pytest_configure(config):
     flags = os.environ.get("XLA_FLAGS", "")
     if config.option.markexpr == "not slow" and _known_to_xla(QUICK_COMPILER):
         os.environ["XLA_FLAGS"] = f"{flags} {QUICK_COMPILER}"
+    _reuse_compiled_programs(config)
+
+
+def _reuse_compiled_programs(config):
+    """Those of the other worker, and of the last run in this checkout: half of the time, then.
+
+    `pytest --cache-clear` forgets them. Processes that tests start do not take part.
+    """
+    if not hasattr(config, "cache") or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    directory = config.cache.mkdir("xla")
+    if not hasattr(config, "workerinput"):  # once, before there are workers
+        if sum(entry.stat().st_size for entry in os.scandir(directory)) > CACHE_BYTES:
+            shutil.rmtree(directory)
+        directory = config.cache.mkdir("xla")
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def _known_to_xla(flag):
