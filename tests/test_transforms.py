@@ -84,7 +84,7 @@ def test_fit_does_not_compile_again_for_new_numbers(systems):
             newton_steps=4,
             batch_size=16,
         )
-        run(method, systems[seed], config, jr.key(seed))
+        run.lower(method, systems[seed], config, jr.key(seed))
 
 
 def test_fit_is_differentiable_with_respect_to_data_and_hyperparameters(systems):

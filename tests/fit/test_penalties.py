@@ -136,7 +136,7 @@ def test_one_compilation_for_all_coefficients():
     for kind in (ndde.AGL, ndde.CNODE, ndde.PathReg):
         run = eqx.filter_jit(eqx.debug.assert_max_traces(_fit._fit.__wrapped__, max_traces=1))
         for coefficient in (0.0, 0.1, jnp.asarray(3.0)):
-            run(kind(coefficient=coefficient), w, config, jr.key(0))
+            run.lower(kind(coefficient=coefficient), w, config, jr.key(0))
 
 
 def test_group_shrinkage_solves_its_problem():
