@@ -38,14 +38,14 @@ CACHE_BYTES = 2**30
 
 
 def pytest_configure(config):
-    """XLA reads its flags once, before the first program, and ends the process at one it does not
-    know.
-    """
-    # Tracing makes so much garbage that a tenth of the time went into looking for it.
+    """For the quick tests; the slow ones run what users run."""
+    # Tracing makes so much garbage that a twentieth of the time went into looking for it.
     gc.set_threshold(50_000, 20, 20)
-    flags = os.environ.get("XLA_FLAGS", "")
-    if config.option.markexpr == "not slow" and _known_to_xla(QUICK_COMPILER):
-        os.environ["XLA_FLAGS"] = f"{flags} {QUICK_COMPILER}"
+    if config.option.markexpr != "not slow":
+        return
+    # XLA reads its flags once, before the first program, and ends a process at an unknown one.
+    if _known_to_xla(QUICK_COMPILER):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_COMPILER}"
     _reuse_compiled_programs(config)
 
 
