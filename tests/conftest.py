@@ -3,10 +3,16 @@
 Warnings are errors and jaxtyping annotations are checked by beartype (see `pyproject.toml`).
 """
 
+import gc
+import mmap
+import os
+import shutil
 import zlib
+from pathlib import Path
 
 import hypothesis
 import jax
+import jaxlib
 import pytest
 
 jax.config.update("jax_enable_x64", True)
@@ -22,6 +28,52 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
+# XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
+# Without that, its older emitters write them.
+QUICK_COMPILER = "--xla_cpu_use_fusion_emitters=false"
+# Of the 65530 that Linux grants a process.
+MEMORY_MAPS = 30_000
+# Compiled programs beyond it are thrown away.
+CACHE_BYTES = 2**30
+
+
+def pytest_configure(config):
+    """For the quick tests; the slow ones run what users run."""
+    # Tracing makes so much garbage that a twentieth of the time went into looking for it.
+    gc.set_threshold(50_000, 20, 20)
+    if config.option.markexpr != "not slow":
+        return
+    # XLA reads its flags once, before the first program, and ends a process at an unknown one.
+    if _known_to_xla(QUICK_COMPILER):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_COMPILER}"
+    _reuse_compiled_programs(config)
+
+
+def _reuse_compiled_programs(config):
+    """Those of the other worker, and of the last run in this checkout: half of the time, then.
+
+    `pytest --cache-clear` forgets them. Processes that tests start do not take part.
+    """
+    if not hasattr(config, "cache") or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    directory = config.cache.mkdir("xla")
+    if not hasattr(config, "workerinput"):  # once, before there are workers
+        if sum(entry.stat().st_size for entry in os.scandir(directory)) > CACHE_BYTES:
+            shutil.rmtree(directory)
+        directory = config.cache.mkdir("xla")
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _known_to_xla(flag):
+    name = flag.lstrip("-").partition("=")[0].encode()
+    for library in Path(jaxlib.__file__).parent.glob("libjax_common*"):
+        with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            return m.find(name) >= 0
+    return False
+
+
 @pytest.fixture(autouse=True)
 def compile_quickly(request):
     """Quick tests spend most of their time compiling, so they do without the optimisations; slow
@@ -33,9 +85,13 @@ def compile_quickly(request):
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_compiled_programs():
-    """Thousands of compiled programs exhaust the memory maps of a process, which then crashes."""
+    """Thousands of compiled programs exhaust the memory maps of a process, which then crashes; yet
+    what one module compiled often serves the next.
+    """
     yield
-    jax.clear_caches()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MEMORY_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -41,7 +41,9 @@ def chain():
 def test_orientation_of_an_asymmetric_system(chain, getkey):
     x, dt = chain
     windows = ndde.lagged_windows(x, dt=dt, lags=(0, 3))
-    result = ndde.fit(ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=400), key=getkey())
+    result = ndde.fit(
+        ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=400, batch_size=64), key=getkey()
+    )
     scores = ndde.edge_scores(result)
     assert scores.shape == (2, 2, 2)
     # [source, target, lag]: the delayed edge 0 -> 1, against its transpose and its undelayed twin.

@@ -34,7 +34,7 @@ def batch(systems):
 
 def check(one, batched, singles, **tolerance):
     """`vmap(one)` over a batch agrees with one-by-one calls, and so does `jit`."""
-    together, compiled = eqx.filter_vmap(one)(*batched), eqx.filter_jit(one)
+    together, compiled = eqx.filter_jit(eqx.filter_vmap(one))(*batched), eqx.filter_jit(one)
     for i, single in enumerate(singles):
         results = together, one(*single), compiled(*single)
         for whole, b, c in zip(*map(jax.tree.leaves, results), strict=True):
@@ -84,7 +84,7 @@ def test_fit_does_not_compile_again_for_new_numbers(systems):
             newton_steps=4,
             batch_size=16,
         )
-        run(method, systems[seed], config, jr.key(seed))
+        run.lower(method, systems[seed], config, jr.key(seed))
 
 
 def test_fit_is_differentiable_with_respect_to_data_and_hyperparameters(systems):
@@ -216,8 +216,8 @@ def test_models(systems):
     result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
     histories = jr.normal(jr.key(4), (3, 1, 2))
     check(result.model, (histories,), [(h,) for h in histories], rtol=1e-9)
-    jacobian = jax.jacrev(result.model)(histories[0])
-    np.testing.assert_allclose(jacobian, jax.jacfwd(result.model)(histories[0]), rtol=1e-9)
+    backward, forward = (jax.jit(d(result.model))(histories[0]) for d in (jax.jacrev, jax.jacfwd))
+    np.testing.assert_allclose(backward, forward, rtol=1e-9)
 
 
 def test_float32_stays_float32(systems):
@@ -263,10 +263,11 @@ def test_solve_sdde():
     check(one, batched, list(zip(*batched, strict=True)), rtol=1e-10, atol=1e-12)
 
 
-def test_rollout_of_learned_models(systems, batch):
-    models = jax.vmap(lambda w, k: ndde.fit(METHOD, w, FIT, key=k).model)(
-        batch, jr.split(jr.key(1), 3)
-    )
+def test_rollout_of_learned_models(systems):
+    # The very program of `test_fit`, one system after the other.
+    keys = jr.split(jr.key(1), 3)
+    fits = [ndde.fit(METHOD, w, FIT, key=k) for w, k in zip(systems, keys, strict=True)]
+    models = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(fit.model for fit in fits))
     singles = [jax.tree.map(lambda leaf, i=i: leaf[i], models) for i in range(3)]
     start = jnp.array([0.3, 0.9])
 
@@ -348,10 +349,19 @@ def test_forecast_and_attractor_metrics():
 
     forecasts = jnp.stack([waves(s) for s in (0.0, 0.1, 0.8)])
     check(one, (forecasts,), [(p,) for p in forecasts], rtol=1e-9, atol=1e-12)
-    for name, metric in smooth.items():
-        slope = jax.grad(lambda s, m=metric: m(waves(s)))(0.3)
-        expected = (metric(waves(0.3 + 1e-6)) - metric(waves(0.3 - 1e-6))) / 2e-6
-        np.testing.assert_allclose(slope, expected, rtol=1e-5, err_msg=name)
+
+    def each(s):
+        return {name: metric(waves(s)) for name, metric in smooth.items()}
+
+    @jax.jit
+    def slopes_at(s):
+        return {name: jax.grad(lambda s, m=m: m(waves(s)))(s) for name, m in smooth.items()}
+
+    slopes, run = slopes_at(0.3), jax.jit(each)
+    above, below = run(0.3 + 1e-6), run(0.3 - 1e-6)
+    for name in smooth:
+        expected = (above[name] - below[name]) / 2e-6
+        np.testing.assert_allclose(slopes[name], expected, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ def test_paper_preset():
     assert ndde.L0NDDE().rule == "open_probability"
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 25, 100, 130])
+@pytest.mark.parametrize("warmup_steps", [0, 25, pytest.param(100, marks=pytest.mark.slow), 130])
 def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps):
     """25 used to become a whole epoch of 50; and the sparsifying phase never exceeds its limit."""
     config = ndde.FitConfig(

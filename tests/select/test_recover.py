@@ -34,7 +34,13 @@ def run(strategy, w, key, price=None):
     return ndde.recover(w, strategy, price, key=key)
 
 
-@pytest.fixture(scope="module", params=STRATEGIES)
+SLOW = {"Gates, group lasso"}  # as "Gates" but for the penalty, which has tests of its own
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in STRATEGIES],
+)
 def found(request):
     """One strategy on two systems in one batch, the second with a variable that does not vary."""
     strategy, w = STRATEGIES[request.param], windows()

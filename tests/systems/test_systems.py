@@ -31,8 +31,16 @@ class Facts(NamedTuple):
     lagged: np.ndarray  # [point delay dim]
     rates: np.ndarray  # [point dim]
     jacobian: np.ndarray  # [point lag target source]
-    gradient: np.ndarray  # of the sum of rates as all parameters grow by the same share
+    gradient: np.ndarray  # of the sum of rates as all parameters grow
     batch: np.ndarray  # drift at the first point for parameters larger by SHARES
+
+
+def grown(system, share):
+    """Parameters larger by it, by half of it, and so on: some systems depend on ratios alone."""
+    return {
+        key: system.parameters[key] * (1 + share / n)
+        for n, key in enumerate(sorted(system.parameters), start=1)
+    }
 
 
 @functools.cache
@@ -67,8 +75,7 @@ def facts(name):
         jacobian = jax.vmap(system.jacobian)(t, x, lagged)
 
         def drift(share):
-            parameters = {key: value * (1 + share) for key, value in system.parameters.items()}
-            return system.drift(t[0], x[0], lagged[0], parameters)
+            return system.drift(t[0], x[0], lagged[0], grown(system, share))
 
         gradient = jax.grad(lambda share: jnp.sum(drift(share)))(0.0)
         return Facts(path, t, x, lagged, rates, jacobian, gradient, jax.vmap(drift)(SHARES))
@@ -334,7 +341,7 @@ def test_words(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_can_be_batched_and_differentiated(name):
     system, found = get(name), facts(name)
-    larger = system.with_parameters(**{k: 1.1 * v for k, v in system.parameters.items()})
+    larger = system.with_parameters(**grown(system, 0.1))
     expected = larger.drift(found.t[0], *map(jnp.asarray, (found.x[0], found.lagged[0])))
     np.testing.assert_allclose(found.batch[0], found.rates[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.batch[3], expected, rtol=1e-9, atol=1e-12)
