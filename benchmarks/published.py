@@ -109,7 +109,9 @@ def readmes() -> list[Path]:
 
 
 def _printed(module: str, arguments: list[str]) -> str:
-    main = importlib.import_module(f"{module}.__main__").main
+    found = importlib.import_module(module)
+    # A package has its command line beside it.
+    main = getattr(found, "main", None) or importlib.import_module(f"{module}.__main__").main
     named = [str(ROOT / a) if a.endswith(".csv") else a for a in arguments]
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

@@ -101,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         "--reference", metavar="METHOD", help="mark methods that differ from it (Welch's test)"
     )
     showing.add_argument("--latex", action="store_true", help="the paper-shaped table in LaTeX")
+    showing.add_argument("--brief", action="store_true", help="the first table alone")
 
     drawing = actions.add_parser("figures", help="draw results")
     drawing.set_defaults(action=_figures)
@@ -211,6 +212,8 @@ def _table(options) -> int:
     with existing_store(options.results) as store:
         if not options.latex:
             print(table(store, joint=options.joint), end="\n\n")
+            if options.brief:
+                return 0
             print(cost(store), end="\n\n")
         print(
             paper_table(
