@@ -36,6 +36,7 @@ from .samples._lag_times import lags_in_samples
 from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
+from .samples._trajectories import read_lags
 from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
@@ -44,7 +45,7 @@ from .select._splines import spline_graph
 from .select._strategies import Gates
 from .windows._choose_lags import choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
-from .windows._prior import PriorKnowledge
+from .windows._prior import PriorKnowledge, check_prior
 from .windows._windows import Windows
 
 
@@ -125,6 +126,7 @@ def discover(
     )
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
+    check_prior(prior)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
     samples, given = with_inputs(samples, inputs)
     steps = _steps(recipe) if treat else ()
@@ -132,6 +134,7 @@ def discover(
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
+    lags = read_lags(lags)
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     # Between whom edges may be comes before what the edges are.

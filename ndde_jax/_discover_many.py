@@ -23,7 +23,7 @@ from .samples._lag_times import has_unit
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .samples._trajectories import read_lags
-from .windows._prior import PriorKnowledge
+from .windows._prior import PriorKnowledge, check_prior
 
 # Failures that a warning tells of by their sentences.
 SHOWN = 3
@@ -107,8 +107,7 @@ def discover_many(
     check_choice(errors, "errors", ("keep", "raise"))
     if directory is not None and not isinstance(directory, str | os.PathLike):
         raise refusal("directory", "a path or None", directory)
-    if prior is not None and not isinstance(prior, PriorKnowledge):
-        raise refusal("prior", "what prior_knowledge returns, or None", prior)
+    check_prior(prior)
     if lags is not None and not has_unit(lags):
         lags = read_lags(lags)
     common = {

@@ -225,12 +225,14 @@ def _about_graph(found: Any):
 
 def _about_lags(found: Any):
     """Sources kept at neighbouring lags: stand-ins for one another, or for a hidden driver."""
+    if len(found.lags) < 3:
+        return
     graph = np.asarray(found.graph) & _modelled(found)[None, :, None]
     touching = graph[:, :, 1:] & graph[:, :, :-1]
     if found.lags[0] == 0:
         # A variable that decays and is fed back a little later is no more than that.
         touching[:, :, 0] &= ~np.eye(len(graph), dtype=bool)
-    if len(found.lags) < 3 or not touching.any():
+    if not touching.any():
         return
     pairs = [f"{found.names[i]} -> {found.names[j]}" for i, j in np.argwhere(touching.any(axis=2))]
     yield Finding(

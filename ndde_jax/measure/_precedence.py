@@ -234,7 +234,8 @@ def _unit(columns):
 def _tails(samples: Samples) -> float:
     steps = np.concatenate([np.diff(piece, axis=0) for piece in _bridged(samples)])
     steps = steps - steps.mean(axis=0)
-    variance = np.maximum(np.mean(steps**2, axis=0), 1e-300)
+    # Squared below.
+    variance = np.maximum(np.mean(steps**2, axis=0), 1e-100)
     return float(np.median(np.maximum(np.mean(steps**4, axis=0) / variance**2, 1)))
 
 

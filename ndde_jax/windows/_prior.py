@@ -157,14 +157,19 @@ def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
     """The prior, of the right shape; none means that nothing is known."""
     if prior is None:
         return PriorKnowledge.nothing(dim, n_lags)
-    if not isinstance(prior, PriorKnowledge):
-        raise refusal("prior", "what prior_knowledge returns, or None", prior)
+    check_prior(prior)
     if prior.allowed.shape != (dim, dim, n_lags):
         raise ValueError(
             f"the prior has shape {prior.allowed.shape}, but the data have [source target lag] = "
             f"{(dim, dim, n_lags)}; make it with the same variables and lags."
         )
     return prior
+
+
+def check_prior(prior: Any) -> None:
+    """A prior or None, whatever its size."""
+    if prior is not None and not isinstance(prior, PriorKnowledge):
+        raise refusal("prior", "what prior_knowledge returns, or None", prior)
 
 
 def _listed(edges: Any, name: str) -> tuple:

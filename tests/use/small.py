@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ndde_jax as ndde
+from ndde_jax.windows._inputs import inputs_of
 
 NAMES = ("sun", "heat", "ice")
 LAGS = (0, 2, 4)
@@ -62,6 +63,7 @@ def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=N
         windows=windows, strengths=strengths, model=model, graph=graph, scores=np.asarray(edges),
         lower=np.asarray(edges), source_scores=np.asarray(edges).max(axis=2), delays=delays,
         delay_intervals=np.stack([delays, delays], axis=-1), networks=np.zeros(len(graph), bool),
+        inputs=inputs_of(allowed, names),
     )  # fmt: skip
 
 
