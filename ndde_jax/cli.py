@@ -133,7 +133,6 @@ def _discover(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory; {directory} is a file.")
-    directory.mkdir(parents=True, exist_ok=True)
 
     import jax
 
@@ -152,18 +151,22 @@ def _discover(arguments: argparse.Namespace) -> None:
         options["treat"] = False
     discovery_key = jax.random.key(arguments.seed)
     check_key = jax.random.fold_in(discovery_key, 1)
-    found = ndde_jax.discover(
-        values,
-        lags=lags,
-        scheme=arguments.scheme,
-        prior=prior,
-        coefficient=arguments.coefficient,
-        recipe=_recipe(ndde_jax, arguments.recipe),
-        key=discovery_key,
-        progress=not arguments.quiet,
-        directory=directory / UNFINISHED,
-        **options,
-    )
+    options |= {"lags": lags, "scheme": arguments.scheme, "prior": prior}
+    try:
+        found = ndde_jax.discover(
+            values,
+            coefficient=arguments.coefficient,
+            recipe=_recipe(ndde_jax, arguments.recipe),
+            key=discovery_key,
+            progress=not arguments.quiet,
+            directory=directory / UNFINISHED,
+            **options,
+        )
+    except ValueError as error:
+        if arguments.data is None:
+            raise
+        raise ValueError(f"{arguments.data}: {error}") from error
+    directory.mkdir(parents=True, exist_ok=True)
     report = found.report(full=arguments.full)
     # Before the long check, which may be interrupted.
     repeat = (arguments.command,)

@@ -123,7 +123,8 @@ FILES = [
     ("complex.npz", npz(x=ROWS + 1j), [], "real numbers"),
     ("spans.npz", npz(x=ROWS.astype("timedelta64[s]")), [], "real numbers"),
     ("letters.npz", npz(x=np.array([["a", "b"]] * 9)), [], "not numeric"),
-    ("cube.npz", npz(x=np.ones((2, 3, 4))), [], "[time dim]"),
+    # Two trials of three samples.
+    ("cube.npz", npz(x=np.ones((2, 3, 4))), [], "windows can be built"),
     ("point.npz", npz(x=np.ones(())), [], "[time dim]"),
     ("none.npz", npz(x=np.ones((0, 2))), [], "no data"),
     ("two.npz", npz(y=ROWS, z=ROWS), [], "--key"),
@@ -136,7 +137,7 @@ FILES = [
     ("index.parquet", frame(lambda pd: pd.DataFrame(
         VALUES, index=pd.MultiIndex.from_arrays([range(30), range(30)]))), [], "2 levels"),
     ("words.parquet", frame(lambda pd: pd.DataFrame({"a": ["x", "y"], "b": [1, 2]})), [],
-     "not numeric"),
+     "windows can be built"),
     ("spans.parquet", frame(lambda pd: pd.DataFrame(
         {"a": pd.to_timedelta([1, 2], unit="s"), "b": [1, 2]})), [], "not numeric"),
     ("text.nc", b"a,b\n1,2\n", [], "NetCDF"),
@@ -144,7 +145,7 @@ FILES = [
     ("scalar.nc", netcdf(lambda xr: xr.Dataset({"s": 1.0, "a": ("time", ROWS[:, 0])})),
      ["--key=s"], "single number"),
     ("cube.nc", netcdf(lambda xr: xr.Dataset({"m": (("a", "b", "time"), np.ones((2, 3, 4)))})),
-     ["--key=m"], "[time dim]"),
+     ["--key=m"], "constant"),
     ("key.nc", netcdf(lambda xr: xr.Dataset({"a": ("time", ROWS[:, 0])})), ["--key=z"],
      "no variable 'z'"),
     ("sheet.xlsx", archive(sheet="x"), [], "spreadsheet"),

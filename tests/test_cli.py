@@ -486,7 +486,7 @@ def test_errors_of_the_library_are_reported_too(table, tmp_path, capsys, monkeyp
 
     monkeypatch.setattr(ndde_jax, "discover", discover, raising=False)
     assert _run("discover", table, "--out", tmp_path) == 2
-    assert capsys.readouterr().err == "ndde-jax: error: Expected more samples.\n"
+    assert capsys.readouterr().err == f"ndde-jax: error: {table}: Expected more samples.\n"
 
 
 def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):

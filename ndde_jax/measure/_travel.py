@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .._checks import check_concrete, check_key, check_number, check_whole, refusal
+from .._types import Checked
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
 
@@ -35,13 +36,13 @@ class TravelTime(NamedTuple):
 
 def travel_time(
     x: Any,
-    source: int | str,
-    target: int | str,
-    largest: int,
+    source: Checked[int | str],
+    target: Checked[int | str],
+    largest: Checked[int],
     *,
-    level: float = 0.9,
-    draws: int = 400,
-    key: PRNGKeyArray,
+    level: Checked[float] = 0.9,
+    draws: Checked[int] = 400,
+    key: Checked[PRNGKeyArray],
 ) -> TravelTime:
     """The delay at which a target's deviations from its median look most like the source's.
 

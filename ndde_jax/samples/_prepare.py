@@ -3,7 +3,7 @@ calls for it.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -82,7 +82,10 @@ def prepare_samples(
     """
     if not isinstance(samples, Samples):
         raise refusal("samples", "what read_samples returns", samples)
-    steps = (steps,) if isinstance(steps, str) else tuple(steps)
+    steps = (steps,) if isinstance(steps, str) else steps
+    if not isinstance(steps, Iterable):
+        raise refusal("steps", f"some of {', '.join(STEPS)}", steps)
+    steps = tuple(steps)
     if unknown := [step for step in steps if step not in STEPS]:
         raise refusal("steps", f"some of {', '.join(STEPS)}", unknown[0])
     if samples.treatments:

@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_names, refusal
+from .._checks import check_names, check_sizes, refusal
+from .._types import Checked
 from ._labelled import read_labelled
 from ._samples import Samples
 from ._trajectories import Trajectories, first_stamps, read_trajectories
@@ -18,8 +19,8 @@ def read_samples(
     *,
     dt: Any = None,
     t: Any = None,
-    names: Sequence[str] | None = None,
-    time_unit: str = "",
+    names: Checked[Sequence[str] | None] = None,
+    time_unit: Checked[str] = "",
 ) -> Samples:
     """Measurements in any container, checked, as one value.
 
@@ -53,6 +54,8 @@ def read_samples(
     data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
     if data.xp is not np:
         raise ValueError("measurements that JAX traces cannot be kept; read them outside jit.")
+    for value in data.complete:
+        check_sizes(value, data.dtype, "x")
     names = tuple(f"x{i}" for i in range(data.dim)) if names is None else tuple(names)
     single = data.epsilon > np.finfo(np.float64).eps
     default = jnp.dtype(data.dtype) == jnp.result_type(float)

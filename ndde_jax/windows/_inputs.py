@@ -54,11 +54,11 @@ def _columns(name: str, given: Any, samples: Samples) -> list[np.ndarray]:
     parts = list(given) if isinstance(given, list | tuple) and len(samples.values) > 1 else [given]
     lengths = [len(value) for value in samples.values]
     for part in parts:
-        check_real_array(part, f"input {name}", "[time]")
+        check_real_array(part, f"inputs: {name}", "[time]")
     parts = [np.asarray(part) for part in parts]
     if [part.shape for part in parts] != [(n,) for n in lengths]:
         raise refusal(
-            f"input {name}",
+            f"inputs: {name}",
             f"one value per sample, [time] = {lengths if len(lengths) > 1 else lengths[0]}",
             parts[0] if len(parts) == 1 else [part.shape for part in parts],
         )
