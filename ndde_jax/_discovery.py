@@ -150,7 +150,8 @@ class Discovery(Usable):
         `lag` is that of the rate, which changes the variable from one sample to the next;
         `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
         more, for every difference scheme (central ones have moved it by half of that a sample
-        earlier). `delay` is `lag` in units of time.
+        earlier). `delay` is `lag` in units of time; `delay_estimate`, with its 90 % interval from
+        `delay_low` to `delay_high`, that of `delays`, which may lie between the candidates.
         """
         import pandas as pd
 
@@ -165,6 +166,9 @@ class Discovery(Usable):
                 "kept": self.graph.ravel(),
                 "score": self.scores.ravel(),
                 "lower": self.lower.ravel(),
+                "delay_estimate": self.delays.ravel(),
+                "delay_low": self.delay_intervals[..., 0].ravel(),
+                "delay_high": self.delay_intervals[..., 1].ravel(),
             }
         )
         order = np.lexsort((-frame["score"], ~frame["kept"]))

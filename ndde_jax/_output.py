@@ -15,6 +15,12 @@ from ._html_report import PICTURES, USES, html_report
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
 
+# As in `Discovery.to_frame`.
+EDGE_COLUMNS = (
+    *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"),
+    *("delay_estimate", "delay_low", "delay_high"),
+)
+
 
 def write_results(
     found: Any,
@@ -73,12 +79,14 @@ def _edges(found: Any) -> bytes:
     order = np.lexsort((-scores, ~kept))
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"])
+    writer.writerow(EDGE_COLUMNS)
     for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
         lag, edge = found.lags[k], (i, j, k)
         numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
         lags = (lag, found.level_lags[k])
-        writer.writerow([found.names[i], found.names[j], *lags, *map(str, numbers)])
+        measured = (found.delays[edge], *found.delay_intervals[edge])
+        estimate = [f"{value:.6g}" if np.isfinite(value) else "" for value in measured]
+        writer.writerow([found.names[i], found.names[j], *lags, *map(str, numbers), *estimate])
     return file.getvalue().encode()
 
 

@@ -102,9 +102,10 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     assert _run("discover", table, "--lags", "0:2", "--out", out) == 0
     assert (out / "report.txt").read_text() == "report on a, b\n"
     rows = (out / "edges.csv").read_text().splitlines()
-    assert rows[:2] == [
-        "source,target,lag,level_lag,delay,kept,score,lower",
-        "a,b,2,3,2.0,True,0.5,0.25",
+    assert rows[:3] == [
+        "source,target,lag,level_lag,delay,kept,score,lower,delay_estimate,delay_low,delay_high",
+        "a,b,2,3,2.0,True,0.5,0.25,1.5,1,2",
+        "a,a,0,1,0.0,False,0.0,0.0,,,",
     ]
     assert len(rows) == 1 + 2 * 2 * 3
     assert (out / "discovery" / "model").read_text() == "saved"

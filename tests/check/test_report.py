@@ -263,7 +263,8 @@ def test_frame_holds_every_candidate_edge(found):
     pytest.importorskip("pandas")
     frame = found.to_frame()
     assert list(frame.columns) == [
-        *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower")
+        *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"),
+        *("delay_estimate", "delay_low", "delay_high"),
     ]
     assert len(frame) == found.graph.size
     assert list(frame.index) == list(range(8))
@@ -276,6 +277,8 @@ def test_frame_holds_every_candidate_edge(found):
             found.lower[at],
         )
         assert row.delay == 0.5 * row.lag
+        np.testing.assert_equal(row.delay_estimate, found.delays[at])
+        np.testing.assert_equal((row.delay_low, row.delay_high), tuple(found.delay_intervals[at]))
         assert row.level_lag == row.lag + 1
 
 
