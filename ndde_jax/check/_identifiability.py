@@ -3,6 +3,7 @@
 import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -223,8 +224,8 @@ def identifiability_report(
     notes = Notes(names, windows.lags, graph)
     price = prices(windows, strengths, coefficient)
     about_data(notes, windows)
-    settings = dict(method=method, config=config, strength_config=strength_config, search=search)
-    settings["select"] = select
+    settings: dict[str, Any] = dict(method=method, config=config, search=search, select=select)
+    settings["strength_config"] = strength_config
     # With the key of the joint strengths, which these are where there is one lag.
     alone = edges_alone(windows, graph, strength_config, keys[5]) if refit else None
     about_signal(notes, strengths, price, alone)
