@@ -39,6 +39,8 @@ FRAGMENTS = (
     "guides/recordings.md[1]",
     "guides/simulate_forecast_intervene.md[1]",
     "guides/simulate_forecast_intervene.md[2]",
+    # Of systems, clusters and schedulers that are not here.
+    *(f"many_systems.md[{k}]" for k in range(5)),
     "use.md[0]",
     "use.md[1]",
 )
