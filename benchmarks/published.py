@@ -1,7 +1,7 @@
 """Results behind the tables of the READMEs: `python -m benchmarks.published keep|readme`.
 
-`keep` writes a results file as CSV, with the commit and a digest of the settings; `table` of every
-benchmark reads it like the file it came from. In a README, a table between
+`keep` writes a results file as CSV, with the commit it is kept at and a digest of the settings;
+`table` of every benchmark reads it like the file it came from. In a README, a table between
 
     <!-- python -m benchmarks.delays table benchmarks/delays/published/low.csv -->
     <!-- end -->
@@ -51,7 +51,7 @@ def keep(results: Path, out: Path, *, benchmark: str, arrays: bool = False) -> i
         settings = sorted(store.settings(benchmark))
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("w", newline="") as file:
-            file.write(f"# commit {_commit()}\n")
+            file.write(f"# kept at {_commit()}\n")
             for method, category, text in settings:
                 digest = hashlib.sha256(text.encode()).hexdigest()[:16]
                 file.write(f"# settings {method} {category} {digest}\n")

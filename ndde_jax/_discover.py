@@ -129,7 +129,8 @@ def discover(
     check_prior(prior)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
     samples, given = with_inputs(samples, inputs)
-    steps = _steps(recipe) if treat else ()
+    # Who has treated the samples has decided what stays.
+    steps = _steps(recipe) if treat and not samples.treatments else ()
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known)

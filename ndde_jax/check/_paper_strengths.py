@@ -3,7 +3,6 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,7 +13,8 @@ from .._checks import check_concrete, check_positive, check_whole
 from .._memory import make_room
 from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._fixed import checked_graph
-from ..fit._refit import StrengthConfig, _best_of_starts, checked_refit
+from ..fit._refit import StrengthConfig, checked_refit
+from ..measure._rivals import rises_without
 from ..select._exhaustive import MOST_INPUTS, exact_graph
 from ..select._select import select_graph
 from ..windows._flat import FlatData
@@ -143,36 +143,6 @@ def complement_strengths(
     """
     make_room(windows, config, key)
     mask = jnp.transpose(jnp.asarray(graph), (1, 2, 0)).reshape(windows.dim, -1)
-    value, risk = _without_inputs(windows, mask, config, key)
+    unit = jnp.eye(mask.shape[1], dtype=bool)
+    value, risk = rises_without(windows, unit, mask, config, key)
     return to_graph_axes(value.reshape(windows.dim, windows.n_lags, windows.dim)), risk
-
-
-@eqx.filter_jit
-def _without_inputs(windows: Windows, edges, config: StrengthConfig, key):
-    data = FlatData(windows)
-    n = jnp.maximum(jnp.sum(data.weight), 1)
-    n_inputs = data.inputs.shape[1]
-    unit = jnp.eye(n_inputs, dtype=bool)
-
-    def target(args):
-        allowed, edge, output, key = args
-
-        def risk(mask):
-            _, fitted = _best_of_starts(data, mask, output, config, n_inputs, key=key)
-            return fitted.corrected_risk(n)
-
-        full = risk(allowed)
-
-        def rise(args):
-            kept, one = args
-            return jax.lax.cond(
-                kept & ~data.refused,
-                lambda: risk(allowed & ~one) - full,
-                lambda: jnp.asarray(jnp.nan, full.dtype),
-            )
-
-        return jax.lax.map(rise, (edge, unit)), full
-
-    keys = jr.split(key, data.dim)
-    value, risk = jax.lax.map(target, (data.allowed, edges, data.outputs.T, keys))
-    return value, jnp.where(data.refused, jnp.nan, risk)

@@ -185,18 +185,22 @@ def joint_strengths(
     """
     config, key = checked_refit("joint_strengths", windows, config, key)
     graph, _ = checked_graph(windows, graph)
-    return _without_sources(windows, jnp.any(graph, axis=2), config, key)
+    source = jnp.tile(jnp.eye(windows.dim, dtype=bool), (1, windows.n_lags))
+    return rises_without(windows, source, jnp.any(graph, axis=2).T, config, key)[0].T
 
 
 @eqx.filter_jit
-def _without_sources(windows: Windows, pairs, config: StrengthConfig, key):
+def rises_without(windows: Windows, groups, asked, config: StrengthConfig, key):
+    """Rise of the corrected risk of every target from all candidates to all but a group of them,
+    `[target group]`, NaN where it is not `asked`; and the risk of all.
+
+    `groups` are inputs left out together, `[group input]`; `asked` is `[target group]`.
+    """
     data = FlatData(windows)
-    n = jnp.maximum(jnp.sum(data.weight), 1)
-    dim, n_inputs = data.dim, data.inputs.shape[1]
-    source = jnp.tile(jnp.eye(dim, dtype=bool), (1, n_inputs // dim))
+    n, n_inputs = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.shape[1]
 
     def target(args):
-        allowed, driven, output, key = args
+        allowed, wanted, output, key = args
 
         def risk(mask):
             _, fitted = _best_of_starts(data, mask, output, config, n_inputs, key=key)
@@ -205,14 +209,15 @@ def _without_sources(windows: Windows, pairs, config: StrengthConfig, key):
         full = risk(allowed)
 
         def rise(args):
-            drives, inputs = args
+            one, inputs = args
             return jax.lax.cond(
-                drives & ~data.refused,
+                one & ~data.refused,
                 lambda: risk(allowed & ~inputs) - full,
                 lambda: jnp.asarray(jnp.nan, full.dtype),
             )
 
-        return jax.lax.map(rise, (driven, source))
+        return jax.lax.map(rise, (wanted, groups)), full
 
-    keys = jr.split(key, dim)
-    return jax.lax.map(target, (data.allowed, pairs.T, data.outputs.T, keys)).T
+    keys = jr.split(key, data.dim)
+    value, risk = jax.lax.map(target, (data.allowed, asked, data.outputs.T, keys))
+    return value, jnp.where(data.refused, jnp.nan, risk)

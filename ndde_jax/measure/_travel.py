@@ -102,15 +102,15 @@ def travel_time(
         n_blocks, np.full(n_blocks, 1 / n_blocks), draws
     )
     # [shift draw], the first of all blocks once
-    likeness = _correlations(sums @ np.column_stack([np.ones(n_blocks), chosen.T]))
-    best = np.array([_peak(column) for column in likeness.T])
+    alike = _correlations(sums @ np.column_stack([np.ones(n_blocks), chosen.T]))
+    best = np.array([_peak(column) for column in alike.T])
     tail = (1 - level) / 2
     low, high = np.quantile(best[1:], [tail, 1 - tail])
     low, high = min(low, best[0]) - RESOLUTION, max(high, best[0]) + RESOLUTION
     in_time = np.array([best[0], max(low, 0.0), high]) * samples.dt
-    at, start, end = map(float, in_time)
-    clear = bool(likeness[:, 0].argmax() == largest)
-    return TravelTime(at, start, end, float(likeness[:, 0].max()), clear)
+    delay, lower, upper = map(float, in_time)
+    at_end = bool(alike[:, 0].argmax() == largest)
+    return TravelTime(delay, lower, upper, float(alike[:, 0].max()), at_end)
 
 
 def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:
@@ -119,15 +119,16 @@ def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target
     """
     together = np.concatenate(samples.values).astype(float)
     centre = np.nanmedian(together, axis=0)
-    total = power = 0.0
+    total, power = np.zeros((largest + 1, samples.dim, samples.dim)), 0.0
     for value in samples.values:
         d = np.nan_to_num(np.asarray(value, float) - centre)
         d = d * np.abs(d)
         d = d - d.mean(axis=0)
         wave = np.fft.rfft(d, len(d) + largest, axis=0)
-        # [time source target], what was now times what is so many samples later.
-        products = np.conj(wave)[:, :, None] * wave[:, None]
-        total = total + np.fft.irfft(products, len(d) + largest, axis=0)[: largest + 1]
+        # What was now times what is so many samples later; one source at a time, for memory.
+        for source in range(samples.dim):
+            products = np.conj(wave[:, source, None]) * wave
+            total[:, source] += np.fft.irfft(products, len(d) + largest, axis=0)[: largest + 1]
         power = power + (d**2).sum(axis=0)
     scale = np.sqrt(np.outer(power, power))
     return (total / np.where(scale > 0, scale, 1)).max(axis=0)

@@ -63,6 +63,7 @@ def trend(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
 
 
 def line(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
+    """The straight line of least squares."""
     time = np.arange(len(x)) - (len(x) - 1) / 2
     return x.mean() + time * (time @ x / (time @ time))
 

@@ -34,10 +34,11 @@ def with_own_rhythm(
 ) -> Samples:
     """Samples that [`prepare_samples`][ndde_jax.prepare_samples] returned for `steps`, with the
     season back where graphs at `lags` say that the system makes it itself; a treatment named
-    `"rhythm"`, which changes nothing, then says so.
+    `"rhythm"`, which changes nothing, then says so. Samples that came with a season removed (no
+    such step) stay as they are.
     """
     season = next((t for t in samples.treatments if t.name == "season"), None)
-    if season is None:
+    if season is None or "season" not in steps:
         return samples
     without = [step for step in steps if step != "season"]
     whole = prepare_samples(samples.as_measured(), without, inputs)

@@ -29,6 +29,7 @@ def candidates(found: Any, target: int) -> np.ndarray:
 
 
 def kept_of(found, target: int, slots: np.ndarray) -> np.ndarray:
+    """Whether the inputs in some slots, flat `[lag source]`, are kept."""
     return found.graph[:, target].T.ravel()[slots]
 
 

@@ -34,7 +34,7 @@ def test_what_is_published_reads_like_the_results(results, tmp_path):
             np.testing.assert_allclose(array, ARRAYS[name], atol=1e-6)
             assert array.dtype == ARRAYS[name].dtype
     text = out.read_text()
-    assert text.startswith("# commit ") and "# settings discover low " in text
+    assert text.startswith("# kept at ") and "# settings discover low " in text
 
 
 def test_other_tables_are_refused(tmp_path):

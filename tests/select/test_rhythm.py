@@ -1,5 +1,6 @@
 """Seasons are removed and a system's own oscillations are not."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -40,6 +41,15 @@ def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
     np.testing.assert_array_equal(note.removed(after.times[0]), 0)
     (finding,) = (f for f in ndde.data_findings(after) if f.name in ("rhythm", "season"))
     assert finding.weight == "note"
+
+
+def test_a_season_that_was_taken_out_before_stays_out(own):
+    before, _ = own
+    assert with_own_rhythm(before, (), lags=OSCILLATOR_LAGS, prior=None) is before
+    options = dict(lags=(0, 6), recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+    for treat in (True, False):
+        found = ndde.discover(before, treat=treat, **options)
+        assert [t.name for t in found.samples.treatments] == ["season"]
 
 
 def test_what_is_left_of_a_rate_is_its_noise(own):
