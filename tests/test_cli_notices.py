@@ -72,4 +72,9 @@ def test_edges_are_in_the_order_of_the_frame(tmp_path):
     frame = ndde_jax.Discovery.to_frame(found)
     assert list(written[0]) == list(frame.columns)
     for row, expected in zip(written, frame.to_dict("records"), strict=True):
-        assert row == {name: str(value) for name, value in expected.items()}
+        for name, value in expected.items():
+            if name in ("delay_estimate", "delay_low", "delay_high"):
+                # rounded in the file; an edge that is not kept has none: nan in the frame
+                assert float(row[name] or "nan") == pytest.approx(value, nan_ok=True)
+            else:
+                assert row[name] == str(value)
