@@ -81,7 +81,7 @@ def discover(
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
         or a list of such. The present state, 0, belongs in nearly always. None chooses them by
-        [`choose_lags`][ndde_jax.choose_lags].
+        [`choose_lags`][ndde_jax.windows.choose_lags].
     - `names`: of the variables; by default those of `x`, or x0, x1, …
     - `scheme`: difference scheme, instead of that of the recipe, which decides by the data:
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
@@ -95,7 +95,7 @@ def discover(
     - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
         test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
-        default the rule of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
+        default the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
     - `recipe`: [`Recipe`][ndde_jax.Recipe], by default the library's best;
         [`Recipe.fast()`][ndde_jax.Recipe.fast] fits no network,
         [`Recipe.paper()`][ndde_jax.Recipe.paper] does what the paper does.

@@ -93,7 +93,7 @@ class Discovery(Usable):
     @functools.cached_property
     def verdict(self) -> Verdict:
         """`"supported"`, `"with reservations"` or `"not supported"`, with its `reasons` and a
-        `text` of five lines; see [`Verdict`][ndde_jax.Verdict].
+        `text` of five lines; see [`Verdict`][ndde_jax.check.Verdict].
         """
         return verdict(self)
 
@@ -138,8 +138,8 @@ class Discovery(Usable):
         """The drift as formulas, one per variable, where a few polynomial terms explain a rate as
         well as these data can tell; `f(...)` elsewhere. See [`equations`][ndde_jax.equations].
 
-        The graph is fitted once more for that, by [`fit_flow`][ndde_jax.fit_flow]; `options` are
-        its own.
+        The graph is fitted once more for that, by [`fit_flow`][ndde_jax.fitting.fit_flow];
+        `options` are its own.
         """
         model = fit_flow(self.windows, self.graph, key=key, **options)
         return equations(model, self.names, digits=digits)

@@ -24,14 +24,14 @@ class Recipe(eqx.Module):
     elsewhere splines have the last word.
 
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
-        see [`midpoint_windows`][ndde_jax.midpoint_windows]. `"auto"` decides by the noise, and
-        between the last two by which explains the data better.
+        see [`midpoint_windows`][ndde_jax.select.midpoint_windows]. `"auto"` decides by the noise,
+        and between the last two by which explains the data better.
     - `passes`: over windows; 3, after which they no longer change on the systems tried.
     - `networks`: whether networks may have the word.
     - `events`: whether, where a few events pass through all variables, edges between them are
         limited to pairs of which each is the other's first, see
-        [`rank_sources`][ndde_jax.rank_sources]; their delays are then
-        [`travel_time`][ndde_jax.travel_time]s, closed forms search, once, on forward
+        [`rank_sources`][ndde_jax.measure.rank_sources]; their delays are then
+        [`travel_time`][ndde_jax.measure.travel_time]s, closed forms search, once, on forward
         differences.
     - `strategy`: searches instead of all this, on the windows of the first pass, for example
         [`Gates`][ndde_jax.select.Gates].
@@ -39,7 +39,7 @@ class Recipe(eqx.Module):
         measured the edges, of splines and of networks where these had the word. Where only present
         states are candidates, it is [`Best`][ndde_jax.models.Best]: laws without delays are often
         polynomials, and then polynomials forecast best.
-    - `refit`: of the networks, [`StrengthConfig`][ndde_jax.StrengthConfig].
+    - `refit`: of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `delays`: whether delays are estimated between the candidate lags.
     - `confine`: whether the drift is pulled back far outside the data, so that simulations stay
         near them; see [`confine`][ndde_jax.confine].

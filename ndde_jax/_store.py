@@ -34,6 +34,10 @@ from ._version import version
 FORMAT = 3
 SUFFIX = ".npz"
 ABOUT = "about.json"
+# Where public classes are, beside the top of the package. Files name them without it.
+NAMESPACES = (
+    "samples", "windows", "models", "simulate", "fitting", "gates", "select", "measure", "check",
+)  # fmt: skip
 _DIGEST = 64
 _MARK = b"ndde_jax "
 
@@ -252,15 +256,11 @@ class _Decoder:
 def _classes() -> dict[str, type]:
     """What can be saved: the public classes of the library, by name. Files name no others."""
     package = sys.modules[__package__]
-    public = {
-        **vars(package.gates),
-        **vars(package.models),
-        **vars(package.select),
-        **vars(package),
-    }
+    places = [package, *(getattr(package, name) for name in NAMESPACES)]
     return {
         name: kind
-        for name, kind in public.items()
+        for place in places
+        for name, kind in vars(place).items()
         if isinstance(kind, type)
         and (dataclasses.is_dataclass(kind) or issubclass(kind, eqx.Enumeration))
     }

@@ -72,8 +72,10 @@ SPECS = [
     Spec("prepare_samples", ndde.prepare_samples, {"samples": samples}, {
         "samples": "samples", "steps": "choice"}),
     Spec("data_findings", ndde.data_findings, {"samples": samples}, {"samples": "samples"}),
-    Spec("choose_lags", ndde.choose_lags, {"samples": samples}, {"samples": "samples"}),
-    Spec("midpoint_windows", ndde.midpoint_windows, {"x": X, "dt": 0.5, "lags": LAGS}, {
+    Spec("windows.choose_lags", ndde.windows.choose_lags,
+         {"samples": samples}, {"samples": "samples"}),
+    Spec("select.midpoint_windows", ndde.select.midpoint_windows,
+         {"x": X, "dt": 0.5, "lags": LAGS}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "model": "other_model"}),
     Spec("discover", ndde.discover, {"x": X, "dt": 0.5, "lags": LAGS, "key": key}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
@@ -95,31 +97,33 @@ SPECS = [
           "directory": "directory", "executor": "executor", "workers": "count"}),
     Spec("signal_strengths", ndde.signal_strengths, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
-    Spec("search_graph", ndde.search_graph, {**W, "graphs": graph}, {
+    Spec("select.search_graph", ndde.select.search_graph, {**W, "graphs": graph}, {
         **REFIT, "graphs": "graph", "max_inputs": "count"}),
-    Spec("select_graph", ndde.select_graph, W, {
+    Spec("select.select_graph", ndde.select.select_graph, W, {
         **REFIT, "search": "choice", "result": "scores"}),
-    Spec("fit_graph", ndde.fit_graph, {**W, "graph": graph}, {
+    Spec("fitting.fit_graph", ndde.fitting.fit_graph, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
-    Spec("fit_flow", ndde.fit_flow, {**W, "graph": graph}, {
+    Spec("fitting.fit_flow", ndde.fitting.fit_flow, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count", "members": "count",
         "rounds": "count_from_0", "family": "choice", "simple_numbers": "flag"}),
-    Spec("correct_flow", ndde.correct_flow, {"windows": windows, "model": model}, {
+    Spec("fitting.correct_flow", ndde.fitting.correct_flow, {"windows": windows, "model": model}, {
         "windows": "windows", "model": "any_model"}),
-    Spec("refine_delays", ndde.refine_delays,
+    Spec("measure.refine_delays", ndde.measure.refine_delays,
          {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS, "key": key},
          {"graph": "graph", "dt": "dt", "lags": "lags", "key": "key", "config": "strength_config",
           "x": "values"}),
-    Spec("search_lags", ndde.search_lags, W, {
+    Spec("select.search_lags", ndde.select.search_lags, W, {
         **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
-    Spec("spline_graph", ndde.spline_graph, {"windows": windows}, {
+    Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {
         "windows": "windows", "shortlist": "count", "steps": "count_from_0"}),
-    Spec("exact_graph", ndde.exact_graph, W, {**REFIT, "coefficient": "optional_positive"}),
-    Spec("one_flip_certificate", ndde.one_flip_certificate, {"strengths": strengths}, {
+    Spec("select.exact_graph", ndde.select.exact_graph,
+         W, {**REFIT, "coefficient": "optional_positive"}),
+    Spec("measure.one_flip_certificate", ndde.measure.one_flip_certificate,
+         {"strengths": strengths}, {
         "strengths": "strengths", "coefficient": "optional_positive"}),
     Spec("SignalStrengths.kept", lambda coefficient: strengths().kept(coefficient), {}, {
         "coefficient": "optional_positive"}),
-    Spec("coefficient_path", ndde.coefficient_path,
+    Spec("select.coefficient_path", ndde.select.coefficient_path,
          {"method": ndde.AGL(), "windows": windows, "coefficients": (0.1, 1.0), "key": key},
          {"method": "method", "windows": "windows", "coefficients": "coefficients", "key": "key",
           "config": "fit_config", "refit": "strength_config"}),
@@ -137,14 +141,14 @@ SPECS = [
     _signed(ndde.select.Splines, shortlist="count", steps="count_from_0"),
     _signed(ndde.select.Moves, shortlist="count", refit="strength_config"),
     _signed(ndde.select.Exhaustive, refit="strength_config"),
-    _signed(ndde.Flow, rounds="count_from_0"),
+    _signed(ndde.fitting.Flow, rounds="count_from_0"),
     _signed(ndde.models.Networks, members="count", width="count", depth="count", steps="count"),
     _signed(ndde.models.Polynomials, simple_numbers="flag"),
-    Spec("rival_edges", ndde.rival_edges, {**W, "graph": graph}, {
+    Spec("measure.rival_edges", ndde.measure.rival_edges, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
-    Spec("joint_strengths", ndde.joint_strengths, {**W, "graph": graph}, {
+    Spec("measure.joint_strengths", ndde.measure.joint_strengths, {**W, "graph": graph}, {
         **REFIT, "graph": "graph"}),
-    Spec("edge_stability", ndde.edge_stability, W, {
+    Spec("measure.edge_stability", ndde.measure.edge_stability, W, {
         "windows": "windows", "key": "key", "seeds": "count", "method": "method",
         "config": "fit_config", "strength_config": "strength_config", "search": "choice"}),
     Spec("EdgeStability.expected_false", lambda threshold: stability().expected_false(threshold),
@@ -153,37 +157,40 @@ SPECS = [
         "windows": "windows", "seeds": "count", "method": "method", "config": "fit_config",
         "strength_config": "strength_config", "search": "choice", "names": "names",
         "coefficient": "optional_positive", "model": "model", "strengths": "optional_result"}),
-    Spec("thin_windows", ndde.thin_windows, {"windows": windows}, {
+    Spec("windows.thin_windows", ndde.windows.thin_windows, {"windows": windows}, {
         "windows": "windows", "factor": "count", "scheme": "choice"}),
     Spec("stack_windows", ndde.stack_windows, {}, {"windows": "list_of_windows"}),
-    Spec("unstack_windows", ndde.unstack_windows, {}, {"windows": "result"}),
-    Spec("noise_covariance", ndde.noise_covariance, {"windows": windows, "model": model}, {
+    Spec("windows.unstack_windows", ndde.windows.unstack_windows, {}, {"windows": "result"}),
+    Spec("check.noise_covariance", ndde.check.noise_covariance,
+         {"windows": windows, "model": model}, {
         "windows": "windows", "model": "model"}),
-    Spec("residual_memory", ndde.residual_memory, {"windows": windows, "model": model}, {
+    Spec("check.residual_memory", ndde.check.residual_memory,
+         {"windows": windows, "model": model}, {
         "windows": "windows", "model": "model"}),
     Spec("equations", ndde.equations, {"model": model}, {
         "model": "any_model", "names": "names", "digits": "count"}),
     Spec("confine", ndde.confine, {"model": model}, {
         "model": "any_model", "radius": "box", "rate": "box", "center": "center",
         "windows": "optional_result"}),
-    Spec("damp", ndde.damp, {"model": model, "rate": 1.0}, {
+    Spec("models.damp", ndde.models.damp, {"model": model, "rate": 1.0}, {
         "model": "any_model", "rate": "box", "center": "center"}),
-    Spec("drift_bound", ndde.drift_bound, {}, {"model": "any_model"}),
+    Spec("models.drift_bound", ndde.models.drift_bound, {}, {"model": "any_model"}),
     Spec("edge_scores", ndde.edge_scores, {}, {"result": "result"}),
     Spec("window_graph", ndde.window_graph, {}, {"result": "result"}),
     Spec("summary_graph", ndde.summary_graph, {}, {"graph": "values"}),
-    Spec("noise_share", ndde.noise_share, {}, {"x": "values"}),
-    Spec("noise_autocorrelation", ndde.noise_autocorrelation, {"x": X}, {
+    Spec("samples.noise_share", ndde.samples.noise_share, {}, {"x": "values"}),
+    Spec("samples.noise_autocorrelation", ndde.samples.noise_autocorrelation, {"x": X}, {
         "x": "values", "order": "count_from_0"}),
-    Spec("high_frequency_roll_off", ndde.high_frequency_roll_off, {}, {"x": "values"}),
-    Spec("end_ringing", ndde.end_ringing, {}, {"x": "values"}),
-    Spec("choose_scheme", ndde.choose_scheme, {"share": [0.1]}, {
+    Spec("samples.high_frequency_roll_off", ndde.samples.high_frequency_roll_off,
+         {}, {"x": "values"}),
+    Spec("samples.end_ringing", ndde.samples.end_ringing, {}, {"x": "values"}),
+    Spec("windows.choose_scheme", ndde.windows.choose_scheme, {"share": [0.1]}, {
         "share": "values", "roll_off": "values", "ringing": "values", "regular": "flag",
         "delayed": "flag"}),
     Spec("prior_knowledge", ndde.prior_knowledge, {"names": ("a", "b"), "lags": LAGS}, {
         "names": "amount", "lags": "lags", "forbidden": "edges", "required": "edges",
         "exogenous": "variables", "self_edges": "flag"}),
-    Spec("PriorKnowledge", ndde.PriorKnowledge,
+    Spec("windows.PriorKnowledge", ndde.windows.PriorKnowledge,
          {"allowed": lambda: jnp.ones(SHAPE, bool), "required": lambda: jnp.zeros(SHAPE, bool)},
          {"allowed": "graph", "required": "graph"}),
     Spec("solve_sdde", ndde.solve_sdde, SDE, {
@@ -196,27 +203,29 @@ SPECS = [
         "lag_bounds": "bounds"}),
     Spec("solve_sdde with increments", ndde.solve_sdde, {**SDE, "sigma": 0.1}, {
         "increments": "draws"}),
-    Spec("rollout", ndde.rollout, {"model": model, "history": X, "n_steps": 5}, {
+    Spec("simulate.rollout", ndde.simulate.rollout, {"model": model, "history": X, "n_steps": 5}, {
         "model": "any_model", "history": "history", "n_steps": "steps", "save_every": "steps"}),
     Spec("lyapunov_spectrum", ndde.lyapunov_spectrum, {**SDE, "n_steps": 400}, {
         "drift": "function", "history": "history", "n_steps": "steps", "dt": "step",
         "lags": "delays", "k": "count", "transient_steps": "count_from_0", "solver": "solver",
         "t0": "number"}),
     Spec("kaplan_yorke_dimension", ndde.kaplan_yorke_dimension, {}, {"spectrum": "spectrum"}),
-    Spec("DelayTerm", ndde.DelayTerm, {"drift": drift, "lags": 1.0, "history": lambda t: t}, {
+    Spec("simulate.DelayTerm", ndde.simulate.DelayTerm,
+         {"drift": drift, "lags": 1.0, "history": lambda t: t}, {
         "drift": "function", "history": "function", "lags": "positive_lags"}),
-    Spec("DelaySolver", ndde.DelaySolver, {"solver": diffrax.Tsit5()}, {
+    Spec("simulate.DelaySolver", ndde.simulate.DelaySolver, {"solver": diffrax.Tsit5()}, {
         "solver": "function", "capacity": "count"}),
-    Spec("GridBrownianPath", ndde.GridBrownianPath, {"key": key, "n_steps": 5, "dt": 0.1}, {
+    Spec("simulate.GridBrownianPath", ndde.simulate.GridBrownianPath,
+         {"key": key, "n_steps": 5, "dt": 0.1}, {
         "key": "key", "n_steps": "count", "dt": "positive", "t0": "number"}),
     Spec("NeuralDDE()", lambda history: model()(history), {}, {"history": "matrix"}),
     Spec("Certificate.second_moment",
-         lambda sigma: ndde.damp(model(), rate=1.0).certificate().second_moment(sigma), {}, {
+         lambda sigma: ndde.models.damp(model(), rate=1.0).certificate().second_moment(sigma), {}, {
              "sigma": "matrix"}),
-    Spec("precedence", ndde.precedence, {"x": X}, {"x": "values"}),
-    Spec("rank_sources", ndde.rank_sources, {"x": X, "strengths": np.eye(DIM)}, {
+    Spec("measure.precedence", ndde.measure.precedence, {"x": X}, {"x": "values"}),
+    Spec("measure.rank_sources", ndde.measure.rank_sources, {"x": X, "strengths": np.eye(DIM)}, {
         "x": "values", "strengths": "square"}),
-    Spec("travel_time", ndde.travel_time,
+    Spec("measure.travel_time", ndde.measure.travel_time,
          {"x": X, "source": 0, "target": 1, "largest": 3, "key": key}, {
              "x": "values", "source": "column", "target": "column", "largest": "count",
              "level": "inner_share", "draws": "count", "key": "key"}),
@@ -227,7 +236,8 @@ SPECS = [
     Spec("System.with_sigma", lambda sigma: system().with_sigma(sigma), {}, {"sigma": "values"}),
     Spec("System.with_history", lambda history: system().with_history(history), {}, {
         "history": "values"}),
-    Spec("MaskedDrift.create", ndde.MaskedDrift.create, {"dim": 2, "n_lags": 1, "key": key}, {
+    Spec("MaskedDrift.create", ndde.models.MaskedDrift.create,
+         {"dim": 2, "n_lags": 1, "key": key}, {
         "dim": "count", "n_lags": "count", "width": "count", "depth": "count", "key": "key"}),
     Spec("FitConfig", ndde.FitConfig, {}, {
         **dict.fromkeys(("max_steps", "newton_steps", "batch_size", "epoch_steps", "width",
@@ -235,7 +245,7 @@ SPECS = [
         **dict.fromkeys(("warmup_steps", "refine_steps"), "count_from_0"),
         **dict.fromkeys(("warmup", "refine", "gradient_penalty_variant"), "choice"),
         **dict.fromkeys(("learning_rate", "gate_learning_rate", "gradient_penalty"), "rate")}),
-    Spec("StrengthConfig", ndde.StrengthConfig, {}, {
+    Spec("fitting.StrengthConfig", ndde.fitting.StrengthConfig, {}, {
         **dict.fromkeys(("restarts", "steps", "fold_steps", "resamples", "width", "depth", "folds",
                          "blocks"), "count"),
         "search": "count_from_0", "confidence": "share"}),
@@ -256,19 +266,19 @@ SPECS = [
       for f in (gates.open_probability, gates.expected_l0, gates.deterministic_gate)),
     Spec("gates.hard_mask", gates.hard_mask, {"log_alpha": jnp.ones(2)}, {
         "log_alpha": "log_alpha", "rule": "choice", "gate": "gate"}),
-    Spec("penalty_window", ndde.penalty_window,
+    Spec("theory.penalty_window", ndde.theory.penalty_window,
          {"smallest_strength": 0.1, "largest_degree": 3},
          {"smallest_strength": "rate_or_batch", "largest_degree": "rate_or_batch",
           "duration": "positive"}),
-    Spec("recovery_margin", ndde.recovery_margin,
+    Spec("theory.recovery_margin", ndde.theory.recovery_margin,
          {"coefficient": 0.1, "smallest_strength": 0.1, "largest_degree": 3},
          {"coefficient": "rate_or_batch", "smallest_strength": "rate_or_batch",
           "largest_degree": "rate_or_batch", "duration": "positive"}),
-    Spec("occupation_bound", ndde.occupation_bound,
+    Spec("theory.occupation_bound", ndde.theory.occupation_bound,
          {"duration": 10.0, "prefactor": 1.0, "rate": 0.5},
          {"duration": "positive", "prefactor": "not_negative", "rate": "positive",
           "start": "not_negative", "largest_delay": "not_negative"}),
-    Spec("finite_sample_bound", ndde.finite_sample_bound, bad_theory.CONSTANTS, {
+    Spec("theory.finite_sample_bound", ndde.theory.finite_sample_bound, bad_theory.CONSTANTS, {
         "duration": "positive", "step": "positive", "confidence": "share",
         "modulus": "not_negative", "envelope": "positive", "mixing_rate": "positive",
         "covering": "not_negative"}),

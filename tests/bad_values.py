@@ -44,11 +44,11 @@ def stacked():
 
 @functools.cache
 def model(dim=DIM, lags=LAGS):
-    drift = ndde.MaskedDrift.create(dim, len(lags), key=key())
+    drift = ndde.models.MaskedDrift.create(dim, len(lags), key=key())
     one = jnp.ones(dim)
-    scaling = ndde.Scaling(0 * one, one, 0 * one, one)
+    scaling = ndde.windows.Scaling(0 * one, one, 0 * one, one)
     mask = jnp.ones((dim, len(lags), dim), bool)
-    return ndde.NeuralDDE(drift, mask, scaling, jnp.asarray(0.5), lags)
+    return ndde.models.NeuralDDE(drift, mask, scaling, jnp.asarray(0.5), lags)
 
 
 @functools.cache
@@ -68,8 +68,8 @@ def result():
 @functools.cache
 def strengths():
     edges, one, pairs = jnp.ones(SHAPE), jnp.ones(DIM), jnp.ones((DIM, DIM))
-    prior = ndde.PriorKnowledge.nothing(DIM, len(LAGS))
-    return ndde.SignalStrengths(
+    prior = ndde.windows.PriorKnowledge.nothing(DIM, len(LAGS))
+    return ndde.measure.SignalStrengths(
         edges, edges, edges, pairs, pairs, edges > 0, one, one, one, prior
     )  # fmt: skip
 
@@ -77,14 +77,14 @@ def strengths():
 @functools.cache
 def stability():
     edges = jnp.ones(SHAPE)
-    return ndde.EdgeStability(edges, edges, edges[None] > 0)
+    return ndde.measure.EdgeStability(edges, edges, edges[None] > 0)
 
 
 @functools.cache
 def coefficient_path():
     two, edges = jnp.ones(2), jnp.ones(SHAPE)
     graphs = jnp.ones((2, *SHAPE), bool)
-    return ndde.SweptGraphs(
+    return ndde.select.SweptGraphs(
         jnp.array([0.1, 1.0]), graphs, edges, edges, two, two, ndde.Status.converged
     )
 
@@ -131,8 +131,8 @@ KINDS: dict[str, tuple] = {
     "windows": (3, None, X, "windows", stacked, ndde.Windows, [1], model),
     "method": ("l0", ndde.L0NDDE, 3, {}, ndde.FitConfig),
     "value": ("best", 3, {}, (1,), ndde.L0NDDE, ndde.FitConfig(), np.ones(2)),
-    "fit_config": ({}, "paper", 3, ndde.FitConfig, ndde.StrengthConfig, ndde.L0NDDE),
-    "strength_config": ({}, "paper", 3, ndde.StrengthConfig, ndde.FitConfig),
+    "fit_config": ({}, "paper", 3, ndde.FitConfig, ndde.fitting.StrengthConfig, ndde.L0NDDE),
+    "strength_config": ({}, "paper", 3, ndde.fitting.StrengthConfig, ndde.FitConfig),
     "graph": (
         np.full(SHAPE, 1e-9), np.full(SHAPE, np.nan), np.full(SHAPE, 0.5), np.full(SHAPE, 2),
         -np.ones(SHAPE), np.ones((3, 3, 2), bool), np.ones(SHAPE[:2], bool), "all", 3, {},
@@ -154,9 +154,10 @@ KINDS: dict[str, tuple] = {
         2, "0:3", (0.5,), (-1,), (3, 1), (0, 0), (), (True, 2), range(10**7), _traced_list,
         (None,), {"a": 1}, np.array([0.0, 1.0]), 1.5,
     ),
-    "model": (3, "model", X, dict, ndde.NeuralDDE, lambda: model(3), lambda: model(2, (0, 2))),
-    "any_model": (3, "model", X, dict, ndde.NeuralDDE, None),
-    "other_model": (3, "model", X, dict, ndde.NeuralDDE, lambda: model(2, (0, 2))),
+    "model": (3, "model", X, dict, ndde.models.NeuralDDE, lambda: model(3),
+              lambda: model(2, (0, 2))),
+    "any_model": (3, "model", X, dict, ndde.models.NeuralDDE, None),
+    "other_model": (3, "model", X, dict, ndde.models.NeuralDDE, lambda: model(2, (0, 2))),
     "x": (
         TEXT, X + 1j, SPANS, X[None, None], 3.0, np.zeros((0, 2)), [[1.0, 2.0], [1.0]],
         np.full((60, 2), np.nan), X.T, None, "x", OBJECT, np.where(X > 0, np.inf, X), X * 1e160,
@@ -167,8 +168,8 @@ KINDS: dict[str, tuple] = {
     "dt": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, 1e-300, 1e300, np.ones(2), X),
     "step": (0, -1, np.nan, np.inf, "a", [1, 2], {}, 1j, True, np.ones(2), None),
     "prior": (
-        "x", 3, {}, graph, lambda: ndde.PriorKnowledge.nothing(3, 2),
-        lambda: ndde.PriorKnowledge.nothing(2, 3), ndde.PriorKnowledge,
+        "x", 3, {}, graph, lambda: ndde.windows.PriorKnowledge.nothing(3, 2),
+        lambda: ndde.windows.PriorKnowledge.nothing(2, 3), ndde.windows.PriorKnowledge,
     ),
     "inputs": (
         "zzz", 3, ("a", "a"), {"new": "text"}, {"new": [1.0]}, {"new": X}, {0: X[:, 0]}, {}, b"a",

@@ -224,8 +224,8 @@ def test_what_looks_odd_and_is_right_is_accepted():
         "small units": same(make(1e-30 * x).history, windows.history),
     }
     graph = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 1]]])
-    config = ndde.StrengthConfig(restarts=1, steps=2)
-    fitted = ndde.fit_graph(windows, graph, key=key, config=config)
+    config = ndde.fitting.StrengthConfig(restarts=1, steps=2)
+    fitted = ndde.fitting.fit_graph(windows, graph, key=key, config=config)
     for name, other in {
         "0 and 1 as edges": (graph.astype(float), key),
         "booleans as edges": (graph.astype(bool), key),
@@ -234,7 +234,7 @@ def test_what_looks_odd_and_is_right_is_accepted():
         "an old key of NumPy": (graph, np.asarray(jax.random.PRNGKey(0))),
     }.items():
         accepted[name] = same(
-            ndde.fit_graph(windows, other[0], key=other[1], config=config), fitted
+            ndde.fitting.fit_graph(windows, other[0], key=other[1], config=config), fitted
         )
     wrong = [name for name, right in accepted.items() if not right]
     tell("accepted", collections.Counter(cases=len(accepted)))
@@ -243,19 +243,19 @@ def test_what_looks_odd_and_is_right_is_accepted():
 
 def test_tracers_pass_and_what_needs_numbers_says_so():
     windows, model, key = bad_inputs.windows(), bad_inputs.model(), bad_inputs.key()
-    config = ndde.StrengthConfig(restarts=1, steps=1)
+    config = ndde.fitting.StrengthConfig(restarts=1, steps=1)
     x = jnp.asarray(bad_inputs.X)
     radius = jax.jit(lambda r: ndde.confine(model, radius=r).radius)(jnp.ones(2))
     np.testing.assert_array_equal(radius, 1)
-    fitted = jax.jit(lambda g, k: ndde.fit_graph(windows, g, key=k, config=config).mask)
+    fitted = jax.jit(lambda g, k: ndde.fitting.fit_graph(windows, g, key=k, config=config).mask)
     np.testing.assert_array_equal(fitted(jnp.ones(bad_inputs.SHAPE, bool), key), True)
     made = jax.jit(lambda x, dt: ndde.lagged_windows(x, dt=dt, lags=(0, 1)).history)(x, 0.5)
     np.testing.assert_allclose(made, windows.history, atol=1e-5)
     needs = {
-        "noise_covariance": lambda x: ndde.noise_covariance(
+        "noise_covariance": lambda x: ndde.check.noise_covariance(
             ndde.lagged_windows(x, dt=0.5, lags=(0, 1)), model
         ),
-        "residual_memory": lambda x: ndde.residual_memory(
+        "residual_memory": lambda x: ndde.check.residual_memory(
             ndde.lagged_windows(x, dt=0.5, lags=(0, 1)), model
         ),
         "equations": lambda x: len(ndde.equations(eqx.tree_at(lambda m: m.dt, model, x[0, 0]))),
@@ -263,9 +263,9 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
         "discover_many": lambda x: (
             ndde.discover_many([x], dt=0.5, key=key, progress=False)[0].scores
         ),
-        "thin_windows": lambda x: ndde.thin_windows(ndde.lagged_windows(x, dt=0.5)).history,
+        "thin_windows": lambda x: ndde.windows.thin_windows(ndde.lagged_windows(x, dt=0.5)).history,
         "refine_delays": lambda x: (
-            ndde.refine_delays(x, bad_inputs.graph(), dt=0.5, lags=(0, 1), key=key).delay
+            ndde.measure.refine_delays(x, bad_inputs.graph(), dt=0.5, lags=(0, 1), key=key).delay
         ),
         "fit_many": lambda x: (
             ndde.fit_many(ndde.NODE(), [ndde.lagged_windows(x, dt=0.5)], key=key, progress=False)[
@@ -273,7 +273,7 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
             ].risk
         ),
         "edge_stability": lambda x: (
-            ndde.edge_stability(ndde.lagged_windows(x, dt=0.5), key=key).selected
+            ndde.measure.edge_stability(ndde.lagged_windows(x, dt=0.5), key=key).selected
         ),
     }
     # Only traced: run op by op, these would be compiled op by op.

@@ -133,7 +133,7 @@ def test_prior_knowledge_reads_what_is_meant():
             ndde.prior_knowledge(3, exogenous=exogenous)
     edges = jnp.ones((2, 2, 1), bool)
     with pytest.raises(ValueError, match="required must hold edges that are also allowed"):
-        ndde.PriorKnowledge(~edges, edges)
+        ndde.windows.PriorKnowledge(~edges, edges)
     with pytest.raises(ValueError, match="may have to be transposed"):
         ndde.prior_knowledge(20_000)
 

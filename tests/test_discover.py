@@ -18,7 +18,7 @@ NAMES = ("driven", "driver")
 LAGS = (0, 2)
 DT = 0.5
 # Small networks, which suffice for the map below.
-STRENGTH = ndde.StrengthConfig(
+STRENGTH = ndde.fitting.StrengthConfig(
     width=4, depth=1, steps=20, restarts=1, folds=2, fold_steps=10, resamples=20, search=4
 )
 RECIPE = ndde.Recipe(refit=STRENGTH)
@@ -235,12 +235,12 @@ def test_smooth_samples_of_a_delayed_system_are_taken_midway():
     np.testing.assert_array_equal(found.graph[0, 0], [True, False, True, False])
     assert "takes 'midpoint', as was done" in found.windows.explain()
     # The rates that are left are those that the first model corrected.
-    plain = ndde.midpoint_windows(delayed_and_smooth(), dt=0.2, lags=(0, 3, 5, 7))
+    plain = ndde.select.midpoint_windows(delayed_and_smooth(), dt=0.2, lags=(0, 3, 5, 7))
     assert not np.allclose(found.windows.increment, plain.increment, atol=1e-6)
 
 
 def test_midpoints_can_be_asked_for(windows_of):
-    same = ndde.midpoint_windows(X, dt=DT, lags=LAGS)
+    same = ndde.select.midpoint_windows(X, dt=DT, lags=LAGS)
     assert_same_windows(windows_of(X, dt=DT, scheme="midpoint"), same)
     stamps = DT * np.arange(len(X))
     once = (lag for lag in LAGS)  # an iterable need not last

@@ -1,6 +1,7 @@
 """What `import ndde_jax` brings along, and that everything public is documented by what runs."""
 
 import ast
+import collections
 import doctest
 import importlib
 import inspect
@@ -146,6 +147,15 @@ def test_everything_public_has_a_docstring(name):
 def test_nothing_else_is_in_the_way_of_completion(fresh):
     assert set(fresh["names"]) == set(exported(ndde_jax))
     assert {"discover", "fit", "FitConfig", "metrics.auroc", "gates.hard_mask"} <= set(PUBLIC)
+
+
+def test_a_page_of_names_at_the_top_and_each_in_one_place():
+    top = [name for name in exported(ndde_jax) if not inspect.ismodule(PUBLIC[name])]
+    assert len(top) <= 42
+    places = collections.defaultdict(set)
+    for name, value in PUBLIC.items():
+        places[id(value)].add(name)
+    assert [names for names in places.values() if len(names) > 1] == []
 
 
 def documented(module):

@@ -78,7 +78,7 @@ def simulate():
 
 
 def splines():
-    return ndde.spline_graph(ndde.lagged_windows(np.arange(30.0) ** 1.5, dt=1.0)).evidence
+    return ndde.select.spline_graph(ndde.lagged_windows(np.arange(30.0) ** 1.5, dt=1.0)).evidence
 
 
 @pytest.mark.parametrize("front_door", [fit, simulate, splines])

@@ -79,7 +79,7 @@ def test_every_finding_has_its_page_and_its_picture():
 
 @pytest.mark.parametrize("name", sorted(FINDINGS))
 def test_a_finding_names_its_page(name):
-    finding = ndde.Finding("measured", name, 0.0, "", "")
+    finding = ndde.check.Finding("measured", name, 0.0, "", "")
     assert (PROBLEMS.parents[1] / finding.page).exists()
 
 

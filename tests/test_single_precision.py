@@ -14,7 +14,7 @@ import pytest
 import ndde_jax as ndde
 
 LAGS, DT = (0, 5), 0.1
-REFIT = ndde.StrengthConfig(
+REFIT = ndde.fitting.StrengthConfig(
     restarts=1, steps=10, fold_steps=4, folds=2, blocks=8, resamples=20, search=2, width=4
 )
 FIT = ndde.FitConfig(max_steps=100, newton_steps=8, batch_size=32, width=4, refine="none")
@@ -60,12 +60,12 @@ def system(**options):
 DETERMINISTIC = {
     "windows": (lambda: windows().increment, 1e-4),
     "central windows": (lambda: windows(scheme="central4").increment, 1e-4),
-    "midpoints": (lambda: ndde.midpoint_windows(X, dt=DT, lags=LAGS).history, 2e-2),
-    "noise": (lambda: ndde.noise_share(X), 1e-4),
-    "splines": (lambda: ndde.spline_graph(windows()).risk, 2e-2),
+    "midpoints": (lambda: ndde.select.midpoint_windows(X, dt=DT, lags=LAGS).history, 2e-2),
+    "noise": (lambda: ndde.samples.noise_share(X), 1e-4),
+    "splines": (lambda: ndde.select.spline_graph(windows()).risk, 2e-2),
     "simulation": (system, 1e-3),
     "interpolated delays": (lambda: system(delays=16.7), 1e-3),
-    "theory": (lambda: ndde.recovery_margin(0.03, 0.12, 3), 1e-5),
+    "theory": (lambda: ndde.theory.recovery_margin(0.03, 0.12, 3), 1e-5),
     "metrics": (lambda: ndde.metrics.nrmse(X[None], X[None] + 0.1, dt=DT), 1e-4),
     "dimension": (lambda: ndde.kaplan_yorke_dimension(jnp.array([0.9, 0.0, -14.0])), 1e-5),
     "prices": (lambda: ndde.select.EBIC()(jnp.array(0.3), 1000, 12, 8), 1e-5),
@@ -84,7 +84,7 @@ def test_agrees_with_double_precision(name):
 def model():
     graph = np.ones((2, 2, 2), bool)
     return in_precision(
-        False, lambda: ndde.fit_graph(windows(), graph, config=REFIT, key=jr.key(0))
+        False, lambda: ndde.fitting.fit_graph(windows(), graph, config=REFIT, key=jr.key(0))
     )
 
 
@@ -99,16 +99,16 @@ TRAINED = {
     ),
     "risk": lambda model: ndde.risk(model, windows()),
     "flow": lambda _: ndde.risk(
-        ndde.fit_drift(windows(), flow=ndde.Flow(1), key=jr.key(0)), windows()
+        ndde.fit_drift(windows(), flow=ndde.fitting.Flow(1), key=jr.key(0)), windows()
     ),
-    "rollout": lambda model: ndde.rollout(model, history=X, n_steps=20).ys,
+    "rollout": lambda model: ndde.simulate.rollout(model, history=X, n_steps=20).ys,
     "confined": lambda model: (
-        ndde.rollout(ndde.confine(model, windows=windows()), history=X, n_steps=20).ys
+        ndde.simulate.rollout(ndde.confine(model, windows=windows()), history=X, n_steps=20).ys
     ),
     "spectrum": lambda model: (
         ndde.lyapunov_spectrum(model, history=X, n_steps=400, k=2, transient_steps=0).exponents
     ),
-    "noise of a model": lambda model: ndde.noise_covariance(windows(), model),
+    "noise of a model": lambda model: ndde.check.noise_covariance(windows(), model),
 }
 
 

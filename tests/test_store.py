@@ -20,7 +20,7 @@ from ndde_jax._stages import Stages
 from ndde_jax._store import FORMAT, fingerprint, read, to_bytes, write
 
 PRIOR = ndde.prior_knowledge(2, lags=(0, 3), forbidden=[(0, 1)])
-SCALING = ndde.Scaling(*(jnp.arange(2.0) + i for i in range(4)))
+SCALING = ndde.windows.Scaling(*(jnp.arange(2.0) + i for i in range(4)))
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -104,7 +104,7 @@ def test_double_precision_is_not_rounded_without_a_word(path):
     jax.config.update("jax_enable_x64", False)
     try:
         with pytest.warns(UserWarning, match="saved in double precision"):
-            loaded = read(path, ndde.Scaling)
+            loaded = read(path, ndde.windows.Scaling)
     finally:
         jax.config.update("jax_enable_x64", True)
     assert loaded.center.dtype == jnp.float32
@@ -174,10 +174,10 @@ def changed(path, change):
 def test_other_versions_and_contents_are_refused(change, words, path):
     write(path, SCALING)
     changed(path, lambda about: None)
-    assert_equal(read(path, ndde.Scaling), SCALING)
+    assert_equal(read(path, ndde.windows.Scaling), SCALING)
     changed(path, change)
     with pytest.raises(ValueError, match=words):
-        read(path, ndde.Scaling)
+        read(path, ndde.windows.Scaling)
 
 
 def test_statuses_of_another_order_are_refused(path):

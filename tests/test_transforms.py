@@ -10,7 +10,9 @@ import pytest
 import ndde_jax as ndde
 
 FIT = ndde.FitConfig(max_steps=60, epoch_steps=20, newton_steps=6, batch_size=32)
-STRENGTH = ndde.StrengthConfig(steps=5, fold_steps=2, restarts=1, folds=2, resamples=20, search=2)
+STRENGTH = ndde.fitting.StrengthConfig(
+    steps=5, fold_steps=2, restarts=1, folds=2, resamples=20, search=2
+)
 METHOD = ndde.L0NDDE(path=(0.1,))
 
 
@@ -138,8 +140,10 @@ def test_signal_strengths_search_and_refit(systems, batch):
     check(strengths, (batch, keys), singles, rtol=1e-3, atol=1e-5)
 
     def search(w, k):
-        found = ndde.search_graph(w, jnp.zeros_like(graph), key=k, config=STRENGTH)
-        return found, jax.vmap(ndde.fit_graph(w, found, key=k, config=STRENGTH))(w.history[:3])
+        found = ndde.select.search_graph(w, jnp.zeros_like(graph), key=k, config=STRENGTH)
+        return found, jax.vmap(ndde.fitting.fit_graph(w, found, key=k, config=STRENGTH))(
+            w.history[:3]
+        )
 
     check(search, (batch, keys), singles, rtol=1e-3, atol=1e-5)
 
@@ -150,7 +154,7 @@ def test_rivals(systems, batch):
     graph = jnp.array([[True, False], [False, True]])[:, :, None]
 
     def rivals(w, k):
-        found = ndde.rival_edges(w, graph, key=k, config=STRENGTH, max_inputs=2)
+        found = ndde.measure.rival_edges(w, graph, key=k, config=STRENGTH, max_inputs=2)
         return found.cost, found.rival, found.lag_cost
 
     singles = list(zip(systems, keys, strict=True))
@@ -161,11 +165,11 @@ def test_constants_of_the_theorems():
     prices, strengths = jnp.linspace(0.01, 0.2, 5), jnp.linspace(0.3, 0.6, 5)
 
     def one(price, strength):
-        window = ndde.penalty_window(strength, 2)
-        return window, ndde.recovery_margin(price, strength, 2, window * 100)
+        window = ndde.theory.penalty_window(strength, 2)
+        return window, ndde.theory.recovery_margin(price, strength, 2, window * 100)
 
     check(one, (prices, strengths), list(zip(prices, strengths, strict=True)), rtol=1e-6)
-    bound = lambda rate: ndde.occupation_bound(50.0, prefactor=1.0, rate=rate)  # noqa: E731
+    bound = lambda rate: ndde.theory.occupation_bound(50.0, prefactor=1.0, rate=rate)  # noqa: E731
     check(bound, (prices,), [(price,) for price in prices], rtol=1e-6)
     assert float(jax.grad(bound)(0.5)) < 0
 
@@ -173,7 +177,7 @@ def test_constants_of_the_theorems():
 @pytest.mark.slow
 def test_select_graph(systems):
     def one(k):
-        return ndde.select_graph(systems[0], result, key=k, config=STRENGTH)
+        return ndde.select.select_graph(systems[0], result, key=k, config=STRENGTH)
 
     result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
     keys = jr.split(jr.key(3), 2)
@@ -187,16 +191,16 @@ def test_search_among_lags():
     keys = jr.split(jr.key(6), 2)
 
     def one(x, k):
-        windows = ndde.midpoint_windows(x, dt=0.1, lags=(0, 4))
-        found = ndde.search_lags(windows, key=k, config=STRENGTH, shortlist=3)
+        windows = ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 4))
+        found = ndde.select.search_lags(windows, key=k, config=STRENGTH, shortlist=3)
         return windows.history, found.graph, found.evidence, found.screening.rate
 
     check(one, (x, keys), list(zip(x, keys, strict=True)), rtol=1e-3, atol=1e-5)
 
     def risk(shift):
         moved = x[0] + shift * jnp.sin(3 * x[0][:, ::-1])
-        windows = ndde.midpoint_windows(moved, dt=0.1, lags=(0, 4))
-        return jnp.sum(ndde.spline_graph(windows, shortlist=2, steps=0).risk)
+        windows = ndde.select.midpoint_windows(moved, dt=0.1, lags=(0, 4))
+        return jnp.sum(ndde.select.spline_graph(windows, shortlist=2, steps=0).risk)
 
     slope = (risk(0.01 + 1e-6) - risk(0.01 - 1e-6)) / 2e-6
     np.testing.assert_allclose(jax.jvp(risk, (0.01,), (1.0,))[1], slope, rtol=1e-3, atol=1e-6)
@@ -274,7 +278,7 @@ def test_rollout_of_learned_models(systems):
     def one(model):
         confined = ndde.confine(model, radius=3.0, rate=1.0)
         return (
-            ndde.rollout(model, history=start, n_steps=20).ys,
+            ndde.simulate.rollout(model, history=start, n_steps=20).ys,
             ndde.solve_sdde(confined, history=start, n_steps=20).ys,
         )
 
@@ -319,7 +323,7 @@ def test_named_systems():
 def test_noise_statistics(name):
     """`jit` and `vmap` agree; those that need to see the data answer NaN instead."""
     x = np.cumsum(np.random.default_rng(0).normal(size=(3, 100, 2)), axis=1)
-    statistic = getattr(ndde, name)
+    statistic = getattr(ndde.samples, name)
     traced = jax.vmap(statistic)(x)
     if name == "noise_share":
         np.testing.assert_allclose(traced, np.stack([statistic(one) for one in x]), rtol=1e-9)
@@ -369,22 +373,24 @@ def test_flow():
     """Correction and fit over systems and keys; the slope of a correction against differences."""
     graph = jnp.array([[True, True], [False, True]])[:, :, None]
     euler = [ndde.lagged_windows(trajectory(k), dt=0.1) for k in jr.split(jr.key(0), 2)]
-    config = ndde.StrengthConfig(steps=4, width=3, depth=1)
+    config = ndde.fitting.StrengthConfig(steps=4, width=3, depth=1)
 
     def one(w, k):
-        model = ndde.fit_flow(w, graph, key=k, members=2, rounds=1, config=config, max_inputs=2)
-        return ndde.correct_flow(w, model).increment, jax.vmap(model)(w.history[:3])
+        model = ndde.fitting.fit_flow(
+            w, graph, key=k, members=2, rounds=1, config=config, max_inputs=2
+        )
+        return ndde.fitting.correct_flow(w, model).increment, jax.vmap(model)(w.history[:3])
 
     keys = jr.split(jr.key(1), 2)
     singles = list(zip(euler, keys, strict=True))
     check(one, (ndde.stack_windows(euler), keys), singles, rtol=1e-4, atol=1e-6)
 
-    model = ndde.fit_flow(euler[0], key=keys[0], members=1, rounds=0, config=config)
+    model = ndde.fitting.fit_flow(euler[0], key=keys[0], members=1, rounds=0, config=config)
 
     def score(stretch):
         scaling = eqx.tree_at(lambda s: s.rate_scale, model.scaling, stretch * jnp.ones(2))
         faster = eqx.tree_at(lambda m: m.scaling, model, scaling)
-        return jnp.mean(ndde.correct_flow(euler[0], faster).increment ** 2)
+        return jnp.mean(ndde.fitting.correct_flow(euler[0], faster).increment ** 2)
 
     slope = (score(1.0 + 1e-5) - score(1.0 - 1e-5)) / 2e-5
     np.testing.assert_allclose(jax.grad(score)(1.0), slope, rtol=1e-5)

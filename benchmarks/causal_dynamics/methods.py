@@ -75,8 +75,8 @@ def quick_path(name: str, windows, grid: Sequence[float], *, key):
     """The method's path along a grid of coefficients, judged by short refits."""
     import ndde_jax as ndde
 
-    refit = ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
-    return ndde.coefficient_path(
+    refit = ndde.fitting.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
+    return ndde.select.coefficient_path(
         single_coefficient(name, None), windows, grid, key=key, refit=refit
     )
 
@@ -137,7 +137,7 @@ def splines(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key)
     """
     import ndde_jax as ndde
 
-    found = [ndde.spline_graph(_windows(x, dt, settings)) for x in series]
+    found = [ndde.select.spline_graph(_windows(x, dt, settings)) for x in series]
     return [_prediction(values(one), one.graph, outcome(one)) for one in found]
 
 

@@ -113,7 +113,7 @@ def strengths_of_past(windows) -> Strengths:
 def _search(windows):
     import ndde_jax as ndde
 
-    found = ndde.spline_graph(windows)
+    found = ndde.select.spline_graph(windows)
     return found, values(found).max(axis=2)
 
 

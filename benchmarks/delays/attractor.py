@@ -43,7 +43,7 @@ def reference(spec: Specification, seed: int = 0) -> Reference:
 
 
 def attractor_scores(
-    model: ndde.NeuralDDE, windows: ndde.Windows, series: Series, seed: int = 0
+    model: ndde.models.NeuralDDE, windows: ndde.Windows, series: Series, seed: int = 0
 ) -> dict[str, float]:
     """Distances of the learned system from the true one.
 
@@ -63,10 +63,10 @@ def attractor_scores(
     as_map = windows.scheme == "euler"
     model = ndde.confine(model, windows=windows)
     past = jnp.asarray(series.x[-spec.lags[-1] - 2 :], windows.history.dtype)
-    sigma = jnp.sqrt(jnp.diagonal(ndde.noise_covariance(windows, model)))
+    sigma = jnp.sqrt(jnp.diagonal(ndde.check.noise_covariance(windows, model)))
     options = dict(history=past, sigma=sigma, key=jr.key(seed))
     if as_map:
-        path = ndde.rollout(model, n_steps=spec.length, **options)
+        path = ndde.simulate.rollout(model, n_steps=spec.length, **options)
     else:
         path = ndde.solve_sdde(
             model,

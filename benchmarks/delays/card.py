@@ -33,7 +33,7 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
     noise = 1 - series.explained
     strengths = measured_strengths(series)
     n, n_inputs = len(series.x), series.graph.shape[0] * series.graph.shape[2]
-    # The price of ndde_jax.SignalStrengths.kept, with networks of 8 units.
+    # The price of ndde_jax.measure.SignalStrengths.kept, with networks of 8 units.
     price = 1e-4 + 8 * max(np.log(n) - 2 + np.log(n_inputs), 0) / n * noise
     window = Window.of(series, strengths)
     edges = np.nonzero(series.graph)

@@ -89,7 +89,7 @@ def truth_free(name: str):
         windows, (path_key, fit_key) = _windows(x, dt, lags), jr.split(key)
         found = quick_path(name, windows, settings()["method"]["grid"], key=path_key)
         graph = np.asarray(found.graph())
-        model = ndde.fit_graph(windows, graph, key=fit_key)
+        model = ndde.fitting.fit_graph(windows, graph, key=fit_key)
         return _checked(Prediction(np.asarray(found.scores), graph, model, windows=windows))
 
     return fit
@@ -105,7 +105,7 @@ def discover(x, dt, lags, *, key):
 
 def splines(x, dt, lags, *, key):
     """The first stage of `search` alone: spline regression, no network."""
-    found = ndde.spline_graph(_midpoints(x, dt, lags))
+    found = ndde.select.spline_graph(_midpoints(x, dt, lags))
     return _checked(Prediction(np.asarray(found.evidence), np.asarray(found.graph)))
 
 
@@ -117,13 +117,15 @@ def search(x, dt, lags, *, key):
     *keys, delay_key = jr.split(key, 3)
     windows, found, model = search_in_passes(x, dt, lags, keys=keys)
     graph = np.asarray(found.graph)
-    delays = ndde.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(graph, lags)
+    delays = ndde.measure.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(
+        graph, lags
+    )
     return _checked(Prediction(np.asarray(found.evidence), graph, model, delays, windows=windows))
 
 
 def search_in_passes(
     x, dt, lags, *, keys, coefficient: float | None = None
-) -> tuple[ndde.Windows, ndde.LagSearch, ndde.NeuralDDE]:
+) -> tuple[ndde.Windows, ndde.select.LagSearch, ndde.models.NeuralDDE]:
     """`search_lags` at midpoints, again at those that the model of the pass before computes.
 
     Returns windows, result and model of the last pass.
@@ -132,9 +134,9 @@ def search_in_passes(
     windows, model = _midpoints(x, dt, lags), None
     for _ in range(PASSES if x.shape[1] * len(lags) <= MANY else 1):
         if model is not None:
-            windows = ndde.midpoint_windows(x, dt=dt, lags=lags, model=model)
-        found = ndde.search_lags(windows, key=search_key, coefficient=coefficient)
-        model = ndde.fit_graph(windows, np.asarray(found.graph), key=fit_key)
+            windows = ndde.select.midpoint_windows(x, dt=dt, lags=lags, model=model)
+        found = ndde.select.search_lags(windows, key=search_key, coefficient=coefficient)
+        model = ndde.fitting.fit_graph(windows, np.asarray(found.graph), key=fit_key)
     return windows, found, model
 
 
@@ -196,7 +198,7 @@ def _windows(x, dt, lags) -> ndde.Windows:
 
 @functools.lru_cache(maxsize=2)
 def _cached_midpoints(data: bytes, shape, dt, lags):
-    return ndde.midpoint_windows(np.frombuffer(data).reshape(shape), dt=dt, lags=lags)
+    return ndde.select.midpoint_windows(np.frombuffer(data).reshape(shape), dt=dt, lags=lags)
 
 
 def _midpoints(x, dt, lags) -> ndde.Windows:

@@ -50,20 +50,20 @@ def splines(x, lags, *, key, **options) -> Answer:
     samples = ndde.prepare_samples(ndde.read_samples(x, **options))
     findings = ndde.data_findings(samples)
     if samples.regular:
-        windows = ndde.midpoint_windows(samples, lags=lags)
+        windows = ndde.select.midpoint_windows(samples, lags=lags)
     else:
         windows = ndde.lagged_windows(samples, lags=lags)
     weights = [finding.weight for finding in findings]
     worst = 2 if "problem" in weights else 1 if "reservation" in weights else 0
     n_reasons = sum(weight != "note" for weight in weights)
     names = tuple(finding.name for finding in findings)
-    return Answer(np.asarray(ndde.spline_graph(windows).graph), names, worst, n_reasons)
+    return Answer(np.asarray(ndde.select.spline_graph(windows).graph), names, worst, n_reasons)
 
 
 def untreated(x, lags, *, key, **options) -> Answer:
     """Spline regression on the samples as they are: what happens when nobody looks."""
     windows = ndde.lagged_windows(x, lags=lags, **options)
-    return Answer(np.asarray(ndde.spline_graph(windows).graph))
+    return Answer(np.asarray(ndde.select.spline_graph(windows).graph))
 
 
 METHODS: dict[str, Callable[..., Answer]] = {

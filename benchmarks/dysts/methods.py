@@ -25,7 +25,7 @@ from .settings import Recipe, recipes
 # Windows are padded to this times a power of two: 10000, the most there are, needs no padding.
 SHORTEST = 1250
 # Refits that tell which edges pay: one start each, two blocks held out.
-SELECTION = ndde.StrengthConfig(restarts=1, steps=40, folds=2, fold_steps=8)
+SELECTION = ndde.fitting.StrengthConfig(restarts=1, steps=40, folds=2, fold_steps=8)
 
 
 def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
@@ -58,10 +58,10 @@ def discover(problems: Sequence[Problem], *, keys) -> list[Learned]:
 
 def _in_standard_units(model, problem: Problem):
     """A model, confined or not, in the standardised coordinates of a system."""
-    if not isinstance(model, ndde.RestoredDDE):
+    if not isinstance(model, ndde.models.RestoredDDE):
         return _standardised(model, problem)
     std = jnp.asarray(problem.std, model.center.dtype)
-    return ndde.RestoredDDE(
+    return ndde.models.RestoredDDE(
         _standardised(model.model, problem),
         (model.center - problem.mean.astype(std.dtype)) / std,
         model.radius / std,
@@ -98,10 +98,10 @@ def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learne
     ]
 
 
-def _standardised(fitted: ndde.NeuralDDE | ndde.Windows, problem: Problem):
+def _standardised(fitted: ndde.models.NeuralDDE | ndde.Windows, problem: Problem):
     """A model or windows of a system, in its standardised coordinates."""
     s, std = fitted.scaling, jnp.asarray(problem.std, fitted.scaling.scale.dtype)
-    scaling = ndde.Scaling(
+    scaling = ndde.windows.Scaling(
         (s.center - problem.mean.astype(std.dtype)) / std,
         s.scale / std,
         s.rate_center / std,
@@ -126,7 +126,7 @@ def _worth_keeping(strengths):
 
 def _known_by_terms(graph, pilot):
     """The graph, with the inputs of a variable's terms where the pilot needs no more than those."""
-    if not isinstance(pilot.drift, ndde.PolynomialDrift):
+    if not isinstance(pilot.drift, ndde.models.PolynomialDrift):
         return graph
     support = pilot.drift.support().reshape(pilot.mask.shape).transpose(2, 0, 1)
     explained = jnp.any(support, axis=(0, 2), keepdims=True)
@@ -147,8 +147,8 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
     graph, status = "full", "ok"
     options = dict(rounds=recipe.rounds, family=recipe.family, simple_numbers=recipe.simple_numbers)
     if recipe.penalty != "node":
-        pilot = ndde.fit_flow(windows, key=pilot_key, members=1, **options)
-        corrected = ndde.correct_flow(windows, pilot)
+        pilot = ndde.fitting.fit_flow(windows, key=pilot_key, members=1, **options)
+        corrected = ndde.fitting.correct_flow(windows, pilot)
         result = ndde.fit(method, corrected, config, key=gate_key)
         graph, status = ndde.window_graph(result), result.outcome
         if recipe.select == "strength":
@@ -156,7 +156,7 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
                 corrected, graph=graph, key=strength_key, config=SELECTION
             )
             graph = _known_by_terms(_worth_keeping(strengths), pilot)
-    model = ndde.fit_flow(windows, graph, key=refit_key, members=recipe.members, **options)
+    model = ndde.fitting.fit_flow(windows, graph, key=refit_key, members=recipe.members, **options)
     kept = np.ones((windows.dim, windows.dim), bool) if recipe.penalty == "node" else graph[..., 0]
     return model, np.asarray(kept), status
 

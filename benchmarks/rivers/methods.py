@@ -106,7 +106,7 @@ def varlingam(x, dt, *, key):
 
 def splines(x, dt, *, key):
     """The library's closed-form search alone, ranked by what each source is worth."""
-    found = ndde.spline_graph(_windows(x, dt))
+    found = ndde.select.spline_graph(_windows(x, dt))
     kept = np.asarray(found.graph).any(axis=2)
     return Prediction(np.asarray(found.evidence).max(axis=2), kept)
 
@@ -116,15 +116,15 @@ def rank(x, dt, *, key):
     subgraphs.
     """
     strengths = -np.expm1(-_all_others(x))
-    return Prediction(ndde.rank_sources(_samples(x, dt), np.maximum(strengths, 0)).value)
+    return Prediction(ndde.measure.rank_sources(_samples(x, dt), np.maximum(strengths, 0)).value)
 
 
 def rank_splines(x, dt, *, key):
     """The library's ranking, mixed with the strengths of its closed-form search."""
-    found = ndde.spline_graph(_windows(x, dt))
+    found = ndde.select.spline_graph(_windows(x, dt))
     strengths = np.maximum(np.asarray(found.source_value, float), 0)
     kept = np.asarray(found.graph).any(axis=2)
-    return Prediction(ndde.rank_sources(_samples(x, dt), strengths).value, kept)
+    return Prediction(ndde.measure.rank_sources(_samples(x, dt), strengths).value, kept)
 
 
 def _samples(x, dt) -> ndde.Samples:

@@ -33,7 +33,7 @@ def travel_table(record: Record, *, seed: int = 0) -> str:
         if not chosen["earliest_h"] <= lag <= chosen["latest_h"]:
             continue
         largest = round(chosen["latest_h"] / record.dt)
-        found = ndde.travel_time(samples, int(source), int(target), largest, key=key)
+        found = ndde.measure.travel_time(samples, int(source), int(target), largest, key=key)
         errors.append(60 * abs(found.delay - lag))
         inside.append(found.lower <= lag <= found.upper)
         widths.append(found.upper - found.lower)

@@ -7,7 +7,7 @@ import numpy as np
 from ..measure._strength import SignalStrengths
 from ..models._confine import RestoredDDE, confine
 from ..models._model import AbstractDelayModel
-from ..simulate import solve_sdde
+from ..simulate._solve import solve_sdde
 from ..windows._stencils import SMOOTH_SHARE
 from ..windows._thin import is_regular
 from ..windows._windows import Windows

@@ -46,8 +46,8 @@ def noise_covariance(
 
     x = np.random.default_rng(0).normal(size=(2000, 1)).cumsum(axis=0)
     windows = ndde.lagged_windows(x, dt=1.0)
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
-    print(ndde.noise_covariance(windows, model))  # about 1
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
+    print(ndde.check.noise_covariance(windows, model))  # about 1
     ```
     """
     _check("noise_covariance", windows, model)
@@ -96,8 +96,8 @@ def residual_memory(
         drift = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
         x[k + 1] = x[k] + 0.1 * drift + [0.1, 0.5] * rng.normal(size=2)
     windows = ndde.lagged_windows(x[:, :1], dt=0.1)  # the second variable is hidden
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
-    print(ndde.residual_memory(windows, model))  # about a fifth; 0 if both are seen
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
+    print(ndde.check.residual_memory(windows, model))  # about a fifth; 0 if both are seen
     ```
     """
     _check("residual_memory", windows, model)

@@ -142,9 +142,9 @@ def dissipativity(
 ) -> Dissipativity:
     """Constants of delay-adapted dissipativity of a true or a learned drift.
 
-    **Certified** for a drift that [`confine`][ndde_jax.confine] or [`damp`][ndde_jax.damp] made:
-    what is left of it is bounded by its weights, so the constants hold for every history, with no
-    part for the past (the paper's proposition "Confinement by construction").
+    **Certified** for a drift that [`confine`][ndde_jax.confine] or [`damp`][ndde_jax.models.damp]
+    made: what is left of it is bounded by its weights, so the constants hold for every history,
+    with no part for the past (the paper's proposition "Confinement by construction").
 
     **Estimated** for all others, which needs `histories`: a bounded drift, as networks are, cannot
     be dissipative in this sense, and of any other function only values are known. Of the constants

@@ -87,7 +87,7 @@ def finite_sample_terms(
 ) -> FiniteSampleBound:
     """The paper's ε_n on any grid, term by term, with the gap of an optimiser that is not exact.
 
-    **Arguments:** as of [`finite_sample_bound`][ndde_jax.finite_sample_bound], and
+    **Arguments:** as of [`finite_sample_bound`][ndde_jax.theory.finite_sample_bound], and
 
     - `steps`: Δ_k, `[step]`, each at most 1, those of the windows used; their sum is T∘. On an
         uneven grid Σ√Δ_k is kept as it is: no largest step bounds it.
@@ -95,8 +95,8 @@ def finite_sample_terms(
         with which the discretisation is charged 4 m_E C_G Σ Δ_k^{3/2} / 3η and not at the largest
         step throughout.
     - `gap`: ζ_n ≥ 0, by how much the objective of what the optimiser returned may exceed the least.
-        Certified, not hoped for: [`exact_graph`][ndde_jax.exact_graph] has none over graphs, up to
-        its fits.
+        Certified, not hoped for: [`exact_graph`][ndde_jax.select.exact_graph] has none over graphs,
+        up to its fits.
 
     **Returns:** [`FiniteSampleBound`][ndde_jax.theory.FiniteSampleBound].
 
@@ -211,7 +211,7 @@ def finite_sample_bound(
 
     constants = dict(modulus=0.01, spread=1.0, envelope=2.0, tail=0.0, covering=100.0)
     noise = dict(noise_norm=0.1, noise_trace=0.2, mixing_prefactor=1.0, mixing_rate=1.0)
-    bound = ndde.finite_sample_bound(
+    bound = ndde.theory.finite_sample_bound(
         1e4, 0.01, confidence=0.9, resolution=1e-4, **constants, **noise
     )
     print(bound / 1e4)  # about 3.4 per unit of time, against margins below 0.1
@@ -316,7 +316,7 @@ def drift_modulus(model: Any, windows: Checked[Windows]) -> Float[Array, ""]:
 
     t = np.arange(400) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
     print(ndde.theory.drift_modulus(model, windows))  # 0.1
     ```
     """

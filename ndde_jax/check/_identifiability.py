@@ -52,10 +52,11 @@ class IdentifiabilityReport:
     - `findings`: every quantity, labelled.
     - `graph`, `strengths`: what was examined.
     - `stability`, `rivals`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits,
-        None where not made; see [`edge_stability`][ndde_jax.edge_stability],
-        [`rival_edges`][ndde_jax.rival_edges], [`joint_strengths`][ndde_jax.joint_strengths] and
-        [`paper_strengths`][ndde_jax.theory.paper_strengths].
-        The last two are graphs selected on differences over two steps, and of another scheme.
+        None where not made; see [`edge_stability`][ndde_jax.measure.edge_stability],
+        [`rival_edges`][ndde_jax.measure.rival_edges],
+        [`joint_strengths`][ndde_jax.measure.joint_strengths] and
+        [`paper_strengths`][ndde_jax.theory.paper_strengths]. The last two are graphs selected on
+        differences over two steps, and of another scheme.
     """
 
     names: tuple[str, ...]
@@ -176,10 +177,10 @@ def identifiability_report(
     - `names`: of the variables.
     - `seeds`: refits of each half of the data.
     - `method`, `config`, `strength_config`, `search`, `select`: of the refits, as for
-        [`edge_stability`][ndde_jax.edge_stability]; a discovery selects as it did before.
+        [`edge_stability`][ndde_jax.measure.edge_stability]; a discovery selects as it did before.
     - `progress`: show a bar over the refits of halves.
 
-    **Returns:** [`IdentifiabilityReport`][ndde_jax.IdentifiabilityReport].
+    **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport].
 
     **Raises:** `ValueError` for a batch of systems, wrong names, or if neither `key` nor
     `strengths` and `model` are given.

@@ -54,7 +54,7 @@ class PaperStrengths(eqx.Module):
 
     def window(self, duration: Checked[RealScalarLike] = 1.0) -> Float[Array, ""]:
         """Upper end of the penalties for which the paper proves recovery, 0 where it is empty: see
-        [`penalty_window`][ndde_jax.penalty_window].
+        [`penalty_window`][ndde_jax.theory.penalty_window].
         """
         check_positive(duration, "duration")
         smallest = jnp.where(jnp.any(self.graph), jnp.maximum(self.smallest, 0), 0)
@@ -83,8 +83,8 @@ def paper_strengths(
     - `key`: for the fits.
     - `graph`: `[source target lag]`, whose edges the window is about; by default the best of all
         subsets by [`EBIC`][ndde_jax.select.EBIC] where all are tried, otherwise that of
-        [`select_graph`][ndde_jax.select_graph].
-    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig].
+        [`select_graph`][ndde_jax.select.select_graph].
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `most_subsets`: up to so many candidate inputs per target, 8 by default and 12 at most, every
         subset is fitted; with more, all inputs, and for every edge all but that one.
 

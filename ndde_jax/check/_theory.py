@@ -36,7 +36,7 @@ def penalty_window(
     ```python
     import ndde_jax as ndde
 
-    print(ndde.penalty_window(0.12, 3))  # 0.04
+    print(ndde.theory.penalty_window(0.12, 3))  # 0.04
     ```
     """
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
@@ -55,14 +55,14 @@ def recovery_margin(
 ) -> Float[Array, "*batch"]:
     """By how much every wrong graph is worse: γ(λ) = min(λ, (T − τ_max) s²_min − λ d_max).
 
-    Positive exactly inside the window of [`penalty_window`][ndde_jax.penalty_window], and largest,
-    (T − τ_max) s²_min / (d_max + 1), where its two terms meet. Arguments as there, and λ in the
-    same units.
+    Positive exactly inside the window of [`penalty_window`][ndde_jax.theory.penalty_window], and
+    largest, (T − τ_max) s²_min / (d_max + 1), where its two terms meet. Arguments as there, and λ
+    in the same units.
 
     ```python
     import ndde_jax as ndde
 
-    print(ndde.recovery_margin(0.03, 0.12, 3))  # 0.03
+    print(ndde.theory.recovery_margin(0.03, 0.12, 3))  # 0.03
     ```
     """
     check_real_array(coefficient, "coefficient", "one or a batch", least=0)
@@ -97,7 +97,7 @@ def occupation_bound(
     ```python
     import ndde_jax as ndde
 
-    print(ndde.occupation_bound(100.0, prefactor=1.0, rate=0.5))  # 0.02
+    print(ndde.theory.occupation_bound(100.0, prefactor=1.0, rate=0.5))  # 0.02
     ```
     """
     check_positive(duration, "duration")

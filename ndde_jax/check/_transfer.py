@@ -23,7 +23,7 @@ from .._checks import (
 )
 from .._types import Checked, RealScalarLike
 from ..models._model import AbstractDelayModel
-from ..simulate import solve_sdde
+from ..simulate._solve import solve_sdde
 from ..systems._system import System
 from ._dissipativity import Dissipativity
 from ._drifts import check_drift, delays_of, drift_on

@@ -31,13 +31,13 @@ class Verdict(str):
 
     Compares and formats as that text; `print(found.verdict.text)` gives the five lines.
 
-    - `reasons`: the [`Finding`][ndde_jax.Finding]s that lower it, the gravest first; empty if it is
-        supported.
+    - `reasons`: the [`Finding`][ndde_jax.check.Finding]s that lower it, the gravest first; empty if
+        it is supported.
     - `notes`: what else was found, or dealt with, and weighs nothing.
     - `lines`: what was found, how sure that is, what speaks against it, what was dealt with, and
         what to do next.
     - `memory`: of each variable, the share of its rate's variance that persists in what is left
-        ([`residual_memory`][ndde_jax.residual_memory]); empty for irregular sampling.
+        ([`residual_memory`][ndde_jax.check.residual_memory]); empty for irregular sampling.
     """
 
     reasons: tuple[Finding, ...]

@@ -42,8 +42,8 @@ def correct_flow(
 
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows] with `scheme="euler"`, not
         corrected before: corrections replace one another, they do not add up.
-    - `model`: from [`fit_flow`][ndde_jax.fit_flow], say, with the lags of the windows. Any function
-        from a physical history `[lag dim]` to a physical drift will do, if it has `lags`.
+    - `model`: from [`fit_flow`][ndde_jax.fitting.fit_flow], say, with the lags of the windows. Any
+        function from a physical history `[lag dim]` to a physical drift will do, if it has `lags`.
 
     **Returns:** `Windows` that differ in `increment` only. Lagged states are interpolated linearly
     during a step; in the last row before a gap they stand still.
@@ -56,9 +56,9 @@ def correct_flow(
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
-    corrected = ndde.correct_flow(windows, model)
-    print(ndde.fit_graph(corrected, "full", key=jax.random.key(0))(np.array([[0.0, 1.0]])))
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
+    corrected = ndde.fitting.correct_flow(windows, model)
+    print(ndde.fitting.fit_graph(corrected, "full", key=jax.random.key(0))(np.array([[0.0, 1.0]])))
     ```
     """
     _check(windows)

@@ -48,7 +48,7 @@ def fit_drift(
         gets its mean rate.
     - `family`: [`Networks`][ndde_jax.models.Networks],
         [`Polynomials`][ndde_jax.models.Polynomials] or [`Best`][ndde_jax.models.Best], the default.
-    - `flow`: [`Flow`][ndde_jax.Flow]; None fits the one-step map as it is.
+    - `flow`: [`Flow`][ndde_jax.fitting.Flow]; None fits the one-step map as it is.
     - `key`: random starts.
 
     **Returns:** a model, whose mask is the graph and whose weights are NaN for windows that
@@ -75,7 +75,7 @@ def fit_drift(
             "family", "a family such as ndde_jax.models.Networks()", family, "Mind the parentheses."
         )
     if flow is not None and not isinstance(flow, Flow):
-        raise refusal("flow", "a ndde_jax.Flow or None", flow)
+        raise refusal("flow", "a ndde_jax.fitting.Flow or None", flow)
     networks = family.networks if isinstance(family, Best) else family
     polynomials = family.polynomials if isinstance(family, Best) else family
     options: dict[str, Any] = {"rounds": 0 if flow is None else flow.rounds}

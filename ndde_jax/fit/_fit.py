@@ -131,7 +131,7 @@ class FitConfig(eqx.Module):
 class FitResult(eqx.Module):
     """A fitted drift and how it came about. Status is data: failed fits raise nothing.
 
-    - `model`: [`NeuralDDE`][ndde_jax.NeuralDDE].
+    - `model`: [`NeuralDDE`][ndde_jax.models.NeuralDDE].
     - `scores`: score of every input in [0, 1], `[target lag source]`, see
         [`edge_scores`][ndde_jax.edge_scores]; NaN if the fit failed.
     - `path_masks`: inputs open at the end of training at each coefficient of the method's path; the

@@ -39,8 +39,8 @@ def fit_graph(
         [`signal_strengths`][ndde_jax.signal_strengths].
     - `graph`: `[source target lag]`. A target without inputs gets its mean rate.
 
-    **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE], whose mask is the graph; its weights are NaN for
-    windows that [`fit`][ndde_jax.fit] would refuse.
+    **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE], whose mask is the graph; its weights are
+    NaN for windows that [`fit`][ndde_jax.fit] would refuse.
 
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
     """

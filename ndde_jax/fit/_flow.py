@@ -50,11 +50,11 @@ def fit_flow(
 ) -> NeuralDDE:
     """Fit a drift on a given graph so that its flow, not its Euler step, matches the data.
 
-    Like [`fit_graph`][ndde_jax.fit_graph], with two differences. After a fit to plain forward
-    differences the data are corrected by the model and the fit goes on, `rounds` times: the model
-    goes half a step forward from each sample and half a step back from the next, its rate where
-    they should meet is corrected by how much they miss, and fitted there. In a linear system each
-    round leaves (h‖A‖)²/6 of a small bias at most, so three rounds are many where the sampling
+    Like [`fit_graph`][ndde_jax.fitting.fit_graph], with two differences. After a fit to plain
+    forward differences the data are corrected by the model and the fit goes on, `rounds` times: the
+    model goes half a step forward from each sample and half a step back from the next, its rate
+    where they should meet is corrected by how much they miss, and fitted there. In a linear system
+    each round leaves (h‖A‖)²/6 of a small bias at most, so three rounds are many where the sampling
     resolves the dynamics. And instead of the best of several random starts their average is taken,
     which varies less: all whose corrected risk exceeds the best one's by no more than what
     estimating the weights costs, γ/n of it. The average of networks is one network, of `members`
@@ -70,8 +70,8 @@ def fit_flow(
     - `members`: networks per target that are averaged, static; 4. One in ten starts ends in a poor
         minimum, and the gain beyond four is small.
     - `rounds`: corrections, static; 0 leaves the bias in.
-    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig], of which `steps`, `width` and `depth`
-        count.
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig], of which `steps`, `width` and
+        `depth` count.
     - `max_inputs`: as for [`signal_strengths`][ndde_jax.signal_strengths].
     - `family`: `"network"`, `"polynomial"`, or `"auto"`, the better one per target. Polynomials are
         of degree three in up to six inputs, two in up to twelve, else one; from a hundred inputs on
@@ -81,9 +81,9 @@ def fit_flow(
         x' = 10 (y − x), velocities, and couplings by differences. What is wrongly held is off by
         about its standard error, and what is rightly held is exact.
 
-    **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE], whose mask is the graph. Its drift is a
-    [`MaskedDrift`][ndde_jax.MaskedDrift] for `"network"`, otherwise a
-    [`PolynomialDrift`][ndde_jax.PolynomialDrift]. Forecast with a solver
+    **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE], whose mask is the graph. Its drift is a
+    [`MaskedDrift`][ndde_jax.models.MaskedDrift] for `"network"`, otherwise a
+    [`PolynomialDrift`][ndde_jax.models.PolynomialDrift]. Forecast with a solver
     of higher order, `solve_sdde(model, solver=diffrax.Bosh3(), ...)`: this is a differential
     equation, not a one-step map. Of windows that [`fit`][ndde_jax.fit] would refuse the drift is
     NaN.
@@ -100,7 +100,7 @@ def fit_flow(
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
-    model = ndde.fit_flow(windows, key=jax.random.key(0))
+    model = ndde.fitting.fit_flow(windows, key=jax.random.key(0))
     print(model(np.array([[0.0, 1.0]])))  # close to [1, 0], which plain Euler misses by 5 %
     ```
     """

@@ -38,7 +38,7 @@ def window_loss(
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
     loss = jax.vmap(lambda z, r: ndde.window_loss(model, z, r))
     print(loss(windows.history, windows.increment).mean(axis=0))  # about 0
     ```
@@ -67,7 +67,7 @@ def risk(model: Checked[AbstractDelayModel], windows: Checked[Windows]) -> Float
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
     slope = eqx.filter_grad(lambda w: ndde.risk(model, w).sum())(windows)  # by each number in them
     print(slope.increment.shape)  # (496, 2)
     ```

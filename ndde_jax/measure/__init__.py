@@ -1,1 +1,20 @@
-"""What an edge is worth: strengths, rivals, stability, delays, and who predicts whom first."""
+"""What an edge is worth: rivals, stability, delays, and who predicts whom first.
+
+Strengths are at the top: [`signal_strengths`][ndde_jax.signal_strengths].
+"""
+
+from ._certificate import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate
+from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
+from ._precedence import (
+    Ranking as Ranking,
+    precedence as precedence,
+    rank_sources as rank_sources,
+)
+from ._rivals import (
+    RivalEdges as RivalEdges,
+    joint_strengths as joint_strengths,
+    rival_edges as rival_edges,
+)
+from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
+from ._strength import SignalStrengths as SignalStrengths
+from ._travel import TravelTime as TravelTime, travel_time as travel_time

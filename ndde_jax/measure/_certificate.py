@@ -30,13 +30,14 @@ def one_flip_certificate(
     """Certify the graph that strengths were measured on.
 
     Every single addition and removal has been refitted for the strengths; this compares them with
-    the price of an edge. Relative to the refits, as [`exact_graph`][ndde_jax.exact_graph] is.
+    the price of an edge. Relative to the refits, as [`exact_graph`][ndde_jax.select.exact_graph]
+    is.
 
     **Arguments:**
 
     - `strengths`: from [`signal_strengths`][ndde_jax.signal_strengths].
     - `coefficient`: λ, an edge costs λ/F; by default the price of
-        [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept].
+        [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
 
     ```python
     import jax, numpy as np
@@ -45,7 +46,7 @@ def one_flip_certificate(
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
     strengths = ndde.signal_strengths(windows, key=jax.random.key(0))
-    print(ndde.one_flip_certificate(strengths).optimal)
+    print(ndde.measure.one_flip_certificate(strengths).optimal)
     ```
     """
     if not isinstance(strengths, SignalStrengths):

@@ -88,10 +88,10 @@ def refine_delays(
     For each target a network sees the source of every kept edge at its own real-valued delay,
     interpolated between samples, and weights and delays are fitted together by
     Levenberg–Marquardt. Rates are forward differences and states are taken half a step later, as in
-    [`midpoint_windows`][ndde_jax.midpoint_windows]. Kept lags of one source that are neighbours
-    among the candidates are replaced by one delay where that lowers risk + price × terms: a delay
-    that falls between two candidates shows as both. A delay stays within one candidate step of
-    where it starts.
+    [`midpoint_windows`][ndde_jax.select.midpoint_windows]. Kept lags of one source that are
+    neighbours among the candidates are replaced by one delay where that lowers risk + price ×
+    terms: a delay that falls between two candidates shows as both. A delay stays within one
+    candidate step of where it starts.
 
     The interval covers what noise and a finite series leave open, given the graph. It does not
     cover a wrong graph, nor errors of interpolation where samples are sparse: it is never shorter
@@ -104,9 +104,10 @@ def refine_delays(
     - `graph`, `lags`, `dt`: edges at candidate lags (samples), and the sampling interval. The graph
         is read, and the function runs, outside `jit`.
     - `key`: initial weights.
-    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig]: restarts, steps, blocks and networks.
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]: restarts, steps, blocks and
+        networks.
 
-    **Returns:** [`DelayEstimates`][ndde_jax.DelayEstimates].
+    **Returns:** [`DelayEstimates`][ndde_jax.measure.DelayEstimates].
 
     **Raises:** `ValueError` if `graph` does not fit `x` and `lags`, or fewer than 20 steps are left
     to explain, and as [`lagged_windows`][ndde_jax.lagged_windows].
@@ -125,7 +126,7 @@ def refine_delays(
     )
     lags = (0, 15, 20)
     graph = np.array([[[True, True, False]]])
-    found = ndde.refine_delays(path.ys, graph, dt=1.0, lags=lags, key=jax.random.key(1))
+    found = ndde.measure.refine_delays(path.ys, graph, dt=1.0, lags=lags, key=jax.random.key(1))
     print(found.delay, found.lower, found.upper)  # true: 17
     ```
     """

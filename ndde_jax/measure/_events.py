@@ -29,7 +29,7 @@ LONGEST = 1 / 16
 class Events(NamedTuple):
     """What a record of events says before any search.
 
-    - `ranking`: see [`rank_sources`][ndde_jax.rank_sources].
+    - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
     - `next`: pairs of which each is the other's neighbour: of all that the source predicts first
         the target is most like it, some time later, and of all that predict the target first the
         source is, `[source target]`.
@@ -53,8 +53,8 @@ class Events(NamedTuple):
 
 
 def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
-    """None unless precedence has the word, by [`rank_sources`][ndde_jax.rank_sources] with the
-    strengths of linear regressions on forward differences at `lags`.
+    """None unless precedence has the word, by [`rank_sources`][ndde_jax.measure.rank_sources] with
+    the strengths of linear regressions on forward differences at `lags`.
     """
     if not events_alone(samples) > DECISIVE:
         return None
@@ -86,9 +86,9 @@ def travel_times(
     *,
     key: PRNGKeyArray,
 ) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
-    """Delays of kept edges between different variables by [`travel_time`][ndde_jax.travel_time],
-    whatever the candidate lags, with 90 % intervals; all lags of a pair have the same. Edges of a
-    variable to itself stay at their lag.
+    """Delays of kept edges between different variables by
+    [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals;
+    all lags of a pair have the same. Edges of a variable to itself stay at their lag.
     """
     lags = windows.dt * np.asarray(windows.lags, float)
     delays = np.where(graph, lags, np.nan)

@@ -74,8 +74,8 @@ def find_and_measure(
 
     Splines and products choose inputs and describe the drift. For every target a network is fitted
     on what they chose; unless it is clearly worse, networks judge edges added, dropped and
-    exchanged (see [`search_lags`][ndde_jax.search_lags]), and where the result is better by the
-    extended Bayesian information criterion, they have the word.
+    exchanged (see [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by
+    the extended Bayesian information criterion, they have the word.
     Without `config` no network is fitted.
     """
     data = KnownData(windows)

@@ -41,10 +41,10 @@ STRONG = (0.25, 0.12)
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """What [`rank_sources`][ndde_jax.rank_sources] returns; NumPy, `[source target]`.
+    """What [`rank_sources`][ndde_jax.measure.rank_sources] returns; NumPy, `[source target]`.
 
     - `value`: the ranking, strengths and precedence mixed by `trust`.
-    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.precedence].
+    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.measure.precedence].
     - `trust`: weight of precedence, from 0 to 1.
     - `reason`: a sentence for a report: what decides, and the numbers it was chosen by.
     """
@@ -66,7 +66,7 @@ def precedence(x: Any) -> Float[np.ndarray, "source target"]:
 
     from −1, the target leads, to 1. The unit of no variable matters. Variables that drive each
     other equally have 0, which is why this is no measure of an influence; see
-    [`rank_sources`][ndde_jax.rank_sources]. The diagonal holds the share of the next
+    [`rank_sources`][ndde_jax.measure.rank_sources]. The diagonal holds the share of the next
     increment that a variable's own past explains.
 
     **Arguments:**
@@ -84,7 +84,7 @@ def precedence(x: Any) -> Float[np.ndarray, "source target"]:
     rain = np.random.default_rng(0).gamma(0.1, size=500)
     upstream = np.convolve(rain, 0.8 ** np.arange(30))[:500]
     downstream = 9 * np.convolve(upstream, 0.7 ** np.arange(30))[:500]
-    print(ndde.precedence(np.stack([upstream, downstream], 1)).round(2))
+    print(ndde.measure.precedence(np.stack([upstream, downstream], 1)).round(2))
     ```
 
     Granger, [1969](https://doi.org/10.2307/1912791), for the comparison of predictions.
@@ -99,7 +99,7 @@ def rank_sources(x: Any, strengths: Any) -> Ranking:
     """One ranking of who drives whom, from strengths and from who predicts whom first.
 
     Strengths that condition on all others are right where others can be told apart. Where one event
-    passes through all variables they cannot, and [`precedence`][ndde_jax.precedence]
+    passes through all variables they cannot, and [`precedence`][ndde_jax.measure.precedence]
     decides. Which case it is follows from the data alone, by four numbers that units do not enter:
     how alike variables are at some shift, how much of their movement rare events carry, whether all
     others together explain a variable's surprises, and whether the strongest source of a variable
@@ -109,11 +109,11 @@ def rank_sources(x: Any, strengths: Any) -> Ranking:
 
     **Arguments:**
 
-    - `x`: as [`precedence`][ndde_jax.precedence] takes them.
+    - `x`: as [`precedence`][ndde_jax.measure.precedence] takes them.
     - `strengths`: `[source target]`, shares of a variance from 0 to 1, such as
         `found.strengths.source_value`.
 
-    **Returns:** [`Ranking`][ndde_jax.Ranking].
+    **Returns:** [`Ranking`][ndde_jax.measure.Ranking].
 
     **Raises:** `ValueError` for what cannot be read, or strengths of another shape.
 
@@ -122,7 +122,7 @@ def rank_sources(x: Any, strengths: Any) -> Ranking:
     import ndde_jax as ndde
 
     x = np.random.default_rng(0).normal(size=(300, 3)).cumsum(axis=0)
-    ranking = ndde.rank_sources(x, np.eye(3))
+    ranking = ndde.measure.rank_sources(x, np.eye(3))
     print(ranking.trust, ranking.reason)
     ```
     """

@@ -46,7 +46,7 @@ def rank(
     weight 0 up to 1.1 lags per pair of different variables, 1 from 1.5 on. These two numbers
     separate the development data of the benchmarks of delays and of CausalDynamics, and were chosen
     by them; so was relevance alone where the present is the only candidate. All give way to who
-    predicts whom first where [`rank_sources`][ndde_jax.rank_sources] says so.
+    predicts whom first where [`rank_sources`][ndde_jax.measure.rank_sources] says so.
     """
     strengths = np.nan_to_num(np.maximum(np.asarray(source_value, float), 0))
     first = rank_sources(samples, strengths)

@@ -55,8 +55,8 @@ def rival_edges(
 
     **Arguments:** as for [`signal_strengths`][ndde_jax.signal_strengths]; `graph` is needed.
 
-    **Returns:** [`RivalEdges`][ndde_jax.RivalEdges]. A replacement that the prior does not allow is
-    no rival.
+    **Returns:** [`RivalEdges`][ndde_jax.measure.RivalEdges]. A replacement that the prior does not
+    allow is no rival.
 
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
 
@@ -69,7 +69,7 @@ def rival_edges(
     windows = ndde.lagged_windows(x, dt=0.1, scheme="central4")
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1] = True
-    rivals = ndde.rival_edges(windows, graph, key=jax.random.key(0))
+    rivals = ndde.measure.rival_edges(windows, graph, key=jax.random.key(0))
     print(rivals.cost[0, 1, 0], rivals.rival[0, 1, 0])
     ```
     """
@@ -168,8 +168,8 @@ def joint_strengths(
     to a sparse graph are larger. Near zero, the source is a function of the others along the
     data, and the graph is a choice among equals. NaN where the graph has no edge.
 
-    **Arguments:** as for [`rival_edges`][ndde_jax.rival_edges]. Networks see all candidate inputs,
-    so this is for some forty of them.
+    **Arguments:** as for [`rival_edges`][ndde_jax.measure.rival_edges]. Networks see all candidate
+    inputs, so this is for some forty of them.
 
     ```python
     import jax, numpy as np
@@ -180,7 +180,7 @@ def joint_strengths(
     windows = ndde.lagged_windows(x, dt=0.1, scheme="central4")
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1] = True
-    print(ndde.joint_strengths(windows, graph, key=jax.random.key(0))[0, 1])
+    print(ndde.measure.joint_strengths(windows, graph, key=jax.random.key(0))[0, 1])
     ```
     """
     config, key = checked_refit("joint_strengths", windows, config, key)

@@ -71,7 +71,7 @@ def edge_stability(
         gates, and `open` is as `selected`.
     - `progress`: show a bar.
 
-    **Returns:** [`EdgeStability`][ndde_jax.EdgeStability].
+    **Returns:** [`EdgeStability`][ndde_jax.measure.EdgeStability].
 
     **Raises:** `ValueError` if half of the data are fewer rows than variables plus one.
 
@@ -81,7 +81,7 @@ def edge_stability(
 
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    stability = ndde.edge_stability(windows, seeds=1, key=jax.random.key(0))
+    stability = ndde.measure.edge_stability(windows, seeds=1, key=jax.random.key(0))
     print(stability.selected[:, :, 0])
     ```
     """

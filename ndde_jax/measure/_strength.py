@@ -121,13 +121,13 @@ def signal_strengths(
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `key`: random starts, bootstrap, and the fit that selects the graph.
     - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
-        default that of [`select_graph`][ndde_jax.select_graph].
-    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig].
+        default that of [`select_graph`][ndde_jax.select.select_graph].
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
         the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`, where the
         graph is not known, all inputs.
 
-    **Returns:** [`SignalStrengths`][ndde_jax.SignalStrengths]; all NaN for windows that
+    **Returns:** [`SignalStrengths`][ndde_jax.measure.SignalStrengths]; all NaN for windows that
     [`fit`][ndde_jax.fit] would refuse.
 
     **Raises:** `ValueError` for a graph of the wrong shape, or with more inputs than `max_inputs`

@@ -20,7 +20,7 @@ RESOLUTION = 0.5
 
 
 class TravelTime(NamedTuple):
-    """What [`travel_time`][ndde_jax.travel_time] returns, in the unit of `dt`.
+    """What [`travel_time`][ndde_jax.measure.travel_time] returns, in the unit of `dt`.
 
     - `delay`: estimate; `lower`, `upper`: ends of its interval.
     - `likeness`: correlation at that delay. Where it is low, nothing travels.
@@ -63,7 +63,7 @@ def travel_time(
     - `draws`: of blocks; 400 fix the ends of a 90 % interval to about a tenth of its width.
     - `key`: all randomness.
 
-    **Returns:** [`TravelTime`][ndde_jax.TravelTime].
+    **Returns:** [`TravelTime`][ndde_jax.measure.TravelTime].
 
     **Raises:** `ValueError` for unknown variables, samples that are not equally spaced, or fewer
     than four blocks of them.
@@ -75,7 +75,7 @@ def travel_time(
     rain = np.random.default_rng(0).gamma(0.05, size=1000)
     wave = np.convolve(rain, 0.9 ** np.arange(60))[:1000]
     x = np.stack([wave, np.roll(wave, 7)], axis=1)
-    print(ndde.travel_time(x, 0, 1, largest=20, key=jax.random.key(0)).delay)  # about 7
+    print(ndde.measure.travel_time(x, 0, 1, largest=20, key=jax.random.key(0)).delay)  # about 7
     ```
 
     Künsch, [1989](https://doi.org/10.1214/aos/1176347265), for drawing blocks.
@@ -114,8 +114,8 @@ def travel_time(
 
 
 def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:
-    """That of [`travel_time`][ndde_jax.travel_time] at the best shift of up to `largest` samples,
-    of all pairs, by Fourier transforms: what a gap or an end lacks counts as the median.
+    """That of [`travel_time`][ndde_jax.measure.travel_time] at the best shift of up to `largest`
+    samples, of all pairs, by Fourier transforms: what a gap or an end lacks counts as the median.
     """
     together = np.concatenate(samples.values).astype(float)
     centre = np.nanmedian(together, axis=0)

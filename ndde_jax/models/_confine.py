@@ -50,8 +50,8 @@ class Certificate(eqx.Module):
 class RestoredDDE(AbstractDelayModel):
     """A learned drift plus a linear restoring force −K(u − Π_R(u)) on the present state.
 
-    Made by [`confine`][ndde_jax.confine] and [`damp`][ndde_jax.damp]; goes wherever a
-    [`NeuralDDE`][ndde_jax.NeuralDDE] goes. With `radius` zero the force acts everywhere.
+    Made by [`confine`][ndde_jax.confine] and [`damp`][ndde_jax.models.damp]; goes wherever a
+    [`NeuralDDE`][ndde_jax.models.NeuralDDE] goes. With `radius` zero the force acts everywhere.
     """
 
     model: NeuralDDE
@@ -134,7 +134,8 @@ def confine(
     - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
         of the training.
 
-    **Returns:** [`RestoredDDE`][ndde_jax.RestoredDDE]; its `certificate()` bounds where it lives.
+    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE]; its `certificate()` bounds where it
+    lives.
 
     **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for values that are not finite,
     and unless radius and rate are positive.
@@ -147,7 +148,7 @@ def confine(
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    model = ndde.fit_graph(windows, "full", key=jax.random.key(0))
+    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
     confined = ndde.confine(model, windows=windows)
     print(confined.certificate().absorbing_radius)
     ```

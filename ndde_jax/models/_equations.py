@@ -23,7 +23,7 @@ def equations(
 
     **Arguments:**
 
-    - `model`: of one system, from [`fit_flow`][ndde_jax.fit_flow] or any other fit.
+    - `model`: of one system, from [`fit_flow`][ndde_jax.fitting.fit_flow] or any other fit.
     - `names`: of the variables; x0, x1, … by default. A lag of l samples reads `x[t-l]`.
     - `digits`: significant digits of coefficients.
 
@@ -37,7 +37,7 @@ def equations(
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
-    model = ndde.fit_flow(windows, key=jax.random.key(0), family="polynomial")
+    model = ndde.fitting.fit_flow(windows, key=jax.random.key(0), family="polynomial")
     print(ndde.equations(model, ["x", "y"]))  # ("dx/dt = y", "dy/dt = -x")
     ```
     """

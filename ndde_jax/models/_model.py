@@ -49,9 +49,9 @@ class NeuralDDE(AbstractDelayModel):
     As a callable it maps a physical history to the physical drift, so it stands wherever a true
     drift stands. Inputs that the mask closes have no influence at all.
 
-    - `drift`: [`MaskedDrift`][ndde_jax.MaskedDrift],
-        [`PolynomialDrift`][ndde_jax.PolynomialDrift] or [`SplineDrift`][ndde_jax.SplineDrift], in
-        standardised units.
+    - `drift`: [`MaskedDrift`][ndde_jax.models.MaskedDrift],
+        [`PolynomialDrift`][ndde_jax.models.PolynomialDrift] or
+        [`SplineDrift`][ndde_jax.models.SplineDrift], in standardised units.
     - `mask`: which inputs reach which target, `[target lag source]`.
     - `scaling`: means and deviations of states and rates.
     - `dt`: sampling interval of the data, one unit of `lags`.

@@ -18,7 +18,7 @@ class MaskedDrift(eqx.Module):
     """Drift G_j(z) = f_j(m_j ⊙ z): one network f_j per target, inputs masked at the first layer.
 
     The mask is an argument, not a parameter: gates, a graph or a test decide what passes. Works in
-    standardised units; [`NeuralDDE`][ndde_jax.NeuralDDE] adds the physical ones.
+    standardised units; [`NeuralDDE`][ndde_jax.models.NeuralDDE] adds the physical ones.
 
     - `layers`: (weight `[target out in]`, bias `[target out]`) of each layer.
 
@@ -27,14 +27,14 @@ class MaskedDrift(eqx.Module):
     - `dim`: number of variables.
     - `n_lags`: number of lags, 0 included if it is one.
     - `width`, `depth`: units and number of hidden tanh layers; 8 and 2 as in the paper. The output
-        is affine, so the drift is bounded (see [`drift_bound`][ndde_jax.drift_bound]).
+        is affine, so the drift is bounded (see [`drift_bound`][ndde_jax.models.drift_bound]).
     - `key`: for the initial weights, uniform ±1/√fan-in.
 
     ```python
     import jax, jax.numpy as jnp
     import ndde_jax as ndde
 
-    drift = ndde.MaskedDrift.create(dim=3, n_lags=2, key=jax.random.key(0))
+    drift = ndde.models.MaskedDrift.create(dim=3, n_lags=2, key=jax.random.key(0))
     mask = jnp.ones((3, 2, 3))                 # [target, lag, source]
     print(drift(jnp.zeros((2, 3)), mask))      # [target]
     ```

@@ -31,10 +31,10 @@ Exponents = tuple[tuple[int, ...], ...]
 
 
 class PolynomialDrift(eqx.Module):
-    """Sum of a [`MaskedDrift`][ndde_jax.MaskedDrift] and one sparse polynomial per target.
+    """Sum of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] and one sparse polynomial per target.
 
-    Stands in the place of a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.NeuralDDE]; made by
-    [`fit_flow`][ndde_jax.fit_flow], where one of the two is zero for every target.
+    Stands in the place of a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by
+    [`fit_flow`][ndde_jax.fitting.fit_flow], where one of the two is zero for every target.
 
     - `networks`: None if no target has one.
     - `coefficients`: of every term, most of them zero.

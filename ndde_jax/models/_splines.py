@@ -14,9 +14,9 @@ from ._networks import MaskedDrift
 class SplineDrift(eqx.Module):
     """One sum of restricted cubic splines and products of inputs per target.
 
-    Stands in the place of a [`MaskedDrift`][ndde_jax.MaskedDrift] in a
-    [`NeuralDDE`][ndde_jax.NeuralDDE]; made by least squares, see
-    [`fit_splines`][ndde_jax.fit_splines].
+    Stands in the place of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] in a
+    [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by least squares, see
+    [`fit_splines`][ndde_jax.select.fit_splines].
 
     - `index`: which input, flat (lag, source), fills a slot; an unused slot repeats one with
         coefficients 0.

@@ -1,4 +1,18 @@
-"""What was measured: tables, containers, time stamps, gaps, and the noise they carry."""
+"""What was measured: example records, treatments, and the noise that samples carry.
 
-from ._reading import read_samples as read_samples
-from ._samples import Samples as Samples
+Reading and preparing are at the top: [`read_samples`][ndde_jax.read_samples],
+[`load_example`][ndde_jax.load_example], [`prepare_samples`][ndde_jax.prepare_samples].
+"""
+
+from ._examples import (
+    Example as Example,
+    KnownLink as KnownLink,
+    example_names as example_names,
+)
+from ._noise import (
+    end_ringing as end_ringing,
+    high_frequency_roll_off as high_frequency_roll_off,
+    noise_autocorrelation as noise_autocorrelation,
+    noise_share as noise_share,
+)
+from ._treatments import Treatment as Treatment

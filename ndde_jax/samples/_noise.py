@@ -60,7 +60,7 @@ def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
 
     smooth = np.sin(0.05 * np.arange(1000))
     walk = np.cumsum(np.random.default_rng(0).normal(size=1000))
-    print(ndde.noise_share(np.stack([smooth, walk], axis=1)))  # near [0, 1]
+    print(ndde.samples.noise_share(np.stack([smooth, walk], axis=1)))  # near [0, 1]
     ```
     """
     data = read_trajectories(x, dt=1.0 if t is None else None, t=t)
@@ -81,7 +81,7 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> 
 
     **Arguments:**
 
-    - `x`: as for [`noise_share`][ndde_jax.noise_share], regularly sampled.
+    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled.
     - `order`: m, the differences taken of the increments; 4 by default, as in `noise_share`.
 
     **Returns:** one number per variable; NaN if there are not order + 3 complete samples in a row
@@ -113,8 +113,8 @@ def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
 
     **Arguments:**
 
-    - `x`: as for [`noise_share`][ndde_jax.noise_share], regularly sampled. Of each trajectory the
-        longest stretch without missing values counts, if it has 64 samples.
+    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. Of each
+        trajectory the longest stretch without missing values counts, if it has 64 samples.
 
     **Returns:** one number per variable, with a standard deviation of about 8/√time; NaN where no
     stretch is long enough.
@@ -164,8 +164,9 @@ def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
 
     **Arguments:**
 
-    - `x`: as for [`noise_share`][ndde_jax.noise_share], regularly sampled. Of several trajectories
-        the one that rings most counts, if it is complete at both ends and has 64 samples.
+    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. Of several
+        trajectories the one that rings most counts, if it is complete at both ends and has 64
+        samples.
 
     **Returns:** one number per variable; NaN where no trajectory is long enough.
 

@@ -34,7 +34,7 @@ def read_samples(
     import numpy as np
     import ndde_jax as ndde
 
-    samples = ndde.samples.read_samples(np.random.default_rng(0).normal(size=(100, 2)), dt=0.5)
+    samples = ndde.read_samples(np.random.default_rng(0).normal(size=(100, 2)), dt=0.5)
     print(samples)  # Samples of x0, x1: 100 times, dt = 0.5
     ```
     """

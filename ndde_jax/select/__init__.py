@@ -9,9 +9,19 @@ A strategy and a price are values. Strategies:
 - `CoefficientPath`: a grid of coefficients, one of which held-out blocks choose.
 
 Prices: `EBIC`, the default, needs no coefficient; `PerInput(λ)` is the paper's.
+
+What the strategies are made of can be called by itself: `spline_graph`, `search_lags`,
+`exact_graph`, `coefficient_path`; and `midpoint_windows`, whose histories a model completes.
 """
 
 from ..fit._prices import EBIC as EBIC, AbstractPrice as AbstractPrice, PerInput as PerInput
+from ._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
+from ._midpoint import midpoint_windows as midpoint_windows
+from ._moves import LagSearch as LagSearch, search_lags as search_lags
+from ._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_path
+from ._select import search_graph as search_graph, select_graph as select_graph
+from ._spline_fit import fit_splines as fit_splines
+from ._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._strategies import (
     CoefficientPath as CoefficientPath,
     Exhaustive as Exhaustive,

@@ -57,10 +57,10 @@ def exact_graph(
     - `key`: for the refits.
     - `coefficient`: λ, an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE], or a price, asked for
         at the risk of the best subset; by default [`EBIC`][ndde_jax.select.EBIC].
-    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig].
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
 
     **Raises:** `ValueError` for a batch of systems or more than 12 inputs: use
-    [`search_graph`][ndde_jax.search_graph] then.
+    [`search_graph`][ndde_jax.select.search_graph] then.
 
     ```python
     import jax, numpy as np
@@ -68,7 +68,7 @@ def exact_graph(
 
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    print(ndde.exact_graph(windows, key=jax.random.key(0)).graph[:, :, 0])
+    print(ndde.select.exact_graph(windows, key=jax.random.key(0)).graph[:, :, 0])
     ```
     """
     config, key = checked_refit("exact_graph", windows, config, key)

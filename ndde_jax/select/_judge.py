@@ -28,7 +28,7 @@ BLOCKS = 32
 class Judged(NamedTuple):
     """What networks say of one target; NumPy.
 
-    - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.LagSearch].
+    - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.select.LagSearch].
     - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
         `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
         `[input block]`.

@@ -65,7 +65,7 @@ def midpoint_windows(
     - `x`, `dt`, `lags`, `names`, `prior`: as for [`lagged_windows`][ndde_jax.lagged_windows];
         samples must be equally spaced.
     - `rate`: expected standardised rates for the prediction, one row per returned window; by
-        default what [`spline_graph`][ndde_jax.spline_graph] fits.
+        default what [`spline_graph`][ndde_jax.select.spline_graph] fits.
     - `model`: fitted to windows like these without one, or any function from a physical history
         `[lag dim]` to a physical drift, if it has `lags`; instead of `rate`.
 
@@ -83,8 +83,8 @@ def midpoint_windows(
         system.drift, lags=system.lags, dt=0.1, n_steps=6000, history=system.history, sigma=0.02,
         key=jax.random.key(0), save_every=10,
     )
-    windows = ndde.midpoint_windows(path.ys, dt=1.0, lags=(0, 13, 17, 21))
-    print(ndde.spline_graph(windows).graph[0, 0])  # lags 0 and 17
+    windows = ndde.select.midpoint_windows(path.ys, dt=1.0, lags=(0, 13, 17, 21))
+    print(ndde.select.spline_graph(windows).graph[0, 0])  # lags 0 and 17
     ```
     """
     lags = read_lags(lags)

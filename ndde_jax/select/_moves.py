@@ -24,7 +24,7 @@ MANY_INPUTS = 25
 
 
 class LagSearch(eqx.Module):
-    """What [`search_lags`][ndde_jax.search_lags] found.
+    """What [`search_lags`][ndde_jax.select.search_lags] found.
 
     - `graph`: `[source target lag]`.
     - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
@@ -32,7 +32,7 @@ class LagSearch(eqx.Module):
       dropped ones are linearised (on the shortlist) or regressed on splines (elsewhere).
     - `risk`: standardised mean squared error per target, corrected for the parameters used.
     - `threshold`: what an edge must lower that risk by to be kept, `[target]`.
-    - `screening`: the [`SplineGraph`][ndde_jax.SplineGraph] it started from.
+    - `screening`: the [`SplineGraph`][ndde_jax.select.SplineGraph] it started from.
     """
 
     graph: Graph
@@ -52,28 +52,28 @@ def search_lags(
 ) -> LagSearch:
     """The library's graph search for many candidate lags, where neighbours are nearly collinear.
 
-    For each target, [`spline_graph`][ndde_jax.spline_graph] makes a shortlist and a first choice. A
-    network is fitted on that choice and improved move by move: an edge added, dropped, or *swapped*
-    for another. All moves are ranked by what one Gauss–Newton step would make of them, the best
-    few are refitted, and the best of these is taken if it lowers risk + price × edges, with the
-    price of [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept]. Unlike in
-    [`search_graph`][ndde_jax.search_graph] the cost does not grow with the number of candidates,
-    and a wrong lag can be corrected in one move, without passing through a worse graph. What the
-    prior of the windows decides is never moved.
+    For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
+    choice. A network is fitted on that choice and improved move by move: an edge added, dropped, or
+    *swapped* for another. All moves are ranked by what one Gauss–Newton step would make of them,
+    the best few are refitted, and the best of these is taken if it lowers risk + price × edges,
+    with the price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
+    [`search_graph`][ndde_jax.select.search_graph] the cost does not grow with the number of
+    candidates, and a wrong lag can be corrected in one move, without passing through a worse graph.
+    What the prior of the windows decides is never moved.
 
     **Arguments:**
 
-    - `windows`: of one system; [`midpoint_windows`][ndde_jax.midpoint_windows] where noise drives
-        the system, since lags half a step off cost edges.
+    - `windows`: of one system; [`midpoint_windows`][ndde_jax.select.midpoint_windows] where noise
+        drives the system, since lags half a step off cost edges.
     - `key`: initial weights.
     - `coefficient`: λ, an edge costs λ/F of its target's variance, F being the number of
         candidates, or a price; by default [`EBIC`][ndde_jax.select.EBIC].
-    - `config`: [`StrengthConfig`][ndde_jax.StrengthConfig]: `restarts` and `steps` of first fits,
-        `fold_steps` of refits, at most `search` moves.
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]: `restarts` and `steps` of first
+        fits, `fold_steps` of refits, at most `search` moves.
     - `shortlist`: inputs per target to search among, static.
 
-    **Returns:** [`LagSearch`][ndde_jax.LagSearch]; NaN for windows that [`fit`][ndde_jax.fit] would
-    refuse.
+    **Returns:** [`LagSearch`][ndde_jax.select.LagSearch]; NaN for windows that
+    [`fit`][ndde_jax.fit] would refuse.
 
     **Raises:** `ValueError` for a batch of systems (use `jax.vmap`).
 
@@ -83,7 +83,7 @@ def search_lags(
 
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    print(ndde.search_lags(windows, key=jax.random.key(0)).graph[:, :, 0])
+    print(ndde.select.search_lags(windows, key=jax.random.key(0)).graph[:, :, 0])
     ```
     """
     config, key = checked_refit("search_lags", windows, config, key)

@@ -101,9 +101,9 @@ def coefficient_path(
     - `coefficients`: λ, positive, ascending.
     - `key`: for the fit and the refits.
     - `config`: [`FitConfig`][ndde_jax.FitConfig] of the fit; the model itself is not refined.
-    - `refit`: [`StrengthConfig`][ndde_jax.StrengthConfig] of the refits.
+    - `refit`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig] of the refits.
 
-    **Returns:** a [`SweptGraphs`][ndde_jax.SweptGraphs].
+    **Returns:** a [`SweptGraphs`][ndde_jax.select.SweptGraphs].
 
     **Raises:** `ValueError` for coefficients that are not positive and ascending, or a method
     without a penalty.
@@ -114,7 +114,8 @@ def coefficient_path(
 
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    found = ndde.coefficient_path(ndde.AGL(), windows, (0.01, 0.1, 1.0), key=jax.random.key(0))
+    coefficients, key = (0.01, 0.1, 1.0), jax.random.key(0)
+    found = ndde.select.coefficient_path(ndde.AGL(), windows, coefficients, key=key)
     print(found.select(), found.graph()[:, :, 0])
     ```
     """

@@ -44,9 +44,9 @@ def search_graph(
 
     Every target takes the inputs of the graph that serves it best, then its best addition or
     removal, again and again, judged by refitting: the risk, corrected for the parameters used, plus
-    the price of the edges (see [`SignalStrengths.kept`][ndde_jax.SignalStrengths.kept]) must fall.
-    What gates select is a good start but seldom such a local optimum, above all among collinear
-    lags.
+    the price of the edges (see [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept])
+    must fall. What gates select is a good start but seldom such a local optimum, above all among
+    collinear lags.
 
     **Arguments:**
 
@@ -95,18 +95,19 @@ def select_graph(
 
     **Arguments:**
 
-    - `windows`, `key`, `config`: as for [`search_graph`][ndde_jax.search_graph].
+    - `windows`, `key`, `config`: as for [`search_graph`][ndde_jax.select.search_graph].
     - `result`: a fit whose gates the search starts from; by default one of
         [`L0NDDE`][ndde_jax.L0NDDE] with its default settings.
     - `search`: `"gates"` takes what gates select along their path of coefficients, and nothing, as
-        starts of [`search_graph`][ndde_jax.search_graph]; `"splines"` needs no gates and is
-        [`search_lags`][ndde_jax.search_lags], whose cost hardly grows with the number of candidates
-        and which can exchange neighbouring lags. `"auto"` takes the second from 25 candidate inputs
-        per target (variables × lags) on, and for midpoint windows.
+        starts of [`search_graph`][ndde_jax.select.search_graph]; `"splines"` needs no gates and is
+        [`search_lags`][ndde_jax.select.search_lags], whose cost hardly grows with the number of
+        candidates and which can exchange neighbouring lags. `"auto"` takes the second from 25
+        candidate inputs per target (variables × lags) on, and for midpoint windows.
 
     **Returns:** the graph, `[source target lag]`.
 
-    **Raises:** as [`search_graph`][ndde_jax.search_graph], and `ValueError` for another `search`.
+    **Raises:** as [`search_graph`][ndde_jax.select.search_graph], and `ValueError` for another
+    `search`.
     """
     _, key = checked_refit("select_graph", windows, config, key)
     if result is not None and not isinstance(result, FitResult):

@@ -29,16 +29,17 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
     those pay.
 
     Of the linear, the additive and the multiplicative model of every target the Bayesian
-    information criterion takes one, as [`spline_graph`][ndde_jax.spline_graph] does. As good as a
-    network where effects add up or multiply, and a thousand times faster.
+    information criterion takes one, as [`spline_graph`][ndde_jax.select.spline_graph] does. As good
+    as a network where effects add up or multiply, and a thousand times faster.
 
     **Arguments:**
 
     - `windows`: of one system, outside `jit`.
     - `graph`: `[source target lag]`, or `"full"` for all edges allowed.
 
-    **Returns:** [`NeuralDDE`][ndde_jax.NeuralDDE] with a [`SplineDrift`][ndde_jax.SplineDrift], NaN
-    for windows that [`fit`][ndde_jax.fit] would refuse.
+    **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE] with a
+    [`SplineDrift`][ndde_jax.models.SplineDrift], NaN for windows that [`fit`][ndde_jax.fit] would
+    refuse.
 
     **Raises:** `ValueError` for a graph of another shape.
 
@@ -48,7 +49,7 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
 
     t = np.arange(500) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    print(ndde.fit_splines(windows, "full")(np.array([[0.0, 1.0]])))  # about [1, 0]
+    print(ndde.select.fit_splines(windows, "full")(np.array([[0.0, 1.0]])))  # about [1, 0]
     ```
     """
     check_windows(windows, "fit_splines")

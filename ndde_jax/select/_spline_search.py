@@ -1,4 +1,5 @@
-"""The search of [`spline_graph`][ndde_jax.spline_graph] in NumPy, for windows that are known.
+"""The search of [`spline_graph`][ndde_jax.select.spline_graph] in NumPy, for windows that are
+known.
 
 The same criterion, shortlists and moves as the traced version, on inner products of columns: no
 move costs a pass over the windows, and nothing is compiled, so that another length, width or number
@@ -63,7 +64,7 @@ class Spline(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The best model of one target; names as in [`SplineGraph`][ndde_jax.SplineGraph]."""
+    """The best model of one target; names as in [`SplineGraph`][ndde_jax.select.SplineGraph]."""
 
     mask: Bool[np.ndarray, " input"]
     evidence: Float[np.ndarray, " input"]

@@ -25,7 +25,7 @@ from ._spline_search import FLOOR, RIDGE, ROOM, ROUNDS, Columns, columns_of, sea
 
 
 class SplineGraph(eqx.Module):
-    """What [`spline_graph`][ndde_jax.spline_graph] found.
+    """What [`spline_graph`][ndde_jax.select.spline_graph] found.
 
     - `graph`: `[source target lag]`.
     - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
@@ -47,9 +47,9 @@ class SplineGraph(eqx.Module):
     @property
     def value(self) -> Scores:
         """The evidence as a share of the variance of the target's rate, as
-        [`SignalStrengths.value`][ndde_jax.SignalStrengths]: the rise of its risk without a kept
-        edge, the fall with a dropped one. Logarithms give a weak input of a rate that is nearly
-        explained as much weight as a strong input of one that is not; these do not.
+        [`SignalStrengths.value`][ndde_jax.measure.SignalStrengths]: the rise of its risk without a
+        kept edge, the fall with a dropped one. Logarithms give a weak input of a rate that is
+        nearly explained as much weight as a strong input of one that is not; these do not.
         """
         change = jnp.where(self.graph, jnp.expm1(self.evidence), -jnp.expm1(-self.evidence))
         return (self.risk[None, :, None] + FLOOR) * change
@@ -77,7 +77,8 @@ def spline_graph(
     of difference quotients.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
-    a network does not need, so let [`search_graph`][ndde_jax.search_graph] have the last word.
+    a network does not need, so let [`search_graph`][ndde_jax.select.search_graph] have the last
+    word.
 
     **Arguments:**
 
@@ -86,8 +87,8 @@ def spline_graph(
         square.
     - `steps`: most moves of a search, static.
 
-    **Returns:** [`SplineGraph`][ndde_jax.SplineGraph]; NaN for windows that [`fit`][ndde_jax.fit]
-    would refuse.
+    **Returns:** [`SplineGraph`][ndde_jax.select.SplineGraph]; NaN for windows that
+    [`fit`][ndde_jax.fit] would refuse.
 
     **Raises:** `ValueError` for a batch of systems (use `jax.vmap`) or `shortlist` below 1.
 
@@ -97,7 +98,7 @@ def spline_graph(
 
     t = np.arange(300) * 0.1
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    print(ndde.spline_graph(windows).graph[:, :, 0])
+    print(ndde.select.spline_graph(windows).graph[:, :, 0])
     ```
     """
     check_windows(windows, "spline_graph")
@@ -116,7 +117,7 @@ def _search_known(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
 
 
 def search_known(data: KnownData, columns: Columns, n_slots: int, steps: int = 20) -> SplineGraph:
-    """[`spline_graph`][ndde_jax.spline_graph] of windows whose columns are at hand."""
+    """[`spline_graph`][ndde_jax.select.spline_graph] of windows whose columns are at hand."""
     dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
     shape = (dim, n_inputs // dim, dim)
     sizes = dict(slots=n_slots, steps=steps, dim=dim)

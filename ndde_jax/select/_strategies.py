@@ -29,7 +29,7 @@ class Gates(AbstractStrategy):
     - `penalty`: [`L0NDDE`][ndde_jax.L0NDDE] by default; any of the five.
     - `config`: of their training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
         default, since only the graph is wanted.
-    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.StrengthConfig].
+    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `improve`: False takes what the penalty keeps at its own coefficient, or at the λ of a price
         per input, as the paper does.
     """
@@ -76,8 +76,8 @@ class Gates(AbstractStrategy):
 class Splines(AbstractStrategy):
     """Spline regression with the extended Bayesian information criterion: closed forms, no network.
 
-    Milliseconds once compiled. See [`spline_graph`][ndde_jax.spline_graph]. Its criterion counts
-    features of splines, so it takes no other price.
+    Milliseconds once compiled. See [`spline_graph`][ndde_jax.select.spline_graph]. Its criterion
+    counts features of splines, so it takes no other price.
 
     - `shortlist`: inputs per target to search among.
     - `steps`: most moves of a search.
@@ -106,7 +106,7 @@ class Moves(AbstractStrategy):
     """Moves, judged by networks, from what splines choose: edges added, dropped and exchanged.
 
     The cost hardly grows with the number of candidates, and neighbouring lags can be exchanged.
-    See [`search_lags`][ndde_jax.search_lags].
+    See [`search_lags`][ndde_jax.select.search_lags].
 
     - `shortlist`: inputs per target to search among.
     - `refit`: of first fits and refits.
@@ -130,7 +130,7 @@ class Exhaustive(AbstractStrategy):
     """Every subset of inputs of every target, for at most twelve candidates.
 
     Scores are by how much the best cost rises when an edge is flipped, signed so that positive
-    speaks for the edge. See [`exact_graph`][ndde_jax.exact_graph].
+    speaks for the edge. See [`exact_graph`][ndde_jax.select.exact_graph].
 
     - `refit`: of the refits.
     """
@@ -160,8 +160,8 @@ class Exhaustive(AbstractStrategy):
 class CoefficientPath(AbstractStrategy):
     """A whole grid of coefficients in one batch, of which held-out blocks choose one.
 
-    See [`coefficient_path`][ndde_jax.coefficient_path]. A price per input chooses the coefficient
-    of the grid next to it instead.
+    See [`coefficient_path`][ndde_jax.select.coefficient_path]. A price per input chooses the
+    coefficient of the grid next to it instead.
 
     - `coefficients`: λ, at least two, ascending.
     - `penalty`: whose grid it is.

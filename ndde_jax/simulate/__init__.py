@@ -1,6 +1,10 @@
-"""Simulating stochastic delay equations, true or learned, and their Lyapunov spectra."""
+"""Simulating stochastic delay equations, true or learned: paths, rollouts, and terms for Diffrax.
+
+See [`solve_sdde`][ndde_jax.solve_sdde] and [`lyapunov_spectrum`][ndde_jax.lyapunov_spectrum].
+"""
 
 from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
+from ._lyapunov import LyapunovSpectrum as LyapunovSpectrum
 from ._noise import GridBrownianPath as GridBrownianPath
 from ._rollout import rollout as rollout
-from ._solve import Path as Path, PathStatus as PathStatus, solve_sdde as solve_sdde
+from ._solve import Path as Path, PathStatus as PathStatus

@@ -17,8 +17,8 @@ from .._types import Checked
 class DelayTerm(diffrax.AbstractTerm):
     """The drift of a delay equation as a term for `diffrax.diffeqsolve`.
 
-    Goes with [`DelaySolver`][ndde_jax.DelaySolver], alone or in a `MultiTerm` with a `ControlTerm`
-    for the noise.
+    Goes with [`DelaySolver`][ndde_jax.simulate.DelaySolver], alone or in a `MultiTerm` with a
+    `ControlTerm` for the noise.
 
     **Arguments:**
 
@@ -80,8 +80,8 @@ class _Past(eqx.Module):
 
 
 class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver):
-    """Makes a Diffrax solver remember its steps, so that a [`DelayTerm`][ndde_jax.DelayTerm] can
-    read the past by the solver's own dense output.
+    """Makes a Diffrax solver remember its steps, so that a
+    [`DelayTerm`][ndde_jax.simulate.DelayTerm] can read the past by the solver's own dense output.
 
     Use [`solve_sdde`][ndde_jax.solve_sdde] for constant steps, gradients and speed; use this with
     `diffeqsolve` for what only that offers: any `SaveAt`, events, adaptive steps, progress meters.
@@ -103,9 +103,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     import diffrax, jax.numpy as jnp
     import ndde_jax as ndde
 
-    term = ndde.DelayTerm(lambda t, x, lagged, args: -lagged[0], 1.0, lambda t: jnp.ones(1))
+    start = jnp.ones(1)
+    term = ndde.simulate.DelayTerm(lambda t, x, lagged, args: -lagged[0], 1.0, lambda t: start)
     solution = diffrax.diffeqsolve(
-        term, ndde.DelaySolver(diffrax.Tsit5(), capacity=20), 0.0, 5.0, 0.1, jnp.ones(1),
+        term, ndde.simulate.DelaySolver(diffrax.Tsit5(), capacity=20), 0.0, 5.0, 0.1, start,
         saveat=diffrax.SaveAt(ts=jnp.linspace(0.0, 5.0, 11)),
     )
     print(solution.ys[:, 0])

@@ -15,7 +15,7 @@ from .._checks import check_real_array, check_whole
 from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
-from ..simulate import _blocks
+from . import _blocks
 from ._problem import Problem
 from ._read import check_counts, read_problem, read_system
 from ._tableau import Tableau, read_solver
@@ -76,7 +76,7 @@ def lyapunov_spectrum(
         the standard error at steps that resolve the dynamics, for a third of the cost of `Tsit5`.
         For the exponents of the one-step map that a model was trained as, `Euler`.
 
-    **Returns:** a [`LyapunovSpectrum`][ndde_jax.LyapunovSpectrum].
+    **Returns:** a [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum].
 
     **Raises:** `ValueError` as `solve_sdde`, and for a `k` that exceeds the dimension of the
     (discretised) state or too few steps for 20 batches.
@@ -203,7 +203,8 @@ def kaplan_yorke_dimension(
 
     **Arguments:**
 
-    - `spectrum`: a [`LyapunovSpectrum`][ndde_jax.LyapunovSpectrum], or exponents in any order.
+    - `spectrum`: a [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum], or exponents in any
+        order.
 
     **Returns:** 0 if all exponents are negative (a fixed point); k, a lower bound, if the sum of
     all k given is not negative: compute more of them. NaN if any is NaN.

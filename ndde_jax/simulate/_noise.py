@@ -56,7 +56,7 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
     import jax
     import ndde_jax as ndde
 
-    noise = ndde.GridBrownianPath(jax.random.key(0), n_steps=100, dt=0.1, shape=(2,))
+    noise = ndde.simulate.GridBrownianPath(jax.random.key(0), n_steps=100, dt=0.1, shape=(2,))
     print(noise.evaluate(0.3, 0.4))    # variance 0.1
     ```
     """

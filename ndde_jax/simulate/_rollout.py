@@ -29,8 +29,8 @@ def rollout(
     **Arguments:** as for `solve_sdde`; `history` is a state `[dim]` or samples `[time dim]` at the
     interval of the data.
 
-    **Returns:** a [`Path`][ndde_jax.Path]. [`confine`][ndde_jax.confine] the model first if it
-    diverges.
+    **Returns:** a [`Path`][ndde_jax.simulate.Path]. [`confine`][ndde_jax.confine] the model first
+    if it diverges.
 
     ```python
     import jax, numpy as np
@@ -40,7 +40,7 @@ def rollout(
     x = np.stack([np.sin(t), np.cos(t)], 1)
     windows = ndde.lagged_windows(x, dt=0.02)
     model = ndde.fit(ndde.L0NDDE(), windows, key=jax.random.key(0)).model
-    print(ndde.rollout(model, history=x[:1], n_steps=10).ys[-1], x[10])
+    print(ndde.simulate.rollout(model, history=x[:1], n_steps=10).ys[-1], x[10])
     ```
     """
     check_model(model)

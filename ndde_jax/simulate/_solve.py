@@ -29,7 +29,7 @@ class Path(eqx.Module):
 
     - `ts`: times `[time]`, the start first.
     - `ys`: states `[time *state]`, the initial one first, then every `save_every`-th.
-    - `status`: a [`PathStatus`][ndde_jax.PathStatus].
+    - `status`: a [`PathStatus`][ndde_jax.simulate.PathStatus].
     """
 
     ts: Float[Array, "time"]
@@ -95,7 +95,7 @@ def solve_sdde(
         `vmap`, so that the sizes of buffers are known.
     - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
 
-    **Returns:** a [`Path`][ndde_jax.Path]. A path that diverges says so in its `status`.
+    **Returns:** a [`Path`][ndde_jax.simulate.Path]. A path that diverges says so in its `status`.
 
     **Raises:** `ValueError` for lags below dt or traced without bounds, a history that is too short
     or not finite, a `sigma` or `increments` of the wrong shape, noise without `key`, a solver that

@@ -42,7 +42,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     rng, x = np.random.default_rng(0), np.zeros((2000, 2))
     for k in range(7, 1999):
         x[k + 1] = 0.7 * x[k] + rng.normal(size=2) + [0.0, 0.6 * x[k - 7, 0]]
-    print(ndde.choose_lags(ndde.read_samples(x, dt=1.0)))
+    print(ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0)))
     ```
     """
     if not isinstance(samples, Samples):

@@ -94,7 +94,7 @@ def prior_knowledge(
         such as the season or a stimulus.
     - `self_edges`: False forbids that a variable's rate depends on its own state, at any lag.
 
-    **Returns:** [`PriorKnowledge`][ndde_jax.PriorKnowledge], for the argument `prior` of
+    **Returns:** [`PriorKnowledge`][ndde_jax.windows.PriorKnowledge], for the argument `prior` of
     [`lagged_windows`][ndde_jax.lagged_windows] and [`discover`][ndde_jax.discover].
 
     **Raises:** `ValueError` for unknown names or lags, and for edges that are both required and

@@ -57,16 +57,16 @@ def choose_scheme(
 
     **Arguments:**
 
-    - `share`: [`noise_share`][ndde_jax.noise_share] of each variable; their mean decides.
-    - `roll_off`: [`high_frequency_roll_off`][ndde_jax.high_frequency_roll_off] of each variable;
-        their geometric mean decides. Left out: not filtered.
-    - `ringing`: [`end_ringing`][ndde_jax.end_ringing] of each variable; the largest decides. Left
-        out: none.
+    - `share`: [`noise_share`][ndde_jax.samples.noise_share] of each variable; their mean decides.
+    - `roll_off`: [`high_frequency_roll_off`][ndde_jax.samples.high_frequency_roll_off] of each
+        variable; their geometric mean decides. Left out: not filtered.
+    - `ringing`: [`end_ringing`][ndde_jax.samples.end_ringing] of each variable; the largest
+        decides. Left out: none.
     - `regular`: whether the samples are equally spaced. If not, only `"euler"` is possible.
     - `delayed`: whether past states are candidates and
-        [`midpoint_windows`][ndde_jax.midpoint_windows] an option. The noise in a central difference
-        is in the present state too, past states tell it from the signal there, and so become
-        drivers.
+        [`midpoint_windows`][ndde_jax.select.midpoint_windows] an option. The noise in a central
+        difference is in the present state too, past states tell it from the signal there, and so
+        become drivers.
 
     **Returns:** `"central4"` for a share below 0.001, or ringing above 1.5, or a share below 0.7
     with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise (also where the share

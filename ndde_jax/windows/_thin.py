@@ -44,7 +44,7 @@ def thin_windows(
     x = np.sin(0.1 * np.arange(500))
     windows = ndde.lagged_windows(x, dt=0.1, lags=(0, 5))
     print(windows.n_valid)  # 494
-    print(ndde.thin_windows(windows, 2).n_valid)  # 246
+    print(ndde.windows.thin_windows(windows, 2).n_valid)  # 246
     ```
     """
     check_windows(windows, "thin_windows", "take one with unstack_windows")

@@ -61,19 +61,21 @@ class Windows(eqx.Module):
     - `scaling`: how to return to physical units.
     - `dt`: mean sampling interval.
     - `noise_share`: estimated share of white noise in the variance of one-step increments, see
-        [`noise_share`][ndde_jax.noise_share]. Carries no gradient.
+        [`noise_share`][ndde_jax.samples.noise_share]. Carries no gradient.
     - `roll_off`: whether that noise was filtered before sampling, see
-        [`high_frequency_roll_off`][ndde_jax.high_frequency_roll_off]; NaN if made inside `jit`.
-    - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.end_ringing]; NaN if made
-        inside `jit`.
+        [`high_frequency_roll_off`][ndde_jax.samples.high_frequency_roll_off]; NaN if made inside
+        `jit`.
+    - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.samples.end_ringing]; NaN if
+        made inside `jit`.
     - `dropped`: rows that are not valid because a value is missing.
     - `prior`: edges that are allowed and edges that are required, see
         [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `lags`: candidate lags, in samples. Static.
     - `scheme`: `"euler"`, `"central"`, `"central4"` or, from
-        [`midpoint_windows`][ndde_jax.midpoint_windows], `"midpoint"`; never `"auto"`. Static.
+        [`midpoint_windows`][ndde_jax.select.midpoint_windows], `"midpoint"`; never `"auto"`.
+        Static.
     - `step`: samples between two neighbouring ones that a difference reads: 1, and more after
-        [`thin_windows`][ndde_jax.thin_windows]. Static.
+        [`thin_windows`][ndde_jax.windows.thin_windows]. Static.
     """
 
     history: Float[Array, "window lag dim"]
@@ -180,9 +182,9 @@ def lagged_windows(
         `"central"`, `"central4"`: second and fourth order, for data with little noise. Where noise
         drives the system they estimate the current velocity (the mean of forward and backward
         drift), not the drift.
-        `"auto"`: chosen by [`choose_scheme`][ndde_jax.choose_scheme] from the estimated noise;
-        `explain()` of the result says what and why. If a trajectory rings at both ends, up to 20
-        samples there count as missing.
+        `"auto"`: chosen by [`choose_scheme`][ndde_jax.windows.choose_scheme] from the estimated
+        noise; `explain()` of the result says what and why. If a trajectory rings at both ends, up
+        to 20 samples there count as missing.
     - `names`: names of the variables, for error messages.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge]; whatever fits these windows obeys it.

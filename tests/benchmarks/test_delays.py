@@ -130,13 +130,13 @@ def test_laws_are_compared_by_projections():
 def test_the_true_graph_keeps_the_attractor_and_a_wrong_one_does_not():
     spec = Specification("mackey_glass", "low", 1500)
     series = simulate(spec)
-    windows = ndde.midpoint_windows(series.x, dt=series.dt, lags=series.lags)
-    config = ndde.StrengthConfig(restarts=1)
+    windows = ndde.select.midpoint_windows(series.x, dt=series.dt, lags=series.lags)
+    config = ndde.fitting.StrengthConfig(restarts=1)
     decay = np.zeros_like(series.graph)
     decay[..., 0] = True
 
     def scores(graph):
-        model = ndde.fit_graph(windows, graph, key=jax.random.key(0), config=config)
+        model = ndde.fitting.fit_graph(windows, graph, key=jax.random.key(0), config=config)
         return attractor_scores(model, windows, series)
 
     right, wrong = scores(series.graph), scores(decay)

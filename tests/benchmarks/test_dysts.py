@@ -247,7 +247,7 @@ def still(problems, *, keys):
 def pilot(lorenz):
     """Polynomials, in the units of the equations."""
     windows = ndde.lagged_windows(lorenz.train * lorenz.std + lorenz.mean, dt=lorenz.dt)
-    return ndde.fit_flow(windows, key=jax.random.key(0), family="polynomial", rounds=1)
+    return ndde.fitting.fit_flow(windows, key=jax.random.key(0), family="polynomial", rounds=1)
 
 
 def test_a_model_in_standardised_coordinates_is_the_same_model(lorenz, pilot):
@@ -266,7 +266,7 @@ def test_terms_of_the_pilot_are_edges(pilot):
     assert support[:, [0, 2]].any(axis=0).all() and not support[:, 1].any()
     np.testing.assert_array_equal(found[:, [0, 2], 0], support[:, [0, 2]])
     np.testing.assert_array_equal(found[:, 1], gates[:, 1])
-    networks = eqx.tree_at(lambda m: m.drift, pilot, ndde.MaskedDrift(()))
+    networks = eqx.tree_at(lambda m: m.drift, pilot, ndde.models.MaskedDrift(()))
     assert methods._known_by_terms(gates, networks) is gates
 
 

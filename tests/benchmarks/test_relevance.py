@@ -56,7 +56,7 @@ def test_linear_strengths_have_no_say_where_effects_are_bent():
     for k in range(len(x) - 1):
         x[k + 1, 1] = 3 * np.cos(2 * x[k, 0]) + 0.05 * rng.normal()
     windows = ndde.lagged_windows(x, dt=1.0)
-    value = np.asarray(ndde.spline_graph(windows).value)[:, 1, 0]
+    value = np.asarray(ndde.select.spline_graph(windows).value)[:, 1, 0]
     found = strengths_of_past(windows)
     np.testing.assert_allclose(found.value[:, 1], np.sqrt(value / value.sum()), rtol=0.05)
 

@@ -21,7 +21,7 @@ def terms(steps, **changes):
 
 def test_an_even_grid_is_the_bound_of_before():
     found = terms(np.full(5000, 0.1))
-    before = float(ndde.finite_sample_bound(500.0, 0.1, modulus=0.02, **CONSTANTS))
+    before = float(ndde.theory.finite_sample_bound(500.0, 0.1, modulus=0.02, **CONSTANTS))
     assert float(found.error) == pytest.approx(before, rel=1e-5)
     assert float(found.total) == float(found.error) and float(found.duration) == pytest.approx(500)
 

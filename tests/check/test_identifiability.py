@@ -19,7 +19,7 @@ from ndde_jax.windows._flat import FlatData
 from tests.bad_values import strengths
 from tests.helpers import TRUTH, windows
 
-QUICK = ndde.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)
+QUICK = ndde.fitting.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)
 FIT = ndde.FitConfig(max_steps=400, newton_steps=10, batch_size=64, width=4, learning_rate=5e-3)
 METHOD = ndde.L0NDDE(path=(0.01, 0.1))
 
@@ -37,11 +37,11 @@ def copied():
 def test_a_copy_is_a_rival_and_an_independent_input_is_none():
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1] = graph[1, 0] = True
-    free = ndde.rival_edges(windows(), graph, key=jr.key(0), config=QUICK)
+    free = ndde.measure.rival_edges(windows(), graph, key=jr.key(0), config=QUICK)
     assert float(free.cost[1, 0, 0]) > 0.8
     assert np.isinf(free.cost[0, 0, 0])
     np.testing.assert_array_equal(free.rival[0, 0, 0], [-1, -1])
-    copy = ndde.rival_edges(copied(), graph, key=jr.key(0), config=QUICK)
+    copy = ndde.measure.rival_edges(copied(), graph, key=jr.key(0), config=QUICK)
     np.testing.assert_array_equal(copy.rival[0, 1, 0], [2, 0])
     assert abs(float(copy.cost[0, 1, 0])) < 0.05
 
@@ -53,8 +53,8 @@ def test_costs_agree_with_fits_from_scratch():
     """
     w = windows()
     graph = jnp.asarray(TRUTH.T[:, :, None])
-    rivals = ndde.rival_edges(w, graph, key=jr.key(0), config=QUICK)
-    scratch_config = ndde.StrengthConfig(restarts=6, steps=40, width=4)
+    rivals = ndde.measure.rival_edges(w, graph, key=jr.key(0), config=QUICK)
+    scratch_config = ndde.fitting.StrengthConfig(restarts=6, steps=40, width=4)
 
     def risk(graph):
         base = from_graph_axes(graph).reshape(3, -1)
@@ -81,7 +81,7 @@ def test_other_lags_of_the_same_source():
     w = ndde.lagged_windows(x, dt=1.0, lags=(0, 2, 3))
     graph = np.zeros((2, 2, 3), bool)
     graph[0, 1, 2] = graph[[0, 1], [0, 1], 0] = True
-    rivals = ndde.rival_edges(w, graph, key=jr.key(0), config=QUICK)
+    rivals = ndde.measure.rival_edges(w, graph, key=jr.key(0), config=QUICK)
     assert rivals.lag_cost.shape == (2, 2, 3, 3)
     cost = rivals.lag_cost[0, 1, 2]
     assert np.isinf(cost[2])  # the edge itself
@@ -93,10 +93,12 @@ def test_the_prior_excludes_rivals():
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1] = True
     bound = eqx.tree_at(lambda w: w.prior, copied(), ndde.prior_knowledge(3, forbidden=[(2, 1)]))
-    rivals = ndde.rival_edges(bound, graph, key=jr.key(0), config=QUICK)
+    rivals = ndde.measure.rival_edges(bound, graph, key=jr.key(0), config=QUICK)
     np.testing.assert_array_equal(rivals.rival[0, 1, 0], [1, 0])
     bound = eqx.tree_at(lambda w: w.prior, bound, ndde.prior_knowledge(3, required=[(0, 1)]))
-    assert np.isinf(ndde.rival_edges(bound, graph, key=jr.key(0), config=QUICK).cost[0, 1, 0])
+    assert np.isinf(
+        ndde.measure.rival_edges(bound, graph, key=jr.key(0), config=QUICK).cost[0, 1, 0]
+    )
 
 
 # ---- noise and damping ----
@@ -120,11 +122,11 @@ def linear(n=20_000, dt=0.05):
 def test_noise_covariance(scheme):
     x, truth = linear()
     if scheme == "midpoint":
-        w = ndde.midpoint_windows(x, dt=0.05)
+        w = ndde.select.midpoint_windows(x, dt=0.05)
     else:
         w = ndde.lagged_windows(x, dt=0.05, scheme=scheme)
-    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
-    found = ndde.noise_covariance(w, model)
+    model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    found = ndde.check.noise_covariance(w, model)
     np.testing.assert_allclose(found, truth, rtol=0.05, atol=0.01)
 
 
@@ -138,8 +140,8 @@ def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
         x[k + 1] = step @ x[k] + drawn[k]
     x = 5 + x  # models see physical units, windows do not
     whole, part = ndde.lagged_windows(x, dt=dt), ndde.lagged_windows(x[:, :1], dt=dt)
-    model = ndde.fit_graph(whole, "full", key=jr.key(0), config=QUICK)
-    np.testing.assert_array_equal(ndde.residual_memory(whole, model), [0, 0])
+    model = ndde.fitting.fit_graph(whole, "full", key=jr.key(0), config=QUICK)
+    np.testing.assert_array_equal(ndde.check.residual_memory(whole, model), [0, 0])
 
     stationary = scipy.linalg.solve_discrete_lyapunov(step, noise**2)
     rate = (step - np.eye(2))[0] / dt
@@ -148,8 +150,8 @@ def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
     # By the state two samples earlier, and by the noise that the rate was driven with then.
     later = left @ step
     covariance = later @ step @ stationary @ left + later[0] * noise[0, 0] ** 2 / dt
-    model = ndde.fit_graph(part, "full", key=jr.key(0), config=QUICK)
-    found = ndde.residual_memory(part, model)
+    model = ndde.fitting.fit_graph(part, "full", key=jr.key(0), config=QUICK)
+    found = ndde.check.residual_memory(part, model)
     np.testing.assert_allclose(found, covariance / variance, rtol=0.1)
 
 
@@ -160,7 +162,7 @@ def test_a_delay_that_is_no_candidate_is_noticed():
         x[k + 1] = x[k] + 0.1 * drift + [0.3, 0.1] * rng.normal(size=2)
     for lags, missed in (((0,), True), ((0, 15), False)):
         w = ndde.lagged_windows(x, dt=0.1, lags=lags)
-        model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+        model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
         notes = Notes(("driver", "follower"), lags, np.ones((2, 2, len(lags)), bool))
         about_memory(notes, w, model)
         (finding,) = notes.findings
@@ -175,32 +177,32 @@ def test_residual_memory_across_gaps_and_trajectories():
     paths = [rng.normal(size=(n, 1)).cumsum(axis=0) for n in (300, 200)]
     paths[0][100:103] = np.nan
     w = ndde.lagged_windows(paths, dt=1.0)
-    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
-    assert ndde.residual_memory(w, model) == [0]
+    model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    assert ndde.check.residual_memory(w, model) == [0]
     # Rates that agree with those two samples earlier, wherever those are known.
     signs = np.where(np.asarray(w.position) // 2 % 2 == 0, 1.0, -1.0)[:, None]
     alternating = eqx.tree_at(lambda w: w.increment, w, jnp.asarray(signs, jnp.float32))
-    np.testing.assert_allclose(ndde.residual_memory(alternating, model), 1, atol=0.1)
+    np.testing.assert_allclose(ndde.check.residual_memory(alternating, model), 1, atol=0.1)
     half = eqx.tree_at(lambda w: w.valid, alternating, w.valid & (rng.random(len(signs)) < 0.5))
-    np.testing.assert_allclose(ndde.residual_memory(half, model), 1, atol=0.1)
+    np.testing.assert_allclose(ndde.check.residual_memory(half, model), 1, atol=0.1)
     # A rate that is wrong by a constant is no memory.
     shifted = eqx.tree_at(lambda w: w.increment, w, w.increment + 0.7)
-    assert ndde.residual_memory(shifted, model) == [0]
+    assert ndde.check.residual_memory(shifted, model) == [0]
 
 
 def test_residuals_need_one_system_on_a_grid_and_a_finite_model():
     x, _ = linear(200)
     w = ndde.lagged_windows(x, t=np.arange(200.0) ** 1.1)
-    model = ndde.fit_graph(w, "full", key=jr.key(0), config=QUICK)
-    for measure in (ndde.noise_covariance, ndde.residual_memory):
+    model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
+    for measure in (ndde.check.noise_covariance, ndde.check.residual_memory):
         with pytest.raises(ValueError, match="equally spaced"):
             measure(w, model)
     with pytest.raises(ValueError, match="one system"):
-        ndde.residual_memory(ndde.stack_windows([w, w]), model)
+        ndde.check.residual_memory(ndde.stack_windows([w, w]), model)
     numbers, rest = eqx.partition(model, eqx.is_inexact_array)
     broken = eqx.combine(jax.tree.map(lambda leaf: leaf * jnp.nan, numbers), rest)
     regular = ndde.lagged_windows(x, dt=1.0)
-    assert np.isnan(ndde.residual_memory(regular, broken)).all()
+    assert np.isnan(ndde.check.residual_memory(regular, broken)).all()
     notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
     about_memory(notes, w, model)
     about_memory(notes, regular, broken)
@@ -229,7 +231,7 @@ def test_condition_number():
 
 @pytest.mark.slow
 def test_stability_on_the_easy_system():
-    found = ndde.edge_stability(
+    found = ndde.measure.edge_stability(
         windows(), key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
     )
     assert found.graphs.shape == (3, 3, 3, 1)
@@ -242,10 +244,10 @@ def test_stability_on_the_easy_system():
 
 def test_stability_refusals():
     with pytest.raises(ValueError, match="seeds must be at least 1"):
-        ndde.edge_stability(windows(), key=jr.key(0), seeds=0)
+        ndde.measure.edge_stability(windows(), key=jr.key(0), seeds=0)
     x = np.random.default_rng(0).normal(size=(6, 2))
     with pytest.raises(ValueError, match="longer data"):
-        ndde.edge_stability(ndde.lagged_windows(x, dt=1.0), key=jr.key(0))
+        ndde.measure.edge_stability(ndde.lagged_windows(x, dt=1.0), key=jr.key(0))
 
 
 # ---- the report ----
@@ -351,7 +353,7 @@ def quick_report_on(x):
     """Without refits of parts."""
     w = ndde.lagged_windows(x, dt=1.0, lags=(0, 3))
     strengths = ndde.signal_strengths(w, graph="full", key=jr.key(0), config=QUICK)
-    model = ndde.fit_graph(w, strengths.kept(), key=jr.key(0), config=QUICK)
+    model = ndde.fitting.fit_graph(w, strengths.kept(), key=jr.key(0), config=QUICK)
     return ndde.identifiability_report(w, strengths=strengths, model=model)
 
 
@@ -393,7 +395,7 @@ def test_a_rate_without_drivers_is_not_supported():
 @pytest.mark.slow
 def test_nothing_is_fitted_without_a_key(good):
     w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
-    model = ndde.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
+    model = ndde.fitting.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
     quick = ndde.identifiability_report(w, strengths=good.strengths, model=model)
     assert quick.stability is None and quick.rivals is None and quick.thinned is None
     assert quick["smallest signal strength"] == good["smallest signal strength"]
@@ -409,7 +411,7 @@ def test_nothing_is_fitted_without_a_key(good):
 @pytest.mark.slow
 def test_a_price_outside_the_window_is_said(good):
     w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
-    model = ndde.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
+    model = ndde.fitting.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
     weakest, candidates = good["smallest signal strength"], 4
     # More than one edge into a target: dropping all of them saves more than the weakest is worth.
     assert good["largest in-degree"] == 2
@@ -429,13 +431,13 @@ def test_a_price_outside_the_window_is_said(good):
 def test_settings_of_rows_survive():
     """Halves and thinned windows keep the prior."""
     w = eqx.tree_at(lambda w: w.prior, windows(), ndde.prior_knowledge(3, forbidden=[(1, 0)]))
-    found = ndde.edge_stability(
+    found = ndde.measure.edge_stability(
         w, key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
     )
     assert not bool(jnp.any(found.graphs[:, 1, 0]))
     x = np.random.default_rng(0).normal(size=(80, 2)).cumsum(axis=0)
     w = ndde.lagged_windows(x, dt=1.0, prior=ndde.prior_knowledge(2, self_edges=False))
-    thinned = ndde.thin_windows(w, 2)
+    thinned = ndde.windows.thin_windows(w, 2)
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), w.prior, thinned.prior))
     assert FlatData(thinned).allowed.sum() == 2
 
@@ -450,9 +452,9 @@ def test_a_discovery_selects_again_as_it_did():
 
     def select(half, key):
         seen.append(int(half.n_valid))
-        return ndde.spline_graph(half).graph
+        return ndde.select.spline_graph(half).graph
 
-    stability = ndde.edge_stability(windows, key=jax.random.key(0), seeds=1, select=select)
+    stability = ndde.measure.edge_stability(windows, key=jax.random.key(0), seeds=1, select=select)
     assert len(seen) == 3 and max(seen) <= 300
     np.testing.assert_array_equal(stability.selected, stability.graphs.mean(axis=0))
     np.testing.assert_array_equal(stability.open, stability.selected)

@@ -10,7 +10,7 @@ import ndde_jax as ndde
 from ndde_jax import theory
 from ndde_jax.check._paper_strengths import complement_strengths
 
-QUICK = ndde.StrengthConfig(restarts=2, steps=30, folds=2, fold_steps=2, width=4, depth=1)
+QUICK = ndde.fitting.StrengthConfig(restarts=2, steps=30, folds=2, fold_steps=2, width=4, depth=1)
 # Weights of three inputs, the third of which nearly repeats the first.
 WEIGHTS = np.array([0.8, -0.5, 0.0])
 APART = 0.5
@@ -120,5 +120,5 @@ def test_without_edges_there_is_no_window(found):
 def test_with_one_lag_a_source_is_an_edge(windows, found):
     """The report takes one for the other then, so that nothing is fitted twice."""
     alone, _ = complement_strengths(windows, found.graph, QUICK, jr.key(3))
-    joint = ndde.joint_strengths(windows, found.graph, key=jr.key(3), config=QUICK)
+    joint = ndde.measure.joint_strengths(windows, found.graph, key=jr.key(3), config=QUICK)
     np.testing.assert_allclose(alone[:, :, 0], joint, rtol=1e-6, atol=1e-9)

@@ -29,7 +29,7 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         value[edge] = strength
     value = jnp.asarray(value)
     graph = value > 0
-    strengths = ndde.SignalStrengths(
+    strengths = ndde.measure.SignalStrengths(
         value=value,
         held_out=0.9 * value,
         lower=0.8 * value,
@@ -41,9 +41,9 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         threshold=jnp.full(dim, 0.004),
         prior=windows.prior,
     )
-    drift = ndde.MaskedDrift.create(dim, n_lags, width=2, depth=1, key=jax.random.key(0))
+    drift = ndde.models.MaskedDrift.create(dim, n_lags, width=2, depth=1, key=jax.random.key(0))
     mask = from_graph_axes(graph)
-    model = ndde.NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
+    model = ndde.models.NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
     kept = np.asarray(strengths.kept(coefficient))
     delays = np.where(kept, 0.5 * np.asarray(lags, float), np.nan)
     return ndde.Discovery(

@@ -35,20 +35,20 @@ def _truth(strengths):
 
 @hypothesis.given(st.lists(strength, min_size=1, max_size=3), st.floats(0.01, 0.99))
 def test_inside_the_window_the_truth_wins_by_the_margin(strengths, share):
-    window = float(ndde.penalty_window(min(strengths), len(strengths)))
+    window = float(ndde.theory.penalty_window(min(strengths), len(strengths)))
     price = share * window
     truth, *others = costs(strengths, price)
-    margin = float(ndde.recovery_margin(price, min(strengths), len(strengths)))
+    margin = float(ndde.theory.recovery_margin(price, min(strengths), len(strengths)))
     assert margin > 0
     assert min(others) - truth >= margin * (1 - 1e-6)
 
 
 def test_beyond_the_strengths_the_truth_loses():
     strengths = [0.3, 0.2]
-    assert float(ndde.penalty_window(0.2, 2)) == pytest.approx(0.1)
+    assert float(ndde.theory.penalty_window(0.2, 2)) == pytest.approx(0.1)
     truth, *others = costs(strengths, 0.21)
     assert min(others) < truth
-    assert float(ndde.recovery_margin(0.21, 0.2, 2)) < 0
+    assert float(ndde.theory.recovery_margin(0.21, 0.2, 2)) < 0
     # Sufficient, not necessary: between the window and the strengths the truth still wins.
     truth, *others = costs(strengths, 0.15)
     assert min(others) > truth
@@ -56,11 +56,11 @@ def test_beyond_the_strengths_the_truth_loses():
 
 def test_the_margin_is_largest_where_its_terms_meet():
     prices = np.linspace(0.001, 0.06, 2000)
-    margins = ndde.recovery_margin(prices, 0.12, 2, duration=1.0)
+    margins = ndde.theory.recovery_margin(prices, 0.12, 2, duration=1.0)
     assert prices[np.argmax(margins)] == pytest.approx(0.12 / 3, abs=1e-4)
     assert float(np.max(margins)) == pytest.approx(0.12 / 3, abs=1e-4)
     np.testing.assert_allclose(
-        ndde.recovery_margin(50 * prices, 0.12, 2, duration=50.0), 50 * margins, rtol=1e-12
+        ndde.theory.recovery_margin(50 * prices, 0.12, 2, duration=50.0), 50 * margins, rtol=1e-12
     )
 
 
@@ -68,7 +68,7 @@ def test_occupation_bound_is_the_mean_of_the_decay():
     prefactor, rate, start, delay, duration = 2.0, 0.3, 1.5, 2.0, 40.0
     t = np.linspace(delay, duration, 200_001)
     mean = np.trapezoid(prefactor * (1 + start) * np.exp(-rate * t), t) / (duration - delay)
-    bound = ndde.occupation_bound(
+    bound = ndde.theory.occupation_bound(
         duration, prefactor=prefactor, rate=rate, start=start, largest_delay=delay
     )
     assert float(bound) == pytest.approx(mean, rel=1e-6)
@@ -81,7 +81,7 @@ CONSTANTS = dict(
 
 
 def bound(duration=1000.0, step=0.1, **changes):
-    return float(ndde.finite_sample_bound(duration, step, **(CONSTANTS | changes)))
+    return float(ndde.theory.finite_sample_bound(duration, step, **(CONSTANTS | changes)))
 
 
 # Constants that switch off all terms but one.
@@ -143,7 +143,9 @@ def test_the_rest_of_the_bound_is_paid_per_unit_of_time():
 
 
 def test_bounds_are_differentiable():
-    slope = jax.grad(lambda d: ndde.finite_sample_bound(100.0, 0.1, **(CONSTANTS | {"tail": d})))
+    slope = jax.grad(
+        lambda d: ndde.theory.finite_sample_bound(100.0, 0.1, **(CONSTANTS | {"tail": d}))
+    )
     assert float(slope(0.1)) == pytest.approx(100.0)
-    slope = jax.grad(lambda s: ndde.recovery_margin(0.1, s, 2))
+    slope = jax.grad(lambda s: ndde.theory.recovery_margin(0.1, s, 2))
     assert float(slope(0.25)) == pytest.approx(1.0)

@@ -178,11 +178,11 @@ def test_learned_models_come_nearer_with_data():
     rng, dt, x = np.random.default_rng(0), 0.05, np.zeros(8001)
     for k in range(20, 8000):
         x[k + 1] = x[k] + dt * (0.5 * x[k - 20] - 2 * x[k]) + 0.6 * np.sqrt(dt) * rng.normal()
-    config = ndde.StrengthConfig(restarts=1, steps=20, width=3, depth=1)
+    config = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=3, depth=1)
     models = []
     for n in (300, 8000):
         windows = ndde.lagged_windows(x[:n, None], dt=dt, lags=(0, 10, 20))
-        fitted = ndde.fit_graph(windows, "full", key=jax.random.key(0), config=config)
+        fitted = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0), config=config)
         models.append(ndde.confine(fitted, radius=5.0))
     curve = theory.transfer_curve(
         DelayedPull(jnp.asarray(0.5)), models, sigma=0.6, history=np.zeros(1), dt=dt,

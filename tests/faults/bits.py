@@ -43,7 +43,7 @@ def _stored(directory: Path) -> dict[str, tuple[Path, Callable]]:
     config = ndde.FitConfig(
         max_steps=20, epoch_steps=10, warmup="adam", warmup_steps=0, refine="none", **small
     )
-    cheap = ndde.StrengthConfig(
+    cheap = ndde.fitting.StrengthConfig(
         steps=5, restarts=1, folds=2, fold_steps=5, resamples=5, search=1, **small
     )
     method = ndde.L0NDDE(path=())

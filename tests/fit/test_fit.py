@@ -55,7 +55,9 @@ def test_risk_is_that_of_the_model(windows, result):
 
 
 def test_empirical_risk_of_a_constant_is_one(windows):
-    layers = jax.tree.map(jnp.zeros_like, ndde.MaskedDrift.create(2, 2, key=jax.random.key(0)))
+    layers = jax.tree.map(
+        jnp.zeros_like, ndde.models.MaskedDrift.create(2, 2, key=jax.random.key(0))
+    )
     risk = empirical_risk(
         layers.layers,
         windows.history.reshape(-1, 4).T,
@@ -69,7 +71,7 @@ def test_empirical_risk_of_a_constant_is_one(windows):
 def test_mean_squared_error_weights_draws_and_windows():
     """Against a loop."""
     rng = np.random.default_rng(0)
-    drift = ndde.MaskedDrift.create(2, 1, width=3, depth=1, key=jax.random.key(1))
+    drift = ndde.models.MaskedDrift.create(2, 1, width=3, depth=1, key=jax.random.key(1))
     z, y, w = rng.normal(size=(5, 2)), rng.normal(size=(5, 2)), rng.uniform(size=5)
     gates = rng.uniform(size=(2, 3, 2))
     expected = np.zeros(2)
@@ -133,7 +135,7 @@ def test_statuses_are_data(windows):
         result = ndde.fit(ndde.L0NDDE(path=()), case, config, key=jax.random.key(0))
         assert "refused" in str(result.status)
         assert bool(jnp.all(jnp.isnan(result.scores)))
-        for model in (result.model, ndde.fit_graph(case, "full", key=jax.random.key(0))):
+        for model in (result.model, ndde.fitting.fit_graph(case, "full", key=jax.random.key(0))):
             assert all(bool(jnp.all(jnp.isnan(a))) for a in jax.tree.leaves(model.drift))
     wild = ndde.FitConfig(
         max_steps=100, warmup="adam", warmup_steps=0, learning_rate=jnp.inf, refine="none"
@@ -144,7 +146,7 @@ def test_statuses_are_data(windows):
 
 def test_prediction_gradient_penalty_is_a_rescaling(windows):
     """The paper code's variant: ‖∂loss/∂predictions‖² of the mean loss, by differentiating it."""
-    drift = ndde.MaskedDrift.create(2, 2, key=jax.random.key(0))
+    drift = ndde.models.MaskedDrift.create(2, 2, key=jax.random.key(0))
     z, y = windows.history.reshape(-1, 4)[:32].T, windows.increment[:32].T
     gates = jnp.ones((2, 3, 4))
     weight = jnp.ones(32)

@@ -13,7 +13,7 @@ from ndde_jax.fit._correction import _correct, meet_midway
 from ndde_jax.fit._flow import _side_by_side
 from ndde_jax.fit._newton import fit_network, predict
 
-SMALL = ndde.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
+SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
 # A damped oscillator, strongly coupled, sampled coarsely: Euler's bias is a fifth of the drift.
 MATRIX = np.array([[-0.1, 1.5], [-1.5, -0.2]])
 DT = 0.2
@@ -47,7 +47,7 @@ def drift_error(model, x):
 def test_the_true_model_corrects_differences_to_its_drift():
     x = np.stack([expm(DT * k * MATRIX) @ [1.0, 0.5] for k in range(80)])
     windows = ndde.lagged_windows(x, dt=DT)
-    corrected = ndde.correct_flow(windows, Linear(jnp.asarray(MATRIX)))
+    corrected = ndde.fitting.correct_flow(windows, Linear(jnp.asarray(MATRIX)))
     s = windows.scaling
     rate = corrected.increment * s.rate_scale[None] + s.rate_center[None]
     before = windows.increment * s.rate_scale[None] + s.rate_center[None]
@@ -72,7 +72,7 @@ def test_correction_of_a_delayed_drift_interpolates_the_past():
         def __call__(self, history):
             return jnp.stack([0.0 * history[0, 0], history[1, 0] ** 2])
 
-    corrected = ndde.correct_flow(windows, Delayed())
+    corrected = ndde.fitting.correct_flow(windows, Delayed())
     s = windows.scaling
     change = (windows.increment - corrected.increment) * s.rate_scale[None]
     a, b = past[:-4], past[1:-3]
@@ -88,10 +88,12 @@ def test_steps_across_gaps_and_padding_are_not_interpolated():
     x[30] = np.nan
     windows = ndde.lagged_windows(x, dt=DT)
     padded = ndde.stack_windows([windows, ndde.lagged_windows(oscillator(90), dt=DT)])
-    one = ndde.unstack_windows(padded)[0]
+    one = ndde.windows.unstack_windows(padded)[0]
     model = Linear(jnp.asarray(MATRIX))
-    expected = ndde.correct_flow(windows, model).increment
-    np.testing.assert_allclose(ndde.correct_flow(one, model).increment[: len(expected)], expected)
+    expected = ndde.fitting.correct_flow(windows, model).increment
+    np.testing.assert_allclose(
+        ndde.fitting.correct_flow(one, model).increment[: len(expected)], expected
+    )
     assert not np.asarray(expected)[~np.asarray(windows.valid)].any()
 
 
@@ -162,7 +164,7 @@ def test_three_rounds_are_enough_where_a_step_is_long():
     rng, step = np.random.default_rng(0), expm(0.8 * MATRIX)
     for k in range(len(x) - 1):
         x[k + 1] = step @ x[k] + 0.1 * rng.normal(size=2)
-    model = ndde.fit_flow(
+    model = ndde.fitting.fit_flow(
         ndde.lagged_windows(x, dt=dt), key=jr.key(0), rounds=3, family="polynomial"
     )
     jacobian = jax.jacfwd(model)(jnp.zeros((1, 2)))[:, 0]
@@ -172,8 +174,8 @@ def test_three_rounds_are_enough_where_a_step_is_long():
 def test_a_fitted_flow_is_unbiased_where_plain_differences_are_not():
     x = oscillator(6000)
     windows = ndde.lagged_windows(x, dt=DT)
-    plain = ndde.fit_flow(windows, key=jr.key(0), members=1, rounds=0, config=SMALL)
-    model = ndde.fit_flow(windows, key=jr.key(0), members=2, rounds=6, config=SMALL)
+    plain = ndde.fitting.fit_flow(windows, key=jr.key(0), members=1, rounds=0, config=SMALL)
+    model = ndde.fitting.fit_flow(windows, key=jr.key(0), members=2, rounds=6, config=SMALL)
     assert drift_error(plain, x) > 0.12
     assert drift_error(model, x) < 0.08
 
@@ -181,7 +183,7 @@ def test_a_fitted_flow_is_unbiased_where_plain_differences_are_not():
 def test_the_mask_of_a_fitted_flow_is_the_graph():
     windows = ndde.lagged_windows(oscillator(), dt=DT)
     graph = jnp.asarray([[True, True], [False, True]])[:, :, None]
-    model = ndde.fit_flow(windows, graph, key=jr.key(0), members=2, rounds=1, config=SMALL)
+    model = ndde.fitting.fit_flow(windows, graph, key=jr.key(0), members=2, rounds=1, config=SMALL)
     jacobian = jax.jacfwd(model)(jnp.array([[0.3, 0.2]]))[:, 0]
     np.testing.assert_array_equal(np.asarray(jacobian) != 0, graph[..., 0].T)
 
@@ -189,7 +191,7 @@ def test_the_mask_of_a_fitted_flow_is_the_graph():
 def test_central_differences_are_not_corrected():
     windows = ndde.lagged_windows(oscillator(), dt=DT, scheme="central4")
     options = dict(key=jr.key(0), family="polynomial")
-    fits = [ndde.fit_flow(windows, rounds=rounds, **options) for rounds in (0, 3)]
+    fits = [ndde.fitting.fit_flow(windows, rounds=rounds, **options) for rounds in (0, 3)]
     point = jnp.array([[1.3, 0.2]])
     np.testing.assert_array_equal(fits[0](point), fits[1](point))
 
@@ -197,7 +199,7 @@ def test_central_differences_are_not_corrected():
 def test_the_flow_of_a_constant_variable_is_nan():
     windows = ndde.lagged_windows(oscillator(100), dt=DT)
     still = eqx.tree_at(lambda w: w.scaling.scale, windows, jnp.array([1.0, 0.0]))
-    model = ndde.fit_flow(still, key=jr.key(0), rounds=0, family="polynomial")
+    model = ndde.fitting.fit_flow(still, key=jr.key(0), rounds=0, family="polynomial")
     assert jnp.isnan(model(jnp.ones((1, 2)))).all()
 
 
@@ -246,17 +248,26 @@ def test_a_decay_per_layer_lets_a_linear_function_be_cheap():
 @pytest.mark.parametrize(
     "call,message",
     [
-        (lambda w: ndde.fit_flow(w, key=jr.key(0), members=0), "members must be at least 1"),
-        (lambda w: ndde.fit_flow(w, key=jr.key(0), rounds=-1), "rounds must not be negative"),
-        (lambda w: ndde.fit_flow(w, jnp.ones((2, 2)), key=jr.key(0)), "graph must be"),
-        (lambda w: ndde.correct_flow(w, Linear(jnp.eye(2), (0, 1))), "lags of the windows"),
         (
-            lambda w: ndde.correct_flow(
+            lambda w: ndde.fitting.fit_flow(w, key=jr.key(0), members=0),
+            "members must be at least 1",
+        ),
+        (
+            lambda w: ndde.fitting.fit_flow(w, key=jr.key(0), rounds=-1),
+            "rounds must not be negative",
+        ),
+        (lambda w: ndde.fitting.fit_flow(w, jnp.ones((2, 2)), key=jr.key(0)), "graph must be"),
+        (lambda w: ndde.fitting.correct_flow(w, Linear(jnp.eye(2), (0, 1))), "lags of the windows"),
+        (
+            lambda w: ndde.fitting.correct_flow(
                 ndde.lagged_windows(oscillator(), dt=DT, scheme="central"), Linear(jnp.eye(2))
             ),
             "forward differences",
         ),
-        (lambda w: ndde.correct_flow(ndde.stack_windows([w, w]), Linear(jnp.eye(2))), "one system"),
+        (
+            lambda w: ndde.fitting.correct_flow(ndde.stack_windows([w, w]), Linear(jnp.eye(2))),
+            "one system",
+        ),
     ],
 )
 def test_unusable_input_is_refused(call, message):

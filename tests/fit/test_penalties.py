@@ -221,7 +221,7 @@ def test_hidden_gates_equal_gated_activations():
     expected = weight @ hidden + bias
 
     inputs = method.gates(selector, noise)
-    drift = ndde.MaskedDrift(gated)
+    drift = ndde.models.MaskedDrift(gated)
     found = drift(jnp.asarray(z)[None], inputs)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -278,7 +278,7 @@ def test_baselines_explain_lorenz_at_the_coefficient_they_choose(kind):
     )
     w = ndde.lagged_windows(np.asarray(path.ys[500:]), dt=0.02, scheme="central4")
     grid = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-    refit = ndde.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
-    chosen = ndde.coefficient_path(kind(), w, grid, key=jr.key(0), refit=refit).select()
+    refit = ndde.fitting.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
+    chosen = ndde.select.coefficient_path(kind(), w, grid, key=jr.key(0), refit=refit).select()
     result = ndde.fit(kind(coefficient=chosen), w, key=jr.key(1))
     assert float(jnp.max(result.risk)) < 0.01

@@ -23,10 +23,10 @@ def irregular():
 
 @pytest.fixture(scope="module")
 def model(irregular):
-    drift = ndde.MaskedDrift.create(2, 2, width=4, depth=2, key=jr.key(0))
+    drift = ndde.models.MaskedDrift.create(2, 2, width=4, depth=2, key=jr.key(0))
     mask = jnp.array([[[True, False], [True, True]], [[False, True], [True, False]]])
     w = irregular
-    return ndde.NeuralDDE(drift, mask, w.scaling, w.dt, w.lags)
+    return ndde.models.NeuralDDE(drift, mask, w.scaling, w.dt, w.lags)
 
 
 def test_the_mean_over_windows_is_the_kernel_of_training(irregular, model):
@@ -55,7 +55,7 @@ def test_by_a_loop_in_physical_units(irregular, model):
 
 def test_windows_scaled_otherwise_are_judged_in_their_own_units(irregular, model):
     w, s = irregular, irregular.scaling
-    other = ndde.Scaling(2 * s.center, 3 * s.scale, s.rate_center, 2 * s.rate_scale)
+    other = ndde.windows.Scaling(2 * s.center, 3 * s.scale, s.rate_center, 2 * s.rate_scale)
     moved = eqx.tree_at(lambda m: m.scaling, w, other)
     history = w.history * other.scale[None, None] + other.center[None, None]
     drift = jax.vmap(model)(history)

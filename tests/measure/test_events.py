@@ -92,7 +92,9 @@ def test_its_delays_are_travel_times(found):
     between = found.graph.any(axis=2) & ~np.eye(5, dtype=bool)
     for i, j in np.argwhere(between):
         largest = largest_shift(found.samples)
-        own = ndde.travel_time(found.samples, int(i), int(j), largest, key=jax.random.key(3))
+        own = ndde.measure.travel_time(
+            found.samples, int(i), int(j), largest, key=jax.random.key(3)
+        )
         assert found.delays[i, j][found.graph[i, j]] == pytest.approx(own.delay)
         low, high = found.delay_intervals[i, j][found.graph[i, j]].T
         assert (low <= own.delay).all() and (own.delay <= high).all()

@@ -54,7 +54,7 @@ def brute_force(x):
 def test_precedence_is_what_regressions_say():
     x, _ = feedback(n=400)
     off = ~np.eye(3, dtype=bool)
-    np.testing.assert_allclose(ndde.precedence(x)[off], brute_force(x)[off], atol=1e-8)
+    np.testing.assert_allclose(ndde.measure.precedence(x)[off], brute_force(x)[off], atol=1e-8)
 
 
 def test_own_past_explains_what_a_closed_form_says():
@@ -63,11 +63,11 @@ def test_own_past_explains_what_a_closed_form_says():
     x = np.zeros((40000, 2))
     for t in range(1, len(x)):
         x[t] = a * x[t - 1] + rng.normal(size=2)
-    np.testing.assert_allclose(np.diag(ndde.precedence(x)), 1 - (1 + a) / 2, atol=0.02)
+    np.testing.assert_allclose(np.diag(ndde.measure.precedence(x)), 1 - (1 + a) / 2, atol=0.02)
 
 
 def test_water_upstream_comes_first():
-    value = ndde.precedence(flood())
+    value = ndde.measure.precedence(flood())
     upstream = np.triu_indices(4, 1)
     assert (value[upstream] > 0).all()
     assert (value.T[upstream] < 0).all()
@@ -76,18 +76,18 @@ def test_water_upstream_comes_first():
 @pytest.mark.parametrize("scale", [(1, 1, 1, 1), (1e-6, 30, 1e9, 0.2)])
 def test_no_unit_matters(scale):
     x, strengths = flood(), 0.05 * np.ones((4, 4))
-    before = ndde.rank_sources(x, strengths)
-    after = ndde.rank_sources(x * np.array(scale) + np.array(scale), strengths)
+    before = ndde.measure.rank_sources(x, strengths)
+    after = ndde.measure.rank_sources(x * np.array(scale) + np.array(scale), strengths)
     np.testing.assert_allclose(after.value, before.value, atol=1e-6)
     assert after.trust == pytest.approx(before.trust, abs=1e-6)
 
 
 def test_one_flood_is_ranked_by_precedence_and_a_feedback_loop_by_strengths():
-    ranking = ndde.rank_sources(flood(), np.full((4, 4), 0.01))
+    ranking = ndde.measure.rank_sources(flood(), np.full((4, 4), 0.01))
     assert ranking.trust > 0.9
     assert "who predicts whom first" in ranking.reason
     x, strengths = feedback()
-    ranking = ndde.rank_sources(x, strengths)
+    ranking = ndde.measure.rank_sources(x, strengths)
     assert ranking.trust == 0
     assert "strengths rank" in ranking.reason
     np.testing.assert_array_equal(ranking.value, strengths)
@@ -95,25 +95,25 @@ def test_one_flood_is_ranked_by_precedence_and_a_feedback_loop_by_strengths():
 
 def test_strong_strengths_are_believed_even_in_a_flood():
     strengths = np.eye(4) + 0.5 * np.eye(4, k=1) + 0.4 * np.eye(4, k=-1)
-    ranking = ndde.rank_sources(flood(), strengths)
+    ranking = ndde.measure.rank_sources(flood(), strengths)
     assert ranking.trust == 0
-    assert ndde.rank_sources(flood(), strengths * 0.1).trust > 0.9
+    assert ndde.measure.rank_sources(flood(), strengths * 0.1).trust > 0.9
 
 
 def test_missing_values_constants_and_trajectories():
     x = flood()
     gaps = x.copy()
     gaps[200:230, 1] = np.nan
-    whole, holed = ndde.precedence(x), ndde.precedence(gaps)
+    whole, holed = ndde.measure.precedence(x), ndde.measure.precedence(gaps)
     assert np.abs(whole - holed).max() < 0.1
     gaps[:, 2] = np.where(np.arange(len(x)) % 2, np.nan, gaps[:, 2])
-    assert np.isfinite(ndde.precedence(gaps)).all()
+    assert np.isfinite(ndde.measure.precedence(gaps)).all()
     two = ndde.read_samples([x[:700], x[700:]], dt=1.0)
-    assert np.abs(ndde.precedence(two) - whole).max() < 0.1
+    assert np.abs(ndde.measure.precedence(two) - whole).max() < 0.1
     still = np.column_stack([x, np.ones(len(x))])
-    assert np.isfinite(ndde.precedence(still)).all()
-    np.testing.assert_array_equal(ndde.precedence(still)[4], 0)
-    copied = ndde.precedence(np.column_stack([x, x[:, 0]]))
+    assert np.isfinite(ndde.measure.precedence(still)).all()
+    np.testing.assert_array_equal(ndde.measure.precedence(still)[4], 0)
+    copied = ndde.measure.precedence(np.column_stack([x, x[:, 0]]))
     assert abs(copied[0, 4]) < 1e-6 and np.isfinite(copied).all()
 
 
@@ -125,31 +125,33 @@ def test_what_cannot_be_ranked_by_precedence_says_why():
         (ndde.read_samples(x[:200], t=np.cumsum(1 + np.arange(200) % 3)), "not equally spaced"),
     ]:
         strengths = np.eye(samples.dim)
-        ranking = ndde.rank_sources(samples, strengths)
+        ranking = ndde.measure.rank_sources(samples, strengths)
         assert ranking.trust == 0 and why in ranking.reason
         np.testing.assert_array_equal(ranking.value, strengths)
     with pytest.raises(ValueError, match=r"strengths must be .*\(4, 4\)"):
-        ndde.rank_sources(x, np.eye(3))
+        ndde.measure.rank_sources(x, np.eye(3))
 
 
 def test_a_wave_takes_the_time_it_takes():
     x = flood(n=3000)
     samples = ndde.read_samples(x, dt=0.25, names=list("abcd"), time_unit="h")
-    found = ndde.travel_time(samples, "a", "b", largest=20, key=jax.random.key(0))
+    found = ndde.measure.travel_time(samples, "a", "b", largest=20, key=jax.random.key(0))
     # Three samples, and the mean of what the reservoir holds back: 0.6 / 0.4 samples.
     assert found.lower <= (3 + 1.5) * 0.25 <= found.upper
     assert abs(found.delay - 4.5 * 0.25) < 0.3
     assert found.upper - found.lower < 2.5
     assert found.likeness > 0.8 and not found.at_end
-    scaled = ndde.travel_time(x * [-3, -3, 1, 1] + 7, 0, 1, largest=20, key=jax.random.key(0))
+    scaled = ndde.measure.travel_time(
+        x * [-3, -3, 1, 1] + 7, 0, 1, largest=20, key=jax.random.key(0)
+    )
     assert scaled.delay * 0.25 == pytest.approx(found.delay, abs=1e-6)
-    assert ndde.travel_time(samples, 0, 3, largest=4, key=jax.random.key(0)).at_end
+    assert ndde.measure.travel_time(samples, 0, 3, largest=4, key=jax.random.key(0)).at_end
 
 
 def test_travel_time_between_samples():
     t = np.arange(2000)
     x = np.stack([np.exp(-(((t - c - 400) % 500 - 250) ** 2) / 300) for c in (0, 5.4)], axis=1)
-    found = ndde.travel_time(x, 0, 1, largest=20, key=jax.random.key(1))
+    found = ndde.measure.travel_time(x, 0, 1, largest=20, key=jax.random.key(1))
     assert found.delay == pytest.approx(5.4, abs=0.05)
     assert found.lower < 5.4 < found.upper
 
@@ -157,9 +159,9 @@ def test_travel_time_between_samples():
 def test_travel_time_refuses_what_it_cannot_measure():
     x, key = flood(n=200), jax.random.key(0)
     with pytest.raises(ValueError, match="largest must leave four blocks"):
-        ndde.travel_time(x, 0, 1, largest=50, key=key)
+        ndde.measure.travel_time(x, 0, 1, largest=50, key=key)
     with pytest.raises(ValueError, match="source must be one of"):
-        ndde.travel_time(x, "nobody", 1, largest=5, key=key)
+        ndde.measure.travel_time(x, "nobody", 1, largest=5, key=key)
     uneven = ndde.read_samples(x, t=np.cumsum(1 + np.arange(200) % 3))
     with pytest.raises(ValueError, match="equally spaced"):
-        ndde.travel_time(uneven, 0, 1, largest=5, key=key)
+        ndde.measure.travel_time(uneven, 0, 1, largest=5, key=key)

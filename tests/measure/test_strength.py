@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 import ndde_jax as ndde
 from ndde_jax.fit._prices import EBIC, RESOLUTION
 
-QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=3, resamples=100)
+QUICK = ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=3, resamples=100)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_search_finds_the_best_subset_by_brute_force(linear):
     """Every subset of inputs of every target, refitted by regression."""
     n = linear.valid.shape[0]
     for start in (np.zeros((2, 2, 1), bool), np.ones((2, 2, 1), bool)):
-        found = ndde.search_graph(linear, start, key=jax.random.key(1), config=QUICK)
+        found = ndde.select.search_graph(linear, start, key=jax.random.key(1), config=QUICK)
         for target in range(2):
             subsets = [s for r in range(3) for s in itertools.combinations(range(2), r)]
             price = float(EBIC()(regression_risk(linear, [0, 1], target), n, 2, 8))
@@ -122,7 +122,7 @@ def test_a_source_at_all_lags_is_worth_more_than_each_of_its_collinear_lags():
 def test_fit_graph_uses_only_the_graph(linear):
     graph = np.zeros((2, 2, 1), bool)
     graph[1, 0] = True
-    model = ndde.fit_graph(linear, graph, key=jax.random.key(0), config=QUICK)
+    model = ndde.fitting.fit_graph(linear, graph, key=jax.random.key(0), config=QUICK)
     jacobian = jax.jacfwd(model)(jnp.ones((1, 2)))  # [target, lag, source]
     np.testing.assert_array_equal(jacobian[:, 0, :] != 0, [[False, True], [False, False]])
     # A target without inputs gets its mean rate.
@@ -156,7 +156,7 @@ def test_refused_windows_give_nan(linear):
 )
 def test_unusable_settings(change, message):
     with pytest.raises(ValueError, match=message):
-        ndde.StrengthConfig(**change)
+        ndde.fitting.StrengthConfig(**change)
 
 
 def test_unusable_graphs(linear):

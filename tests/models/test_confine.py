@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax import Scaling
+from ndde_jax.windows import Scaling
 
 DIM, LAGS = 2, (0, 3)
 
 
 @pytest.fixture(scope="module")
 def model():
-    drift = ndde.MaskedDrift.create(DIM, len(LAGS), key=jr.key(0))
+    drift = ndde.models.MaskedDrift.create(DIM, len(LAGS), key=jr.key(0))
     scaling = Scaling(*map(jnp.asarray, ([1.0, -2.0], [0.5, 3.0], [0.1, 0.2], [2.0, 0.7])))
     mask = jnp.ones((DIM, len(LAGS), DIM), bool)
-    return ndde.NeuralDDE(drift, mask, scaling, jnp.asarray(0.05), LAGS)
+    return ndde.models.NeuralDDE(drift, mask, scaling, jnp.asarray(0.05), LAGS)
 
 
 def far_histories(n, scale, key):
@@ -26,7 +26,7 @@ def far_histories(n, scale, key):
 
 def test_bound_holds_and_is_nearly_attained(model):
     """Random search over histories of all sizes, then gradient ascent from the best."""
-    bound = ndde.drift_bound(model)
+    bound = ndde.models.drift_bound(model)
     size = jnp.exp(jr.uniform(jr.key(2), (4000, 1, 1), minval=-2, maxval=5))
     histories = size * far_histories(4000, 1.0, jr.key(1))
     drifts = jnp.abs(jax.vmap(model)(histories))
@@ -58,7 +58,7 @@ def test_force_is_linear_outside_the_box(model):
 
 @pytest.mark.parametrize("kind", ["damp", "confine"])
 def test_certificate_inequality(model, kind):
-    restored = ndde.damp(model, rate=2.0) if kind == "damp" else ndde.confine(model)
+    restored = ndde.models.damp(model, rate=2.0) if kind == "damp" else ndde.confine(model)
     certificate = restored.certificate()
     histories = jnp.concatenate(
         [far_histories(2000, s, jr.key(i)) for i, s in enumerate((1.0, 10.0, 1000.0))]
@@ -86,7 +86,9 @@ def simulate(restored, start, n, sigma, key):
 
 @pytest.mark.parametrize("kind", ["damp", "confine"])
 def test_simulation_from_far_away_comes_back_and_stays(model, kind):
-    restored = ndde.damp(model, rate=2.0) if kind == "damp" else ndde.confine(model, rate=4.0)
+    restored = (
+        ndde.models.damp(model, rate=2.0) if kind == "damp" else ndde.confine(model, rate=4.0)
+    )
     certificate = restored.certificate()
     start = restored.center + 1e4
     path = jax.jit(lambda s: simulate(restored, start, 4000, s, jr.key(5)))(0.0)
@@ -103,8 +105,8 @@ def test_simulation_from_far_away_comes_back_and_stays(model, kind):
 def test_default_box_covers_the_data():
     x = np.cumsum(np.random.default_rng(0).normal(size=(200, 2)), axis=0)
     windows = ndde.lagged_windows(x, dt=1.0)
-    model = ndde.fit_graph(
-        windows, "full", key=jr.key(0), config=ndde.StrengthConfig(steps=3, restarts=1)
+    model = ndde.fitting.fit_graph(
+        windows, "full", key=jr.key(0), config=ndde.fitting.StrengthConfig(steps=3, restarts=1)
     )
     confined = ndde.confine(model, windows=windows)
     used = x[:-1]  # the last sample is no window's present
@@ -128,12 +130,12 @@ def test_default_box_covers_other_data_than_the_model_saw(model):
 def test_damping_is_linear_everywhere(model):
     """G = N − K(x − c) with per-variable rates, about a center of one's own."""
     rate, center = np.array([0.5, 2.0]), np.array([3.0, -1.0])
-    damped = ndde.damp(model, rate=rate, center=center)
+    damped = ndde.models.damp(model, rate=rate, center=center)
     histories = far_histories(50, 20.0, jr.key(8))
     expected = jax.vmap(model)(histories) - rate[None] * (histories[:, 0] - center[None])
     np.testing.assert_allclose(jax.vmap(damped)(histories), expected, rtol=1e-9)
     certificate = damped.certificate()
-    np.testing.assert_allclose(certificate.bound, np.linalg.norm(ndde.drift_bound(model)))
+    np.testing.assert_allclose(certificate.bound, np.linalg.norm(ndde.models.drift_bound(model)))
     np.testing.assert_allclose(certificate.pull, 0.5)
 
 
@@ -161,8 +163,10 @@ def test_transforms(model):
     rates = jnp.array([1.0, 2.0])
     radius = jax.vmap(lambda r: ndde.confine(model, rate=r).certificate().absorbing_radius)(rates)
     assert bool(jnp.all(jnp.isfinite(radius)))
-    gradient = jax.grad(lambda r: ndde.damp(model, rate=r).certificate().absorbing_radius)(2.0)
-    bound = jnp.linalg.norm(ndde.drift_bound(model))
+    gradient = jax.grad(lambda r: ndde.models.damp(model, rate=r).certificate().absorbing_radius)(
+        2.0
+    )
+    bound = jnp.linalg.norm(ndde.models.drift_bound(model))
     np.testing.assert_allclose(gradient, -bound / 4, rtol=1e-9)
 
 
@@ -170,13 +174,13 @@ def test_unusable_arguments(model):
     with pytest.raises(ValueError, match="radius must be positive"):
         ndde.confine(model, radius=-1.0)
     with pytest.raises(ValueError, match="rate must be positive"):
-        ndde.damp(model, rate=0.0)
+        ndde.models.damp(model, rate=0.0)
     with pytest.raises(ValueError, match=r"center must be a number or have shape \(2,\)"):
         ndde.confine(model, center=jnp.zeros(3))
     with pytest.raises(ValueError, match="center must be finite"):
         ndde.confine(model, center=np.nan)
     with pytest.raises(ValueError, match="radius must be finite"):
         ndde.confine(model, radius=np.inf)
-    without = ndde.NeuralDDE(model.drift, model.mask, model.scaling, model.dt, (1, 3))
+    without = ndde.models.NeuralDDE(model.drift, model.mask, model.scaling, model.dt, (1, 3))
     with pytest.raises(ValueError, match="lag 0"):
         ndde.confine(without)

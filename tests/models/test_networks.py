@@ -62,7 +62,9 @@ class Case:
         self.gates[:, :, 2] = 0
         self.gates[2, 1] = 1
         arrays = self.histories, self.masks, self.graph, self.inputs, self.gates
-        self.results = _compute(ndde.MaskedDrift(jax.tree.map(jnp.asarray, self.layers)), *arrays)
+        self.results = _compute(
+            ndde.models.MaskedDrift(jax.tree.map(jnp.asarray, self.layers)), *arrays
+        )
 
 
 @eqx.filter_jit
@@ -152,9 +154,9 @@ def test_learned_system_in_physical_units():
     scale, rate_scale = rng.uniform(0.1, 10, size=(2, DIM))
     mask = rng.uniform(size=(DIM, N_LAGS, DIM)) < 0.5
     history = center + scale * rng.normal(size=(N_LAGS, DIM))
-    scaling = ndde.Scaling(*map(jnp.asarray, (center, scale, rate_center, rate_scale)))
-    drift = ndde.MaskedDrift(jax.tree.map(jnp.asarray, layers))
-    model = ndde.NeuralDDE(drift, jnp.asarray(mask), scaling, jnp.asarray(0.25), (1, 6))
+    scaling = ndde.windows.Scaling(*map(jnp.asarray, (center, scale, rate_center, rate_scale)))
+    drift = ndde.models.MaskedDrift(jax.tree.map(jnp.asarray, layers))
+    model = ndde.models.NeuralDDE(drift, jnp.asarray(mask), scaling, jnp.asarray(0.25), (1, 6))
     z = (history - center) / scale
     expected = [
         rate_center[j] + rate_scale[j] * loop(layers, j, (mask[j] * z).ravel()) for j in range(DIM)
@@ -167,7 +169,7 @@ def test_learned_system_in_physical_units():
 @pytest.mark.parametrize(("width", "depth"), SHAPES)
 def test_shapes_of_new_networks(width, depth):
     def create(key):
-        return ndde.MaskedDrift.create(DIM, N_LAGS, width=width, depth=depth, key=key)
+        return ndde.models.MaskedDrift.create(DIM, N_LAGS, width=width, depth=depth, key=key)
 
     layers = jax.eval_shape(create, jax.random.key(0)).layers
     sizes = [N_INPUTS, *[width] * depth, 1]
@@ -177,7 +179,7 @@ def test_shapes_of_new_networks(width, depth):
 
 def test_new_networks_have_two_hidden_layers_of_eight():
     layers = jax.eval_shape(
-        lambda key: ndde.MaskedDrift.create(DIM, N_LAGS, key=key), jax.random.key(0)
+        lambda key: ndde.models.MaskedDrift.create(DIM, N_LAGS, key=key), jax.random.key(0)
     ).layers
     assert [b.shape for _, b in layers] == [(DIM, 8), (DIM, 8), (DIM, 1)]
 
@@ -211,7 +213,7 @@ def test_initial_weights_are_independent_and_uniform(getkey):
 @pytest.mark.parametrize("dtype", [None, jnp.float32])
 def test_dtype(dtype, getkey):
     def drift(history):
-        return ndde.MaskedDrift.create(DIM, N_LAGS, key=getkey(), dtype=dtype)(history, mask)
+        return ndde.models.MaskedDrift.create(DIM, N_LAGS, key=getkey(), dtype=dtype)(history, mask)
 
     expected = jnp.dtype("float64" if dtype is None else dtype)
     mask = jnp.ones((DIM, N_LAGS, DIM), bool)
@@ -222,4 +224,4 @@ def test_dtype(dtype, getkey):
 @pytest.mark.parametrize("shape", [dict(width=0), dict(depth=0), dict(width=-1)])
 def test_unusable_shapes(shape, getkey):
     with pytest.raises(ValueError, match=r"(width|depth) must be at least 1"):
-        ndde.MaskedDrift.create(DIM, N_LAGS, key=getkey(), **shape)
+        ndde.models.MaskedDrift.create(DIM, N_LAGS, key=getkey(), **shape)

@@ -20,7 +20,7 @@ from ndde_jax.models._polynomials import (
 )
 
 EXPONENTS = all_exponents(2)  # ten terms in two inputs
-SMALL = ndde.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
+SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
 LORENZ = np.array([[True, True, False], [True, True, True], [True, True, True]])
 
 
@@ -43,7 +43,7 @@ def windows():
 
 @pytest.fixture(scope="module")
 def model(windows):
-    return ndde.fit_flow(
+    return ndde.fitting.fit_flow(
         windows, LORENZ.T[:, :, None], key=jr.key(0), members=1, rounds=3, config=SMALL
     )
 
@@ -123,7 +123,7 @@ def test_single_precision_chooses_the_same_terms():
 
 
 def test_the_lorenz_equations_are_found_with_their_coefficients(model):
-    assert isinstance(model.drift, ndde.PolynomialDrift)
+    assert isinstance(model.drift, ndde.models.PolynomialDrift)
     drift, s = model.drift, model.scaling
     np.testing.assert_allclose(drift.origin, s.center / s.scale)
     physical = np.array(s.rate_scale[:, None] * drift.coefficients)
@@ -159,10 +159,10 @@ def test_networks_remain_where_no_polynomial_will_do():
         key=jr.key(0),
         members=1,
         rounds=0,
-        config=ndde.StrengthConfig(restarts=1, steps=60, width=8, depth=1),
+        config=ndde.fitting.StrengthConfig(restarts=1, steps=60, width=8, depth=1),
     )
     windows = ndde.lagged_windows(x, dt=dt)
-    model = ndde.fit_flow(windows, graph, **options)
+    model = ndde.fitting.fit_flow(windows, graph, **options)
     weights, coefficients = model.drift.networks.layers[-1][0], model.drift.coefficients
     assert np.any(weights[0]) and not np.any(coefficients[0])
     assert not np.any(weights[1]) and np.any(coefficients[1])
@@ -170,8 +170,8 @@ def test_networks_remain_where_no_polynomial_will_do():
     assert washboard == "da/dt = f(a)"
     assert linear.startswith("db/dt = ") and " b" in linear and " a" in linear
     # The network is what it is without polynomials.
-    alone = ndde.fit_flow(windows, graph, family="network", **options)
-    assert isinstance(alone.drift, ndde.MaskedDrift)
+    alone = ndde.fitting.fit_flow(windows, graph, family="network", **options)
+    assert isinstance(alone.drift, ndde.models.MaskedDrift)
     point = jnp.array([[1.3, 0.2]])
     np.testing.assert_allclose(model(point)[0], alone(point)[0], rtol=1e-6)
 
@@ -183,7 +183,7 @@ def test_a_delayed_law_is_found(getkey):
         rate = -2 * x[k] + 1.5 * x[k - 10] - 0.5 * x[k - 10] ** 3
         x[k + 1] = x[k] + dt * rate + 0.8 * np.sqrt(dt) * rng.normal(size=1)
     windows = ndde.lagged_windows(x, dt=dt, lags=(0, 10))
-    model = ndde.fit_flow(windows, key=getkey(), rounds=0, family="polynomial")
+    model = ndde.fitting.fit_flow(windows, key=getkey(), rounds=0, family="polynomial")
     assert model.drift.networks is None
     (text,) = ndde.equations(model, ["x"])
     number = r"([+-]? ?[0-9.]+)"
@@ -195,7 +195,7 @@ def test_a_delayed_law_is_found(getkey):
 
 def test_support_is_what_a_polynomial_depends_on(windows, model):
     np.testing.assert_array_equal(model.drift.support(), LORENZ)
-    full = ndde.fit_flow(windows, key=jr.key(0), rounds=3, family="polynomial")
+    full = ndde.fitting.fit_flow(windows, key=jr.key(0), rounds=3, family="polynomial")
     jacobian = jax.vmap(jax.jacfwd(full))(lorenz(20)[:, None])[:, :, 0]
     np.testing.assert_array_equal(full.drift.support(), jnp.any(jacobian != 0, axis=0))
     # All inputs were open, the terms found the graph.
@@ -218,7 +218,7 @@ def test_polynomials_are_bounded_and_can_be_confined(model, windows):
     far = 50 * jr.normal(jr.key(0), (500, 1, 3))
     outputs = jax.jit(jax.vmap(lambda z: model.drift(z)))(far)
     assert jnp.all(jnp.abs(outputs - middle[None]) <= spread[None])
-    bound = ndde.drift_bound(model)
+    bound = ndde.models.drift_bound(model)
     s = model.scaling
     rates = jax.jit(jax.vmap(lambda x: model(x)))(s.center[None, None] + far * s.scale[None, None])
     assert jnp.all(jnp.abs(rates) <= bound[None])
@@ -252,14 +252,14 @@ def test_equations_are_in_physical_units(model):
 
 def test_a_law_without_terms_is_zero(windows):
     nothing = jnp.zeros((3, 3, 1), bool).at[0, 0].set(True)
-    model = ndde.fit_flow(windows, nothing, key=jr.key(0), rounds=0, family="polynomial")
+    model = ndde.fitting.fit_flow(windows, nothing, key=jr.key(0), rounds=0, family="polynomial")
     assert ndde.equations(model, tuple("xyz"))[1] == "dy/dt = 0"
 
 
 def test_far_origins_are_written_out():
     x = 300 + np.stack([np.sin(0.1 * np.arange(800)), np.cos(0.1 * np.arange(800))], axis=1)
     windows = ndde.lagged_windows(x, dt=0.1)
-    model = ndde.fit_flow(windows, key=jr.key(0), rounds=4, family="polynomial")
+    model = ndde.fitting.fit_flow(windows, key=jr.key(0), rounds=4, family="polynomial")
     # The origin is the mean, which need not be the centre of the circle.
     assert re.fullmatch(
         r"dx/dt = \(y - 300\)( [+-] 0\.0\d+)?", ndde.equations(model, tuple("xy"))[0]
@@ -269,7 +269,7 @@ def test_far_origins_are_written_out():
 
 def test_unusable_input_is_refused(windows, model):
     with pytest.raises(ValueError, match="'spline'"):
-        ndde.fit_flow(windows, key=jr.key(0), family="spline")
+        ndde.fitting.fit_flow(windows, key=jr.key(0), family="spline")
     with pytest.raises(
         ValueError, match=r"names must be 3 different names, one per variable; got .*1 for 3"
     ):
@@ -278,4 +278,4 @@ def test_unusable_input_is_refused(windows, model):
         ndde.equations(jax.tree.map(lambda a: jnp.stack([a, a]), model))
     many = ndde.lagged_windows(lorenz(200), dt=0.01, lags=range(40))
     with pytest.raises(ValueError, match="room for 120"):
-        ndde.fit_flow(many, key=jr.key(0), family="polynomial")
+        ndde.fitting.fit_flow(many, key=jr.key(0), family="polynomial")

@@ -13,7 +13,7 @@ import ndde_jax as ndde
 from ndde_jax.models._polynomials import all_exponents, fit_polynomial, physical_units
 
 EXPONENTS = all_exponents(2)  # ten terms in two inputs
-SMALL = ndde.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
+SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
 
 
 def by_hand(columns, y, degree):
@@ -149,9 +149,9 @@ def test_a_velocity_is_a_velocity(offset):
     windows = ndde.lagged_windows(pendulum(offset), dt=0.05)
     options = dict(key=jr.key(0), rounds=3, family="polynomial")
     graph = jnp.array([[False, True], [True, True]])[:, :, None]
-    plain = ndde.equations(ndde.fit_flow(windows, graph, **options), ("x", "v"))
+    plain = ndde.equations(ndde.fitting.fit_flow(windows, graph, **options), ("x", "v"))
     found = ndde.equations(
-        ndde.fit_flow(windows, graph, simple_numbers=True, **options), ("x", "v")
+        ndde.fitting.fit_flow(windows, graph, simple_numbers=True, **options), ("x", "v")
     )
     assert found[0] == "dx/dt = v" != plain[0]
     if offset:
@@ -179,7 +179,9 @@ def test_several_systems_at_once_find_what_each_finds_alone():
 
     def drift(windows):
         options = dict(rounds=1, family="polynomial", simple_numbers=True, config=SMALL)
-        return ndde.fit_flow(windows, key=jr.key(0), **options)(windows.scaling.center[None] + 0.5)
+        return ndde.fitting.fit_flow(windows, key=jr.key(0), **options)(
+            windows.scaling.center[None] + 0.5
+        )
 
     stacked = jax.tree.map(lambda *a: jnp.stack(a), *both)
     together = jax.vmap(drift)(stacked)

@@ -14,7 +14,7 @@ from ndde_jax._axes import from_graph_axes
 from ndde_jax.fit._refit import fit_layers
 from ndde_jax.select._path import held_out_errors
 
-CONFIG = ndde.StrengthConfig(restarts=2, steps=15, fold_steps=4, folds=2, resamples=20)
+CONFIG = ndde.fitting.StrengthConfig(restarts=2, steps=15, fold_steps=4, folds=2, resamples=20)
 LAGS = (0, 2)
 # What each target depends on, [target, lag, source].
 TRUTH = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]], bool)
@@ -33,7 +33,7 @@ def windows():
 
 @pytest.fixture(scope="module")
 def exact(windows):
-    return ndde.exact_graph(windows, key=jr.key(0), config=CONFIG, coefficient=0.08)
+    return ndde.select.exact_graph(windows, key=jr.key(0), config=CONFIG, coefficient=0.08)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_enumeration_against_one_by_one_refits(windows, exact):
 
 
 def test_certificate_of_the_best_graph(strengths, exact):
-    certificate = ndde.one_flip_certificate(strengths, coefficient=0.08)
+    certificate = ndde.measure.one_flip_certificate(strengths, coefficient=0.08)
     assert bool(jnp.all(certificate.optimal))
     # The cost of every flip, read off the enumeration.
     flat, risk = np.asarray(exact.subsets).reshape(16, 4), np.asarray(exact.risk)
@@ -96,11 +96,11 @@ def test_certificate_finds_what_is_wrong(windows, exact):
     strengths = ndde.signal_strengths(
         windows, graph=wrong, key=jr.key(1), config=CONFIG, max_inputs=4
     )
-    certificate = ndde.one_flip_certificate(strengths, coefficient=0.08)
+    certificate = ndde.measure.one_flip_certificate(strengths, coefficient=0.08)
     np.testing.assert_array_equal(certificate.optimal, [False, True])
     worst = np.unravel_index(np.argmin(np.asarray(certificate.margin)), certificate.margin.shape)
     assert tuple(map(int, worst)) == (1, 0, 1)
-    default = ndde.one_flip_certificate(strengths)
+    default = ndde.measure.one_flip_certificate(strengths)
     np.testing.assert_allclose(default.price, strengths.threshold)
 
 
@@ -110,7 +110,7 @@ FIT = ndde.FitConfig(max_steps=600, newton_steps=10)
 
 @pytest.fixture(scope="module", params=[ndde.L0NDDE(), ndde.AGL()], ids=["L0NDDE", "AGL"])
 def along(request, windows):
-    return ndde.coefficient_path(
+    return ndde.select.coefficient_path(
         request.param, windows, PRICES, key=jr.key(2), config=FIT, refit=CONFIG
     )
 
@@ -156,10 +156,10 @@ def test_a_graph_met_again_is_judged_alike(windows):
 def test_paths_of_many_systems(windows):
     """Under vmap, as one by one."""
     quick = ndde.FitConfig(max_steps=40, epoch_steps=20, newton_steps=3, batch_size=16)
-    refit = ndde.StrengthConfig(restarts=1, steps=3, fold_steps=2, folds=2)
+    refit = ndde.fitting.StrengthConfig(restarts=1, steps=3, fold_steps=2, folds=2)
 
     def one(key):
-        found = ndde.coefficient_path(
+        found = ndde.select.coefficient_path(
             ndde.AGL(), windows, (0.1, 1.0), key=key, config=quick, refit=refit
         )
         return found.held_out
@@ -177,11 +177,11 @@ def test_refusals(windows):
         ((0.0, 1.0), "positive"),
     ]:
         with pytest.raises(ValueError, match=message):
-            ndde.coefficient_path(ndde.AGL(), windows, coefficients, key=jr.key(0))
+            ndde.select.coefficient_path(ndde.AGL(), windows, coefficients, key=jr.key(0))
     with pytest.raises(ValueError, match="no penalty"):
-        ndde.coefficient_path(ndde.NODE(), windows, (0.1, 1.0), key=jr.key(0))
+        ndde.select.coefficient_path(ndde.NODE(), windows, (0.1, 1.0), key=jr.key(0))
     x = np.random.default_rng(0).normal(size=(60, 7)).cumsum(axis=0)
     with pytest.raises(ValueError, match="at most 12"):
-        ndde.exact_graph(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), key=jr.key(0))
+        ndde.select.exact_graph(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), key=jr.key(0))
     with pytest.raises(ValueError, match="one system"):
-        ndde.exact_graph(ndde.stack_windows([windows, windows]), key=jr.key(0))
+        ndde.select.exact_graph(ndde.stack_windows([windows, windows]), key=jr.key(0))

@@ -17,7 +17,7 @@ from ndde_jax.select._basis import N_FEATURES, QUANTILES, spline
 from ndde_jax.select._judge import BLOCKS, stretches
 from ndde_jax.select._problem import MoveProblem
 
-QUICK = ndde.StrengthConfig(steps=15, fold_steps=5, restarts=1, search=4)
+QUICK = ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, search=4)
 
 
 def delayed_pair(n=1200, delay=6, seed=0, noise=0.3):
@@ -42,14 +42,14 @@ TRUTH[0, 0, [0, 2]] = TRUTH[0, 1, 2] = TRUTH[1, 1, 0] = True
 
 
 def test_spline_graph_finds_the_lag_among_its_neighbours(pair):
-    found = ndde.spline_graph(pair)
+    found = ndde.select.spline_graph(pair)
     np.testing.assert_array_equal(found.graph, TRUTH)
     assert ndde.metrics.auroc(found.evidence, TRUTH) == 1
     assert (np.asarray(found.evidence) > 0)[TRUTH].all()
 
 
 def test_risk_and_rate_of_a_spline_model_are_those_of_least_squares(pair):
-    found = ndde.spline_graph(pair)
+    found = ndde.select.spline_graph(pair)
     z = np.asarray(pair.history).reshape(len(pair.history), -1)
     y, kinds = np.asarray(pair.increment), set()
     for target in range(2):
@@ -77,7 +77,7 @@ def test_risk_and_rate_of_a_spline_model_are_those_of_least_squares(pair):
 
 def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
     """The risk without the edge, or with it, is that of the only graph that a prior leaves."""
-    found = ndde.spline_graph(pair)
+    found = ndde.select.spline_graph(pair)
     for edge in ((0, 0, 2), (1, 1, 0), (1, 0, 0)):
         other = TRUTH.copy()
         other[edge] = not TRUTH[edge]
@@ -87,7 +87,7 @@ def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
         prior = ndde.prior_knowledge(
             2, lags=pair.lags, required=edges[True], forbidden=edges[False]
         )
-        fixed = ndde.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
+        fixed = ndde.select.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
         np.testing.assert_array_equal(fixed.graph, other)
         change = float(fixed.risk[edge[1]] - found.risk[edge[1]])
         assert (change > 0) == bool(TRUTH[edge])
@@ -95,9 +95,9 @@ def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
 
 
 def test_source_value_is_that_of_all_its_lags(pair):
-    found = ndde.spline_graph(pair)
+    found = ndde.select.spline_graph(pair)
     prior = ndde.prior_knowledge(2, lags=pair.lags, forbidden=[(0, 0), (1, 0), (1, 1)])
-    without = ndde.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
+    without = ndde.select.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
     # Nothing is left for x0; x1 keeps x0 where it had it.
     np.testing.assert_allclose(found.source_value[0, 0], without.risk[0] - found.risk[0], rtol=1e-6)
     assert found.source_value[0, 0] > 1.05 * np.max(found.value[0, 0])
@@ -127,7 +127,7 @@ def test_products_are_found():
     z = w.history[:, 0]
     w = eqx.tree_at(lambda w: w.increment, w, jnp.stack([z[:, 1] * z[:, 2], z[:, 0], z[:, 2]], 1))
     expected = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 1]], bool)
-    np.testing.assert_array_equal(ndde.spline_graph(w).graph[:, :, 0], expected)
+    np.testing.assert_array_equal(ndde.select.spline_graph(w).graph[:, :, 0], expected)
 
 
 def test_inputs_that_act_only_through_one_another_are_found_among_many():
@@ -139,7 +139,7 @@ def test_inputs_that_act_only_through_one_another_are_found_among_many():
     expected = np.zeros((2, 2, 30), bool)
     expected[1, 0, 3] = expected[0, 0, 17] = True
     expected[0, 1, [2, 25]] = expected[1, 1, 11] = True
-    found = ndde.spline_graph(eqx.tree_at(lambda w: w.increment, w, jnp.stack(rates, 1)))
+    found = ndde.select.spline_graph(eqx.tree_at(lambda w: w.increment, w, jnp.stack(rates, 1)))
     np.testing.assert_array_equal(found.graph, expected)
     for target in range(2):  # what the model has leads the shortlist
         drivers = np.flatnonzero(np.moveaxis(expected, 2, 0)[:, :, target])
@@ -155,7 +155,9 @@ def test_a_full_shortlist_makes_room():
         sigma=0.5, key=jr.key(0), save_every=10,
     )  # fmt: skip
     lags = (0, 5, 10, 15, 20, 25)
-    found = ndde.spline_graph(ndde.midpoint_windows(path.ys[500:], dt=1 / 30, lags=lags))
+    found = ndde.select.spline_graph(
+        ndde.select.midpoint_windows(path.ys[500:], dt=1 / 30, lags=lags)
+    )
     expected = np.zeros((6, 6, 6), bool)
     for i in range(6):
         expected[[(i + 1) % 6, i - 2, i - 1, i], i, 0] = True
@@ -167,14 +169,14 @@ def test_padding_changes_nothing(pair):
     from ndde_jax.windows._stack import pad_windows
 
     padded = pad_windows(pair, len(pair.history) + 100)
-    a, b = ndde.spline_graph(pair), ndde.spline_graph(padded)
+    a, b = ndde.select.spline_graph(pair), ndde.select.spline_graph(padded)
     np.testing.assert_array_equal(a.graph, b.graph)
     np.testing.assert_allclose(a.evidence, b.evidence, rtol=1e-6, atol=1e-9)
 
 
 def test_a_constant_variable_gives_nan(pair):
     w = eqx.tree_at(lambda w: w.increment, pair, pair.increment.at[:, 0].set(0))
-    found = ndde.search_lags(w, key=jr.key(0), config=QUICK)
+    found = ndde.select.search_lags(w, key=jr.key(0), config=QUICK)
     assert np.isnan(found.evidence).all() and not np.asarray(found.graph).any()
 
 
@@ -192,7 +194,7 @@ def test_midpoints_are_of_second_order():
         return float(jnp.sqrt(jnp.mean((rates - drift) ** 2)))
 
     plain = [error(dt, ndde.lagged_windows) for dt in (0.1, 0.05)]
-    middle = [error(dt, ndde.midpoint_windows) for dt in (0.1, 0.05)]
+    middle = [error(dt, ndde.select.midpoint_windows) for dt in (0.1, 0.05)]
     assert 1.9 < plain[0] / plain[1] < 2.1
     assert 3.5 < middle[0] / middle[1] < 4.5
     assert middle[0] < plain[0] / 20
@@ -211,7 +213,7 @@ def test_midpoints_of_the_true_model_are_of_fourth_order():
     def error(dt):
         t = dt * np.arange(int(60 / dt))
         x = np.stack([np.sin(t), np.cos(t)], 1)
-        w = ndde.midpoint_windows(x, dt=dt, model=Rotation())
+        w = ndde.select.midpoint_windows(x, dt=dt, model=Rotation())
         s = w.scaling
         states = s.center[None] + s.scale[None] * w.history[:, 0]
         rates = s.rate_center[None] + s.rate_scale[None] * w.increment
@@ -231,7 +233,7 @@ def test_the_past_is_interpolated(lag, order):
     def error(dt):
         t = dt * np.arange(int(40 / dt))
         x = np.stack([np.sin(t), np.cos(t)], 1)
-        w = ndde.midpoint_windows(x, dt=dt, lags=(0, lag))
+        w = ndde.select.midpoint_windows(x, dt=dt, lags=(0, lag))
         s = w.scaling
         states = s.center[None] + s.scale[None] * w.history[:, 1]
         at = t[np.asarray(w.position)] + (0.5 - lag) * dt
@@ -259,7 +261,7 @@ def test_rates_of_a_delayed_model_meet_at_the_middle():
             r -= (r + np.exp(-1.2 * r)) / (1 - 1.2 * np.exp(-1.2 * r))
         z = np.exp(r * dt * np.arange(round(12 / dt)))
         x = np.stack([z.real, z.imag], 1)
-        w = ndde.midpoint_windows(x, dt=dt, lags=(0, lag), model=Lagging((0, lag)))
+        w = ndde.select.midpoint_windows(x, dt=dt, lags=(0, lag), model=Lagging((0, lag)))
         s = w.scaling
         states = s.center[None] + s.scale[None] * w.history[:, 1]
         rates = s.rate_center[None] + s.rate_scale[None] * w.increment
@@ -279,7 +281,8 @@ def test_the_past_at_midpoints_ends_with_the_data():
             return history[1] - history[0]
 
     plain, found = (
-        ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), model=model) for model in (None, Damped())
+        ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), model=model)
+        for model in (None, Damped())
     )
     np.testing.assert_allclose(found.history[:, 1], plain.history[:, 1], atol=1e-12)
     assert found.scheme == plain.scheme == "midpoint"
@@ -289,7 +292,7 @@ def test_midpoints_do_not_see_the_step_they_explain():
     x = delayed_pair(200)
     zero = lambda w: jnp.zeros_like(w.increment)  # noqa: E731
     wide = ndde.lagged_windows(x, dt=0.1, lags=(0, 4))
-    w = ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=zero(wide))
+    w = ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=zero(wide))
     s = w.scaling
     physical = np.asarray(s.center[None, None] + s.scale[None, None] * w.history)
     k = np.asarray(w.position) - np.asarray(w.position)[0] + 4
@@ -302,21 +305,21 @@ def test_midpoints_do_not_see_the_step_they_explain():
 def test_midpoint_windows_reads_its_arguments():
     x = delayed_pair(200)
     with pytest.raises(ValueError, match="rate must have shape"):
-        ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=jnp.zeros((3, 2)))
+        ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=jnp.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"a model with the lags \(0, 3\); got \(0,\)"):
-        ndde.midpoint_windows(x, dt=0.1, lags=(0, 3), model=Rotation())
+        ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), model=Rotation())
     with pytest.raises(ValueError, match=r"rate or model.* got both"):
-        ndde.midpoint_windows(x, dt=0.1, rate=jnp.zeros((199, 2)), model=Rotation())
+        ndde.select.midpoint_windows(x, dt=0.1, rate=jnp.zeros((199, 2)), model=Rotation())
 
 
 @pytest.mark.slow
 def test_search_agrees_with_enumeration(pair):
-    found = ndde.search_lags(pair, key=jr.key(0), config=QUICK)
+    found = ndde.select.search_lags(pair, key=jr.key(0), config=QUICK)
     np.testing.assert_array_equal(found.graph, TRUTH)
     few = ndde.lagged_windows(delayed_pair(600)[:, :1], dt=0.1, lags=(0, 3, 6, 9))
-    config = ndde.StrengthConfig(steps=15, restarts=1)
-    exact = ndde.exact_graph(few, key=jr.key(1), config=config)
-    search = ndde.search_lags(few, key=jr.key(0), config=QUICK)
+    config = ndde.fitting.StrengthConfig(steps=15, restarts=1)
+    exact = ndde.select.exact_graph(few, key=jr.key(1), config=config)
+    search = ndde.select.search_lags(few, key=jr.key(0), config=QUICK)
     np.testing.assert_array_equal(search.graph, exact.graph)
     np.testing.assert_allclose(search.risk, jnp.min(exact.risk, axis=1), rtol=0.05)
 
@@ -361,23 +364,23 @@ def test_linearised_risks_foresee_refits(pair):
 
 @pytest.mark.slow
 def test_coefficient_sets_the_price(pair):
-    nothing = ndde.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=100.0)
+    nothing = ndde.select.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=100.0)
     assert not np.asarray(nothing.graph).any()
     np.testing.assert_allclose(nothing.threshold, 100 / 8)
-    cheap = ndde.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=1e-6)
+    cheap = ndde.select.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=1e-6)
     assert np.asarray(cheap.graph).sum() > TRUTH.sum()
 
 
 def test_one_system_at_a_time(pair):
     batch = ndde.stack_windows([pair, pair])
-    for call in (ndde.spline_graph, lambda w: ndde.search_lags(w, key=jr.key(0))):
+    for call in (ndde.select.spline_graph, lambda w: ndde.select.search_lags(w, key=jr.key(0))):
         with pytest.raises(ValueError, match=r"use jax\.vmap"):
             call(batch)
     with pytest.raises(ValueError, match="at least 1"):
-        ndde.spline_graph(pair, shortlist=0)
+        ndde.select.spline_graph(pair, shortlist=0)
 
 
-FAST = ndde.StrengthConfig(steps=25, restarts=1)
+FAST = ndde.fitting.StrengthConfig(steps=25, restarts=1)
 
 
 def late_oscillator(tau, seed, n=2000, dt=0.1, fine=5):
@@ -401,8 +404,10 @@ def test_a_delay_between_the_candidates_is_estimated(seed, blocks):
     """Two kept neighbours turn out to be one delay; its interval covers the truth and is short."""
     x = late_oscillator(1.73, seed)
     graph = np.array([[[True, False, True, True]]])
-    config = ndde.StrengthConfig(steps=25, restarts=1, blocks=blocks)
-    found = ndde.refine_delays(x, graph, dt=0.1, lags=(0, 10, 15, 20), key=jr.key(0), config=config)
+    config = ndde.fitting.StrengthConfig(steps=25, restarts=1, blocks=blocks)
+    found = ndde.measure.refine_delays(
+        x, graph, dt=0.1, lags=(0, 10, 15, 20), key=jr.key(0), config=config
+    )
     assert found.delay.shape == (1,) and found.lags.tolist() == [[15, 20]]
     truth = 1.73 + 0.02 / 2  # Euler's method takes the drift half a step late
     assert found.lower[0] < truth < found.upper[0]
@@ -428,12 +433,16 @@ def test_interpolation_reproduces_cubics_at_the_samples_and_parabolas_between():
 @pytest.mark.slow
 def test_no_delayed_edge_gives_no_estimate():
     x = late_oscillator(1.0, 0, n=500)
-    found = ndde.refine_delays(x, np.array([[[True, False]]]), dt=0.1, lags=(0, 10), key=jr.key(0))
+    found = ndde.measure.refine_delays(
+        x, np.array([[[True, False]]]), dt=0.1, lags=(0, 10), key=jr.key(0)
+    )
     assert found.delay.shape == (0,) and found.lags.shape == (0, 2)
     with pytest.raises(ValueError, match="source target lag"):
-        ndde.refine_delays(x, np.ones((1, 2, 2), bool), dt=0.1, lags=(0, 10), key=jr.key(0))
+        ndde.measure.refine_delays(x, np.ones((1, 2, 2), bool), dt=0.1, lags=(0, 10), key=jr.key(0))
     with pytest.raises(ValueError, match="may grow to 182 samples; that leaves 16 of 200"):
-        ndde.refine_delays(x[:200], np.ones((1, 1, 2), bool), dt=0.1, lags=(0, 90), key=jr.key(0))
+        ndde.measure.refine_delays(
+            x[:200], np.ones((1, 1, 2), bool), dt=0.1, lags=(0, 90), key=jr.key(0)
+        )
 
 
 @pytest.mark.slow
@@ -442,7 +451,7 @@ def test_intervals_cover_as_often_as_they_say():
     inside = 0
     for seed in range(20):
         x = late_oscillator(1.73, seed)
-        found = ndde.refine_delays(
+        found = ndde.measure.refine_delays(
             x, graph, dt=0.1, lags=(0, 10, 15, 20), key=jr.key(0), config=FAST
         )
         inside += bool(found.lower[0] <= 1.73 <= found.upper[0])

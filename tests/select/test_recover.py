@@ -13,7 +13,7 @@ from ndde_jax import select
 from ndde_jax.select._moves import MANY_INPUTS
 from tests.helpers import TRUTH, windows
 
-REFIT = ndde.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2, blocks=4, width=6)
+REFIT = ndde.fitting.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2, blocks=4, width=6)
 FIT = ndde.FitConfig(max_steps=300, newton_steps=15, width=6, refine="none", learning_rate=5e-3)
 GRID = jnp.array([0.02, 0.1, 0.5])
 STRATEGIES = {
@@ -23,7 +23,7 @@ STRATEGIES = {
     "Splines": select.Splines(shortlist=3),
     "Moves": select.Moves(shortlist=3, refit=REFIT),
     # Every subset is fitted from random starts alone, of which one in ten ends in a poor minimum.
-    "Exhaustive": select.Exhaustive(ndde.StrengthConfig(restarts=3, steps=40, width=6)),
+    "Exhaustive": select.Exhaustive(ndde.fitting.StrengthConfig(restarts=3, steps=40, width=6)),
     "CoefficientPath": select.CoefficientPath(GRID, ndde.L0NDDE(), FIT, REFIT),
 }
 FREE = {"Splines", "CoefficientPath", "Gates, as they are"}  # of the default price

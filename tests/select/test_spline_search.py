@@ -35,16 +35,16 @@ def x():
 
 @pytest.fixture(scope="module")
 def windows(x):
-    return ndde.midpoint_windows(x, dt=DT, lags=LAGS)
+    return ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
 
 
 @pytest.fixture(scope="module")
 def found(windows):
-    return ndde.spline_graph(windows, shortlist=5)
+    return ndde.select.spline_graph(windows, shortlist=5)
 
 
 def test_known_windows_are_searched_as_traced_ones(windows, found):
-    traced = eqx.filter_jit(lambda w: ndde.spline_graph(w, shortlist=5))(windows)
+    traced = eqx.filter_jit(lambda w: ndde.select.spline_graph(w, shortlist=5))(windows)
     np.testing.assert_array_equal(found.graph, traced.graph)
     np.testing.assert_array_equal(np.sort(found.shortlist), np.sort(traced.shortlist))
     for name in ("evidence", "source_value", "risk", "rate"):
@@ -53,7 +53,7 @@ def test_known_windows_are_searched_as_traced_ones(windows, found):
 
 
 def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
-    model = ndde.fit_splines(windows, found.graph)
+    model = ndde.select.fit_splines(windows, found.graph)
     s = windows.scaling
     histories = windows.history * s.scale[None, None] + s.center[None, None]
     rate = (jax.vmap(model)(histories) - s.rate_center[None]) / s.rate_scale[None]
@@ -67,7 +67,7 @@ def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
 
 
 def test_midpoints_of_a_known_drift_are_those_that_jax_computes(windows, found):
-    model = ndde.fit_splines(windows, found.graph)
+    model = ndde.select.fit_splines(windows, found.graph)
     plain = ndde.lagged_windows(delayed(200), dt=DT, lags=LAGS)
     following, bend = np.roll(plain.history, -1, axis=0), 0.01 * np.asarray(plain.history)
     known = meet_midway_known(plain, known_drift(model), following, bend)
@@ -77,13 +77,15 @@ def test_midpoints_of_a_known_drift_are_those_that_jax_computes(windows, found):
 
 
 def test_what_has_no_inputs_gets_its_mean_rate(windows):
-    nothing = ndde.fit_splines(windows, np.zeros((3, 3, 4), bool))
+    nothing = ndde.select.fit_splines(windows, np.zeros((3, 3, 4), bool))
     np.testing.assert_allclose(
         nothing(jnp.zeros((4, 3))), np.asarray(windows.scaling.rate_center), atol=1e-12
     )
 
 
-@pytest.mark.parametrize("config", [None, ndde.StrengthConfig(width=4, depth=1, restarts=1)])
+@pytest.mark.parametrize(
+    "config", [None, ndde.fitting.StrengthConfig(width=4, depth=1, restarts=1)]
+)
 def test_strengths_are_rises_of_the_risk(windows, found, config):
     measured = find_and_measure(windows, ndde.select.EBIC(), key=jr.key(0), config=config)
     strengths = measured.strengths
@@ -95,7 +97,7 @@ def test_strengths_are_rises_of_the_risk(windows, found, config):
     # Without z, which acts through the product alone, the rate of x loses what both explain.
     without = np.array(kept)
     without[2, 0] = False
-    model = ndde.fit_splines(windows, without)
+    model = ndde.select.fit_splines(windows, without)
     s = windows.scaling
     histories = windows.history * s.scale[None, None] + s.center[None, None]
     rate = (jax.vmap(model)(histories)[:, 0] - s.rate_center[0]) / s.rate_scale[0]

@@ -27,16 +27,16 @@ LAGS = jnp.array([0.5, 1.2])
 def test_constant_steps_equal_solve_sdde(solver):
     """Two independent ways through the same equation; with noise where Diffrax allows it."""
     n, dt = 60, 0.1
-    terms, sigma = ndde.DelayTerm(drift, LAGS, cosine), 0.0
+    terms, sigma = ndde.simulate.DelayTerm(drift, LAGS, cosine), 0.0
     if not isinstance(solver, diffrax.Tsit5):
         sigma = 0.2
-        noise = ndde.GridBrownianPath(jr.key(0), n_steps=n, dt=dt, shape=(1,))
+        noise = ndde.simulate.GridBrownianPath(jr.key(0), n_steps=n, dt=dt, shape=(1,))
         terms = diffrax.MultiTerm(
             terms, diffrax.ControlTerm(lambda t, y, args: sigma * jnp.eye(1), noise)
         )
     found = diffrax.diffeqsolve(
         terms,
-        ndde.DelaySolver(solver, capacity=20),
+        ndde.simulate.DelaySolver(solver, capacity=20),
         0.0,
         n * dt,
         None,
@@ -62,8 +62,8 @@ def test_constant_steps_equal_solve_sdde(solver):
 
 def adaptive(capacity=400, dtmax=None, **kwargs):
     return diffrax.diffeqsolve(
-        ndde.DelayTerm(lambda t, x, lagged, args: -lagged[0], math.pi / 2, cosine),
-        ndde.DelaySolver(diffrax.Tsit5(), capacity=capacity),
+        ndde.simulate.DelayTerm(lambda t, x, lagged, args: -lagged[0], math.pi / 2, cosine),
+        ndde.simulate.DelaySolver(diffrax.Tsit5(), capacity=capacity),
         0.0,
         12.0,
         0.1,
@@ -96,8 +96,10 @@ def test_wrong_rather_than_silent():
 
     def constant(dt, capacity):
         return diffrax.diffeqsolve(
-            ndde.DelayTerm(lambda t, x, lagged, args: -lagged[0], 1.0, lambda t: jnp.ones(1)),
-            ndde.DelaySolver(diffrax.Euler(), capacity=capacity),
+            ndde.simulate.DelayTerm(
+                lambda t, x, lagged, args: -lagged[0], 1.0, lambda t: jnp.ones(1)
+            ),
+            ndde.simulate.DelaySolver(diffrax.Euler(), capacity=capacity),
             0.0,
             6.0,
             dt,
@@ -110,7 +112,7 @@ def test_wrong_rather_than_silent():
     with pytest.raises(ValueError, match="needs a DelayTerm"):
         diffrax.diffeqsolve(
             diffrax.ODETerm(lambda t, y, args: -y),
-            ndde.DelaySolver(diffrax.Euler()),
+            ndde.simulate.DelaySolver(diffrax.Euler()),
             0.0,
             1.0,
             0.1,
@@ -121,8 +123,8 @@ def test_wrong_rather_than_silent():
 def test_gradient():
     def end(theta):
         return diffrax.diffeqsolve(
-            ndde.DelayTerm(lambda t, x, lagged, args: -args * lagged[0], 1.0, cosine),
-            ndde.DelaySolver(diffrax.Heun(), capacity=12),
+            ndde.simulate.DelayTerm(lambda t, x, lagged, args: -args * lagged[0], 1.0, cosine),
+            ndde.simulate.DelaySolver(diffrax.Heun(), capacity=12),
             0.0,
             3.0,
             0.1,
@@ -142,7 +144,7 @@ def test_progress_meter(capfd):
 
 
 def test_grid_path_refuses_other_steps():
-    noise = ndde.GridBrownianPath(jr.key(0), n_steps=10, dt=0.1, shape=(2,), t0=1.0)
+    noise = ndde.simulate.GridBrownianPath(jr.key(0), n_steps=10, dt=0.1, shape=(2,), t0=1.0)
     np.testing.assert_array_equal(noise.evaluate(1.3, 1.4), noise.values[3])
     for start, end in ((1.35, 1.45), (1.3, 1.5), (2.0, 2.1), (0.9, 1.0)):
         assert jnp.all(jnp.isnan(noise.evaluate(start, end)))

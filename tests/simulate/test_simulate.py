@@ -114,7 +114,7 @@ def test_without_delays_equals_diffrax(solver):
     """On the same increments, to rounding. Diffrax knows no SDE order for Tsit5, so without."""
     n, dt = 300, 0.02
     drift = lambda t, x, args: jnp.stack([x[1] + jnp.sin(t), -args * x[0] ** 3])  # noqa: E731
-    noise = ndde.GridBrownianPath(jr.key(3), n_steps=n, dt=dt, shape=(2,))
+    noise = ndde.simulate.GridBrownianPath(jr.key(3), n_steps=n, dt=dt, shape=(2,))
     sigma = jnp.array([0.3, 0.1])
     terms = diffrax.ODETerm(drift)
     if not isinstance(solver, diffrax.Tsit5):
@@ -300,7 +300,7 @@ def test_noise_belongs_to_its_key():
         key=keys,
     ).ys
     np.testing.assert_allclose(jnp.swapaxes(inside, 0, 1), singles, rtol=1e-12, atol=1e-14)
-    draws = ndde.GridBrownianPath(keys[0], n_steps=1300, dt=0.01, shape=(2,)).values
+    draws = ndde.simulate.GridBrownianPath(keys[0], n_steps=1300, dt=0.01, shape=(2,)).values
     assert abs(float(jnp.std(draws)) - 0.1) < 0.004
     assert len(np.unique(np.asarray(draws))) == draws.size
 

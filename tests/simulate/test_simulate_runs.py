@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax import PathStatus, solve_sdde
+from ndde_jax import solve_sdde
+from ndde_jax.simulate import PathStatus
 
 
 def langevin(t, x, lagged, args):

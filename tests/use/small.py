@@ -34,13 +34,13 @@ def linear_path(n, seed=0, a=A, sigma=SIGMA, transient=200):
 
 def still(dim, lags, dt, windows, mask):
     """A model of rate zero, whose place the closed form takes."""
-    drift = ndde.MaskedDrift(
+    drift = ndde.models.MaskedDrift(
         tuple(
             (jnp.zeros((dim, out, fan)), jnp.zeros((dim, out)))
             for out, fan in ((2, dim * len(lags)), (1, 2))
         )
     )
-    return ndde.NeuralDDE(drift, mask, windows.scaling, jnp.asarray(dt), tuple(lags))
+    return ndde.models.NeuralDDE(drift, mask, windows.scaling, jnp.asarray(dt), tuple(lags))
 
 
 def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=None, model=None):
@@ -51,8 +51,8 @@ def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=N
     graph = np.asarray(graph, bool)
     edges, one = jnp.asarray(graph * 1.0), jnp.ones(dim)
     pairs = jnp.ones((dim, dim))
-    allowed = ndde.PriorKnowledge.nothing(dim, len(lags)) if prior is None else prior
-    strengths = ndde.SignalStrengths(
+    allowed = ndde.windows.PriorKnowledge.nothing(dim, len(lags)) if prior is None else prior
+    strengths = ndde.measure.SignalStrengths(
         edges, edges, edges, pairs, pairs, edges > 0, one, one, one, allowed
     )
     mask = jnp.asarray(np.moveaxis(graph, (0, 1, 2), (2, 0, 1)))

@@ -24,7 +24,7 @@ for i in range({lengths}):
     new = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
     windows = new if windows is None else windows
     int(new.n_valid), ndde.stack_windows([windows, new])
-    ndde.unstack_windows(ndde.stack_windows([new]))
+    ndde.windows.unstack_windows(ndde.stack_windows([new]))
     if i + 1 in (50, {lengths}):
         print(resident())
 """

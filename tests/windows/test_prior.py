@@ -85,12 +85,14 @@ def test_a_forbidden_input_leaves_the_rest_as_without_it():
 
 @pytest.fixture(scope="module")
 def quick():
-    return ndde.StrengthConfig(restarts=1, steps=15, fold_steps=5, folds=2, blocks=8, width=4)
+    return ndde.fitting.StrengthConfig(
+        restarts=1, steps=15, fold_steps=5, folds=2, blocks=8, width=4
+    )
 
 
 def test_search_obeys(quick):
     truth = jnp.asarray(TRUTH.T[:, :, None])
-    graph = ndde.search_graph(informed(), truth, key=jr.key(1), config=quick)
+    graph = ndde.select.search_graph(informed(), truth, key=jr.key(1), config=quick)
     assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
     np.testing.assert_array_equal(graph[:, 1:, 0], TRUTH.T[:, 1:])
 
@@ -101,14 +103,14 @@ def test_strengths_are_measured_but_not_kept(quick):
     assert float(found.value[(*FORBIDDEN, 0)]) > 0.5  # the data contradict the prior
     for kept in (found.kept(), found.kept(1e-3), found.kept(2.9)):
         assert not bool(kept[(*FORBIDDEN, 0)]) and bool(kept[(*REQUIRED, 0)])
-    certificate = ndde.one_flip_certificate(found)
+    certificate = ndde.measure.one_flip_certificate(found)
     assert np.isinf(certificate.margin[(*FORBIDDEN, 0)])
     assert np.isinf(certificate.margin[(*REQUIRED, 0)])
 
 
 def test_exact_graph_is_the_best_that_obeys(quick):
-    free = ndde.exact_graph(windows(), key=jr.key(3), config=quick)
-    bound = ndde.exact_graph(informed(), key=jr.key(3), config=quick)
+    free = ndde.select.exact_graph(windows(), key=jr.key(3), config=quick)
+    bound = ndde.select.exact_graph(informed(), key=jr.key(3), config=quick)
     np.testing.assert_allclose(free.risk, bound.risk)
     subsets = np.asarray(bound.subsets)[:, 0]
     obeys = subsets[:, REQUIRED[0]] & ~subsets[:, FORBIDDEN[0]]
@@ -120,13 +122,13 @@ def test_exact_graph_is_the_best_that_obeys(quick):
 
 @pytest.mark.slow
 def test_search_among_lags_obeys(quick):
-    found = ndde.search_lags(informed(), key=jr.key(1), config=quick)
+    found = ndde.select.search_lags(informed(), key=jr.key(1), config=quick)
     for graph in (found.graph, found.screening.graph):
         assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
     np.testing.assert_array_equal(found.graph[:, 1:, 0], TRUTH.T[:, 1:])
     # With nothing left to choose from, the shortlist still names every input once.
     nothing = ndde.prior_knowledge(3, forbidden=[(i, j) for i in range(3) for j in range(3)])
-    empty = ndde.search_lags(
+    empty = ndde.select.search_lags(
         eqx.tree_at(lambda w: w.prior, windows(), nothing), key=jr.key(1), config=quick
     )
     assert not bool(empty.graph.any())
@@ -136,16 +138,16 @@ def test_search_among_lags_obeys(quick):
 def test_midpoint_windows_carry_it():
     x = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
     prior = ndde.prior_knowledge(2, lags=(0, 3), self_edges=False)
-    w = ndde.midpoint_windows(x, dt=1.0, lags=(0, 3), prior=prior)
+    w = ndde.select.midpoint_windows(x, dt=1.0, lags=(0, 3), prior=prior)
     np.testing.assert_array_equal(w.prior.allowed, prior.allowed)
-    assert ndde.midpoint_windows(x, dt=1.0, lags=(0, 3)).prior.allowed.shape == (2, 2, 2)
+    assert ndde.select.midpoint_windows(x, dt=1.0, lags=(0, 3)).prior.allowed.shape == (2, 2, 2)
     with pytest.raises(ValueError, match="the prior has shape"):
-        ndde.midpoint_windows(x, dt=1.0, lags=(0,), prior=prior)
+        ndde.select.midpoint_windows(x, dt=1.0, lags=(0,), prior=prior)
 
 
 def test_path_obeys(quick):
     config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
-    found = ndde.coefficient_path(
+    found = ndde.select.coefficient_path(
         ndde.AGL(), informed(), (0.01, 100.0), key=jr.key(4), config=config, refit=quick
     )
     assert not bool(jnp.any(found.graphs[:, *FORBIDDEN]))

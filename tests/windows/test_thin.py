@@ -36,7 +36,9 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("factor", [2, 3])
 def test_thinning_is_what_thinned_samples_give(scheme, factor):
     x = walk()
-    thinned = ndde.thin_windows(ndde.lagged_windows(x, dt=0.5, lags=(0, 6), scheme=scheme), factor)
+    thinned = ndde.windows.thin_windows(
+        ndde.lagged_windows(x, dt=0.5, lags=(0, 6), scheme=scheme), factor
+    )
     direct = ndde.lagged_windows(x[::factor], dt=0.5 * factor, lags=(0, 6 // factor), scheme=scheme)
     expected = {factor * position: row for position, row in physical(direct).items()}
     assert_same(physical(thinned), expected)
@@ -51,7 +53,7 @@ def test_thinning_is_what_thinned_samples_give(scheme, factor):
 def test_another_scheme(old, new):
     x = walk()
     x[40] = np.nan
-    changed = ndde.thin_windows(ndde.lagged_windows(x, dt=0.5, scheme=old), 1, scheme=new)
+    changed = ndde.windows.thin_windows(ndde.lagged_windows(x, dt=0.5, scheme=old), 1, scheme=new)
     assert changed.scheme == new
     assert_same(physical(changed), physical(ndde.lagged_windows(x, dt=0.5, scheme=new)))
     assert int(changed.n_valid) > 100
@@ -61,7 +63,7 @@ def test_missing_values_and_several_trajectories():
     x = walk()
     x[50] = np.nan
     w = ndde.lagged_windows([x, walk(60, seed=1)], dt=1.0, lags=(0, 2), scheme="euler")
-    thinned = physical(ndde.thin_windows(w, 2))
+    thinned = physical(ndde.windows.thin_windows(w, 2))
     rows = physical(w)
     for position, (_, rate) in thinned.items():
         # Two steps on, known from the next rows: the mean of two forward differences.
@@ -78,7 +80,7 @@ def thinned_twice():
         drift = np.array([x[k, 1], -x[k, 0] - 0.5 * x[k, 1]])
         x[k + 1] = x[k] + 0.05 * drift + np.sqrt(0.05) * np.array([0.3, 0.4]) * rng.normal(size=2)
     windows = ndde.lagged_windows(x, dt=0.05, lags=(0, 8))
-    thinned = ndde.thin_windows(ndde.thin_windows(windows, 2), 2)
+    thinned = ndde.windows.thin_windows(ndde.windows.thin_windows(windows, 2), 2)
     return windows, thinned, ndde.lagged_windows(x[::4], dt=0.2, lags=(0, 2))
 
 
@@ -102,17 +104,21 @@ def test_thinned_windows_know_their_step(thinned_twice, linear):
     assert (windows.step, thinned.step, direct.step) == (1, 4, 1)
     assert thinned.reach == 8 + 4 * 4 and direct.reach == 2 + 4
     ours, theirs = linear((0, 8)), linear((0, 2))
-    corrected = physical(ndde.correct_flow(thinned, ours))
-    expected = physical(ndde.correct_flow(direct, theirs))
+    corrected = physical(ndde.fitting.correct_flow(thinned, ours))
+    expected = physical(ndde.fitting.correct_flow(direct, theirs))
     offset = int(thinned.position[0]) - 4 * int(direct.position[0])
     shifted = {4 * position + offset: row for position, row in expected.items()}
     # The last row has no next one to take the past from, and the first may be cut off.
     assert_same({k: v for k, v in corrected.items() if k != max(corrected)}, shifted)
     np.testing.assert_allclose(
-        ndde.noise_covariance(thinned, ours), ndde.noise_covariance(direct, theirs), rtol=0.05
+        ndde.check.noise_covariance(thinned, ours),
+        ndde.check.noise_covariance(direct, theirs),
+        rtol=0.05,
     )
     np.testing.assert_allclose(
-        ndde.residual_memory(thinned, ours), ndde.residual_memory(direct, theirs), atol=0.02
+        ndde.check.residual_memory(thinned, ours),
+        ndde.check.residual_memory(direct, theirs),
+        atol=0.02,
     )
 
 
@@ -121,8 +127,8 @@ def test_thinned_windows_know_their_step(thinned_twice, linear):
 def test_noise_per_unit_of_time_does_not_depend_on_thinning(thinned_twice, linear, scheme, factor):
     """It used to fall as 1 / factor."""
     windows, _, _ = thinned_twice
-    thinned = ndde.thin_windows(windows, factor, scheme=scheme)
-    found = np.diagonal(ndde.noise_covariance(thinned, linear((0, 8))))
+    thinned = ndde.windows.thin_windows(windows, factor, scheme=scheme)
+    found = np.diagonal(ndde.check.noise_covariance(thinned, linear((0, 8))))
     np.testing.assert_allclose(found, [0.09, 0.16], rtol=0.25)
 
 
@@ -135,18 +141,18 @@ def test_windows_of_unlike_steps_do_not_stack(thinned_twice):
 def test_refusals():
     w = ndde.lagged_windows(walk(), dt=1.0)
     with pytest.raises(ValueError, match="factor must be at least 1"):
-        ndde.thin_windows(w, 0)
+        ndde.windows.thin_windows(w, 0)
     with pytest.raises(ValueError, match="midpoint hold states between samples"):
-        ndde.thin_windows(ndde.midpoint_windows(walk(60), dt=1.0))
+        ndde.windows.thin_windows(ndde.select.midpoint_windows(walk(60), dt=1.0))
     with pytest.raises(ValueError, match="scheme must be one of"):
-        ndde.thin_windows(w, 2, scheme="auto")
+        ndde.windows.thin_windows(w, 2, scheme="auto")
     with pytest.raises(ValueError, match="Use a smaller factor"):
-        ndde.thin_windows(w, 60)
+        ndde.windows.thin_windows(w, 60)
     with pytest.raises(ValueError, match="one system"):
-        ndde.thin_windows(ndde.stack_windows([w, w]))
+        ndde.windows.thin_windows(ndde.stack_windows([w, w]))
     stamps = np.arange(120.0) ** 1.1
     with pytest.raises(ValueError, match="equally spaced"):
-        ndde.thin_windows(ndde.lagged_windows(walk(), t=stamps))
+        ndde.windows.thin_windows(ndde.lagged_windows(walk(), t=stamps))
 
 
 def test_halves_are_contiguous_and_equally_long():

@@ -1,0 +1,10 @@
+"""How weights are found: what [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift] are made
+of, for those who choose the parts themselves.
+"""
+
+from .fit._correction import correct_flow as correct_flow
+from .fit._drift import Flow as Flow
+from .fit._fixed import fit_graph as fit_graph
+from .fit._flow import fit_flow as fit_flow
+from .fit._refit import StrengthConfig as StrengthConfig
+from .fit.penalties import AbstractMethod as AbstractMethod
