@@ -115,8 +115,8 @@ class Discovery(Usable):
 
         `options` are those of [`identifiability_report`][ndde_jax.identifiability_report].
         """
-        if self.recipe.strategy is None and "method" not in options:
-            options = {"select": self._select} | options
+        strategy = self.recipe.strategy
+        options = {"strategy": self._select if strategy is None else strategy} | options
         return identifiability_report(
             self.windows,
             key=key,

@@ -97,10 +97,8 @@ SPECS = [
           "directory": "directory", "executor": "executor", "workers": "count"}),
     Spec("signal_strengths", ndde.signal_strengths, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
-    Spec("select.search_graph", ndde.select.search_graph, {**W, "graphs": graph}, {
-        **REFIT, "graphs": "graph", "max_inputs": "count"}),
-    Spec("select.select_graph", ndde.select.select_graph, W, {
-        **REFIT, "search": "choice", "result": "scores"}),
+    Spec("select.Gates", lambda starts: ndde.recover(
+        windows(), ndde.select.Gates(starts=starts), key=key()), {}, {"starts": "graph"}),
     Spec("fitting.fit_graph", ndde.fitting.fit_graph, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count"}),
     Spec("fitting.fit_flow", ndde.fitting.fit_flow, {**W, "graph": graph}, {
@@ -149,13 +147,13 @@ SPECS = [
     Spec("measure.joint_strengths", ndde.measure.joint_strengths, {**W, "graph": graph}, {
         **REFIT, "graph": "graph"}),
     Spec("measure.edge_stability", ndde.measure.edge_stability, W, {
-        "windows": "windows", "key": "key", "seeds": "count", "method": "method",
-        "config": "fit_config", "strength_config": "strength_config", "search": "choice"}),
+        "windows": "windows", "key": "key", "seeds": "count", "strategy": "value",
+        "price": "optional_positive"}),
     Spec("EdgeStability.expected_false", lambda threshold: stability().expected_false(threshold),
          {}, {"threshold": "share"}),
     Spec("identifiability_report", ndde.identifiability_report, W, {
-        "windows": "windows", "seeds": "count", "method": "method", "config": "fit_config",
-        "strength_config": "strength_config", "search": "choice", "names": "names",
+        "windows": "windows", "seeds": "count", "strategy": "value",
+        "config": "strength_config", "names": "names",
         "coefficient": "optional_positive", "model": "model", "strengths": "optional_result"}),
     Spec("windows.thin_windows", ndde.windows.thin_windows, {"windows": windows}, {
         "windows": "windows", "factor": "count", "scheme": "choice"}),
@@ -361,7 +359,7 @@ def cases() -> list[tuple[Spec, str, str, Any]]:
 ALSO = {
     "x": ("trajector", "every sample", "x.", "dim + 1", "constant", "infinite"),
     "lags": ("largest lag", "shortest lag"),
-    "graphs": ("graph",),
+    "starts": ("graph",),
     "values": ("first argument", "a variable to set", "the value of"),
     "shift": ("a variable to shift",),
     "scale": ("factor of",),

@@ -140,7 +140,8 @@ def test_signal_strengths_search_and_refit(systems, batch):
     check(strengths, (batch, keys), singles, rtol=1e-3, atol=1e-5)
 
     def search(w, k):
-        found = ndde.select.search_graph(w, jnp.zeros_like(graph), key=k, config=STRENGTH)
+        strategy = ndde.select.Gates(starts=jnp.zeros_like(graph), refit=STRENGTH)
+        found = ndde.recover(w, strategy, key=k).graph
         return found, jax.vmap(ndde.fitting.fit_graph(w, found, key=k, config=STRENGTH))(
             w.history[:3]
         )
@@ -175,11 +176,12 @@ def test_constants_of_the_theorems():
 
 
 @pytest.mark.slow
-def test_select_graph(systems):
-    def one(k):
-        return ndde.select.select_graph(systems[0], result, key=k, config=STRENGTH)
+def test_gates_that_are_improved(systems):
+    strategy = ndde.select.Gates(penalty=METHOD, config=FIT, refit=STRENGTH)
 
-    result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
+    def one(k):
+        return ndde.recover(systems[0], strategy, key=k).graph
+
     keys = jr.split(jr.key(3), 2)
     check(one, (keys,), [(k,) for k in keys])
 

@@ -3,7 +3,6 @@
 import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -12,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 from .._checks import (
     check_coefficient,
     check_concrete,
+    check_config,
     check_key,
     check_names,
     check_whole,
@@ -19,15 +19,15 @@ from .._checks import (
     refusal,
 )
 from .._types import Checked, RealScalarLike
-from ..fit._fit import FitConfig, fit
 from ..fit._fixed import fit_graph
+from ..fit._prices import as_price
 from ..fit._refit import StrengthConfig
-from ..fit.penalties import L0NDDE, AbstractMethod
 from ..measure._rivals import RivalEdges
-from ..measure._stability import EdgeStability
+from ..measure._stability import EdgeStability, check_finder, find_again
 from ..measure._strength import SignalStrengths, signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
-from ..select._select import check_settings, select_graph
+from ..select._recover import default_strategy
+from ..select._strategy import AbstractStrategy
 from ..windows._windows import Windows
 from ._checks import (
     Notes,
@@ -40,7 +40,7 @@ from ._checks import (
     prices,
 )
 from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
-from ._refits import edges_alone, refits
+from ._refits import FoundBy, edges_alone, refits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,11 +150,8 @@ def identifiability_report(
     coefficient: Checked[RealScalarLike | None] = None,
     names: Checked[Sequence[str] | None] = None,
     seeds: Checked[int] = 2,
-    method: Checked[AbstractMethod | None] = None,
-    config: Checked[FitConfig | None] = None,
-    strength_config: Checked[StrengthConfig | None] = None,
-    search: Checked[str] = "auto",
-    select: Checked[Callable | None] = None,
+    strategy: Checked[AbstractStrategy | Callable | None] = None,
+    config: Checked[StrengthConfig | None] = None,
     progress: bool = False,
 ) -> IdentifiabilityReport:
     """Say whether data support a graph, and on what that rests.
@@ -171,13 +168,15 @@ def identifiability_report(
     - `windows`: of one system.
     - `key`: for all refits. Left out, nothing is refitted and only what `strengths` and `model`
         show is reported.
-    - `strengths`, `model`: of a discovery; measured on the library's selection if left out, which
+    - `strengths`, `model`: of a discovery; measured on what the strategy finds if left out, which
         needs `key`.
-    - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover].
+    - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover]; the
+        price at which the strategy finds them again.
     - `names`: of the variables.
     - `seeds`: refits of each half of the data.
-    - `method`, `config`, `strength_config`, `search`, `select`: of the refits, as for
-        [`edge_stability`][ndde_jax.measure.edge_stability]; a discovery selects as it did before.
+    - `strategy`: how graphs are found again, as for
+        [`edge_stability`][ndde_jax.measure.edge_stability]; a discovery does it as it did before.
+    - `config`: of the refits of networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `progress`: show a bar over the refits of halves.
 
     **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport].
@@ -198,7 +197,8 @@ def identifiability_report(
     check_concrete("identifiability_report", (windows, key))
     check_coefficient(coefficient)
     check_whole(seeds, "seeds")
-    check_settings(method, config, strength_config, search)
+    check_config(config, StrengthConfig)
+    check_finder(strategy)
     if strengths is not None and not isinstance(strengths, SignalStrengths):
         raise refusal("strengths", "what signal_strengths returns", strengths)
     if model is not None:
@@ -209,33 +209,30 @@ def identifiability_report(
     names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
     refit = key is not None
     keys = jr.split(jr.key(0) if key is None else check_key(key), 6)
+    strategy = default_strategy(windows, config) if strategy is None else strategy
+    priced = coefficient is not None and not callable(strategy)
+    found_at = as_price(coefficient, "coefficient") if priced else None
     if strengths is None:
-        fit_key, search_key, strength_key = jr.split(keys[0], 3)
-        result = fit(L0NDDE() if method is None else method, windows, config, key=fit_key)
-        selected = select_graph(
-            windows, result, key=search_key, config=strength_config, search=search
-        )
-        strengths = signal_strengths(
-            windows, graph=selected, key=strength_key, config=strength_config
-        )
+        search_key, strength_key = jr.split(keys[0])
+        selected, _ = find_again(windows, strategy, found_at, search_key)
+        strengths = signal_strengths(windows, graph=selected, key=strength_key, config=config)
     graph = np.asarray(strengths.kept(coefficient))
     if model is None:
-        model = fit_graph(windows, graph, key=keys[1], config=strength_config)
+        model = fit_graph(windows, graph, key=keys[1], config=config)
 
     notes = Notes(names, windows.lags, graph)
     price = prices(windows, strengths, coefficient)
     about_data(notes, windows)
-    settings: dict[str, Any] = dict(method=method, config=config, search=search, select=select)
-    settings["strength_config"] = strength_config
     # With the key of the joint strengths, which these are where there is one lag.
-    alone = edges_alone(windows, graph, strength_config, keys[5]) if refit else None
+    alone = edges_alone(windows, graph, config, keys[5]) if refit else None
     about_signal(notes, strengths, price, alone)
     about_memory(notes, windows, model)
     about_noise(notes, windows, model)
     about_damping(notes, windows, model, simulate=refit)
     extra = {}
     if refit:
-        extra = refits(notes, windows, price, settings, seeds, keys[2:], progress, alone)
+        found_by = FoundBy(strategy, found_at, config)
+        extra = refits(notes, windows, price, found_by, seeds, keys[2:], progress, alone)
     assumptions(notes, windows)
     return IdentifiabilityReport(
         names=names,

@@ -16,7 +16,7 @@ from ..fit._fixed import checked_graph
 from ..fit._refit import StrengthConfig, checked_refit
 from ..measure._rivals import rises_without
 from ..select._exhaustive import MOST_INPUTS, exact_graph
-from ..select._select import select_graph
+from ..select._recover import default_strategy, recover
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 from ._theory import penalty_window
@@ -82,8 +82,8 @@ def paper_strengths(
     - `windows`: of one system.
     - `key`: for the fits.
     - `graph`: `[source target lag]`, whose edges the window is about; by default the best of all
-        subsets by [`EBIC`][ndde_jax.select.EBIC] where all are tried, otherwise that of
-        [`select_graph`][ndde_jax.select.select_graph].
+        subsets by [`EBIC`][ndde_jax.select.EBIC] where all are tried, otherwise what
+        [`recover`][ndde_jax.recover] finds.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `most_subsets`: up to so many candidate inputs per target, 8 by default and 12 at most, every
         subset is fitted; with more, all inputs, and for every edge all but that one.
@@ -118,7 +118,7 @@ def paper_strengths(
         return PaperStrengths(value, risk, chosen, True)
     if graph is None:
         select_key, key = jr.split(key)
-        graph = select_graph(windows, key=select_key, config=config)
+        graph = recover(windows, default_strategy(windows, config), key=select_key).graph
     value, risk = complement_strengths(windows, graph, config, key)
     return PaperStrengths(value, risk, graph, False)
 

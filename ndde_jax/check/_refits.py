@@ -1,19 +1,17 @@
 """The checks of an identifiability report that refit: halves, replacements, other differences."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..fit._fit import FitConfig, fit
+from ..fit._prices import AbstractPrice
 from ..fit._refit import StrengthConfig
-from ..fit.penalties import L0NDDE
 from ..measure._rivals import RivalEdges, joint_strengths, rival_edges
-from ..measure._stability import edge_stability
-from ..select._path import without_refinement
-from ..select._select import select_graph
+from ..measure._stability import edge_stability, find_again
+from ..select._strategy import AbstractStrategy
 from ..windows._thin import first_rows, is_regular, thin_windows
 from ..windows._windows import Windows
 from ._checks import ASSUMED, MEASURED, Notes, only
@@ -25,11 +23,19 @@ STABLE = 0.5
 MOST_INPUTS = 40
 
 
+class FoundBy(NamedTuple):
+    """How graphs are found again, and the settings of refits of networks."""
+
+    strategy: AbstractStrategy | Callable
+    price: AbstractPrice | None
+    config: StrengthConfig | None
+
+
 def refits(
     notes: Notes,
     windows: Windows,
     price: np.ndarray,
-    settings: dict,
+    found_by: FoundBy,
     seeds: int,
     keys,
     progress: bool,
@@ -37,16 +43,20 @@ def refits(
 ) -> dict[str, Any]:
     """Add what refits find to `notes`; returns the fields of the report that hold their results.
 
-    `price` of an edge per target; `settings` are `method`, `config`, `strength_config`,
-    `search` and `select`; `keys` are four; `alone` is what `edges_alone` returned.
+    `price` of an edge per target; `keys` are four; `alone` is what `edges_alone` returned.
     """
-    graph, config = notes.graph, settings["strength_config"]
+    graph, config = notes.graph, found_by.config
     extra: dict[str, Any] = {}
     recovery = "finite-sample recovery"
     used = int(windows.n_valid)
     if used // 2 >= windows.dim + 1:
         extra["stability"] = stability = edge_stability(
-            windows, key=keys[0], seeds=seeds, progress=progress, **settings
+            windows,
+            key=keys[0],
+            seeds=seeds,
+            strategy=found_by.strategy,
+            price=found_by.price,
+            progress=progress,
         )
         found = np.asarray(stability.selected)
         unstable = graph & (found < STABLE)
@@ -78,7 +88,7 @@ def refits(
         about_rivals(notes, rivals, price)
         extra["joint"] = _about_redundancy(notes, windows, price, config, keys[3], alone)
     if is_regular(windows):
-        extra |= _other_differences(notes, windows, settings, keys[2])
+        extra |= _other_differences(notes, windows, found_by, keys[2])
     return extra
 
 
@@ -174,7 +184,7 @@ def _about_redundancy(notes, windows, price, config, key, alone) -> np.ndarray |
     return joint
 
 
-def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
+def _other_differences(notes, windows, found_by, key) -> dict[str, np.ndarray]:
     """Edges that come or go with the step or the scheme of the differences."""
     graph = notes.graph
     found: dict[str, Any] = {}
@@ -189,9 +199,6 @@ def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
         )
         return found
     half = int(windows.n_valid) // 2
-    fit_key, search_key = jr.split(key)
-    method, config = settings["method"], settings["config"]
-    config = FitConfig() if config is None else config
     other = "central" if windows.scheme != "central" else "euler"
     changes = {
         "thinned": ("edges that change with the step", 2, None, "over two steps"),
@@ -205,24 +212,8 @@ def _other_differences(notes, windows, settings, key) -> dict[str, np.ndarray]:
         # Of the length of the halves, and of the whole: shapes that are compiled already.
         length = half if factor == 2 else windows.valid.shape[0]
         changed = first_rows(changed, length)
-        if settings["select"] is not None:
-            selected = np.asarray(settings["select"](changed, search_key))
-        else:
-            result = fit(
-                L0NDDE() if method is None else method,
-                changed,
-                without_refinement(config) if factor == 2 else config,
-                key=fit_key,
-            )
-            selected = np.asarray(
-                select_graph(
-                    changed,
-                    result,
-                    key=search_key,
-                    config=settings["strength_config"],
-                    search=settings["search"],
-                )
-            )
+        again, _ = find_again(changed, found_by.strategy, found_by.price, key)
+        selected = np.asarray(again)
         found[name] = selected
         new, gone = selected & ~graph, graph & ~selected
         notes.add(

@@ -24,7 +24,7 @@ class StrengthConfig(eqx.Module):
         starts ends in a poor minimum.
     - `steps`: Levenberg–Marquardt steps from a random start; 40, after which the risk on
         noise-free chaotic systems is about 1e-6.
-    - `search`: most edges per target that [`search_graph`][ndde_jax.select.search_graph] flips; 8.
+    - `search`: most edges per target that [`Gates`][ndde_jax.select.Gates] flips; 8.
     - `folds`: contiguous blocks held out in turn; 4.
     - `fold_steps`: steps of a held-out refit, which starts from the in-sample fit; 10.
     - `blocks`, `resamples`: of the block bootstrap; 32 and 200. Blocks must be longer than the

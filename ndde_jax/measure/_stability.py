@@ -1,6 +1,7 @@
 """How often an edge is found again: on halves of the data, from other seeds, at other prices."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,12 +11,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._axes import to_graph_axes
 from .._checks import check_concrete, check_key, check_number, check_whole, check_windows
 from .._executors import run_many
-from .._types import Checked, Scores
-from ..fit._fit import FitConfig, fit
-from ..fit._refit import StrengthConfig
-from ..fit.penalties import L0NDDE, AbstractMethod
-from ..select._path import without_refinement
-from ..select._select import check_settings, select_graph
+from .._types import Checked, Graph, RealScalarLike, Scores
+from ..fit._fit import FitResult
+from ..fit._prices import AbstractPrice, as_price
+from ..select._recover import check_strategy, recover
+from ..select._strategy import AbstractStrategy
 from ..windows._thin import half_blocks
 from ..windows._windows import Windows
 
@@ -23,8 +23,9 @@ from ..windows._windows import Windows
 class EdgeStability(eqx.Module):
     """Shares of refits that find an edge, `[source target lag]`.
 
-    - `selected`: of (seed, half of the data), by the library's selection.
-    - `open`: of (seed, half of the data, coefficient on the method's path), by the gates alone.
+    - `selected`: of (seed, half of the data), by the strategy.
+    - `open`: of (seed, half of the data, coefficient on the penalty's path), by gates alone; as
+        `selected` for a strategy without gates.
     - `graphs`: what was selected each time, `[refit source target lag]`.
     """
 
@@ -50,11 +51,8 @@ def edge_stability(
     *,
     key: Checked[PRNGKeyArray],
     seeds: Checked[int] = 2,
-    method: Checked[AbstractMethod | None] = None,
-    config: Checked[FitConfig | None] = None,
-    strength_config: Checked[StrengthConfig | None] = None,
-    search: Checked[str] = "auto",
-    select: Checked[Callable | None] = None,
+    strategy: Checked[AbstractStrategy | Callable | None] = None,
+    price: Checked[AbstractPrice | RealScalarLike | None] = None,
     progress: bool = False,
 ) -> EdgeStability:
     """Select the graph again on the first, middle and last half of the data, from several seeds.
@@ -65,15 +63,14 @@ def edge_stability(
 
     - `windows`: of one system; outside `jit`, because halves depend on missing values.
     - `seeds`: repetitions on each half.
-    - `method`, `config`: of gates fitted to each half, and `strength_config`, `search`: how their
-        graph is improved.
-    - `select`: instead, a function of windows and a key that returns a graph; then there are no
-        gates, and `open` is as `selected`.
+    - `strategy`, `price`: how a graph is found, as for [`recover`][ndde_jax.recover]; or, without a
+        price, a function of windows and a key that returns a graph.
     - `progress`: show a bar.
 
     **Returns:** [`EdgeStability`][ndde_jax.measure.EdgeStability].
 
-    **Raises:** `ValueError` if half of the data are fewer rows than variables plus one.
+    **Raises:** `ValueError` if half of the data are fewer rows than variables plus one, and as
+    [`recover`][ndde_jax.recover].
 
     ```python
     import jax, numpy as np
@@ -88,7 +85,10 @@ def edge_stability(
     check_windows(windows, "edge_stability", "take one with unstack_windows")
     check_concrete("edge_stability", (windows, key), "Halves depend on missing values.")
     check_whole(seeds, "seeds")
-    check_settings(method, config, strength_config, search)
+    check_finder(strategy)
+    if price is not None and callable(strategy):
+        raise ValueError("price is what a strategy takes; a function of windows has its own.")
+    price = None if price is None else as_price(price)
     key = check_key(key)
     halves = half_blocks(windows)
     if halves[0].history.shape[0] < windows.dim + 1:
@@ -96,18 +96,9 @@ def edge_stability(
             f"half of the data are {halves[0].history.shape[0]} rows, fewer than dim + 1 = "
             f"{windows.dim + 1}; stability needs longer data."
         )
-    method = L0NDDE() if method is None else method
-    config = without_refinement(FitConfig() if config is None else config)
 
     def one(i: int, device):
-        fit_key, search_key = jr.split(jr.fold_in(key, i))
-        half = halves[i % len(halves)]
-        if select is not None:
-            graph = jnp.asarray(select(half, search_key))
-            return graph, graph[None]
-        result = fit(method, half, config, key=fit_key)
-        graph = select_graph(half, result, key=search_key, config=strength_config, search=search)
-        return graph, to_graph_axes(result.path_masks)
+        return find_again(halves[i % len(halves)], strategy, price, jr.fold_in(key, i))
 
     found = run_many(one, len(halves) * seeds, progress=progress)
     graphs = jnp.stack([graph for graph, _ in found])
@@ -117,3 +108,24 @@ def edge_stability(
         open=jnp.mean(along, axis=(0, 1), dtype=windows.history.dtype),
         graphs=graphs,
     )
+
+
+def check_finder(strategy: Any) -> None:
+    """How a graph is found: by a strategy, or a function of windows and a key."""
+    if isinstance(strategy, type) or not (strategy is None or callable(strategy)):
+        check_strategy(strategy)
+
+
+def find_again(
+    windows: Windows,
+    strategy: AbstractStrategy | Callable | None,
+    price: AbstractPrice | None,
+    key: PRNGKeyArray,
+) -> tuple[Graph, Bool[Array, "path source target lag"]]:
+    """A graph, and what gates alone keep along their path of coefficients where there are any."""
+    if strategy is not None and not isinstance(strategy, AbstractStrategy):
+        graph = jnp.asarray(strategy(windows, key))
+        return graph, graph[None]
+    found = recover(windows, strategy, price, key=key)
+    gated = isinstance(found.details, FitResult)
+    return found.graph, to_graph_axes(found.details.path_masks) if gated else found.graph[None]

@@ -17,7 +17,7 @@ from ..fit._refit import (
     checked_refit,
     compare_alternatives,
 )
-from ..select._select import select_graph
+from ..select._recover import default_strategy, recover
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows
 
@@ -121,7 +121,7 @@ def signal_strengths(
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `key`: random starts, bootstrap, and the fit that selects the graph.
     - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
-        default that of [`select_graph`][ndde_jax.select.select_graph].
+        default what [`recover`][ndde_jax.recover] finds with these `config` of refits.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
         the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`, where the
@@ -149,7 +149,7 @@ def signal_strengths(
     config, key = checked_refit("signal_strengths", windows, config, key, max_inputs)
     fit_key, key = jr.split(key)
     if graph is None:
-        graph = select_graph(windows, key=fit_key, config=config)
+        graph = recover(windows, default_strategy(windows, config), key=fit_key).graph
     graph, base = checked_graph(windows, graph)
     max_inputs = input_slots(base, max_inputs)
     make_room(windows, config, key)

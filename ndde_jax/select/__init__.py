@@ -2,7 +2,8 @@
 
 A strategy and a price are values. Strategies:
 
-- `Gates`: hard-concrete gates (or another penalty), improved edge by edge; for few candidates.
+- `Gates`: hard-concrete gates, another penalty or given graphs, improved edge by edge; for few
+    candidates.
 - `Splines`: closed forms, milliseconds.
 - `Moves`: splines first, then networks judge edges added, dropped and exchanged; for many lags.
 - `Exhaustive`: all subsets, for at most twelve candidates.
@@ -19,7 +20,6 @@ from ._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
 from ._midpoint import midpoint_windows as midpoint_windows
 from ._moves import LagSearch as LagSearch, search_lags as search_lags
 from ._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_path
-from ._select import search_graph as search_graph, select_graph as select_graph
 from ._spline_fit import fit_splines as fit_splines
 from ._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._strategies import (

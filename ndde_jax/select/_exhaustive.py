@@ -60,7 +60,7 @@ def exact_graph(
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
 
     **Raises:** `ValueError` for a batch of systems or more than 12 inputs: use
-    [`search_graph`][ndde_jax.select.search_graph] then.
+    [`recover`][ndde_jax.recover] then.
 
     ```python
     import jax, numpy as np
@@ -77,7 +77,7 @@ def exact_graph(
     if n_inputs > MOST_INPUTS:
         raise ValueError(
             f"windows have {n_inputs} candidate inputs and these 2^{n_inputs} subsets; at most "
-            f"{MOST_INPUTS} inputs can be enumerated. Use search_graph, or fewer lags."
+            f"{MOST_INPUTS} inputs can be enumerated. Use ndde_jax.recover, or fewer lags."
         )
     make_room(windows, coefficient, config, key)
     return _enumerate(windows, price, config, key)

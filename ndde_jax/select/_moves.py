@@ -57,7 +57,7 @@ def search_lags(
     *swapped* for another. All moves are ranked by what one Gauss–Newton step would make of them,
     the best few are refitted, and the best of these is taken if it lowers risk + price × edges,
     with the price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
-    [`search_graph`][ndde_jax.select.search_graph] the cost does not grow with the number of
+    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of
     candidates, and a wrong lag can be corrected in one move, without passing through a worse graph.
     What the prior of the windows decides is never moved.
 

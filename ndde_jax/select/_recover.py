@@ -1,11 +1,14 @@
 """One verb for graphs: which variables drive which, by a strategy and at a price."""
 
+from typing import Any
+
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_key, check_windows, refusal
 from .._memory import make_room
 from .._types import Checked, RealScalarLike
 from ..fit._prices import AbstractPrice, as_price
+from ..fit._refit import StrengthConfig
 from ..windows._windows import Windows
 from ._moves import searches_by_moves
 from ._strategies import Gates, Moves
@@ -57,18 +60,20 @@ def recover(
     key = check_key(key)
     if strategy is None:
         strategy = default_strategy(windows)
-    if not isinstance(strategy, AbstractStrategy):
-        raise refusal(
-            "strategy",
-            "a strategy such as ndde_jax.select.Moves()",
-            strategy,
-            "Mind the parentheses: Moves().",
-        )
+    check_strategy(strategy)
     price = None if price is None else as_price(price)
     make_room(windows, strategy, price, key)
     return strategy.search(windows, price, key)
 
 
-def default_strategy(windows: Windows) -> AbstractStrategy:
-    """The best for windows of this size and scheme."""
-    return Moves() if searches_by_moves(windows) else Gates()
+def check_strategy(strategy: Any) -> None:
+    """A value, not a class."""
+    if not isinstance(strategy, AbstractStrategy):
+        expected = "a strategy such as ndde_jax.select.Moves()"
+        raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
+
+
+def default_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
+    """The best for windows of this size and scheme, with these settings of refits."""
+    refit = StrengthConfig() if refit is None else refit
+    return Moves(refit=refit) if searches_by_moves(windows) else Gates(refit=refit)

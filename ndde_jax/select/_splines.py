@@ -77,8 +77,8 @@ def spline_graph(
     of difference quotients.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
-    a network does not need, so let [`search_graph`][ndde_jax.select.search_graph] have the last
-    word.
+    a network does not need, so let [`Gates`][ndde_jax.select.Gates] or
+    [`Moves`][ndde_jax.select.Moves] have the last word.
 
     **Arguments:**
 

@@ -1,51 +1,81 @@
 """Strategies as values: each owns its settings and says what it costs."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from .._axes import to_graph_axes
-from .._checks import check_config, check_whole
+from .._checks import check_config, check_real_array, check_whole, refusal
 from .._types import Checked
 from ..fit._fit import FitConfig, fit
+from ..fit._fixed import checked_graph
 from ..fit._prices import EBIC, PerInput
 from ..fit._refit import StrengthConfig, fit_layers, search_mask
 from ..fit.penalties import L0NDDE, AbstractMethod, check_method
 from ._exhaustive import exact_graph
 from ._moves import search_lags
 from ._path import coefficient_path
-from ._select import MAX_INPUTS
 from ._splines import spline_graph
 from ._strategy import AbstractStrategy, Recovery, recovery
+
+# Most inputs of a target in a search by flips, which keeps a refit cheap.
+MAX_INPUTS = 16
+
+
+def _read_starts(starts: Any):
+    """Graphs to start a search from; None stays."""
+    if starts is None:
+        return None
+    expected = "booleans [source target lag] or with a first axis of several"
+    check_real_array(starts, "starts", expected)
+    if np.ndim(starts) not in (3, 4) or 0 in np.shape(starts):
+        raise refusal("starts", "[source target lag] or [start source target lag]", starts)
+    return jnp.asarray(starts)
 
 
 class Gates(AbstractStrategy):
     """Gates, or whatever a penalty closes inputs by, improved edge by edge until no flip pays.
 
     What a penalty keeps along its path of coefficients, and nothing, are where the search starts;
-    every flip is judged by refitted networks at the price. Costs a refit per candidate and flip.
+    what gates keep is seldom such a local optimum, above all among collinear lags. Every target
+    takes the inputs of the start that serves it best, then its best addition or removal, again and
+    again, judged by refitted networks: the risk, corrected for the parameters used, plus the price
+    of the edges must fall. Costs a refit per candidate and flip. No target gets more than 16
+    inputs, and a start with more is passed over.
 
     - `penalty`: [`L0NDDE`][ndde_jax.L0NDDE] by default; any of the five.
     - `config`: of their training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
         default, since only the graph is wanted.
-    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
+    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; at most its
+        `search` flips per target.
     - `improve`: False takes what the penalty keeps at its own coefficient, or at the λ of a price
         per input, as the paper does.
+    - `starts`: graphs to start from instead, `[source target lag]` or with a first axis of several;
+        no gates are fitted then, and the scores are 1 for edges, else 0. One that is all False
+        makes this a forward selection.
     """
 
     penalty: Checked[AbstractMethod] = eqx.field(default_factory=L0NDDE)
     config: Checked[FitConfig | None] = None
     refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
     improve: bool = eqx.field(static=True, default=True)
+    starts: Any = eqx.field(converter=_read_starts, default=None)
 
     def __check_init__(self):
         check_method(self.penalty, "penalty")
         check_config(self.config, FitConfig)
         check_config(self.refit, StrengthConfig, "refit")
+        if self.starts is not None and not self.improve:
+            raise ValueError("starts are for gates that are improved; leave out improve=False.")
 
     def search(self, windows, price, key) -> Recovery:
         """Fit, then flip."""
+        if self.starts is not None:
+            return self._flip(windows, _inputs_of(windows, self.starts), price, key)
         fit_key, search_key = jr.split(key)
         penalty, n_inputs = self.penalty, windows.dim * windows.n_lags
         if isinstance(price, PerInput):
@@ -67,10 +97,15 @@ class Gates(AbstractStrategy):
             return recovery(windows, graph, scores, result.risk, share, result, result.status)
         masks = result.path_masks.reshape(len(result.path_masks), windows.dim, n_inputs)
         starts = jnp.moveaxis(jnp.concatenate([masks, jnp.zeros_like(masks[:1])]), 0, 1)
-        price = EBIC() if price is None else price
-        most = min(MAX_INPUTS, n_inputs)
-        mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=search_key)
-        return recovery(windows, _edges(windows, mask), scores, risk, paid, result)
+        return self._flip(windows, starts, price, search_key, scores, result)
+
+    def _flip(self, windows, starts, price, key, scores=None, result=None) -> Recovery:
+        """From masks `[target start input]`; edges have no ranking where no gates gave one."""
+        price, most = EBIC() if price is None else price, min(MAX_INPUTS, starts.shape[2])
+        mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=key)
+        graph = _edges(windows, mask)
+        scores = graph.astype(risk.dtype) if scores is None else scores
+        return recovery(windows, graph, scores, risk, paid, result)
 
 
 class Splines(AbstractStrategy):
@@ -199,3 +234,9 @@ class CoefficientPath(AbstractStrategy):
 def _edges(windows, flat):
     """[target input] -> [source target lag]."""
     return to_graph_axes(flat.reshape(windows.dim, windows.n_lags, windows.dim))
+
+
+def _inputs_of(windows, starts) -> Bool[Array, "target start input"]:
+    """One graph or several, by target and flat (lag, source)."""
+    graphs = [starts] if np.ndim(starts) == 3 else list(starts)
+    return jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)

@@ -21,7 +21,7 @@ from tests.helpers import TRUTH, windows
 
 QUICK = ndde.fitting.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)
 FIT = ndde.FitConfig(max_steps=400, newton_steps=10, batch_size=64, width=4, learning_rate=5e-3)
-METHOD = ndde.L0NDDE(path=(0.01, 0.1))
+STRATEGY = ndde.select.Gates(ndde.L0NDDE(path=(0.01, 0.1)), FIT, QUICK)
 
 
 # ---- replacements ----
@@ -231,9 +231,7 @@ def test_condition_number():
 
 @pytest.mark.slow
 def test_stability_on_the_easy_system():
-    found = ndde.measure.edge_stability(
-        windows(), key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
-    )
+    found = ndde.measure.edge_stability(windows(), key=jr.key(0), seeds=1, strategy=STRATEGY)
     assert found.graphs.shape == (3, 3, 3, 1)
     np.testing.assert_array_equal(found.selected[:, :, 0] == 1, TRUTH.T)
     np.testing.assert_allclose(found.selected, np.mean(found.graphs, axis=0), rtol=1e-6)
@@ -245,6 +243,13 @@ def test_stability_on_the_easy_system():
 def test_stability_refusals():
     with pytest.raises(ValueError, match="seeds must be at least 1"):
         ndde.measure.edge_stability(windows(), key=jr.key(0), seeds=0)
+    for strategy, price, message in [
+        (ndde.select.Gates, None, r"Mind the parentheses"),
+        ("splines", None, "strategy must be a strategy such as"),
+        (lambda windows, key: None, 0.1, "price is what a strategy takes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ndde.measure.edge_stability(windows(), key=jr.key(0), strategy=strategy, price=price)
     x = np.random.default_rng(0).normal(size=(6, 2))
     with pytest.raises(ValueError, match="longer data"):
         ndde.measure.edge_stability(ndde.lagged_windows(x, dt=1.0), key=jr.key(0))
@@ -273,7 +278,7 @@ def cycle():
 
 def report_on(x, **options):
     w = ndde.lagged_windows(x, dt=1.0, lags=(0, 3))
-    settings = dict(method=METHOD, config=FIT, strength_config=QUICK, seeds=1)
+    settings = dict(strategy=STRATEGY, config=QUICK, seeds=1)
     return ndde.identifiability_report(
         w, names=("wind", "sea"), key=jr.key(0), **(settings | options)
     )
@@ -431,9 +436,7 @@ def test_a_price_outside_the_window_is_said(good):
 def test_settings_of_rows_survive():
     """Halves and thinned windows keep the prior."""
     w = eqx.tree_at(lambda w: w.prior, windows(), ndde.prior_knowledge(3, forbidden=[(1, 0)]))
-    found = ndde.measure.edge_stability(
-        w, key=jr.key(0), seeds=1, method=METHOD, config=FIT, strength_config=QUICK
-    )
+    found = ndde.measure.edge_stability(w, key=jr.key(0), seeds=1, strategy=STRATEGY)
     assert not bool(jnp.any(found.graphs[:, 1, 0]))
     x = np.random.default_rng(0).normal(size=(80, 2)).cumsum(axis=0)
     w = ndde.lagged_windows(x, dt=1.0, prior=ndde.prior_knowledge(2, self_edges=False))
@@ -454,7 +457,9 @@ def test_a_discovery_selects_again_as_it_did():
         seen.append(int(half.n_valid))
         return ndde.select.spline_graph(half).graph
 
-    stability = ndde.measure.edge_stability(windows, key=jax.random.key(0), seeds=1, select=select)
+    stability = ndde.measure.edge_stability(
+        windows, key=jax.random.key(0), seeds=1, strategy=select
+    )
     assert len(seen) == 3 and max(seen) <= 300
     np.testing.assert_array_equal(stability.selected, stability.graphs.mean(axis=0))
     np.testing.assert_array_equal(stability.open, stability.selected)

@@ -96,7 +96,8 @@ def test_search_finds_the_best_subset_by_brute_force(linear):
     """Every subset of inputs of every target, refitted by regression."""
     n = linear.valid.shape[0]
     for start in (np.zeros((2, 2, 1), bool), np.ones((2, 2, 1), bool)):
-        found = ndde.select.search_graph(linear, start, key=jax.random.key(1), config=QUICK)
+        strategy = ndde.select.Gates(starts=start, refit=QUICK)
+        found = ndde.recover(linear, strategy, key=jax.random.key(1)).graph
         for target in range(2):
             subsets = [s for r in range(3) for s in itertools.combinations(range(2), r)]
             price = float(EBIC()(regression_risk(linear, [0, 1], target), n, 2, 8))

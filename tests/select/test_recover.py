@@ -20,6 +20,7 @@ STRATEGIES = {
     "Gates": select.Gates(ndde.L0NDDE(path=(0.02, 0.1)), FIT, REFIT),
     "Gates, as they are": select.Gates(ndde.L0NDDE(0.1, path=()), FIT, improve=False),
     "Gates, group lasso": select.Gates(ndde.AGL(0.3), FIT, REFIT),
+    "Gates, from everything": select.Gates(starts=np.ones((3, 3, 1), bool), refit=REFIT),
     "Splines": select.Splines(shortlist=3),
     "Moves": select.Moves(shortlist=3, refit=REFIT),
     # Every subset is fitted from random starts alone, of which one in ten ends in a poor minimum.
@@ -34,7 +35,8 @@ def run(strategy, w, key, price=None):
     return ndde.recover(w, strategy, price, key=key)
 
 
-SLOW = {"Gates, group lasso"}  # as "Gates" but for the penalty, which has tests of its own
+# As "Gates" but for the penalty, which has tests of its own, or without one.
+SLOW = {"Gates, group lasso", "Gates, from everything"}
 
 
 @pytest.fixture(
@@ -140,6 +142,8 @@ def test_settings_are_checked_where_they_are_made():
         (lambda: select.Splines(shortlist=0), "shortlist"),
         (lambda: select.Moves(refit={}), "refit must be a StrengthConfig"),
         (lambda: select.Gates(penalty=ndde.L0NDDE), r"penalty must be a method"),
+        (lambda: select.Gates(starts=np.ones((2, 2))), r"starts must be \[source target lag\]"),
+        (lambda: select.Gates(starts=GRAPH, improve=False), "leave out improve=False"),
         (lambda: select.PerInput(0.0), "coefficient must be positive"),
     ]:
         with pytest.raises(ValueError, match=message):

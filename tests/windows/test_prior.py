@@ -92,7 +92,8 @@ def quick():
 
 def test_search_obeys(quick):
     truth = jnp.asarray(TRUTH.T[:, :, None])
-    graph = ndde.select.search_graph(informed(), truth, key=jr.key(1), config=quick)
+    strategy = ndde.select.Gates(starts=truth, refit=quick)
+    graph = ndde.recover(informed(), strategy, key=jr.key(1)).graph
     assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
     np.testing.assert_array_equal(graph[:, 1:, 0], TRUTH.T[:, 1:])
 
