@@ -41,3 +41,6 @@ def windows(order=(0, 1, 2)):
     return eqx.tree_at(
         lambda w: (w.history, w.increment), template, (like(z)[:, None], like(rates))
     )
+
+
+QUICK = ndde.fitting.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)

@@ -12,7 +12,7 @@ import pytest
 import scipy.optimize
 
 import ndde_jax as ndde
-from benchmarks._store import Record, Store, Unit
+from benchmarks._store import Store, Unit
 from benchmarks.dysts import anchors, forecast, generate, methods, report, runner, scoring
 from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
@@ -42,12 +42,6 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lorenz(files):
     return read_problem(files[0])
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "results.sqlite") as store:
-        yield store
 
 
 # Data
@@ -330,46 +324,6 @@ def test_finished_systems_are_not_repeated_unless_their_predictions_are_missing(
     assert {unit.graph for unit in store.done("dysts")} == {"Lorenz", "SprottB"}
     with pytest.raises(ValueError, match="unknown method magic"):
         runner.run(files, ["magic"], store)
-
-
-def test_ranks_share_ties_and_put_missing_values_last():
-    kept = {
-        "a": {"vlpt": {"s": 2.0, "t": 1.0}},
-        "b": {"vlpt": {"s": 2.0, "t": 3.0}},
-        "c": {"vlpt": {"s": 5.0}},
-    }
-    ranks = report._ranks(kept, ["a", "b", "c"], "vlpt", ["s", "t"])
-    np.testing.assert_array_equal(ranks, [[2.5, 2], [2.5, 1], [1, 3]])
-
-
-def test_permutation_test_against_the_exact_distribution():
-    """Of eight pairs all in favour, 2 of 2⁸ sign patterns are as extreme."""
-    np.testing.assert_allclose(report.permutation_p(np.ones(8)), 2 / 256, atol=0.004)
-    assert report.permutation_p(np.array([1.0, -1.0, 1.0, -1.0])) == 1
-
-
-def test_shares_of_the_way_compare_the_same_systems(store):
-    """A system that one method has not done must not move the medians of the others."""
-    values = {
-        "node": {"Lorenz": 1.0, "Chen": 100.0},
-        "oracle": {"Lorenz": 5.0, "Chen": 200.0},
-        "l0ndde": {"Lorenz": 4.0},
-    }
-    metrics = dict.fromkeys(scoring.METRICS, 0.0)
-    store.write(
-        Record(
-            Unit("dysts", "data", system, 0, method, 0),
-            {**metrics, "vlpt": value, "chaotic": 1.0},
-            "ok",
-            0.0,
-        )
-        for method, systems in values.items()
-        for system, value in systems.items()
-    )
-    text = report.ablation(store, known=recipes())
-    (line,) = [line for line in text.splitlines() if "l0ndde" in line]
-    assert line.split("|")[2].strip() == ".75"
-    assert line.split("|")[-2].strip() == "1"
 
 
 def test_command_line(files, tmp_path, capsys):

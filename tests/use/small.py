@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -71,3 +72,30 @@ def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=N
 def linear():
     """The linear system, 1500 samples, its true graph."""
     return discovery(linear_path(1500), TRUTH)
+
+
+HORIZON = 12
+KEY = jax.random.key(0)
+
+
+def respond(history, steps, a=A, held=None, fine=10):
+    """The mean of the true system from a history on, `[step dim]`: noise has no part in it."""
+    past = np.repeat(history, fine, axis=0)[fine - 1 :]
+    # Between samples the true path is not known; straight lines are near.
+    row = np.arange(len(history)) * fine
+    past = np.stack(
+        [np.interp(np.arange(row[-1] + 1), row, column) for column in history.T], axis=1
+    )
+    x, out = list(past), []
+    for k in range(steps * fine):
+        if held:
+            x[-1] = x[-1].copy()
+            for i, value in held.items():
+                x[-1][i] = value
+        rate = sum(a[:, i] @ x[-1 - fine * lag] for i, lag in enumerate(LAGS))
+        x.append(x[-1] + DT / fine * rate)
+        for i, value in (held or {}).items():
+            x[-1][i] = value
+        if (k + 1) % fine == 0:
+            out.append(x[-1].copy())
+    return np.array(out)

@@ -9,7 +9,7 @@ import pytest
 import ndde_jax
 from ndde_jax import _output, cli
 
-from .test_cli import FakeDiscovery
+from .small import FakeDiscovery
 
 
 @pytest.fixture

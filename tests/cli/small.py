@@ -1,0 +1,65 @@
+"""What the tests of the command line share."""
+
+import types
+
+import jax
+import numpy as np
+
+from ndde_jax import cli
+from ndde_jax.check._finding import Finding
+from ndde_jax.check._verdict import Verdict
+
+
+class FakeDiscovery:
+    """The part of `Discovery` that the command uses; the first variable drives the last."""
+
+    def __init__(self, values, *, names, lags, dt, time_unit, **_):
+        dim = np.shape(values)[1]
+        self.names, self.lags, self.time_unit = names, lags, time_unit
+        self.dt = 1.0 if dt is None else dt
+        self.level_lags = tuple(lag + 1 for lag in lags)
+        self.graph = np.zeros((dim, dim, len(lags)), bool)
+        self.graph[0, -1, -1] = True
+        self.scores = self.graph * 0.5
+        self.lower = self.graph * 0.25
+        self.delays = np.where(self.graph, 1.5, np.nan)
+        self.delay_intervals = self.delays[..., None] + np.array([-0.5, 0.5])
+        self.samples = types.SimpleNamespace(values=[np.asarray(values, float)])
+        finding = Finding("measured", "short <b>", 3.0, "", "Few & far.", "More.", "reservation")
+        memory = [0.0] * (dim - 1) + [0.125]
+        self.verdict = Verdict([finding], lines=["Verdict: with reservations."], memory=memory)
+        self.strengths = types.SimpleNamespace(risk=np.linspace(0.5, 0.25, dim))
+
+    def report(self, checked=None, *, full=False):
+        return (
+            ("full " if full else "")
+            + f"report on {', '.join(self.names)}"
+            + (f", {checked}" if checked else "")
+        )
+
+    def identifiability(self, *, key, progress):
+        return f"checked with {jax.random.key_data(key)[-1]}"
+
+    def effects(self):
+        raise ValueError("too few samples for effects.")
+
+    def save(self, directory):
+        directory.mkdir()
+        (directory / "model").write_text("saved")
+
+
+EXPECTED = [[1, 10], [np.nan, 20], [3, 30], [4, np.nan]]
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def run(*arguments):
+    return cli.main([str(argument) for argument in arguments])
+
+
+def kept_stage(directory, name="abc-stage.npz"):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text("kept")

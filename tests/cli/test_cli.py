@@ -1,0 +1,236 @@
+"""The command line: its arguments, and what it writes."""
+
+import csv
+import html.parser
+import importlib.metadata
+import importlib.util
+import shlex
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from ndde_jax.samples._examples import load_example
+
+from .small import EXPECTED, run, write
+
+
+def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
+    out = tmp_path / "new" / "result"
+    assert run("discover", table, "--lags", "0:2", "--out", out) == 0
+    assert (out / "report.txt").read_text() == "report on a, b\n"
+    rows = (out / "edges.csv").read_text().splitlines()
+    assert rows[:3] == [
+        "source,target,lag,level_lag,delay,kept,score,lower,delay_estimate,delay_low,delay_high",
+        "a,b,2,3,2.0,True,0.5,0.25,1.5,1,2",
+        "a,a,0,1,0.0,False,0.0,0.0,,,",
+    ]
+    assert len(rows) == 1 + 2 * 2 * 3
+    assert (out / "discovery" / "model").read_text() == "saved"
+    for name in ("lag_matrix.png", "process_graph.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert printed.startswith("report on a, b\n")
+    for name in ("report.txt", "edges.csv", "lag_matrix.png", "process_graph.png", "discovery"):
+        assert f"wrote {out / name}" in printed
+
+
+class Page(html.parser.HTMLParser):
+    """What is open, shown, and asked for from elsewhere."""
+
+    VOID = ("meta", "img")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.shown, self.images, self.outside = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.open += [] if tag in self.VOID else [tag]
+        for name, value in attributes:
+            if tag == "img" and name == "alt":
+                self.images.append(value)
+            if name in ("src", "href") and not value.startswith("data:image/png;base64,"):
+                self.outside.append(value)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.shown.append(data)
+
+
+def test_the_page_is_whole_in_itself(table, tmp_path, calls):
+    command = ("discover", table, "--lags", "0:2", "--out", tmp_path / "out", "--check")
+    assert run(*command) == 0
+    text = (tmp_path / "out" / "report.html").read_text("utf-8")
+    page = Page(text)
+    assert page.open == [] and page.outside == []
+    assert "script" not in page.tags and "link" not in page.tags and "url(" not in text
+    assert page.tags.count("h1") == 1 and len(page.images) == 2 and all(page.images)
+    shown = " ".join(page.shown)
+    pieces = ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000", "12.5%")
+    for piece in (*pieces, "More: docs/problems/short_<b>.md", "Not drawn: ndde-jax discover"):
+        assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
+    assert "full report on a, b, checked with" in shown
+    assert shlex.join(map(str, ("ndde-jax", *command))) in shown
+    assert 'name="viewport"' in text
+
+
+def test_effects_that_cannot_be_drawn_say_why(table, tmp_path, calls):
+    for name, check in (("plain", ()), ("checked", ("--check",))):
+        out = tmp_path / name
+        assert run("discover", table, "--out", out, "--effects", *check, "--quiet") == 0
+        shown = " ".join(Page((out / "report.html").read_text("utf-8")).shown)
+        assert "Not drawn: too few samples for effects." in shown
+
+
+def test_the_page_has_no_pictures_where_none_are_drawn(table, tmp_path, calls):
+    assert run("discover", table, "--no-plot", "--out", tmp_path) == 0
+    assert "img" not in Page((tmp_path / "report.html").read_text("utf-8")).tags
+
+
+def test_arguments_reach_discover(table, tmp_path, calls):
+    assert (
+        run(
+            *("discover", table, "--dt", 0.5, "--lags", "0,6,3", "--out", tmp_path, "--seed", 7),
+            *("--columns", "b,a", "--scheme", "central", "--time-unit", "h", "--no-plot"),
+            *("--coefficient", 0.02, "--recipe", "fast", "--quiet"),
+        )
+        == 0
+    )
+    ((values, options),) = calls
+    np.testing.assert_array_equal(values, np.array(EXPECTED)[:, ::-1])
+    key, prior, recipe = (options.pop(name) for name in ("key", "prior", "recipe"))
+    assert not recipe.networks
+    assert bool(prior.allowed.all()) and not bool(prior.required.any())
+    assert jax.numpy.array_equal(jax.random.key_data(key), jax.random.key_data(jax.random.key(7)))
+    assert options == {
+        "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
+        "coefficient": 0.02, "progress": False,
+        "directory": tmp_path / "unfinished",
+    }  # fmt: skip
+
+
+def test_what_is_known_reaches_discover(table, tmp_path, calls):
+    assert (
+        run(
+            *("discover", table, "--lags", "0,3", "--out", tmp_path, "--no-plot", "--quiet"),
+            *("--forbid", "a > a@3", "--require", "b>b@0", "--exogenous", "b"),
+        )
+        == 0
+    )
+    ((_, options),) = calls
+    allowed = np.ones((2, 2, 2), bool)
+    allowed[0, 0, 1] = allowed[0, 1] = False
+    np.testing.assert_array_equal(options["prior"].allowed, allowed)
+    assert np.argwhere(options["prior"].required).tolist() == [[1, 1, 0]]
+    calls.clear()
+    run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--no-self-edges")
+    ((_, options),) = calls
+    np.testing.assert_array_equal(options["prior"].allowed[..., 0], ~np.eye(2, dtype=bool))
+
+
+@pytest.mark.parametrize("text", ["a", "a>", ">b", "a>b@", "a>b@x", "a>b@-1"])
+def test_bad_edges_leave_with_code_2(text, table, tmp_path, capsys):
+    with pytest.raises(SystemExit) as error:
+        run("discover", table, "--forbid", text, "--out", tmp_path)
+    assert error.value.code == 2
+    assert "SOURCE>TARGET" in capsys.readouterr().err
+
+
+def test_check_extends_the_report(table, tmp_path, calls):
+    run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--check", "--seed", 3)
+    # Not with the randomness of the discovery that it checks.
+    other = jax.random.key_data(jax.random.fold_in(jax.random.key(3), 1))[-1]
+    assert (tmp_path / "report.txt").read_text() == f"report on a, b, checked with {other}\n"
+
+
+def test_defaults_come_from_the_file(table, tmp_path, calls):
+    assert run("discover", table, "--out", tmp_path, "--no-plot") == 0
+    ((_, options),) = calls
+    assert (options["dt"], options["time_unit"], options["lags"]) == (1.0, "month", (0,))
+    assert (options["scheme"], options["coefficient"], options["progress"]) == (None, None, True)
+    assert "t" not in options
+
+
+def test_irregular_stamps_are_passed_on(tmp_path, calls):
+    path = write(tmp_path / "x.csv", "t,a\n0,1\n1,2\n3,5\n")
+    assert run("discover", path, "--out", tmp_path, "--no-plot") == 0
+    ((values, options),) = calls
+    assert options["dt"] is None
+    np.testing.assert_array_equal(options["t"], [0, 1, 3])
+    assert values.shape == (3, 1)
+
+
+def test_example_brings_its_own_settings(tmp_path, calls):
+    assert run("discover", "--example", "tropical_pacific", "--out", tmp_path, "--no-plot") == 0
+    example = load_example("tropical_pacific")
+    ((values, options),) = calls
+    np.testing.assert_array_equal(values, example.values)
+    for name in ("dt", "time_unit", "names", "lags"):
+        assert options[name] == getattr(example, name)
+    assert run("discover", "--example=tropical_pacific", "--columns=SOI", "--lags=0:3",
+                "--out", tmp_path / "b", "--no-plot") == 0  # fmt: skip
+    values, options = calls[1]
+    np.testing.assert_array_equal(values[:, 0], example.values[:, 2])
+    assert (options["names"], options["lags"]) == (("SOI",), (0, 1, 2, 3))
+
+
+def test_quiet_prints_nothing(table, tmp_path, calls, capsys):
+    assert run("discover", table, "--out", tmp_path, "--quiet") == 0
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_edges_without_pandas_and_pictures_without_matplotlib(
+    table, tmp_path, calls, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "ndde_jax.plot", None)
+    assert run("discover", table, "--lags", "0:1", "--out", tmp_path) == 0
+    rows = list(csv.DictReader((tmp_path / "edges.csv").read_text().splitlines()))
+    assert len(rows) == 2 * 2 * 2
+    (kept,) = (row for row in rows if row["kept"] == "True")
+    assert (kept["source"], kept["target"], kept["lag"]) == ("a", "b", "1")
+    assert (float(kept["delay"]), float(kept["score"]), float(kept["lower"])) == (1, 0.5, 0.25)
+    captured = capsys.readouterr()
+    assert "ndde_jax[plot]" in captured.err
+    assert "png" not in captured.out
+
+
+def test_examples_are_listed_with_their_licence(capsys):
+    assert run("examples") == 0
+    printed = capsys.readouterr().out
+    assert "enso\n" in printed
+    assert "Public domain" in printed
+    assert run("examples", "--quiet") == 0
+    assert capsys.readouterr().out.split() == ["elbe_flood", "enso", "tropical_pacific"]
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as exit:
+        run("--version")
+    assert exit.value.code == 0
+    try:
+        expected = importlib.metadata.version("ndde_jax")
+    except importlib.metadata.PackageNotFoundError:
+        expected = "unknown"
+    assert expected in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_discover_end_to_end_on_real_data(tmp_path, capsys):
+    assert run("discover", "--example", "tropical_pacific", "--lags", "0:2", "--out", tmp_path) == 0
+    names = load_example("tropical_pacific").names
+    report = (tmp_path / "report.txt").read_text()
+    assert all(name in report for name in names)
+    header = (tmp_path / "edges.csv").read_text().splitlines()[0].split(",")
+    assert {"source", "target", "lag"} <= set(header)
+    assert (tmp_path / "lag_matrix.png").stat().st_size > 10_000
+    assert (tmp_path / "process_graph.png").stat().st_size > 10_000
+    assert (tmp_path / "discovery").exists()
+    assert report.splitlines()[0] in capsys.readouterr().out

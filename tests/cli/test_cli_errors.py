@@ -1,0 +1,184 @@
+"""How the command line fails: interruptions, full disks, bad arguments, bad files."""
+
+import errno
+import os
+import re
+import sys
+import warnings
+
+import pytest
+
+import ndde_jax
+from ndde_jax import _atomic, cli
+
+from .small import FakeDiscovery, kept_stage, run, write
+
+
+def test_stages_are_forgotten_once_all_is_written(table, tmp_path, calls):
+    kept_stage(tmp_path / "unfinished")
+    assert run("discover", table, "--out", tmp_path, "--no-plot", "--quiet") == 0
+    assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("finished", [0, 2])
+def test_an_interrupt_says_what_is_kept(finished, table, tmp_path, capsys, monkeypatch):
+    kept_stage(tmp_path / "unfinished", "of-another-command.npz")
+    os.utime(tmp_path / "unfinished" / "of-another-command.npz", (0, 0))
+
+    def discover(*_, directory, **__):
+        for i in range(finished):
+            kept_stage(directory, f"{i}.npz")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ndde_jax, "discover", discover)
+    assert run("discover", table, "--out", tmp_path) == 130
+    (line,) = capsys.readouterr().err.split("\n")[1:-1]
+    if finished:
+        assert f"2 finished stages are kept in {tmp_path / 'unfinished'}" in line
+        assert "the same command goes on from there" in line
+    else:
+        assert "before anything was finished" in line
+    assert [file.name for file in tmp_path.iterdir() if file.suffix != ".csv"] == ["unfinished"]
+
+
+def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, capsys, monkeypatch):
+    def interrupted(self, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeDiscovery, "identifiability", interrupted)
+    kept_stage(tmp_path / "unfinished")
+    assert run("discover", table, "--out", tmp_path, "--no-plot", "--check") == 130
+    error = capsys.readouterr().err
+    assert (
+        f"report.txt, edges.csv, report.html, discovery are complete in {tmp_path}, only the check"
+        in error
+    )
+    assert (tmp_path / "report.txt").read_text() == "report on a, b\n"
+    assert (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("fails_at", range(1, 7))
+def test_a_full_disk_leaves_previous_results_as_they_were(
+    fails_at, table, tmp_path, calls, capsys, monkeypatch
+):
+    """Whichever file does not fit."""
+
+    def save(self, directory):
+        _atomic.write_bytes(directory, b"discovery of " + " ".join(self.names).encode())
+
+    monkeypatch.setattr(FakeDiscovery, "save", save)
+    out = tmp_path / "out"
+    assert run("discover", table, "--out", out, "--quiet") == 0
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    assert len(before) == 6
+    writes, fsync = [], _atomic.os.fsync
+
+    def full(descriptor):
+        writes.append(descriptor)
+        if len(writes) == fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(_atomic.os, "fsync", full)
+    assert run("discover", table, "--columns", "a", "--out", out, "--quiet") == 2
+    error = capsys.readouterr().err
+    assert re.fullmatch(r"ndde-jax: error: \S+ cannot be written \(No space left.*\n", error)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+
+
+def test_warnings_are_one_line(table, tmp_path, calls, capsys, monkeypatch):
+    def discover(values, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("Not\nstored.", stacklevel=1)
+        return FakeDiscovery(values, **options)
+
+    monkeypatch.setattr(ndde_jax, "discover", discover)
+    assert run("discover", table, "--out", tmp_path, "--no-plot", "--quiet") == 0
+    assert capsys.readouterr().err == "ndde-jax: warning: Not stored.\n"
+
+
+# ---- lags ----
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0:12", tuple(range(13))), ("0:12:3", (0, 3, 6, 9, 12)), ("1:5:3", (1, 4)),
+     ("6,0,3,3", (0, 3, 6)), ("4", (4,))],
+)  # fmt: skip
+def test_lags(text, expected):
+    assert cli.parse_lags(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "1:", "a", "3:1", "-1,0", "0:4:0", "0:4:1:2", "1.5"])
+def test_bad_lags_leave_with_code_2(text, capsys):
+    with pytest.raises(SystemExit) as exit:
+        run("discover", "--example=enso", f"--lags={text}")
+    assert exit.value.code == 2
+    assert "START:STOP" in capsys.readouterr().err
+
+
+# ---- errors ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.csv", "--dt=1"], "No such file: missing.csv"),
+        ([], "either a data file or --example"),
+        (["--example=el_nino"], "enso, tropical_pacific"),
+        (["--example=enso", "--columns=SOI"], "has no column 'SOI'"),
+        (["data.csv", "--columns=a,z"], "no column 'z'; it has: month, a, b"),
+        (["data.csv", "--time-column=when"], "no column 'when'"),
+        (["data.csv", "--time-unit=day"], "counted in months"),
+        (["bare.csv"], "--dt"),
+        (["ragged.csv", "--dt=1"], "row 3 has 1"),
+        (
+            ["text.csv", "--dt=1"],
+            "text.csv: column 'b' is not numeric: 'warm' in data row 2. Leave it out: --columns a",
+        ),
+        (["back.csv"], "data row 3"),
+        (["empty.csv", "--dt=1"], "no data"),
+        (["header.csv", "--dt=1"], "no data"),
+        (["data.xlsx", "--dt=1"], ".csv"),
+        (["double.csv", "--dt=1"], "same name"),
+    ],
+)
+def test_errors_are_one_line_and_code_2(
+    arguments, words, table, tmp_path, calls, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "bare.csv": "a,b\n1,2\n3,4\n",
+        "ragged.csv": "a,b\n1,2\n3\n",
+        "text.csv": "a,b\n1,2\n3,warm\n",
+        "back.csv": "t,a\n0,1\n2,1\n1,1\n",
+        "empty.csv": "\n",
+        "header.csv": "a,b\n",
+        "data.xlsx": "",
+        "double.csv": "a,a\n1,2\n",
+    }.items():
+        write(tmp_path / name, text)
+    assert run("discover", *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("ndde-jax: error: ")
+    assert error.count("\n") == 1
+    assert words in error
+    assert not calls
+    assert not (tmp_path / "result").exists()  # nothing is written before the input is understood
+
+
+def test_errors_of_the_library_are_reported_too(table, tmp_path, capsys, monkeypatch):
+    def discover(*_, **__):
+        raise ValueError("Expected more\nsamples.")
+
+    monkeypatch.setattr(ndde_jax, "discover", discover, raising=False)
+    assert run("discover", table, "--out", tmp_path) == 2
+    assert capsys.readouterr().err == f"ndde-jax: error: {table}: Expected more samples.\n"
+
+
+def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    (tmp_path / "x.parquet").touch()
+    assert run("discover", tmp_path / "x.parquet", "--dt=1") == 2
+    assert "ndde_jax[data]" in capsys.readouterr().err

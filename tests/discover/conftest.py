@@ -1,0 +1,30 @@
+"""One discovery for all tests, and the windows that a call would use."""
+
+import pytest
+
+from .small import DT, NAMES, X, discover
+
+
+@pytest.fixture(scope="session")
+def found():
+    return discover(X, dt=DT, names=NAMES, time_unit="h")
+
+
+@pytest.fixture
+def windows_of(monkeypatch):
+    """A function that runs `discover` up to the first fit and returns the windows it was given."""
+
+    class Reached(Exception):
+        pass
+
+    def reached(windows, *args, **options):
+        raise Reached(windows)
+
+    def windows_of(x, **options):
+        with pytest.raises(Reached) as caught:
+            discover(x, **options)
+        return caught.value.args[0]
+
+    for name in ("find_and_measure", "spline_graph"):
+        monkeypatch.setattr(f"ndde_jax._discover.{name}", reached)
+    return windows_of

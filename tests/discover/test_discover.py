@@ -1,0 +1,253 @@
+"""The front door: what it finds, and symmetries."""
+
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+
+from .small import (
+    DT,
+    LAGS,
+    NAMES,
+    STRENGTH,
+    TRUTH,
+    X,
+    assert_same_scores,
+    assert_same_windows,
+    discover,
+)
+
+
+def test_finds_graph_and_drift_of_a_map(found):
+    np.testing.assert_array_equal(found.graph, TRUTH)
+    assert found.scores[TRUTH].min() > 0.05 > 0.01 > np.abs(found.scores[~TRUTH]).max()
+    assert (found.lower[TRUTH] > 0).all()
+    assert (found.names, found.lags, found.dt, found.time_unit) == (NAMES, LAGS, DT, "h")
+    for array in (found.graph, found.scores, found.lower):
+        assert isinstance(array, np.ndarray) and array.shape == (2, 2, 2)
+    now, past = X[2:-1], X[:-3]
+    drift = jax.vmap(found.model)(jnp.asarray(np.stack([now, past], axis=1)))
+    true = np.stack(
+        [-0.7 * now[:, 0] + np.tanh(past[:, 1]), -1.6 * now[:, 1] + 0.7 * past[:, 1]], axis=1
+    )
+    error = np.sqrt(np.mean((drift - true / DT) ** 2, axis=0)) / np.std(true / DT, axis=0)
+    assert error[0] < 0.01 and error[1] < 0.1  # the second equation is driven by noise
+
+
+def test_sources_are_ranked_whatever_the_delay(found):
+    assert found.source_scores.shape == (2, 2)
+    assert (found.source_scores >= found.scores.max(axis=2)).all()
+    together = np.asarray(found.strengths.source_value)[TRUTH.any(axis=2)]
+    assert (found.source_scores[TRUTH.any(axis=2)] >= together).all()
+    absent = ~TRUTH.any(axis=2)
+    assert found.source_scores[absent].max() < 0.1 * found.source_scores[~absent].min()
+
+
+def test_model_uses_the_graph_and_nothing_else(found):
+    np.testing.assert_array_equal(np.transpose(found.model.mask, (2, 0, 1)), found.graph)
+    gradient = jax.jacobian(found.model)(jnp.asarray([[0.3, -0.2], [0.4, 0.1]]))
+    used = np.transpose(np.asarray(gradient) != 0, (2, 0, 1))  # [target lag source]
+    np.testing.assert_array_equal(used, found.graph)
+
+
+def test_report_is_about_this_discovery(found):
+    report = found.report(full=True)
+    assert "2 variables (driven, driver), sampling interval 0.5 h. 197 windows." in report
+    for source, target, lag in [(0, 0, 0), (1, 0, 2), (1, 1, 0), (1, 1, 2)]:
+        row = f"{NAMES[source]:<6} -> {NAMES[target]:<6} {lag:>5} {lag + 1:>5}"
+        assert row in report
+    edges = report.partition("Edges kept")[2].partition("Targets")[0]
+    assert edges.count(" -> ") == 5  # four edges and the head of the table
+    assert found.verdict == "supported" and report.startswith("Verdict: supported.")
+
+
+def test_coefficient_sets_the_price(found):
+    priced = discover(X, dt=DT, coefficient=4 * 0.1)
+    assert priced.coefficient == 0.4
+    np.testing.assert_array_equal(priced.graph, priced.scores > 0.1)
+    assert (priced.graph <= (found.scores > 0.05)).all()
+    assert 0 < priced.graph.sum() < found.graph.sum()
+    np.testing.assert_array_equal(np.transpose(priced.model.mask, (2, 0, 1)), priced.graph)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        ndde.Recipe.fast(),
+        ndde.Recipe(strategy=ndde.select.Splines()),
+        ndde.Recipe(strategy=ndde.select.Moves(refit=STRENGTH), family=ndde.models.Polynomials()),
+    ],
+    ids=["fast", "a strategy", "a strategy and a family"],
+)
+def test_other_recipes_find_the_graph(found, recipe):
+    other = discover(X, dt=DT, names=NAMES, recipe=recipe)
+    np.testing.assert_array_equal(other.graph, TRUTH)
+    assert not other.networks.any()
+    assert_same_scores(other.scores[TRUTH], found.scores[TRUTH], atol=0.05)
+    assert other.recipe.networks == recipe.networks
+    name = "moves" if isinstance(recipe.strategy, ndde.select.Moves) else "splines"
+    assert name in other.report(full=True)
+
+
+def test_gates_alone_bring_their_networks():
+    config = ndde.FitConfig(max_steps=100, warmup="adam", warmup_steps=0, refine="none", width=4)
+    gates = ndde.select.Gates(config=config, improve=False)
+    recipe = ndde.Recipe(strategy=gates, scheme="euler", confine=False, delays=False)
+    key = jax.random.key(0)
+    found = ndde.discover(X, dt=DT, lags=LAGS, recipe=recipe, key=key)
+    search_key, _ = jax.random.split(key)
+    alone = ndde.recover(found.windows, gates, key=search_key)
+    np.testing.assert_array_equal(found.graph, alone.graph)
+    assert eqx.tree_equal(found.model, alone.details.model)
+
+
+def test_what_no_spline_describes_is_left_to_networks():
+    """A ridge of three inputs, which is no sum of products of two."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 3))
+    for k in range(1499):
+        x[k + 1, 0] = np.tanh(2 * x[k] @ np.array([1.0, 1.0, -1.0])) + 0.1 * x[k + 1, 0]
+    found = ndde.discover(x, dt=1.0, scheme="euler", key=jax.random.key(0), names=("a", "b", "c"))
+    assert found.networks[0] and found.graph[:, 0, 0].all()
+    assert "networks judged it for a," in found.report(full=True).replace("\n", " ")
+    fast = ndde.discover(
+        x, dt=1.0, scheme="euler", key=jax.random.key(0), recipe=ndde.Recipe.fast()
+    )
+    assert not fast.networks.any()
+    assert found.strengths.risk[0] < 0.5 * fast.strengths.risk[0]
+
+
+def test_a_recipe_is_a_value(found):
+    with pytest.raises(ValueError, match=r"Recipe\.fast\(\)"):
+        discover(X, dt=DT, recipe=ndde.Recipe)
+    with pytest.raises(ValueError, match="Mind the parentheses"):
+        ndde.Recipe(strategy=ndde.select.Gates)
+    for bad in (dict(passes=0), dict(scheme="upwind"), dict(networks=1), dict(family="net")):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            ndde.Recipe(**bad)
+
+
+def test_equations_of_a_discovery(found):
+    """Of the driver; the driven variable follows a hyperbolic tangent."""
+    key = jax.random.key(0)
+    _, text = found.equations(key=key, rounds=0, family="polynomial")
+    number = r"([0-9.]+)"
+    match = re.fullmatch(rf"ddriver/dt = -{number} driver \+ {number} driver\[t-2\]", text)
+    assert match, text
+    np.testing.assert_allclose([float(value) for value in match.groups()], [3.2, 1.4], atol=0.1)
+
+
+def test_nothing_is_worth_any_price():
+    nothing = discover(X, dt=DT, coefficient=100.0)
+    assert not nothing.graph.any()
+    assert "none: no candidate input explains" in nothing.report()
+    rate = np.diff(X, axis=0)[2:].mean(axis=0) / DT
+    drift = nothing.model(jnp.asarray([[0.3, -0.2], [0.4, 0.1]]))
+    np.testing.assert_allclose(drift, rate, atol=0.01)
+
+
+def test_scheme_is_chosen_by_default(found, windows_of):
+    assert_same_windows(windows_of(X, dt=DT, scheme="auto"), found.windows)
+    time = 0.1 * np.arange(300)
+    smooth = np.stack([np.sin(time), np.cos(time)], axis=1)
+    assert windows_of(smooth, dt=0.1, scheme="auto").scheme == "central4"
+
+
+def delayed_and_smooth(n=1000):
+    """dX = (2 sin 2X(t − 1) − X) dt + 0.05 dW, every 0.2 of an Euler–Maruyama path."""
+    rng, x = np.random.default_rng(0), np.ones(20 * (n + 50))
+    for k in range(100, len(x) - 1):
+        x[k + 1] = x[k] + 0.01 * (2 * np.sin(2 * x[k - 100]) - x[k]) + 0.005 * rng.normal()
+    return x[1000::20]
+
+
+@pytest.mark.slow
+def test_smooth_samples_of_a_delayed_system_are_taken_midway():
+    options = dict(dt=0.2, lags=(0, 3, 5, 7), scheme="auto")
+    found = discover(delayed_and_smooth(), **options)
+    assert found.windows.scheme == "midpoint"
+    np.testing.assert_array_equal(found.graph[0, 0], [True, False, True, False])
+    assert "takes 'midpoint', as was done" in found.windows.explain()
+    # The rates that are left are those that the first model corrected.
+    plain = ndde.select.midpoint_windows(delayed_and_smooth(), dt=0.2, lags=(0, 3, 5, 7))
+    assert not np.allclose(found.windows.increment, plain.increment, atol=1e-6)
+
+
+def test_midpoints_can_be_asked_for(windows_of):
+    same = ndde.select.midpoint_windows(X, dt=DT, lags=LAGS)
+    assert_same_windows(windows_of(X, dt=DT, scheme="midpoint"), same)
+    stamps = DT * np.arange(len(X))
+    once = (lag for lag in LAGS)  # an iterable need not last
+    assert_same_windows(windows_of(X, t=stamps, lags=once, scheme="midpoint"), same)
+    with pytest.raises(ValueError, match="'midpoint' needs equally spaced samples"):
+        discover(X, t=stamps + 0.1 * np.sin(np.arange(len(X))), scheme="midpoint")
+
+
+def test_irregular_samples_end_to_end():
+    """The map as an Euler scheme with steps of unequal length."""
+    rng = np.random.default_rng(1)
+    step = rng.uniform(0.8, 1.2, size=len(X) - 1)
+    x = X.copy()
+    for k in range(2, len(X) - 1):
+        drift = np.array(
+            [-0.7 * x[k, 0] + np.tanh(x[k - 2, 1]), -1.6 * x[k, 1] + 0.7 * x[k - 2, 1]]
+        )
+        x[k + 1] = x[k] + step[k] * drift + [0, 0.3 * np.sqrt(step[k]) * rng.normal()]
+    irregular = discover(x, t=DT * np.concatenate([[0], np.cumsum(step)]))
+    np.testing.assert_array_equal(irregular.graph, TRUTH)
+    assert "not equally spaced" in irregular.report(full=True)
+    np.testing.assert_allclose(irregular.dt, DT * step.mean())
+
+
+def test_a_record_may_begin_with_missing_values(found):
+    late = X.copy()
+    late[:4, 0] = np.nan
+    np.testing.assert_array_equal(discover(late, dt=DT, treat=False).graph, found.graph)
+
+
+def test_missing_values_are_left_out(found):
+    x = X.copy()
+    x[[20, 90], [0, 1]] = np.nan
+    gaps = discover(x, dt=DT, treat=False)
+    # Each sample is missing as present state, next state and lagged state.
+    assert int(gaps.windows.dropped) == 6
+    np.testing.assert_array_equal(gaps.graph, TRUTH)
+    assert_same_scores(gaps.scores, found.scores, atol=0.03)
+
+
+def test_progress_is_shown_on_request_only(found, capsys):
+    discover(X, dt=DT)
+    assert capsys.readouterr() == ("", "")
+    discover(X, dt=DT, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    for stage in ("measuring edges", "estimating delays", "2/2"):
+        assert stage in err
+
+
+# ---- symmetries ----
+
+
+@pytest.mark.parametrize("dt", [DT, 86400.0])
+def test_units_change_nothing_but_the_model(found, dt):
+    scale, shift = np.array([1000.0, 3e-4]), np.array([-50.0, 12.0])
+    other = discover(X * scale + shift, dt=dt)
+    np.testing.assert_array_equal(other.graph, found.graph)
+    assert_same_scores(other.scores, found.scores)
+    history = jnp.asarray([[0.3, -0.2], [0.4, 0.1]])
+    np.testing.assert_allclose(
+        other.model(history * scale[None] + shift[None]) / scale * dt,
+        found.model(history) * DT,
+        atol=0.01,
+    )
+
+
+def test_permuting_variables_permutes_the_graph(found):
+    other = discover(X[:, ::-1], dt=DT)
+    np.testing.assert_array_equal(other.graph[::-1, ::-1], found.graph)
+    assert_same_scores(other.scores[::-1, ::-1], found.scores)

@@ -1,0 +1,22 @@
+"""Two variables, one of which drives the other a while later."""
+
+import numpy as np
+
+import ndde_jax as ndde
+
+QUICK = ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, search=4)
+
+
+def delayed_pair(n=1200, delay=6, seed=0, noise=0.3):
+    """y follows x after `delay` steps of 0.1; x follows its own past; Euler–Maruyama."""
+    rng, dt = np.random.default_rng(seed), 0.1
+    x = np.zeros((n, 2))
+    for k in range(delay, n - 1):
+        past = x[k - delay]
+        drift = np.array([4 * np.sin(past[0]) - x[k, 0], past[0] - x[k, 1]])
+        x[k + 1] = x[k] + dt * drift + noise * np.sqrt(dt) * rng.normal(size=2)
+    return x
+
+
+TRUTH = np.zeros((2, 2, 4), bool)
+TRUTH[0, 0, [0, 2]] = TRUTH[0, 1, 2] = TRUTH[1, 1, 0] = True

@@ -1,0 +1,142 @@
+"""Windows whose states are taken halfway through the step."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+
+from .small import delayed_pair
+
+
+@pytest.mark.slow
+def test_midpoints_are_of_second_order():
+    """Rates minus the drift at the windows' states, for x'' = −x: halving dt quarters it."""
+
+    def error(dt, maker):
+        t = dt * np.arange(int(60 / dt))
+        w = maker(np.stack([np.sin(t), np.cos(t)], 1), dt=dt, lags=(0,))
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 0]
+        rates = s.rate_center[None] + s.rate_scale[None] * w.increment
+        drift = jnp.stack([states[:, 1], -states[:, 0]], 1)
+        return float(jnp.sqrt(jnp.mean((rates - drift) ** 2)))
+
+    plain = [error(dt, ndde.lagged_windows) for dt in (0.1, 0.05)]
+    middle = [error(dt, ndde.select.midpoint_windows) for dt in (0.1, 0.05)]
+    assert 1.9 < plain[0] / plain[1] < 2.1
+    assert 3.5 < middle[0] / middle[1] < 4.5
+    assert middle[0] < plain[0] / 20
+
+
+class Rotation(eqx.Module):
+    """x'' = −x."""
+
+    lags: tuple = eqx.field(static=True, default=(0,))
+
+    def __call__(self, history):
+        return jnp.stack([history[0, 1], -history[0, 0]])
+
+
+def test_midpoints_of_the_true_model_are_of_fourth_order():
+    def error(dt):
+        t = dt * np.arange(int(60 / dt))
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        w = ndde.select.midpoint_windows(x, dt=dt, model=Rotation())
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 0]
+        rates = s.rate_center[None] + s.rate_scale[None] * w.increment
+        drift = jnp.stack([states[:, 1], -states[:, 0]], 1)
+        return float(jnp.sqrt(jnp.mean((rates - drift) ** 2)))
+
+    assert 14 < error(0.4) / error(0.2) < 18
+    assert error(0.2) < 2e-6
+
+
+@pytest.mark.parametrize(
+    "lag,order", [(1, 3), *(pytest.param(lag, 4, marks=pytest.mark.slow) for lag in (2, 7))]
+)
+def test_the_past_is_interpolated(lag, order):
+    """Halfway between samples, from samples not later than the present."""
+
+    def error(dt):
+        t = dt * np.arange(int(40 / dt))
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        w = ndde.select.midpoint_windows(x, dt=dt, lags=(0, lag))
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 1]
+        at = t[np.asarray(w.position)] + (0.5 - lag) * dt
+        return np.abs(np.asarray(states) - np.stack([np.sin(at), np.cos(at)], 1)).max()
+
+    assert np.log2(error(0.2) / error(0.1)) == pytest.approx(order, abs=0.2)
+
+
+class Lagging(eqx.Module):
+    """x' = −x(t − τ), with the present as an idle input."""
+
+    lags: tuple = eqx.field(static=True)
+
+    def __call__(self, history):
+        return -history[1] + 0.0 * history[0]
+
+
+def test_rates_of_a_delayed_model_meet_at_the_middle():
+    """x = exp(rt), r = −exp(−rτ): the rate that belongs to the middle, to fourth order."""
+
+    def error(dt):
+        lag = round(1.2 / dt)
+        r = complex(0.3, 1.1)
+        for _ in range(50):  # Newton, for r + exp(−rτ) = 0
+            r -= (r + np.exp(-1.2 * r)) / (1 - 1.2 * np.exp(-1.2 * r))
+        z = np.exp(r * dt * np.arange(round(12 / dt)))
+        x = np.stack([z.real, z.imag], 1)
+        w = ndde.select.midpoint_windows(x, dt=dt, lags=(0, lag), model=Lagging((0, lag)))
+        s = w.scaling
+        states = s.center[None] + s.scale[None] * w.history[:, 1]
+        rates = s.rate_center[None] + s.rate_scale[None] * w.increment
+        return float(jnp.abs(rates + states).max() / jnp.abs(rates).max())
+
+    assert np.log2(error(0.2) / error(0.1)) == pytest.approx(4, abs=0.3)
+
+
+def test_the_past_at_midpoints_ends_with_the_data():
+    """With a model as without one, the last row knows where its past went."""
+    x = delayed_pair(200)
+
+    class Damped(eqx.Module):
+        lags: tuple = eqx.field(static=True, default=(0, 3))
+
+        def __call__(self, history):
+            return history[1] - history[0]
+
+    plain, found = (
+        ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), model=model)
+        for model in (None, Damped())
+    )
+    np.testing.assert_allclose(found.history[:, 1], plain.history[:, 1], atol=1e-12)
+    assert found.scheme == plain.scheme == "midpoint"
+
+
+def test_midpoints_do_not_see_the_step_they_explain():
+    x = delayed_pair(200)
+    zero = lambda w: jnp.zeros_like(w.increment)  # noqa: E731
+    wide = ndde.lagged_windows(x, dt=0.1, lags=(0, 4))
+    w = ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=zero(wide))
+    s = w.scaling
+    physical = np.asarray(s.center[None, None] + s.scale[None, None] * w.history)
+    k = np.asarray(w.position) - np.asarray(w.position)[0] + 4
+    between = (9 * (x[k - 3] + x[k - 2]) - x[k - 4] - x[k - 1]) / 16
+    np.testing.assert_allclose(physical[:, 1], between, atol=1e-9)
+    mean = np.asarray(s.rate_center)[None] * 0.1 / 2
+    np.testing.assert_allclose(physical[:, 0], x[k] + mean, atol=1e-9)
+
+
+def test_midpoint_windows_reads_its_arguments():
+    x = delayed_pair(200)
+    with pytest.raises(ValueError, match="rate must have shape"):
+        ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), rate=jnp.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"a model with the lags \(0, 3\); got \(0,\)"):
+        ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), model=Rotation())
+    with pytest.raises(ValueError, match=r"rate or model.* got both"):
+        ndde.select.midpoint_windows(x, dt=0.1, rate=jnp.zeros((199, 2)), model=Rotation())

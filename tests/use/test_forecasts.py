@@ -1,0 +1,149 @@
+"""The simulator behind forecasts, and forecasts against the system they are of."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.use._forecast import make_learned, path_quantile
+from ndde_jax.use._simulate import no_change, simulate
+
+from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linear_path, respond
+
+
+def test_the_simulator_is_heuns_method(found):
+    learned = make_learned(found, found.resample())
+    rng = np.random.default_rng(0)
+    history = rng.normal(size=(2, LAGS[-1] + 1, 3)) * 0.3
+    noise, member = rng.normal(size=(5, 2, 3)), jnp.array([3, 17])
+    got, diverged = simulate(learned, no_change(5, 3, float), history, member, noise)
+    assert not diverged.any()
+    past = np.array(LAGS)
+    x = list(np.moveaxis(history, 1, 0))
+    for k in range(5):
+        drift = lambda x: np.asarray(  # noqa: E731
+            learned.drift(member, jnp.stack([jnp.asarray(x[-1 - lag]) for lag in past], axis=1))
+        )
+        first = drift(x)
+        guess = x[-1] + DT * first
+        second = drift([*x, guess])
+        x.append(x[-1] + DT / 2 * (first + second) + noise[k] @ np.asarray(learned.factor).T)
+    np.testing.assert_allclose(got, np.stack(x[-5:], axis=1), rtol=1e-9)
+
+
+def test_the_noise_of_a_step_is_that_of_the_system(found):
+    covariance = found.resample().noise.covariance / DT
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), SIGMA, rtol=0.2)
+
+
+# ---- forecasts ----
+
+
+def test_forecasts_have_the_mean_and_the_spread_of_the_true_system(found):
+    history = linear_path(80, seed=5)
+    made = found.forecast(HORIZON, key=KEY, history=history)
+    expected = respond(history[-LAGS[-1] - 1 :], HORIZON)
+    paths = np.asarray(made.paths)
+    np.testing.assert_allclose(paths.mean(axis=0), expected, atol=0.12)
+    # Of independent runs from this history: the stationary spread of the system bounds it.
+    spread = paths.std(axis=0)
+    assert (np.diff(spread[:, 0]) > -0.1).all()
+    one_step = SIGMA * np.sqrt(DT)
+    np.testing.assert_allclose(spread[0], one_step, rtol=0.25)
+
+
+def test_intervals_cover_what_comes(found):
+    table = found.backtest(HORIZON, data=linear_path(1200, seed=7), origins=60, key=KEY)
+    own = table.methods.index("ndde_jax")
+    coverage = table.coverage[own].mean(axis=1)
+    assert (coverage > 0.82).all() and (coverage < 0.97).all()
+    assert table.held_out and table.origins == 60
+    crps = table.crps.mean(axis=2)
+    assert (crps[own] < crps[table.methods.index("persistence")]).all()
+    assert (crps[own] < 1.1 * crps[table.methods.index("VAR")]).all()
+    assert "VAR" in repr(table) and len(table.to_frame()) == table.crps.size
+
+
+def test_a_forecast_goes_on_from_the_record(found):
+    made = found.forecast("3h", key=KEY)
+    assert made.paths.shape == (200, HORIZON, 3)
+    np.testing.assert_allclose(made.ts, found.samples.times[0][-1] + DT * np.arange(1, 13))
+    np.testing.assert_array_equal(made.history[-1], found.samples.values[0][-1])
+    np.testing.assert_array_equal(made.median, made.quantile(0.5))
+    assert not made.diverged.any() and made.notes == ()
+    same = found.forecast(HORIZON, key=KEY, history=found.samples.values[0])
+    np.testing.assert_array_equal(same.paths, made.paths)
+    assert len(made.to_frame()) == HORIZON * 3
+
+
+def test_quantiles_of_few_paths_are_not_too_narrow():
+    rng = np.random.default_rng(0)
+    paths, truth = rng.normal(size=(19, 4000)), rng.normal(size=4000)
+    low, high = path_quantile(jnp.asarray(paths), np.array([0.05, 0.95]))
+    assert ndde.metrics.interval_coverage(low, high, truth) == pytest.approx(0.9, abs=0.02)
+    expected = np.quantile(paths, [0.05, 0.5, 0.95], axis=0, method="weibull")
+    np.testing.assert_allclose(path_quantile(jnp.asarray(paths), [0.05, 0.5, 0.95]), expected)
+
+
+def test_missing_values_at_the_end_are_said(found):
+    x = linear_path(400)
+    x[-3, 1] = x[-2, 0] = np.nan
+    made = discovery(x, TRUTH).forecast(HORIZON, key=KEY)
+    assert "2 values are missing" in made.notes[0]
+    assert np.isfinite(made.paths).all()
+
+
+def test_paths_that_diverge_are_recorded():
+    rng, x = np.random.default_rng(0), np.full((200, 1), 0.1)
+    for k in range(199):
+        x[k + 1] = 1.03 * x[k] + 0.01 * rng.normal()
+    made = discovery(x, np.ones((1, 1, 1), bool), lags=(0,), dt=1.0, names=("a",))
+    learned = make_learned(made, made.resample())
+    huge = jnp.full((3, 1, 1), 1e9)
+    paths, diverged = simulate(
+        learned, no_change(2, 1, float), huge, jnp.arange(3), jnp.zeros((2, 3, 1))
+    )
+    assert diverged.all() and np.isfinite(paths).all()
+
+
+def test_known_inputs_are_followed():
+    prior = ndde.prior_knowledge(NAMES, lags=LAGS, exogenous=("sun",))
+    graph = TRUTH & np.asarray(prior.allowed)
+    made = discovery(linear_path(600), graph, prior=prior)
+    assert "of sun, which nothing else drives" in made.forecast(HORIZON, key=KEY).notes[0]
+    future = np.linspace(0, 1, HORIZON)
+    forecast = made.forecast(HORIZON, key=KEY, inputs={"sun": future})
+    np.testing.assert_allclose(forecast.paths[:, :, 0], np.tile(future, (200, 1)))
+    assert forecast.notes == ()
+    with pytest.raises(ValueError, match=r"inputs holds heat, .* known inputs are sun"):
+        made.forecast(HORIZON, key=KEY, inputs={"heat": future})
+    with pytest.raises(ValueError, match="one value per step"):
+        made.forecast(HORIZON, key=KEY, inputs={"sun": future[:3]})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(horizon=0), "horizon must be at least 1"),
+        (dict(paths=0), "paths must be at least 1"),
+        (dict(key=0), "key must be a JAX random key"),
+        (dict(history=np.zeros((3, 3))), "at least 5 samples"),
+        (dict(history=np.zeros((9, 2))), "history must be"),
+        (dict(history=np.full((9, 3), np.nan)), "history must be finite"),
+        (dict(inputs={"sun": np.zeros(24)}), "its known inputs are none"),
+        (dict(inputs=3), "inputs must be a mapping"),
+    ],
+)
+def test_forecasts_that_cannot_be_made_are_refused(found, options, message):
+    with pytest.raises(ValueError, match=message):
+        found.forecast(**{"key": KEY} | options)
+
+
+def test_irregular_sampling_is_refused():
+    x = linear_path(300)
+    times = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 300))
+    made = discovery(x, TRUTH)
+    samples = ndde.read_samples(x, t=times, names=NAMES)
+    object.__setattr__(made, "samples", samples)
+    with pytest.raises(ValueError, match="equally spaced"):
+        made.effects()
