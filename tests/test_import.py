@@ -22,9 +22,11 @@ import ndde_jax
 # Of the optional extras and of what only some functions need, nothing may slow the import down.
 LAZY = (
     "IPython",
+    "chex",
     "dysts",
     "matplotlib",
     "netCDF4",
+    "optax",
     "pandas",
     "pyarrow",
     "scipy",

@@ -1,5 +1,6 @@
 """Every public function under jit, vmap and, where it makes sense, grad: one file proves it all."""
 
+import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -38,10 +39,9 @@ def check(one, batched, singles, **tolerance):
     """`vmap(one)` over a batch agrees with one-by-one calls, and so does `jit`."""
     together, compiled = eqx.filter_jit(eqx.filter_vmap(one))(*batched), eqx.filter_jit(one)
     for i, single in enumerate(singles):
-        results = together, one(*single), compiled(*single)
-        for whole, b, c in zip(*map(jax.tree.leaves, results), strict=True):
-            np.testing.assert_allclose(whole[i], b, **tolerance)
-            np.testing.assert_allclose(c, b, **tolerance)
+        alone, of_batch = one(*single), jax.tree.map(lambda leaf, i=i: leaf[i], together)
+        chex.assert_trees_all_close(of_batch, alone, **tolerance)
+        chex.assert_trees_all_close(compiled(*single), alone, **tolerance)
 
 
 LOOSE = dict(rtol=1e-4, atol=1e-6)

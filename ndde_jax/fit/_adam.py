@@ -72,8 +72,12 @@ def sparsify(
     per_epoch = epoch_length(config)
     n_warmup, first_steps = divmod(warmup_steps, per_epoch)
     n_epochs = n_warmup + config.max_steps // per_epoch
-    import optax  # a tenth of a second that most imports of the library need not spend
+    # A tenth of a second that most imports of the library need not spend.
+    import chex
+    import optax
 
+    chex.assert_tree_shape_prefix((layers, initial), (n_networks,))
+    chex.assert_shape([known.allowed, known.required], (n_networks, n_inputs))
     adam = optax.scale_by_adam(*ADAM_MEMORY)
     rates = (config.learning_rate.astype(dtype), config.gate_learning_rate.astype(dtype))
 
@@ -81,10 +85,14 @@ def sparsify(
         layers, selector = params
         # Gates stay open during warm-up.
         gates = known.decide(jnp.where(active, method.gates(selector, noise), 1), 1)
+        chex.assert_shape(gates, (n_networks, None, n_inputs))
         layers = _where(active, method.gated_layers(selector, layers, noise), layers)
         risk = empirical_risk(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
         paying = scale_inputs(layers, 1 - known.required.astype(dtype))
-        loss = risk + jnp.where(active, method.penalty(selector, paying, coefficient), 0)
+        charge = method.penalty(selector, paying, coefficient)
+        # One number for all networks would be charged to each of them, and say nothing.
+        chex.assert_shape([risk, charge], (n_networks,))
+        loss = risk + jnp.where(active, charge, 0)
         if config.gradient_penalty is not None:
             loss = loss + gradient_penalty(
                 layers,

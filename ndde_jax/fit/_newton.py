@@ -100,6 +100,11 @@ def fit_network(
         advises, instead of one for all. Then a nearly linear function is cheap, with small weights
         in the first layer and large ones in the last. Needs more steps to settle.
     """
+    import chex  # where networks are trained, and not whenever the library is imported
+
+    # Annotations are checked in the tests alone, and a column for a vector would broadcast.
+    chex.assert_rank([inputs, output, weight], [2, 1, 1])
+    chex.assert_equal_shape_prefix([inputs, output, weight], 1)
     theta, restore = ravel_pytree(network)
     dtype = theta.dtype
     weight = weight.astype(dtype)

@@ -5,8 +5,10 @@ known in closed form. Data have the same shapes throughout and fits run side by 
 functions are compiled.
 """
 
+import inspect
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -332,3 +334,30 @@ def test_select_inputs(mask, width, first, used):
     np.testing.assert_array_equal(index[: len(first)], first)
     np.testing.assert_array_equal(slots, used)
     assert len(set(index.tolist())) == width
+
+
+def test_one_program_serves_several_numbers_of_steps():
+    rng = np.random.default_rng(5)
+    network, inputs = jax.tree.map(jnp.asarray, (random_network(rng), rng.normal(size=(N, 3))))
+    output, weight = jnp.sin(inputs[:, 0]), jnp.ones(N)
+
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def risk(n_iterations):
+        return fit_network(network, inputs, output, weight, n_iterations=n_iterations).risk
+
+    risks = [float(risk(jnp.asarray(n))) for n in (0, 2, 8)]
+    assert risks[0] > risks[1] > risks[2]
+    with pytest.raises(AssertionError, match="traced"):
+        risk(jnp.asarray([3])[0].astype(jnp.int16))
+
+
+@pytest.mark.parametrize("wrong", ["output", "weight"])
+def test_a_column_for_a_vector_does_not_broadcast(wrong):
+    """Where nothing checks the annotations, as for those who use the library."""
+    rng = np.random.default_rng(6)
+    data = {"output": np.ones(N), "weight": np.ones(N)}
+    data[wrong] = data[wrong][:, None]
+    unchecked = inspect.unwrap(fit_network)
+    with pytest.raises(AssertionError, match="rank"):
+        unchecked(random_network(rng), rng.normal(size=(N, N_INPUTS)), **data, n_iterations=1)

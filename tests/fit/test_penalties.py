@@ -282,3 +282,14 @@ def test_baselines_explain_lorenz_at_the_coefficient_they_choose(kind):
     chosen = ndde.select.coefficient_path(kind(), w, grid, key=jr.key(0), refit=refit).select()
     result = ndde.fit(kind(coefficient=chosen), w, key=jr.key(1))
     assert float(jnp.max(result.risk)) < 0.01
+
+
+def test_a_penalty_of_one_number_is_refused():
+    """It would be charged to every network, and broadcast without a word."""
+
+    class OneNumber(ndde.NODE):
+        def penalty(self, selector, layers, coefficient):
+            return jnp.sum(coefficient)
+
+    with pytest.raises(AssertionError, match="shape"):
+        jax.eval_shape(lambda: ndde.fit(OneNumber(), windows(), CONFIG, key=jr.key(0)).risk)
