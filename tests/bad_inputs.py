@@ -69,6 +69,8 @@ SPECS = [
     Spec("lagged_windows", ndde.lagged_windows, {"x": X, "dt": 0.5}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "scheme": "choice", "names": "names",
         "prior": "prior"}),
+    Spec("read_samples", ndde.read_samples, {"x": X, "dt": 0.5}, {
+        "x": "values", "names": "names"}),
     Spec("prepare_samples", ndde.prepare_samples, {"samples": samples}, {
         "samples": "samples", "steps": "choice"}),
     Spec("data_findings", ndde.data_findings, {"samples": samples}, {"samples": "samples"}),
@@ -114,6 +116,8 @@ SPECS = [
         **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
     Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {
         "windows": "windows", "shortlist": "count", "steps": "count_from_0"}),
+    Spec("select.fit_splines", ndde.select.fit_splines, {"windows": windows, "graph": graph}, {
+        "windows": "windows", "graph": "graph"}),
     Spec("select.exact_graph", ndde.select.exact_graph,
          W, {**REFIT, "coefficient": "optional_positive"}),
     Spec("measure.one_flip_certificate", ndde.measure.one_flip_certificate,

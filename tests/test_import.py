@@ -19,6 +19,8 @@ import pytest
 
 import ndde_jax
 
+from . import bad_inputs
+
 # Of the optional extras and of what only some functions need, nothing may slow the import down.
 LAZY = (
     "IPython",
@@ -158,6 +160,20 @@ def test_a_page_of_names_at_the_top_and_each_in_one_place():
     for name, value in PUBLIC.items():
         places[id(value)].add(name)
     assert [names for names in places.values() if len(names) > 1] == []
+
+
+# Without an argument that could be wrong, or for the inside of a program, where nothing is checked.
+UNSPOILT = {"samples.example_names", "window_loss", "gates.logistic_noise"}
+
+
+def test_every_public_function_is_given_what_is_wrong():
+    functions = {
+        name
+        for name, value in PUBLIC.items()
+        if inspect.isfunction(inspect.unwrap(value)) and not name.startswith("_")
+    }
+    spoilt = {spec.name for spec in bad_inputs.SPECS}
+    assert functions - spoilt == UNSPOILT
 
 
 def documented(module):

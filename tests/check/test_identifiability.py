@@ -238,7 +238,7 @@ def test_settings_of_rows_survive():
     assert FlatData(thinned).allowed.sum() == 2
 
 
-def test_a_discovery_selects_again_as_it_did():
+def test_a_discovery_selects_again_as_it_did(monkeypatch):
     rng, x = np.random.default_rng(0), np.zeros((600, 2))
     for k in range(2, 599):
         x[k + 1, 0] = 0.5 * x[k, 0] + 0.5 * rng.normal()
@@ -260,3 +260,17 @@ def test_a_discovery_selects_again_as_it_did():
         x, dt=1.0, lags=(0, 2), scheme="euler", recipe=ndde.Recipe.fast(), key=jax.random.key(0)
     )
     np.testing.assert_array_equal(found._select(found.windows, jax.random.key(1)), found.graph)
+
+    class Asked(Exception):
+        pass
+
+    def asked(*_, strategy, **options):
+        raise Asked(strategy)
+
+    monkeypatch.setattr("ndde_jax._discovery.identifiability_report", asked)
+    strategy = ndde.select.Splines(shortlist=3)
+    by_strategy = dataclasses.replace(found, recipe=ndde.Recipe(strategy=strategy))
+    for one, expected in ((found, found._select), (by_strategy, strategy)):
+        with pytest.raises(Asked) as caught:
+            one.identifiability(key=jax.random.key(0), seeds=1)
+        assert caught.value.args[0] == expected
