@@ -11,6 +11,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.check._checks import Notes, about_signal
+from ndde_jax.select._strategy import recovery
 from ndde_jax.windows._flat import FlatData
 from tests.bad_values import strengths
 from tests.helpers import QUICK, TRUTH, windows
@@ -31,6 +32,21 @@ def test_stability_on_the_easy_system():
     assert float(jnp.min(found.open[TRUTH.T[:, :, None]])) > 0.6
     # Five of nine edges each time: 25 / (0.8 * 9).
     assert float(found.expected_false()) == pytest.approx(25 / 7.2, rel=1e-5)
+
+
+def test_the_price_reaches_the_strategy():
+    class Priced(ndde.select.AbstractStrategy):
+        def search(self, windows, price, key):
+            graph = jnp.full((3, 3, 1), price is not None and float(price.coefficient) == 2.0)
+            risk = jnp.ones(3, jnp.float32)
+            return recovery(windows, graph, graph.astype(jnp.float32), risk, risk, None)
+
+    for price, share in ((2.0, 1), (None, 0)):
+        found = ndde.measure.edge_stability(
+            windows(), key=jr.key(0), seeds=1, strategy=Priced(), price=price
+        )
+        np.testing.assert_array_equal(found.selected, share)
+        np.testing.assert_array_equal(found.open, share)
 
 
 def test_stability_refusals():
