@@ -21,7 +21,8 @@ from ..fit._prices import RESOLUTION
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES, centred, normalised, spline
-from ._spline_search import FLOOR, RIDGE, ROOM, ROUNDS, Columns, columns_of, search_target
+from ._regression import FLOOR, RIDGE
+from ._spline_search import ROOM, ROUNDS, Columns, columns_of, search_target
 
 
 class SplineGraph(eqx.Module):
