@@ -40,8 +40,8 @@ from .samples._trajectories import read_lags
 from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
+from .select._screened import Screened
 from .select._spline_fit import fit_splines
-from .select._splines import spline_graph
 from .select._strategies import Gates
 from .windows._choose_lags import choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
@@ -145,7 +145,8 @@ def discover(
     if events is not None:
         prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
         recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, networks=False)
-    windows, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
+    screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
+    windows = screened.windows
     choices = choices if reason is None else (*choices, reason)
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
@@ -156,13 +157,14 @@ def discover(
     ) as stage:
         search_key, model_key = jr.split(key)
         for number in range(1, passes):
-            again = functools.partial(_next_windows, windows, samples)
+            again = functools.partial(_next_windows, screened, samples)
             windows = stage(f"searching, pass {number}", again)
+            screened = Screened(windows)
         measured = stage(
             "measuring edges",
-            lambda: _measured(windows, recipe, coefficient, search_key),
+            lambda: _measured(screened, recipe, coefficient, search_key),
         )
-        strengths, model, networks, graph, screened = measured
+        strengths, model, networks, graph = measured
         if family is not None:
             options = dict(family=family, key=model_key)
             model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
@@ -181,7 +183,7 @@ def discover(
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
-        ranking, reasons = rank(samples, windows, strengths.source_value, graph, screened)
+        ranking, reasons = rank(samples, screened, strengths.source_value, networks)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = _confined(model, windows)
     return Discovery(
@@ -242,28 +244,29 @@ def _passes(recipe: Recipe, windows: Windows) -> int:
     return recipe.passes if corrected else 1
 
 
-def _next_windows(windows: Windows, samples: Samples) -> Windows:
+def _next_windows(screened: Screened, samples: Samples) -> Windows:
     """Midpoints that know what the drift found in these does during a step."""
-    model = fit_splines(windows, spline_graph(windows).graph)
+    windows = screened.windows
+    model = fit_splines(windows, screened.found.graph)
     return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
 
 
-def _measured(windows: Windows, recipe: Recipe, coefficient, key):
+def _measured(screened: Screened, recipe: Recipe, coefficient, key):
     """Strengths, drift, for which variables networks had the word, and the graph."""
-    price = as_price(coefficient, "coefficient")
+    windows, price = screened.windows, as_price(coefficient, "coefficient")
     if recipe.strategy is None:
         config = recipe.refit if recipe.networks else None
-        found = find_and_measure(windows, price, key=key, config=config)
+        options = dict(key=key, config=config, screening=screened.found)
+        found = find_and_measure(windows, price, **options)
         graph = found.strengths.kept(coefficient)
-        return found.strengths, found.model, found.networks, np.asarray(graph), found.screened
+        return found.strengths, found.model, found.networks, np.asarray(graph)
     own = None if coefficient is None else price
     recovered = recover(windows, recipe.strategy, own, key=key)
     found = measure_graph(windows, recovered.graph, price)
     # What a penalty alone keeps comes with the networks it was fitted with.
     alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
     model = recovered.details.model if alone else found.model
-    graph = np.asarray(recovered.graph)
-    return found.strengths, model, found.networks, graph, graph
+    return found.strengths, model, found.networks, np.asarray(recovered.graph)
 
 
 def _failed(model) -> bool:

@@ -14,16 +14,10 @@ from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..select._basis import N_FEATURES
 from ..select._judge import BLOCKS, Judged, judge, stretches
+from ..select._regression import FLOOR, Regression, log_choices
 from ..select._spline_fit import spline_drift
-from ..select._spline_search import (
-    FLOOR,
-    Columns,
-    Regression,
-    columns_of,
-    log_choices,
-    outside_gains,
-)
-from ..select._splines import search_known
+from ..select._spline_search import Columns, columns_of, outside_gains
+from ..select._splines import SplineGraph, search_known
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import student_quantile
@@ -43,13 +37,11 @@ class Measured(NamedTuple):
 
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
-    - `screened`: what splines alone would keep.
     """
 
     strengths: SignalStrengths
     model: NeuralDDE
     networks: Bool[np.ndarray, " target"]
-    screened: Bool[np.ndarray, "source target lag"]
 
 
 class _Target(NamedTuple):
@@ -69,6 +61,7 @@ def find_and_measure(
     *,
     key,
     config: StrengthConfig | None = None,
+    screening: SplineGraph | None = None,
 ) -> Measured:
     """The graph, what every edge is worth, and the drift.
 
@@ -76,11 +69,12 @@ def find_and_measure(
     on what they chose; unless it is clearly worse, networks judge edges added, dropped and
     exchanged (see [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by
     the extended Bayesian information criterion, they have the word.
-    Without `config` no network is fitted.
+    Without `config` no network is fitted. `screening` is what splines chose, where that is known.
     """
     data = KnownData(windows)
     columns = columns_of(data.inputs, data.weight)
-    screening = search_known(data, columns, min(SHORTLIST, data.inputs.shape[1]))
+    if screening is None:
+        screening = search_known(data, columns, min(SHORTLIST, data.inputs.shape[1]))
     dim, n_inputs = data.dim, data.inputs.shape[1]
     chosen = _flat(screening.graph)
     regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
@@ -140,8 +134,7 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
     )
     by_network = np.array([row is not None for row in judged])
-    screened = np.moveaxis(chosen.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
-    return Measured(strengths, model, by_network, screened)
+    return Measured(strengths, model, by_network)
 
 
 def _flat(edges) -> np.ndarray:

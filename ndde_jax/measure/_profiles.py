@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float
 
 from ..samples._samples import Samples
 from ..select._basis import N_FEATURES
-from ..select._spline_search import FLOOR, Regression, columns_of, spline_terms_of
+from ..select._regression import FLOOR, Regression
+from ..select._spline_search import columns_of, spline_terms_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import SHORTEST, student_quantile

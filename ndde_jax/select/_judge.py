@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from ..fit._newton import NetworkFit, predict
 from ..models._networks import init_layers
 from ._problem import REFITTED, MoveProblem
-from ._spline_search import FLOOR
+from ._regression import FLOOR
 from ._splines import SplineGraph
 
 # Windows of the shortest padded data.

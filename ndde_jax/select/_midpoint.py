@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,9 @@ from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import STENCILS, choose_scheme
 from ..windows._thin import is_regular
 from ..windows._windows import Windows, lagged_windows
+from ._regression import FLOOR
+from ._screened import Screened
 from ._spline_fit import known_drift
-from ._spline_search import FLOOR
 from ._splines import spline_graph
 
 # By how much the logarithm of a risk must be lower, per variable, for samples to be a map's.
@@ -87,6 +88,33 @@ def midpoint_windows(
     print(ndde.select.spline_graph(windows).graph[0, 0])  # lags 0 and 17
     ```
     """
+    if model is not None:
+        check_lagged_model(model)
+        if rate is not None or tuple(model.lags) != read_lags(lags):
+            raise ValueError(
+                f"expected rate or model, and a model with the lags {read_lags(lags)}; got "
+                f"{'both' if rate is not None else tuple(model.lags)}."
+            )
+    steps = _steps(x, dt=dt, lags=lags, names=names, prior=prior)
+    if model is None:
+        return _halfway(steps, spline_graph(steps.plain).rate if rate is None else rate)
+    traced = is_traced(steps.plain)
+    if not traced and (drift := known_drift(model)) is not None:
+        return meet_midway_known(steps.plain, drift, steps.end, steps.bend)
+    return meet_midway(steps.plain, model, to_jax(steps.end), to_jax(steps.bend))
+
+
+class _Steps(NamedTuple):
+    """Forward differences with the states at the start of each step, `plain`; and the states at its
+    end, and how far the path between lies off the straight line, `[window lag dim]`.
+    """
+
+    plain: Windows
+    end: Any
+    bend: Any
+
+
+def _steps(x, *, dt, lags, names, prior) -> _Steps:
     lags = read_lags(lags)
     around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
     wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
@@ -101,26 +129,23 @@ def midpoint_windows(
     )
     bend = _bend(before, start, end, after, lags, xp)
     prior = read_prior(prior, wide.dim, len(lags))
-    wide = dataclasses.replace(wide, lags=lags, prior=prior, scheme="midpoint")
-    plain = dataclasses.replace(wide, history=to_jax(start))
-    if model is not None:
-        check_lagged_model(model)
-        if rate is not None or tuple(model.lags) != lags:
-            raise ValueError(
-                f"expected rate or model, and a model with the lags {lags}; got "
-                f"{'both' if rate is not None else tuple(model.lags)}."
-            )
-        if xp is np and (drift := known_drift(model)) is not None:
-            return meet_midway_known(plain, drift, end, bend)
-        return meet_midway(plain, model, to_jax(end), to_jax(bend))
-    if rate is None:
-        rate = spline_graph(plain).rate
+    plain = dataclasses.replace(
+        wide, history=to_jax(start), lags=lags, prior=prior, scheme="midpoint"
+    )
+    return _Steps(plain, end, bend)
+
+
+def _halfway(steps: _Steps, rate) -> Windows:
+    """States halfway through each step, present ones predicted by the rates expected."""
+    wide, lags = steps.plain, steps.plain.lags
     check_real_array(rate, "rate", f"shape {wide.increment.shape}")
     if np.shape(rate) != wide.increment.shape:
         raise ValueError(f"rate must have shape {wide.increment.shape}; got {np.shape(rate)}.")
-    xp = jnp if is_traced(rate) else xp
+    traced = is_traced(wide) or is_traced(rate)
+    xp = jnp if traced else np
     rate = xp.asarray(rate, wide.increment.dtype)
-    history = xp.asarray((start + end) / 2 + bend)
+    start = xp.asarray(wide.history)
+    history = (start + xp.asarray(steps.end)) / 2 + xp.asarray(steps.bend)
     if 0 in lags:
         _, scale, rate_center, rate_scale, step = (
             xp.asarray(a) for a in (*jax.tree.leaves(wide.scaling), wide.dt)
@@ -128,7 +153,7 @@ def midpoint_windows(
         physical = rate_center[None] + rate_scale[None] * rate
         ahead = xp.where(xp.asarray(wide.valid)[:, None], physical * (step / 2) / scale[None], 0)
         place = np.arange(len(lags)) == lags.index(0)
-        history = xp.where(place[None, :, None], history + ahead[:, None], history)
+        history = xp.where(place[None, :, None], start + ahead[:, None], history)
     return dataclasses.replace(wide, history=to_jax(history.astype(wide.history.dtype)))
 
 
@@ -145,7 +170,7 @@ def _bend(before, start, end, after, lags: tuple[int, ...], xp):
     return xp.where(at >= 2, cubic, xp.where(at == 1, parabola, 0))
 
 
-def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Windows, tuple[str, ...]]:
+def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, tuple[str, ...]]:
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
     sentence on a choice that `"auto"` made beyond what the windows explain themselves.
 
@@ -171,34 +196,37 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Windows, t
         if decided == "euler" and regular:
             return _forward(windows, samples, prior)
     if decided != "midpoint":
-        return windows, ()
+        return Screened(windows), ()
     if not regular:
         raise ValueError(IRREGULAR)
-    return midpoint_windows(samples, lags=windows.lags, prior=prior), ()
+    return Screened(midpoint_windows(samples, lags=windows.lags, prior=prior)), ()
 
 
-def _forward(plain: Windows, samples: Samples, prior) -> tuple[Windows, tuple[str, ...]]:
+def _forward(plain: Windows, samples: Samples, prior) -> tuple[Screened, tuple[str, ...]]:
     """Forward differences with the states at the samples or between them."""
-    found = spline_graph(plain)
     try:
-        between = midpoint_windows(samples, lags=plain.lags, prior=prior)
+        steps = _steps(samples, dt=None, lags=plain.lags, names=None, prior=prior)
     except ValueError:  # too short for its wider stencil
-        return plain, ()
-    gain = _criterion(found, plain) - _criterion(spline_graph(between), between)
+        return Screened(plain), ()
+    # On the same rows, a few fewer than there are.
+    at_samples = Screened(steps.plain)
+    between = Screened(_halfway(steps, at_samples.found.rate))
+    gain = _criterion(at_samples) - _criterion(between)
     if gain > -plain.dim * CLEARLY:
         return between, (
             "Noise drives the system, so rates are forward differences, with the states halfway "
             "through each step, as on a continuous path; those at its start do not explain them "
             "clearly better.",
         )
-    return plain, (
+    return Screened(plain), (
         "States at the start of each step explain the forward differences clearly better than "
         "those halfway through, as in a map from one sample to the next.",
     )
 
 
-def _criterion(found, windows: Windows) -> float:
+def _criterion(screened: Screened) -> float:
     """How badly a graph explains the rates, per window; lower is better."""
+    windows, found = screened.windows, screened.found
     n, n_inputs = float(windows.n_valid), windows.dim * windows.n_lags
     edges = np.asarray(found.graph).sum(axis=(0, 2)) * (np.log(n) + 2 * np.log(n_inputs))
     return float(np.sum(np.log(np.asarray(found.risk) + FLOOR) + edges / n))

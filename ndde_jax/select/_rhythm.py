@@ -14,8 +14,7 @@ from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples
 from ..windows._prior import PriorKnowledge
 from ._midpoint import choose_windows
-from ._spline_search import FLOOR
-from ._splines import spline_graph
+from ._regression import FLOOR
 
 # By how much the logarithm of what is left of the rates, with what the graph and the season cost,
 # must be lower with the oscillation in place, per variable, for it to be the system's own. Of 14
@@ -68,8 +67,9 @@ def left_of_rates(samples: Samples, n_more: int, *, lags, prior) -> float:
     """The logarithm of what the best graph of splines leaves of the rates, in their units, with
     what its edges and `n_more` numbers per variable cost; a mean over variables.
     """
-    windows, _ = choose_windows(samples, lags=lags, scheme="auto", prior=prior)
-    found, n = spline_graph(windows), float(windows.n_valid)
+    screened, _ = choose_windows(samples, lags=lags, scheme="auto", prior=prior)
+    windows, found = screened.windows, screened.found
+    n = float(windows.n_valid)
     edges = np.asarray(found.graph).sum(axis=(0, 2))
     cost = edges * (np.log(n) + 2 * np.log(windows.dim * windows.n_lags)) + n_more * np.log(n)
     unit = 2 * np.log(np.asarray(windows.scaling.rate_scale, float))

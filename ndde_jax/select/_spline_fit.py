@@ -18,7 +18,8 @@ from ..models._splines import SplineDrift, pairs_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES
-from ._spline_search import Columns, Regression, columns_of, spline_terms_of
+from ._regression import Regression
+from ._spline_search import Columns, columns_of, spline_terms_of
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5

@@ -6,9 +6,6 @@ move costs a pass over the windows, and nothing is compiled, so that another len
 of lags is as fast as the first.
 """
 
-import functools
-import itertools
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +13,12 @@ from jaxtyping import Bool, Float, Int
 
 from ..fit._prices import RESOLUTION
 from ._basis import N_FEATURES, QUANTILES
+from ._regression import FLOOR, RIDGE, Regression
 
-# Shares of a variance: what keeps nearly redundant features from breaking a factorisation in single
-# precision, and below what splines and difference quotients err anyway.
-RIDGE = 1e-5
-FLOOR = 1e-4
 # Most shortlists for a target; two or three are the rule, since the last improves nothing.
 ROUNDS = 6
 # Places on each that are for inputs which the model before did not have.
 ROOM = 4
-# Inputs beyond which a model has no products.
-MOST_PAIRED = 20
 # A step must lower the criterion by this much.
 PROGRESS = 1e-3
 
@@ -97,10 +89,10 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     chosen = _resolved(model, chosen, required[model.slots])
     risk, coefficients = model.best(chosen)[1:]
     residual = y - model.columns @ coefficients
-    flips = np.array([model.best(chosen ^ bit)[1] for bit in np.eye(len(chosen), dtype=bool)])
+    flips = model.risks(chosen ^ np.eye(len(chosen), dtype=bool))
     owners = model.slots % dim
-    without = [chosen & (owners != source) for source in range(dim)]
-    rise = np.array([0.0 if (m == chosen).all() else model.best(m)[1] - risk for m in without])
+    without = chosen & (owners != np.arange(dim)[:, None])
+    rise = np.where((without == chosen).all(axis=1), 0.0, model.risks(without) - risk)
     change = np.log((flips + FLOOR) / (risk + FLOOR))
     gains = outside_gains(columns, residual, model.slots[chosen]) - N_FEATURES * risk / model.n
     evidence = np.log((risk + FLOOR) / (np.maximum(risk - gains, 0) + FLOOR))
@@ -117,7 +109,7 @@ def _resolved(model: "Regression", chosen, required):
     """Without the inputs that are worth less than difference quotients err, the least first."""
     bits = np.eye(len(chosen), dtype=bool)
     while (chosen & ~required).any():
-        worth = np.array([model.best(chosen & ~bit)[1] for bit in bits]) - model.best(chosen)[1]
+        worth = model.risks(chosen & ~bits) - model.risks([chosen])
         worth = np.where(chosen & ~required, worth, np.inf)
         least = int(np.argmin(worth))
         if worth[least] >= RESOLUTION:
@@ -143,8 +135,7 @@ def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
             break
         risk, coefficients = model.best(chosen)[1:]
         residual = y - model.columns @ coefficients
-        bits = np.eye(n_slots, dtype=bool)
-        without = np.array([model.best(chosen & ~bit)[1] for bit in bits])
+        without = model.risks(chosen & ~np.eye(n_slots, dtype=bool))
         gains = outside_gains(columns, residual, slots[chosen]) - N_FEATURES * risk / model.n
         pairs = _product_gains(columns, residual, allowed)
         pairs = pairs - 2 * np.log(n_inputs) * risk / model.n  # the largest of so many by chance
@@ -156,105 +147,24 @@ def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
     return best[0], best[1]
 
 
-class Regression:
-    """Least squares on some slots: linear, on splines, or on these and the products of inputs."""
-
-    def __init__(self, columns: Columns, y, slots):
-        self.slots, self.n_inputs = slots, columns.n_inputs
-        self.n = float(np.sum(columns.root > 0))
-        # Products of more would be more columns than windows.
-        paired = range(len(slots)) if len(slots) <= MOST_PAIRED else ()
-        pairs = np.array(list(itertools.combinations(paired, 2)), int).reshape(-1, 2)
-        inputs = columns.inputs[:, slots]
-        raw = inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]]
-        self.product_mean, self.product_norm, products = _normalised(raw, columns.root)
-        own = (slots[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
-        splines = columns.features[:, own]
-        self.columns = np.concatenate([splines, products], axis=1)
-        crossed = splines.T @ products
-        self.gram = np.block(
-            [[columns.gram[np.ix_(own, own)], crossed], [crossed.T, products.T @ products]]
-        )
-        self.gram[np.diag_indices_from(self.gram)] += RIDGE
-        self.inner = self.columns.T @ y
-        self.power = float(y @ y)
-        self.pairs = pairs
-        # The first column of a spline is the variable itself.
-        self.straight = np.arange(len(slots)) * N_FEATURES
-        self.known: dict[bytes, tuple] = {}
-
-    def best(self, chosen) -> tuple[float, float, np.ndarray]:
-        """Criterion without the number of inputs, risk and coefficients, of the best kind."""
-        name = chosen.tobytes()
-        if name not in self.known:
-            members = np.flatnonzero(chosen)
-            splines = (members[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
-            both = np.flatnonzero(chosen[self.pairs[:, 0]] & chosen[self.pairs[:, 1]])
-            products = len(chosen) * N_FEATURES + both
-            kinds = [self.straight[members], splines]
-            if len(products):
-                kinds.append(np.concatenate([splines, products]))
-            self.known[name] = min((self._solve(kind) for kind in kinds), key=lambda k: k[0])
-        return self.known[name]
-
-    def _solve(self, used):
-        coefficients = np.zeros(len(self.inner))
-        risk = self.power
-        if len(used):
-            ridged, inner = self.gram[np.ix_(used, used)], self.inner[used]
-            # By elimination, which OpenBLAS does in one thread at this size; threads that wait for
-            # one another take longer than the solution.
-            dgesv, dgetrs = _lapack()
-            factor, pivots, c, _ = dgesv(ridged, inner)
-            # Once more, which removes what the ridge did; gram = ridged − RIDGE.
-            left = inner - ridged @ c + RIDGE * c
-            c = c + dgetrs(factor, pivots, left)[0]
-            coefficients[used] = c
-            risk = max(self.power - 2 * c @ inner + c @ (ridged @ c) - RIDGE * c @ c, 0.0)
-        criterion = self.n * np.log(risk + FLOOR) + len(used) * np.log(self.n)
-        return float(criterion), float(risk), coefficients
-
-    def criterion(self, chosen) -> float:
-        """The extended Bayesian information criterion."""
-        return self.best(chosen)[0] + 2 * log_choices(self.n_inputs, int(chosen.sum()))
-
-
-@functools.cache
-def _lapack():
-    """Elimination and substitution; SciPy comes with JAX, and loads when it is needed."""
-    from scipy.linalg.lapack import dgesv, dgetrs
-
-    return dgesv, dgetrs
-
-
-def log_choices(n: int, k: int) -> float:
-    """Logarithm of the number of ways to choose k of n."""
-    return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
-
-
 def _local_search(model: Regression, steps: int, allowed, required, start=None):
     """Best prefix of the pursuit, then the best addition, removal or swap while that pays."""
     n_slots = len(allowed)
     starts = [(np.arange(n_slots) < k) & allowed | required for k in range(n_slots + 1)]
     if start is not None:
         starts.append(start & allowed | required)
-    costs = [model.criterion(mask) for mask in starts]
-    chosen, cost = starts[int(np.argmin(costs))], min(costs)
-    free = np.flatnonzero(allowed & ~required)
+    costs = model.criteria(starts)
+    chosen, cost = starts[int(np.argmin(costs))], costs.min()
+    free = allowed & ~required
     for _ in range(steps):
-        inside = [i for i in free if chosen[i]]
-        outside = [i for i in free if not chosen[i]]
-        moves = [[i] for i in free] + [[i, j] for i in inside for j in outside]
-        best = None
-        for move in moves:
-            moved = chosen.copy()
-            moved[move] = ~moved[move]
-            found = model.criterion(moved)
-            if best is None or found < best[0]:
-                best = (found, moved)
-        if best is None or not best[0] < cost - PROGRESS:
+        moved = model.promising(chosen, free)
+        if not len(moved):
             break
-        cost, chosen = best
+        costs = model.criteria(moved)
+        best = int(np.argmin(costs))
+        if not costs[best] < cost - PROGRESS:
+            break
+        chosen, cost = moved[best], costs[best]
     return chosen, cost
 
 
@@ -328,15 +238,6 @@ def _product_gains(columns: Columns, residual, allowed) -> Float[np.ndarray, " i
 def _centred(columns, root):
     total = max(float(root @ root), 1)
     return (columns - (root**2 @ columns / total)[None]) * root[:, None]
-
-
-def _normalised(columns, root):
-    """Means, norms, and columns that are centred and of unit length where they vary."""
-    mean = root**2 @ columns / max(float(root @ root), 1)
-    columns = (columns - mean[None]) * root[:, None]
-    norm = np.sqrt(np.sum(columns**2, axis=0))
-    norm = np.where(norm > 0, norm, 1)
-    return mean, norm, columns / norm[None]
 
 
 def _spline(z, root) -> Spline:

@@ -15,7 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 from ..fit._prices import RESOLUTION
 from ..windows._flat import FlatData
 from ._basis import N_FEATURES, centred, normalised, spline
-from ._spline_search import FLOOR, RIDGE, ROOM, ROUNDS
+from ._regression import FLOOR, RIDGE
+from ._spline_search import ROOM, ROUNDS
 
 
 class Found(NamedTuple):

@@ -17,7 +17,8 @@ from .._memory import make_room
 from .._types import Checked, Graph, Scores
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
-from ._spline_search import FLOOR, Columns, columns_of, search_target
+from ._regression import FLOOR
+from ._spline_search import Columns, columns_of, search_target
 from ._spline_traced import search_targets
 
 

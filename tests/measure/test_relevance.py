@@ -1,11 +1,14 @@
 """Ranking of sources: what distinguishes delays from stand-ins, and the regressions beneath."""
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
 from ndde_jax.measure._relevance import _shares, linear_gains, rank, relevance
+from ndde_jax.select._screened import Screened
 from ndde_jax.windows._flat import KnownData
 
 
@@ -37,11 +40,11 @@ def test_linear_strengths_are_those_of_least_squares(windows):
             return np.mean((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2)
 
         every = list(range(9))
-        assert risk[target] == pytest.approx(left(every), rel=1e-5)
+        assert risk[target] == pytest.approx(left(every), rel=1e-9)
         for source in range(3):
             fewer = [i for i in every if i % 3 != source]
             rise = left(fewer) - left(every)
-            assert value[source, target] == pytest.approx(rise, rel=1e-4, abs=1e-6)
+            assert value[source, target] == pytest.approx(rise, rel=1e-6, abs=1e-12)
 
 
 def test_shares_are_roots_of_shares():
@@ -51,27 +54,47 @@ def test_shares_are_roots_of_shares():
 
 
 def test_the_driver_is_relevant(windows):
-    value = relevance(windows)
-    assert value.shape == (3, 3)
+    value, reason = relevance(Screened(windows))
+    assert value.shape == (3, 3) and "with the past" in reason
     assert value[0, 1] > 3 * max(value[2, 1], value[1, 0], value[1, 2])
 
 
-def test_one_lag_a_source_leaves_the_strengths_and_several_do_not(samples, windows):
-    strengths = np.array([[0.5, 0.4, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 0.5]])
-    graph = np.zeros((3, 3, 3), bool)
-    graph[0, 1, 2] = graph[0, 0, 0] = True
-    value, reasons = rank(samples, windows, strengths, graph)
-    np.testing.assert_allclose(value, strengths)
-    assert not reasons
-    graph[0, 1] = True
-    value, reasons = rank(samples, windows, strengths, graph)
-    np.testing.assert_allclose(value, relevance(windows))
-    assert "3.0 lags of a source" in reasons[0]
+def test_the_past_counts_where_the_present_does_not_tell_the_rate(windows):
+    """The driver acts after two samples; the other two variables need no past."""
+
+    def share(reason):
+        return int(reason.split("% by the present")[0].split()[-1])
+
+    alone = windows.prior.allowed & (jnp.arange(3) != 1)[None, :, None]
+    undelayed = eqx.tree_at(lambda w: w.prior.allowed, windows, alone)
+    assert share(relevance(Screened(windows))[1]) < 50 < share(relevance(Screened(undelayed))[1])
+
+
+def test_one_lag_a_source_is_ranked_as_by_its_strength():
+    """A smooth delay, seen without error: neighbouring lags and other variables stand in for it."""
+    t = np.arange(1500) * 0.1
+    x = np.stack([np.sin(t) + np.sin(np.sqrt(2) * t), np.cos(0.7 * t) ** 2, np.zeros_like(t)], 1)
+    rng = np.random.default_rng(0)
+    for k in range(10, len(t) - 1):
+        x[k + 1, 2] = x[k, 2] + 0.1 * (np.tanh(2 * x[k - 10, 0]) - x[k, 2]) + 0.003 * rng.normal()
+    screened = Screened(ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 5, 10, 15)))
+    value = relevance(screened)[0][:, 2]
+    assert value[0] > value[1] and value[2] > value[1]
+    assert value[1] < 0.2 * value[0]
+
+
+def test_networks_have_half_a_say_where_they_describe_a_rate(windows):
+    screened = Screened(windows)
+    strengths, networks = np.full((3, 3), 0.4), np.array([False, True, False])
+    plain, mixed = (relevance(screened, strengths, chosen)[0] for chosen in (None, networks))
+    np.testing.assert_array_equal(plain[:, [0, 2]], mixed[:, [0, 2]])
+    assert mixed[0, 1] < plain[0, 1] and mixed[2, 1] > plain[2, 1]
 
 
 def test_the_ranking_reaches_discover(samples):
     fast = ndde.Recipe.fast()
     found = ndde.discover(samples, lags=(0, 1, 2), recipe=fast, key=jax.random.key(0))
     own = np.asarray(found.strengths.source_value)
-    expected, _ = rank(found.samples, found.windows, own, found.graph)
+    expected, (reason,) = rank(found.samples, Screened(found.windows), own, found.networks)
     np.testing.assert_array_equal(found.source_scores, expected)
+    assert reason in found.choices

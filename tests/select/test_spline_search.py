@@ -11,8 +11,12 @@ import ndde_jax as ndde
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
+from ndde_jax.select._basis import N_FEATURES
 from ndde_jax.select._judge import padded_length
+from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_fit import known_drift
+from ndde_jax.select._spline_search import columns_of
+from ndde_jax.windows._flat import KnownData
 
 LAGS, DT, DELAY = (0, 5, 10, 15), 0.1, 0.83
 
@@ -50,6 +54,57 @@ def test_known_windows_are_searched_as_traced_ones(windows, found):
     for name in ("evidence", "source_value", "risk", "rate"):
         np.testing.assert_allclose(getattr(found, name), getattr(traced, name), atol=1e-6)
     assert found.graph[2, 0, 0] and np.asarray(found.graph)[1, 0, 1:3].any()
+
+
+def every_move(model, chosen, free):
+    """One input more, one less or one exchanged, each solved on its own."""
+    flips = np.eye(len(chosen), dtype=bool)
+    inside, outside = np.flatnonzero(chosen & free), np.flatnonzero(~chosen & free)
+    moves = [*flips[inside], *flips[outside]]
+    moves += [flips[i] | flips[j] for i in inside for j in outside]
+    return {(chosen ^ move).tobytes(): model.criterion(chosen ^ move) for move in moves}
+
+
+def test_moves_are_ranked_as_if_each_were_solved(windows):
+    """By inverses of blocks, in models without products, with them, empty and full."""
+    data = KnownData(windows)
+    columns = columns_of(data.inputs, data.weight)
+    y = np.asarray(data.outputs[:, 0])
+    y = (y - y.mean()) / np.sqrt(len(y)) / y.std()
+    slots, rng = np.array([2, 0, 4, 7, 1, 11]), np.random.default_rng(0)
+    for chosen in (*(rng.random((6, 6)) < 0.5), np.zeros(6, bool), np.ones(6, bool)):
+        model, free = Regression(columns, y, slots), rng.random(6) < 0.8
+        all_moves = every_move(model, chosen, free)
+        promising = [all_moves[mask.tobytes()] for mask in model.promising(chosen, free)]
+        best = sorted(all_moves.values())[: len(promising)]
+        np.testing.assert_allclose(promising, best, rtol=0, atol=0.05)
+
+
+def test_least_squares_are_those_of_numpy(windows):
+    data = KnownData(windows)
+    columns = columns_of(data.inputs, data.weight)
+    y = np.asarray(data.outputs[:, 1])
+    y = (y - y.mean()) / np.sqrt(len(y)) / y.std()
+    slots = np.array([1, 5, 2])
+    model = Regression(columns, y, slots)
+    masks = [np.array(mask, bool) for mask in ([1, 0, 0], [1, 1, 0], [0, 1, 1], [1, 1, 1])]
+    for mask, risk in zip(masks, model.risks(masks), strict=True):
+        kept = slots[mask]
+        splines = np.concatenate([columns.splines[i].columns for i in kept], axis=1)
+        z = data.inputs[:, kept]
+        one, other = np.triu_indices(len(kept), 1)
+        products = z[:, one] * z[:, other]
+        products = (products - products.mean(axis=0)) / np.sqrt(len(y))
+        kinds = [
+            columns.features[:, N_FEATURES * kept],
+            splines,
+            np.concatenate([splines, products], 1),
+        ]
+        found = []
+        for design in kinds[: 3 if len(one) else 2]:
+            left = float(np.sum((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2))
+            found.append((len(y) * np.log(left + 1e-4) + design.shape[1] * np.log(len(y)), left))
+        assert risk == pytest.approx(min(found)[1], abs=1e-9)
 
 
 def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
