@@ -13,7 +13,6 @@ import numpy as np
 from benchmarks import linear, peers
 
 from .outcomes import OK, Method, Prediction, blind_to_constants, outcome, values
-from .relevance import relevance
 from .settings import Settings
 
 
@@ -192,7 +191,6 @@ METHODS: dict[str, Method] = {
     "pcmci_plus": pcmci_plus,
     "strength": strength,
     "splines": splines,
-    "relevance": relevance,
 }
 
 
