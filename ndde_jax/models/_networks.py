@@ -1,8 +1,10 @@
 """One small tanh network per target, stacked so that a whole system is a few matrix products."""
 
 import math
+from functools import partial
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -94,9 +96,15 @@ def init_layers(
     if depth < 1 or width < 1:
         raise ValueError(f"width and depth must be at least 1; got {width} and {depth}.")
     dtype = jnp.result_type(float) if dtype is None else dtype
-    sizes = (n_inputs, *(width,) * depth, 1)
+    return _uniform_layers(key, n_networks, (n_inputs, *(width,) * depth, 1), dtype)
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _uniform_layers(key, n_networks, sizes, dtype):
     layers = []
-    for k, fan_in, fan_out in zip(jr.split(key, depth + 1), sizes[:-1], sizes[1:], strict=True):
+    for k, fan_in, fan_out in zip(
+        jr.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True
+    ):
         wkey, bkey = jr.split(k)
         bound = 1 / math.sqrt(fan_in)
         weight = jr.uniform(wkey, (n_networks, fan_out, fan_in), dtype, -bound, bound)
