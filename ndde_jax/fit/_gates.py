@@ -53,7 +53,7 @@ def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=Non
     return _logits(check_key(key), tuple(shape), float if dtype is None else dtype)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@partial(jax.jit, static_argnums=(1, 2), inline=True)
 def _logits(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
     u = jr.uniform(key, shape, dtype=dtype, minval=1e-6, maxval=1 - 1e-6)
     return jnp.log(u) - jnp.log1p(-u)
@@ -77,7 +77,7 @@ def gate_from_noise(
     return _opened(noise, log_alpha, gate)
 
 
-@jax.jit
+@partial(jax.jit, inline=True)
 def _opened(noise: Any, log_alpha: Any, gate: HardConcrete) -> Array:
     s = jax.nn.sigmoid((noise + log_alpha) / gate.temperature)
     return jnp.clip(s * (gate.high - gate.low) + gate.low, 0.0, 1.0)

@@ -67,13 +67,7 @@ class MaskedDrift(eqx.Module):
         mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
     ) -> Float[Array, "target"]:
         """Standardised rate of change for one standardised history."""
-        z = history.reshape(-1)
-        n_targets = self.layers[0][0].shape[0]
-        if mask is None:
-            gates = jnp.ones((n_targets, 1, z.shape[0]), z.dtype)
-        else:
-            gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
-        return apply_layers(self.layers, z[:, None], gates)[:, 0, 0]
+        return _rates(self.layers, history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs: hidden units lie in
@@ -81,6 +75,18 @@ class MaskedDrift(eqx.Module):
         """
         weight, bias = self.layers[-1]
         return bias[:, 0], jnp.sum(jnp.abs(weight[:, 0]), axis=1)
+
+
+# One program where it is called by itself; part of the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _rates(layers, history, mask):
+    z = history.reshape(-1)
+    n_targets = layers[0][0].shape[0]
+    if mask is None:
+        gates = jnp.ones((n_targets, 1, z.shape[0]), z.dtype)
+    else:
+        gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
+    return apply_layers(layers, z[:, None], gates)[:, 0, 0]
 
 
 def init_layers(
@@ -99,7 +105,7 @@ def init_layers(
     return _uniform_layers(key, n_networks, (n_inputs, *(width,) * depth, 1), dtype)
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3))
+@partial(jax.jit, static_argnums=(1, 2, 3), inline=True)
 def _uniform_layers(key, n_networks, sizes, dtype):
     layers = []
     for k, fan_in, fan_out in zip(
@@ -127,6 +133,7 @@ def apply_layers(
     return _forward(layers, inputs, gates)[0]
 
 
+@partial(jax.jit, inline=True)
 def _forward(layers, inputs, gates):
     (weight, bias), *rest = layers
     n, h, f = weight.shape
