@@ -31,8 +31,9 @@ hypothesis.settings.load_profile("ndde_jax")
 # XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
 # Without that, its older emitters write them.
 QUICK_COMPILER = "--xla_cpu_use_fusion_emitters=false"
-# Of the 65530 that Linux grants a process.
-MEMORY_MAPS = 30_000
+# Of the 65530 that Linux grants a process: a program takes about eleven, and a module makes at most
+# some five hundred. Throwing them away takes seconds, and what is thrown away compiles again.
+MEMORY_MAPS = 50_000
 # Compiled programs beyond it are thrown away.
 CACHE_BYTES = 2**30
 

@@ -1,5 +1,7 @@
 """Every public function under jit, vmap and, where it makes sense, grad: one file proves it all."""
 
+from functools import partial
+
 import chex
 import equinox as eqx
 import jax
@@ -17,6 +19,7 @@ STRENGTH = ndde.fitting.StrengthConfig(
 METHOD = ndde.L0NDDE(path=(0.1,))
 
 
+@partial(jax.jit, static_argnames="n")
 def trajectory(key, n=120):
     phase = jr.uniform(key, (2,))
     t = 0.1 * jnp.arange(1.0 * n)
@@ -37,11 +40,24 @@ def batch(systems):
 
 def check(one, batched, singles, **tolerance):
     """`vmap(one)` over a batch agrees with one-by-one calls, and so does `jit`."""
-    together, compiled = eqx.filter_jit(eqx.filter_vmap(one))(*batched), eqx.filter_jit(one)
+    agree(one, batched, singles, eqx.filter_jit(one), **tolerance)
+
+
+def check_compiled(one, batched, singles, **tolerance):
+    """The same for what is one compiled program already: `jit` around it would compile it again."""
+    agree(one, batched, singles, one, **tolerance)
+    whole = eqx.filter_eval_shape(one, *singles[0])
+    for a, b in zip(*map(jax.tree.leaves, (whole, one(*singles[0]))), strict=True):
+        assert (a.shape, a.dtype) == (jnp.shape(b), jnp.result_type(b))
+
+
+def agree(one, batched, singles, compiled, **tolerance):
+    together = jax.tree.map(np.asarray, eqx.filter_jit(eqx.filter_vmap(one))(*batched))
     for i, single in enumerate(singles):
         alone, of_batch = one(*single), jax.tree.map(lambda leaf, i=i: leaf[i], together)
         chex.assert_trees_all_close(of_batch, alone, **tolerance)
-        chex.assert_trees_all_close(compiled(*single), alone, **tolerance)
+        again = alone if compiled is one else compiled(*single)
+        chex.assert_trees_all_close(again, alone, **tolerance)
 
 
 LOOSE = dict(rtol=1e-4, atol=1e-6)
@@ -54,7 +70,7 @@ def test_fit(systems, batch):
         result = ndde.fit(METHOD, w, FIT, key=k)
         return result.scores, result.risk, result.model.mask, result.losses, result.steps
 
-    check(one, (batch, keys), list(zip(systems, keys, strict=True)), **LOOSE)
+    check_compiled(one, (batch, keys), list(zip(systems, keys, strict=True)), **LOOSE)
 
 
 @pytest.mark.slow
@@ -227,14 +243,19 @@ def test_models(systems):
 
 
 def test_float32_stays_float32(systems):
+    """By types alone; that values are finite `test_penalties` and `test_single_precision` say."""
     w = jax.tree.map(
         lambda a: a.astype(jnp.float32) if jnp.issubdtype(a.dtype, jnp.floating) else a, systems[0]
     )
-    result = ndde.fit(METHOD, w, FIT, key=jr.key(0))
-    strengths = ndde.signal_strengths(w, graph="full", key=jr.key(0), config=STRENGTH)
-    for leaf in jax.tree.leaves((result, strengths)):
+
+    def everything(w, key):
+        result = ndde.fit(METHOD, w, FIT, key=key)
+        return result, ndde.signal_strengths(w, graph="full", key=key, config=STRENGTH)
+
+    leaves = jax.tree.leaves(eqx.filter_eval_shape(everything, w, jr.key(0)))
+    assert len(leaves) > 20
+    for leaf in leaves:
         assert leaf.dtype != jnp.float64
-    assert bool(jnp.all(jnp.isfinite(result.scores))) and bool(jnp.all(jnp.isfinite(result.risk)))
 
 
 def oscillator(t, x, lagged, args):
@@ -266,7 +287,7 @@ def test_solve_sdde():
         jnp.array([0.1, 0.3]),
         jnp.array([[0.2, 1.0], [0.33, 0.8]]),
     )
-    check(one, batched, list(zip(*batched, strict=True)), rtol=1e-10, atol=1e-12)
+    check_compiled(one, batched, list(zip(*batched, strict=True)), rtol=1e-10, atol=1e-12)
 
 
 def test_rollout_of_learned_models(systems):
@@ -284,11 +305,12 @@ def test_rollout_of_learned_models(systems):
             ndde.solve_sdde(confined, history=start, n_steps=20).ys,
         )
 
-    check(one, (models,), [(m,) for m in singles], rtol=1e-9, atol=1e-10)
+    check_compiled(one, (models,), [(m,) for m in singles], rtol=1e-9, atol=1e-10)
     # The discrete rollout is the map itself.
     x, model = start, singles[0]
+    step = jax.jit(lambda x: x + model.dt * model(x[None]))
     for _ in range(20):
-        x = x + model.dt * model(x[None])
+        x = step(x)
     np.testing.assert_allclose(one(model)[0][-1], x, rtol=1e-9)
 
 
@@ -306,7 +328,7 @@ def test_lyapunov_spectrum():
         return spectrum.exponents, ndde.kaplan_yorke_dimension(spectrum)
 
     gains = jnp.array([-2.0, 0.4])
-    check(one, (gains,), [(g,) for g in gains], rtol=1e-7, atol=1e-9)
+    check_compiled(one, (gains,), [(g,) for g in gains], rtol=1e-7, atol=1e-9)
 
 
 def test_named_systems():
@@ -333,6 +355,7 @@ def test_noise_statistics(name):
         assert np.isnan(traced).all() and np.isfinite(statistic(x[0])).all()
 
 
+@jax.jit
 def waves(shift):
     t = 0.1 * jnp.arange(120.0)
     return jnp.stack([jnp.sin(t + shift), jnp.cos(1.7 * t)], axis=1)

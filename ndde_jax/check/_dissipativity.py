@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
@@ -326,7 +327,11 @@ def _values(drift, histories, center):
 
 
 def _radial(drift, histories, center):
-    rate = drift_on(drift, histories)
+    return _pull_and_squares(drift_on(drift, histories), histories, center)
+
+
+@jax.jit
+def _pull_and_squares(rate, histories, center):
     u = histories - center[None, None]
     return jnp.sum(u[:, 0] * rate.astype(u.dtype), axis=1), jnp.sum(u**2, axis=2)
 

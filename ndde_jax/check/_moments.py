@@ -65,8 +65,11 @@ def halanay_rate(decay: Checked[RealScalarLike], feedback: Any, delays: Any) -> 
             f"decay must exceed the sum of feedback, {float(jnp.sum(feedback)):.4g}; got "
             f"{float(decay):.4g}: Halanay's condition fails, and nothing need decay."
         )
-    decay = jnp.asarray(decay, float)
+    return _rightmost(jnp.asarray(decay, float), feedback, delays)
 
+
+@jax.jit
+def _rightmost(decay: Array, feedback: Array, delays: Array) -> Array:
     def gap(rate, decay, feedback, delays):
         return rate + jnp.sum(feedback * jnp.exp(rate * delays)) - decay
 

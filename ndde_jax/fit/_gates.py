@@ -9,6 +9,7 @@ still has a gradient with respect to its location `log_alpha`:
 All functions act elementwise on `log_alpha` and work under `jit`, `vmap` and `grad`.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -49,9 +50,12 @@ def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=Non
     """Draws of logit(u) for u uniform on (0, 1): the only randomness a gate needs."""
     # jr.logistic(0, 1) is unbounded; float32 uniforms are multiples of 2^-23, so a floor keeps the
     # logarithm finite without a visible change of the distribution.
-    u = jr.uniform(
-        check_key(key), shape, dtype=float if dtype is None else dtype, minval=1e-6, maxval=1 - 1e-6
-    )
+    return _logits(check_key(key), tuple(shape), float if dtype is None else dtype)
+
+
+@partial(jax.jit, static_argnums=(1, 2), inline=True)
+def _logits(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
+    u = jr.uniform(key, shape, dtype=dtype, minval=1e-6, maxval=1 - 1e-6)
     return jnp.log(u) - jnp.log1p(-u)
 
 
@@ -70,6 +74,11 @@ def gate_from_noise(
             f"noise must broadcast against log_alpha of shape {jnp.shape(log_alpha)}; got "
             f"{jnp.shape(noise)}."
         ) from None
+    return _opened(noise, log_alpha, gate)
+
+
+@partial(jax.jit, inline=True)
+def _opened(noise: Any, log_alpha: Any, gate: HardConcrete) -> Array:
     s = jax.nn.sigmoid((noise + log_alpha) / gate.temperature)
     return jnp.clip(s * (gate.high - gate.low) + gate.low, 0.0, 1.0)
 

@@ -11,6 +11,7 @@ Computation 4 (1992); Foresee and Hagan, *Gauss–Newton approximation to Bayesi
 (1997).
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -45,6 +46,7 @@ class NetworkFit(eqx.Module):
         return self.risk / (1 - share) ** 2
 
 
+@partial(jax.jit, inline=True)
 def predict(network: Network, inputs: Float[Array, "window input"]) -> Float[Array, "window"]:
     """Output of one network for every row."""
     hidden = inputs

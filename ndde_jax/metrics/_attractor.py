@@ -5,6 +5,7 @@ statistics are compared, the two need not start at the same state.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,6 +66,11 @@ def log_spectral_distance(
     print(metrics.log_spectral_distance(10 * truth, truth))  # 20 dB
     ```
     """
+    return _decibels(*_same_segments(predicted, truth, segment, floor))
+
+
+@partial(jax.jit, static_argnums=2)
+def _decibels(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
     difference = _log_difference(predicted, truth, segment, floor) * (10 / math.log(10))
     square = jnp.mean(difference**2, axis=-2)
     # The root has no derivative at zero, and equal spectra are no reason for a NaN.
@@ -106,16 +112,14 @@ def squared_log_spectral_distance(
     ```
     """
     check_flag(decibels, "decibels")
-    difference = _log_difference(predicted, truth, segment, floor)
+    difference = _log_difference(*_same_segments(predicted, truth, segment, floor))
     if decibels:
         difference = difference * (10 / math.log(10))
     return jnp.mean(difference**2, axis=(-2, -1))
 
 
-def _log_difference(predicted: Any, truth: Any, segment: Any, floor: Any) -> Array:
-    """ln P of the truth less that of the forecast, `[*batch frequency dim]`, both from a share of
-    the true mean power on.
-    """
+def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tuple:
+    """What `_log_difference` takes, checked."""
     check_number(floor, "floor", least=0)
     predicted, truth = same_length(predicted, truth)
     n = truth.shape[-2]
@@ -126,10 +130,17 @@ def _log_difference(predicted: Any, truth: Any, segment: Any, floor: Any) -> Arr
             f"segment must lie between 2 and the number of samples, {n}; got {segment}. Without "
             "one, at least 8 samples are needed."
         )
+    return predicted, truth, int(segment), floor
+
+
+@partial(jax.jit, static_argnums=2)
+def _log_difference(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
+    """ln P of the truth less that of the forecast, `[*batch frequency dim]`, both from a share of
+    the true mean power on.
+    """
     true_power, power = _welch(truth, segment), _welch(predicted, segment)
     lowest = floor * jnp.mean(true_power, axis=-2, keepdims=True)
     lowest = lowest + jnp.finfo(lowest.dtype).tiny
-
     return jnp.log(jnp.maximum(true_power, lowest)) - jnp.log(jnp.maximum(power, lowest))
 
 
@@ -198,10 +209,7 @@ def state_space_divergence(
     variance = jnp.asarray(variance, dtype)
     if samples is None:
         pick, spread = jr.split(jr.key(0) if key is None else key)
-        index = jr.randint(pick, (n_samples,), 0, truth.shape[-2])
-        noise = jr.normal(spread, (n_samples, truth.shape[-1]), dtype)
-        noise = jnp.broadcast_to(noise, (*truth.shape[:-2], *noise.shape))
-        samples = truth[..., index, :] + jnp.sqrt(variance) * noise
+        samples = _draws(truth, variance, pick, spread, n_samples)
     check_real_array(samples, "samples", "[*batch sample dim]")
     samples = jnp.asarray(samples, dtype)
     if samples.shape[:-2] != truth.shape[:-2] or samples.shape[-1] != truth.shape[-1]:
@@ -209,6 +217,11 @@ def state_space_divergence(
             "samples must be [*batch sample dim] with the batch and the variables of the "
             f"trajectories {truth.shape}; got {samples.shape}."
         )
+    return _divergence(samples, truth, predicted, variance)
+
+
+@jax.jit
+def _divergence(samples: Array, truth: Array, predicted: Array, variance: Array) -> Array:
     batch = truth.shape[:-2]
     flat = [a.reshape(-1, *a.shape[-2:]) for a in (samples, truth, predicted)]
     # One trajectory after the other: the distances of a single one fill the caches already.
@@ -216,6 +229,14 @@ def state_space_divergence(
         lambda args: _mean_log_ratio(args[0], args[1], args[2], variance), tuple(flat)
     )
     return value.reshape(batch)
+
+
+@partial(jax.jit, static_argnums=4)
+def _draws(truth: Array, variance: Array, pick: Array, spread: Array, n_samples: int) -> Array:
+    index = jr.randint(pick, (n_samples,), 0, truth.shape[-2])
+    noise = jr.normal(spread, (n_samples, truth.shape[-1]), truth.dtype)
+    noise = jnp.broadcast_to(noise, (*truth.shape[:-2], *noise.shape))
+    return truth[..., index, :] + jnp.sqrt(variance) * noise
 
 
 def _mean_log_ratio(samples, truth, predicted, variance):

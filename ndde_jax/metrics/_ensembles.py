@@ -4,6 +4,7 @@ Paths lie along the first axis, `[path *shape]`, as forecasts return them. NumPy
 and `vmap` as well.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -51,6 +52,11 @@ def crps(
     """
     samples, truth = _paths(samples, truth)
     check_flag(fair, "fair")
+    return _crps(samples, truth, fair)
+
+
+@partial(jax.jit, static_argnums=2)
+def _crps(samples: Array, truth: Array, fair: bool) -> Array:
     n = samples.shape[0]
     error = jnp.mean(jnp.abs(samples - truth[None]), axis=0)
     if n == 1:
@@ -129,6 +135,11 @@ def energy_score(
     samples, truth = _paths(samples, truth)
     if truth.ndim < 1:
         raise ValueError("truth must be [*batch dim], with an axis of variables; got a number.")
+    return _energy(samples, truth)
+
+
+@jax.jit
+def _energy(samples: Array, truth: Array) -> Array:
     n = samples.shape[0]
     error = jnp.mean(jnp.linalg.norm(samples - truth[None], axis=-1), axis=0)
     if n == 1:

@@ -5,8 +5,10 @@ deviation of the training data. Row 0 of both is the given initial state. Every 
 `jit` and `vmap`, takes NumPy or JAX arrays, and returns one number per trajectory of the batch.
 """
 
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
@@ -41,6 +43,11 @@ def bounded(predicted: Checked[Shaped[ArrayLike, "..."]], *, limit: Checked[floa
     """
     predicted = as_trajectory(predicted, "predicted")
     check_positive(limit, "limit")
+    return _ended(predicted, limit)
+
+
+@jax.jit
+def _ended(predicted: Array, limit: Any) -> Array:
     finite = jnp.all(jnp.isfinite(predicted), axis=-1)
     alive = jnp.cumprod(finite.astype(jnp.int32), axis=-1).astype(bool)
     return jnp.clip(jnp.where(alive[..., None], predicted, limit), -limit, limit)
@@ -86,14 +93,21 @@ def valid_prediction_time(
     """
     check_choice(norm, "norm", NORMS)
     predicted, truth = same_length(predicted, truth)
+    batch = truth.shape[:-2]
+    given = (("threshold", threshold), ("dt", dt), ("lyapunov", lyapunov))
+    return _valid_time(
+        predicted, truth, norm, *(_each(value, batch, name) for name, value in given)
+    )
+
+
+@partial(jax.jit, static_argnums=2)
+def _valid_time(predicted: Any, truth: Any, norm: str, threshold: Any, dt: Any, rate: Any) -> Array:
     square = (predicted - truth) ** 2
     error = jnp.sqrt(jnp.sum(square, axis=-1) if norm == "l2" else jnp.mean(square, axis=-1))
     # Written so that an error that is not a number counts as beyond any threshold.
-    batch = error.shape[:-1]
-    valid = error <= _each(threshold, batch, "threshold")[..., None]
+    valid = error <= threshold[..., None]
     steps = jnp.sum(jnp.cumprod(valid.astype(jnp.int32), axis=-1), axis=-1)
-    unit = _each(dt, batch, "dt") * _each(lyapunov, batch, "lyapunov")
-    return steps.astype(error.dtype) * unit
+    return steps.astype(error.dtype) * (dt * rate)
 
 
 def nrmse(
@@ -136,9 +150,13 @@ def nrmse(
             "predicted and truth must have at least three samples, the first being the start; got "
             f"{n_samples}."
         )
-    error = jnp.sqrt(jnp.mean((predicted - truth) ** 2, axis=-1))
     given = (("dt", dt), ("lyapunov", lyapunov), ("horizon", horizon))
-    dt, lyapunov, horizon = (_each(value, error.shape[:-1], name) for name, value in given)
+    return _mean_error(predicted, truth, *(_each(v, truth.shape[:-2], name) for name, v in given))
+
+
+@jax.jit
+def _mean_error(predicted: Any, truth: Any, dt: Any, lyapunov: Any, horizon: Any) -> Array:
+    error, n_samples = jnp.sqrt(jnp.mean((predicted - truth) ** 2, axis=-1)), truth.shape[-2]
     steps = jnp.clip(jnp.round(horizon / lyapunov / dt), 2, n_samples - 1)
     index = jnp.broadcast_to(jnp.arange(n_samples), error.shape)
     counted = (index >= 1) & (index <= steps[..., None].astype(index.dtype))

@@ -6,6 +6,7 @@ use `jax.vmap`. All of them work under `jit` and `vmap` and leave out the entrie
 False, for instance self-edges: `where=~jnp.eye(dim, dtype=bool)`.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
@@ -46,7 +47,11 @@ def auroc(
     print(metrics.auroc(scores, truth))  # 0.6666667: of three true edges one ranks below 1 -> 0
     ```
     """
-    scores, truth, keep = _flat(scores, truth, where)
+    return _auroc(*_flat(scores, truth, where))
+
+
+@jax.jit
+def _auroc(scores: Array, truth: Array, keep: Array) -> Array:
     ranked = _Ranking(scores, truth, keep)
     # Mann-Whitney: non-edges below each edge, ties counting half.
     beaten = ranked.negatives_below.astype(float) + 0.5 * ranked.negatives_tied.astype(float)
@@ -83,7 +88,11 @@ def auprc(
     print(metrics.auprc(scores, truth))  # 0.9166667 = (1 + 1 + 3/4) / 3
     ```
     """
-    scores, truth, keep = _flat(scores, truth, where)
+    return _auprc(*_flat(scores, truth, where))
+
+
+@jax.jit
+def _auprc(scores: Array, truth: Array, keep: Array) -> Array:
     ranked = _Ranking(scores, truth, keep)
     precision = _ratio(ranked.positives_from, ranked.positives_from + ranked.negatives_from)
     value = _ratio(jnp.sum(jnp.where(ranked.positive, precision, 0.0)), ranked.n_positive)

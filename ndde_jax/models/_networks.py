@@ -1,8 +1,10 @@
 """One small tanh network per target, stacked so that a whole system is a few matrix products."""
 
 import math
+from functools import partial
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -65,13 +67,7 @@ class MaskedDrift(eqx.Module):
         mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
     ) -> Float[Array, "target"]:
         """Standardised rate of change for one standardised history."""
-        z = history.reshape(-1)
-        n_targets = self.layers[0][0].shape[0]
-        if mask is None:
-            gates = jnp.ones((n_targets, 1, z.shape[0]), z.dtype)
-        else:
-            gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
-        return apply_layers(self.layers, z[:, None], gates)[:, 0, 0]
+        return _rates(self.layers, history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs: hidden units lie in
@@ -79,6 +75,18 @@ class MaskedDrift(eqx.Module):
         """
         weight, bias = self.layers[-1]
         return bias[:, 0], jnp.sum(jnp.abs(weight[:, 0]), axis=1)
+
+
+# One program where it is called by itself; part of the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _rates(layers, history, mask):
+    z = history.reshape(-1)
+    n_targets = layers[0][0].shape[0]
+    if mask is None:
+        gates = jnp.ones((n_targets, 1, z.shape[0]), z.dtype)
+    else:
+        gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
+    return apply_layers(layers, z[:, None], gates)[:, 0, 0]
 
 
 def init_layers(
@@ -94,9 +102,15 @@ def init_layers(
     if depth < 1 or width < 1:
         raise ValueError(f"width and depth must be at least 1; got {width} and {depth}.")
     dtype = jnp.result_type(float) if dtype is None else dtype
-    sizes = (n_inputs, *(width,) * depth, 1)
+    return _uniform_layers(key, n_networks, (n_inputs, *(width,) * depth, 1), dtype)
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3), inline=True)
+def _uniform_layers(key, n_networks, sizes, dtype):
     layers = []
-    for k, fan_in, fan_out in zip(jr.split(key, depth + 1), sizes[:-1], sizes[1:], strict=True):
+    for k, fan_in, fan_out in zip(
+        jr.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True
+    ):
         wkey, bkey = jr.split(k)
         bound = 1 / math.sqrt(fan_in)
         weight = jr.uniform(wkey, (n_networks, fan_out, fan_in), dtype, -bound, bound)
@@ -119,6 +133,7 @@ def apply_layers(
     return _forward(layers, inputs, gates)[0]
 
 
+@partial(jax.jit, inline=True)
 def _forward(layers, inputs, gates):
     (weight, bias), *rest = layers
     n, h, f = weight.shape

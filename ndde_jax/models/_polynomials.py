@@ -6,6 +6,7 @@ instead of a network, if by the Bayesian information criterion the data ask for 
 """
 
 import itertools
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -153,6 +154,7 @@ def physical_units(
     return jnp.where(usable, scaling.rate_scale[target] / size, 0)
 
 
+@partial(jax.jit, static_argnames="exponents")
 def fit_polynomial(
     inputs: Float[Array, "window slot"],
     used: Bool[Array, "slot"],

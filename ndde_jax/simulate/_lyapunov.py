@@ -225,6 +225,11 @@ def kaplan_yorke_dimension(
         exponents = exponents.astype(jnp.result_type(float))
     if exponents.ndim == 0 or exponents.shape[-1] == 0:
         raise ValueError("spectrum must hold at least one exponent, an array [k].")
+    return _dimension(exponents)
+
+
+@jax.jit
+def _dimension(exponents: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
     ordered = -jnp.sort(-exponents, axis=-1)
     sums = jnp.cumsum(ordered, axis=-1)
     k = exponents.shape[-1]

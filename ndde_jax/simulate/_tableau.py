@@ -71,7 +71,7 @@ class Tableau(eqx.Module):
         n = len(self.b)
         nodes = np.linspace(0, 1, max(n, 4) + 1)[1:]
         with jax.ensure_compile_time_eval():
-            weights = np.stack([np.asarray(self.weights(jnp.asarray(node))) for node in nodes])
+            weights = np.asarray(_weights_at(self, jnp.asarray(nodes)))
         y0, y1 = history(start), history(start + dt)
         if isinstance(self.solver, diffrax.Euler):
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
@@ -81,6 +81,12 @@ class Tableau(eqx.Module):
         return jnp.concatenate(
             [jnp.stack([y0, y1]), jnp.tensordot(inverse, values - known, axes=1)]
         )
+
+
+# One small program instead of some forty operations that are compiled one by one.
+@jax.jit
+def _weights_at(tableau: Tableau, fractions: Float[Array, "node"]) -> Float[Array, "node row"]:
+    return jax.vmap(tableau.weights)(fractions)
 
 
 @cache

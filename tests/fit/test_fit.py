@@ -84,7 +84,7 @@ def test_mean_squared_error_weights_draws_and_windows():
 
 def test_large_coefficient_closes_everything_and_zero_keeps_it(windows):
     def degree(coefficient):
-        method = ndde.L0NDDE(coefficient=coefficient, path=())
+        method = ndde.L0NDDE(coefficient=coefficient)
         result = ndde.fit(method, windows, SMALL, key=jax.random.key(0))
         return int(result.model.mask.sum())
 
@@ -137,9 +137,7 @@ def test_statuses_are_data(windows):
         assert bool(jnp.all(jnp.isnan(result.scores)))
         for model in (result.model, ndde.fitting.fit_graph(case, "full", key=jax.random.key(0))):
             assert all(bool(jnp.all(jnp.isnan(a))) for a in jax.tree.leaves(model.drift))
-    wild = ndde.FitConfig(
-        max_steps=100, warmup="adam", warmup_steps=0, learning_rate=jnp.inf, refine="none"
-    )
+    wild = warmed_up(0, 70, learning_rate=jnp.inf)
     result = ndde.fit(ndde.L0NDDE(path=()), windows, wild, key=jax.random.key(0))
     assert "diverged" in str(result.status)
 
@@ -178,20 +176,28 @@ def test_paper_preset():
     assert ndde.L0NDDE().rule == "open_probability"
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 25, pytest.param(100, marks=pytest.mark.slow), 130])
-def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps):
-    """25 used to become a whole epoch of 50; and the sparsifying phase never exceeds its limit."""
-    config = ndde.FitConfig(
+def warmed_up(warmup_steps, refine_steps, learning_rate=5e-3):
+    return ndde.FitConfig(
         warmup="adam",
         warmup_steps=warmup_steps,
+        learning_rate=learning_rate,
         max_steps=100,
         patience=None,
-        refine="adam",
-        refine_steps=70,
+        refine="adam" if refine_steps else "none",
+        refine_steps=refine_steps,
         batch_size=16,
     )
+
+
+@pytest.mark.parametrize(
+    "warmup_steps, refine_steps",
+    [(0, 70), (25, 0), pytest.param(100, 70, marks=pytest.mark.slow), (130, 0)],
+)
+def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps, refine_steps):
+    """25 used to become a whole epoch of 50; and the sparsifying phase never exceeds its limit."""
+    config = warmed_up(warmup_steps, refine_steps)
     result = ndde.fit(ndde.L0NDDE(path=()), windows, config, key=jax.random.key(0))
-    assert int(result.steps) == warmup_steps + 100 + 70
+    assert int(result.steps) == warmup_steps + 100 + refine_steps
     assert result.losses.shape == (warmup_steps // 50 + 2,)
     assert bool(jnp.all(jnp.isfinite(result.losses)))
 

@@ -224,8 +224,9 @@ def test_a_decay_per_layer_lets_a_linear_function_be_cheap():
     from ndde_jax.models._networks import init_layers
 
     start = jax.tree.map(lambda a: a[0], init_layers(1, 3, width=8, depth=2, key=jr.key(2)))
+    run = eqx.filter_jit(fit_network)
     fits = {
-        each: fit_network(
+        each: run(
             start,
             jnp.asarray(inputs),
             output,

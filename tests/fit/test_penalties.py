@@ -15,8 +15,8 @@ from ndde_jax.models._networks import init_layers
 from tests.helpers import METHODS, NAMES, ORDER, TRUTH, windows
 
 CONFIG = ndde.FitConfig(
-    max_steps=1500,
-    patience=1500,
+    max_steps=600,
+    patience=600,
     batch_size=48,
     newton_steps=15,
     learning_rate=5e-3,

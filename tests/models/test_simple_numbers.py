@@ -127,7 +127,7 @@ def test_the_free_coefficients_have_derivatives():
         return fit_polynomial(*arrays, EXPONENTS, jnp.ones(len(EXPONENTS))).coefficients[at]
 
     assert coefficients(output)[0] == pytest.approx(2, abs=1e-9)
-    held, free = jax.jacrev(coefficients)(output)
+    held, free = jax.jit(jax.jacrev(coefficients))(output)
     np.testing.assert_allclose(held, 0, atol=1e-9)
     np.testing.assert_allclose(free, z[:, 1] / (z[:, 1] @ z[:, 1]), rtol=1e-4, atol=1e-8)
 
