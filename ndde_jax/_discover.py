@@ -32,6 +32,7 @@ from .measure._profiles import profile_delays
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
+from .samples._error import measurement_errors, said_of_errors
 from .samples._lag_times import lags_in_samples
 from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
@@ -148,6 +149,8 @@ def discover(
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
     choices = choices if reason is None else (*choices, reason)
+    errors = measurement_errors(samples)
+    choices = (*choices, *said_of_errors(samples, errors))
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)
@@ -162,7 +165,7 @@ def discover(
             screened = Screened(windows)
         measured = stage(
             "measuring edges",
-            lambda: _measured(screened, recipe, coefficient, search_key),
+            lambda: _measured(screened, errors, recipe, coefficient, search_key),
         )
         strengths, model, networks, graph = measured
         if family is not None:
@@ -251,12 +254,12 @@ def _next_windows(screened: Screened, samples: Samples) -> Windows:
     return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
 
 
-def _measured(screened: Screened, recipe: Recipe, coefficient, key):
+def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
     """Strengths, drift, for which variables networks had the word, and the graph."""
     windows, price = screened.windows, as_price(coefficient, "coefficient")
     if recipe.strategy is None:
         config = recipe.refit if recipe.networks else None
-        options = dict(key=key, config=config, screening=screened.found)
+        options = dict(key=key, config=config, screening=screened.found, errors=errors)
         found = find_and_measure(windows, price, **options)
         graph = found.strengths.kept(coefficient)
         return found.strengths, found.model, found.networks, np.asarray(graph)

@@ -20,6 +20,7 @@ from .measure._measured import find_and_measure
 from .measure._strength import SignalStrengths
 from .models._equations import equations
 from .models._model import AbstractDelayModel
+from .samples._error import measurement_errors
 from .samples._samples import Samples
 from .use._front import Usable
 from .windows._windows import Windows
@@ -131,7 +132,8 @@ class Discovery(Usable):
         """The graph that the same recipe finds in other windows of the same kind."""
         price = as_price(self.coefficient, "coefficient")
         config = self.recipe.refit if self.recipe.networks and not self.events else None
-        strengths = find_and_measure(windows, price, key=key, config=config).strengths
+        options = dict(key=key, config=config, errors=measurement_errors(self.samples))
+        strengths = find_and_measure(windows, price, **options).strengths
         return np.asarray(strengths.kept(self.coefficient))
 
     def equations(self, *, key: PRNGKeyArray, digits: int = 3, **options) -> tuple[str, ...]:

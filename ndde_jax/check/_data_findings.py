@@ -8,6 +8,7 @@ import numpy as np
 from .._checks import refusal
 from .._types import Checked
 from ..samples._blocks import APART, trend
+from ..samples._error import measurement_error, stretch
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
 from ..samples._treatments import Treatment, terms
@@ -253,11 +254,11 @@ def _spoilt_by_error(raw: Samples, samples: Samples) -> Iterator[Finding]:
     if not kept.regular:
         return
     for j, name in enumerate(kept.names):
-        x = max((_stretch(x[:, j]) for x in kept.values), key=len)
+        x = max((stretch(x[:, j]) for x in kept.values), key=len)
         steps = np.diff(x).var() if len(x) > 50 else 0.0
         if not steps > 0 or tests.quantum(x) ** 2 / 6 > 0.02 * steps:
             continue
-        best, least = tests.measurement_error(x)
+        best, least = measurement_error(x)
         share = 2 * best / steps
         if least > 0 and share > HARMFUL / 2:
             deviation = float(np.sqrt(best) / x.std())
@@ -319,16 +320,6 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
 
 def _longest(samples: Samples):
     return bridged(max(samples.values, key=len))
-
-
-def _stretch(x):
-    """The longest stretch without missing values."""
-    there = np.isfinite(x)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(int), [0]]))).reshape(-1, 2)
-    if not len(edges):
-        return x[:0].astype(float)
-    start, stop = edges[np.argmax(edges[:, 1] - edges[:, 0])]
-    return x[start:stop].astype(float)
 
 
 def _named(samples: Samples, columns) -> str:

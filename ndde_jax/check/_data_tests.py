@@ -101,43 +101,6 @@ def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
     return float(coefficients[0] / error)
 
 
-# By order of the differences of increments: weights of variance and lag-1 covariance that give the
-# variance of white errors of measurement and cancel white noise of the increments, and the standard
-# deviation of the lag-1 correlation times the root of the length.
-ERROR_WEIGHTS = {1: (-1 / 2, -1.0, 0.8), 2: (-2 / 5, -3 / 5, 0.6), 3: (-3 / 14, -2 / 7, 0.5)}
-# Share of the variance that a step from sample to sample may have: beyond it, fast dynamics and
-# errors look alike.
-COARSE = 0.3
-
-
-def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
-    """Variance of white errors of the measurements, and three standard deviations less.
-
-    Second differences of samples with errors of variance s and increments with white noise q have
-    variance 6 s + 2 q and lag-1 covariance −4 s − q, and higher ones the like. What a smooth signal
-    adds lowers s, the less the higher the order; the order that can show most is taken.
-    """
-    best = (0.0, 0.0)
-    if len(x) < 50 or not np.diff(x).var() < COARSE * x.var():
-        return best
-    for order, (own, next_one, deviation) in ERROR_WEIGHTS.items():
-        rest = np.diff(x, n=order + 1)
-        # Bursts look like errors: they are cut off at what is typical.
-        limit = 3 * 1.4826 * np.median(np.abs(rest))
-        if not limit > 0:
-            continue
-        rest = np.clip(rest, -limit, limit)
-        variance = float(np.mean(rest**2))
-        correlation = float(np.mean(rest[1:] * rest[:-1])) / variance
-        error = 3 * deviation / np.sqrt(len(rest))
-        likely, least = (
-            variance * (own + next_one * r) for r in (correlation, correlation + error)
-        )
-        if least > best[1]:
-            best = (likely, least)
-    return best
-
-
 def quantum(x: Float[np.ndarray, "time"]) -> float:
     """The step of which all differences are multiples, 0 if there is none."""
     values = np.unique(x)

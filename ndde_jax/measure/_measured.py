@@ -16,7 +16,7 @@ from ..select._basis import N_FEATURES
 from ..select._judge import BLOCKS, Judged, judge, stretches
 from ..select._regression import FLOOR, Regression, log_choices
 from ..select._spline_fit import spline_drift
-from ..select._spline_search import Columns, columns_of, outside_gains
+from ..select._spline_search import Columns, columns_of, outside_gains, spline_terms_of
 from ..select._splines import SplineGraph, search_known
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
@@ -62,6 +62,7 @@ def find_and_measure(
     key,
     config: StrengthConfig | None = None,
     screening: SplineGraph | None = None,
+    errors: Float[np.ndarray, " dim"] | None = None,
 ) -> Measured:
     """The graph, what every edge is worth, and the drift.
 
@@ -69,7 +70,13 @@ def find_and_measure(
     on what they chose; unless it is clearly worse, networks judge edges added, dropped and
     exchanged (see [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by
     the extended Bayesian information criterion, they have the word.
-    Without `config` no network is fitted. `screening` is what splines chose, where that is known.
+    Without `config` no network is fitted.
+
+    Where measurements have `errors`, of these variances, several lags of one source average them
+    out. Of such lags those go that explain less than errors of this size in the inputs hide, and
+    networks do not bring others in.
+
+    `screening` is what splines chose, where that is known.
     """
     data = KnownData(windows)
     columns = columns_of(data.inputs, data.weight)
@@ -78,6 +85,12 @@ def find_and_measure(
     dim, n_inputs = data.dim, data.inputs.shape[1]
     chosen = _flat(screening.graph)
     regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
+    if errors is not None and np.any(errors > 0) and not data.refused:
+        sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
+        regressions = [own.without_stand_ins(columns, data, sizes) for own in regressions]
+        chosen = np.stack([own.mask for own in regressions])
+        screening = eqx.tree_at(lambda s: s.graph, screening, _graph(chosen, dim))
+        data = data.allowing(~np.stack([own.second_lags(data, sizes) for own in regressions]))
     judged: list[Judged | None] = [None] * dim
     if config is not None and not data.refused:
         n = max(float(data.weight.sum()), 1.0)
@@ -143,6 +156,11 @@ def _flat(edges) -> np.ndarray:
     return edges.transpose(1, 2, 0).reshape(edges.shape[1], -1)
 
 
+def _graph(mask, dim: int) -> np.ndarray:
+    """`[target input]` to `[source target lag]`."""
+    return np.moveaxis(mask.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
+
+
 def _criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float:
     """The extended Bayesian information criterion of a network, comparable to a regression's."""
     weights = float(found.n_effective) * np.log(n)
@@ -155,7 +173,7 @@ class _Fit:
     """Least squares of one target on some inputs, with and without each."""
 
     def __init__(self, columns: Columns, data: KnownData, j: int, mask):
-        self.inputs = np.flatnonzero(mask)
+        self.target, self.mask, self.inputs = j, np.asarray(mask), np.flatnonzero(mask)
         root = columns.root
         self.root = root
         total = max(float(root @ root), 1)
@@ -183,6 +201,51 @@ class _Fit:
         """Generalised cross-validation."""
         risk, _, count = self.solution(self.all if keep is None else keep)
         return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
+
+    def hidden(self, columns: Columns, data: KnownData, sizes) -> float:
+        """The share of the rate's variance that errors of these `sizes` in the inputs, each on its
+        own, make the model miss; at most all it misses.
+        """
+        risk, coefficients, _ = self.solution(self.all)
+        own = coefficients[: len(self.inputs) * N_FEATURES].reshape(-1, N_FEATURES)
+        paired = coefficients[len(self.inputs) * N_FEATURES :] / self.model.product_norm
+        first, second = self.model.pairs.T
+        total = 0.0
+        for slot, i in enumerate(self.inputs):
+            size, spline = sizes[i % data.dim], columns.splines[i]
+            above, below = (
+                spline_terms_of(data.inputs[:, i] + sign * size, spline.knots) for sign in (1, -1)
+            )
+            missed = (above - below) / 2 @ (spline.matrix @ own[slot])
+            for mine, other in ((first, second), (second, first)):
+                with_it = mine == slot
+                missed += size * (data.inputs[:, self.inputs[other[with_it]]] @ paired[with_it])
+            total += float(np.sum((self.root * missed) ** 2))
+        return min(total, risk)
+
+    def without_stand_ins(self, columns: Columns, data: KnownData, sizes) -> "_Fit":
+        """Without lags of a source that has several, as long as the least of them explains less
+        than errors in the inputs hide: what averages errors out cannot explain more.
+        """
+        mask, limit, own = self.mask.copy(), self.hidden(columns, data, sizes), self
+        while True:
+            sources = own.inputs % data.dim
+            several = np.bincount(sources, minlength=data.dim)[sources] > 1
+            open_ = several & ~data.required[self.target][own.inputs]
+            if not open_.any():
+                return own
+            risk, places = own.corrected_risk(), np.arange(len(sources))
+            worth = [own.corrected_risk(own.all & (places != p)) for p in np.flatnonzero(open_)]
+            least = int(np.argmin(worth))
+            if worth[least] - risk >= limit:
+                return own
+            mask[own.inputs[np.flatnonzero(open_)[least]]] = False
+            own = _Fit(columns, data, self.target, mask)
+
+    def second_lags(self, data: KnownData, sizes) -> Bool[np.ndarray, " input"]:
+        """Inputs that are not kept, of sources with errors that are kept at another lag."""
+        kept = np.bincount(self.inputs % data.dim, minlength=data.dim) > 0
+        return np.tile(kept & (sizes > 0), len(self.mask) // data.dim) & ~self.mask
 
     def outside(self, columns: Columns):
         """What every other input would lower the risk by."""

@@ -1,5 +1,7 @@
 """Windows as the flat arrays that training loops want."""
 
+import copy
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -77,3 +79,9 @@ class KnownData:
         prior = windows.prior
         flat = lambda g: np.transpose(np.asarray(g), (1, 2, 0)).reshape(self.dim, -1)  # noqa: E731
         self.allowed, self.required = flat(prior.allowed), flat(prior.required)
+
+    def allowing(self, among: Bool[np.ndarray, "target input"]) -> "KnownData":
+        """The same data with no other inputs allowed than these and required ones."""
+        other = copy.copy(self)
+        other.allowed = self.allowed & (among | self.required)
+        return other

@@ -1,0 +1,131 @@
+"""Errors of measurements, estimated beside noise that a system remembers, and lags they bring in."""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.samples._error import measurement_error, measurement_errors
+
+DT, LAGS = 0.1, (0, 5, 10, 15)
+
+
+def path(n=3000, seed=0):
+    """A noisy oscillation and what it drives after one unit of time; variances near 1/2."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 200, 3))
+    x[:11, 0] = 1.0
+    kicks = np.sqrt(DT) * 0.05 * rng.normal(size=x.shape)
+    for k in range(10, len(x) - 1):
+        pull = 1 - x[k, 0] ** 2 - x[k, 1] ** 2
+        drift = np.array(
+            [
+                x[k, 1] + pull * x[k, 0],
+                -x[k, 0] + pull * x[k, 1],
+                2 * np.tanh(2 * x[k - 10, 0]) - x[k, 2],
+            ]
+        )
+        x[k + 1] = x[k] + DT * drift + kicks[k]
+    return x[200:]
+
+
+def truth():
+    graph = np.zeros((3, 3, 4), bool)
+    graph[:2, :2, 0] = graph[2, 2, 0] = graph[0, 2, 2] = True
+    return graph
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return path()
+
+
+def test_errors_beside_a_walk_are_estimated_nearly_without_bias():
+    """The model itself: increments with white noise q, errors of variance r."""
+    rng = np.random.default_rng(1)
+    for q, r in ((1.0, 0.3), (0.2, 1.0)):
+        walks = np.sqrt(q) * rng.normal(size=(2000, 80)).cumsum(axis=0)
+        x = walks + np.sqrt(r) * rng.normal(size=walks.shape)
+        best, least = np.transpose([measurement_error(column) for column in x.T])
+        assert best.mean() == pytest.approx(r, rel=0.12)
+        # What is taken off is two and a half standard deviations, or more.
+        assert 0.9 < (best - least).mean() / (2.5 * best.std()) < 1.8
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_errors_of_a_path_are_found_and_not_made_too_large(clean, share):
+    """What a path itself adds to high frequencies falls, and lowers what is taken for errors."""
+    rng = np.random.default_rng(1)
+    for column in clean.T:
+        size = share * column.std()
+        best, least = measurement_error(column + size * rng.normal(size=len(column)))
+        assert 0.65 * size < np.sqrt(best) < 1.15 * size
+        assert least < best and (least > 0 or share < 0.05)
+
+
+def test_what_a_system_remembers_is_no_error(clean):
+    rng = np.random.default_rng(2)
+    walks = rng.normal(size=(2000, 60)).cumsum(axis=0)
+    assert sum(measurement_error(walk)[1] > 0 for walk in walks.T) <= 2
+    assert all(measurement_error(column)[1] <= 0 for column in clean.T)
+
+
+def test_maps_and_rounded_values_are_told_apart(clean):
+    rng = np.random.default_rng(3)
+    x = np.zeros(4000)
+    for k in range(3999):  # its memory of its own looks like errors
+        x[k + 1] = 0.4 * x[k] + rng.normal()
+    assert measurement_error(x) == (0.0, 0.0)
+    step = 0.1 * clean[:, 0].std()
+    best, least = measurement_error(np.round(clean[:, 0] / step) * step)
+    assert best == pytest.approx(step**2 / 12, rel=0.3) and least > 0
+
+
+def test_of_a_longest_stretch_and_never_of_uneven_times(clean):
+    x = clean + 0.05 * np.random.default_rng(4).normal(size=clean.shape)
+    x[100] = np.nan
+    samples = ndde.read_samples(x, dt=DT)
+    errors = measurement_errors(samples)
+    np.testing.assert_allclose(errors, [measurement_error(c)[0] for c in x[101:].T])
+    uneven = np.cumsum(np.random.default_rng(5).uniform(0.05, 0.15, len(x)))
+    assert not measurement_errors(ndde.read_samples(x[101:], t=uneven[101:])).any()
+
+
+def test_constant_and_short_series_have_none():
+    for x in (np.ones(500), np.arange(20.0)):
+        assert measurement_error(x) == (0.0, 0.0)
+
+
+def test_lags_that_average_errors_out_are_left_out(clean):
+    """Without errors the same samples keep what they keep, and nothing is said."""
+    fast, key = ndde.Recipe.fast(), jax.random.key(0)
+    options = dict(dt=DT, lags=LAGS, recipe=fast, key=key)
+    noisy = clean + 0.05 * clean.std(axis=0) * np.random.default_rng(6).normal(size=clean.shape)
+    found, quiet = ndde.discover(noisy, **options), ndde.discover(clean, **options)
+    assert sum("average them out" in choice for choice in found.choices) == 1
+    assert not any("average them out" in choice for choice in quiet.choices)
+    # What splines chose before.
+    searched = np.asarray(ndde.select.spline_graph(found.windows).graph)
+    several = searched.sum(axis=2) > 1
+    assert several.any() and (found.graph <= searched).all()
+    assert found.graph[several].sum() < searched[several].sum()
+    np.testing.assert_array_equal(found.graph[~several], searched[~several])
+    kept = np.asarray(ndde.select.spline_graph(quiet.windows).graph)
+    np.testing.assert_array_equal(quiet.graph, kept)
+
+
+def test_the_graph_is_nearer_the_truth(clean):
+    rng, options = np.random.default_rng(7), dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+    noisy = clean + 0.05 * clean.std(axis=0) * rng.normal(size=clean.shape)
+    found = ndde.discover(noisy, dt=DT, lags=LAGS, **options)
+    searched = np.asarray(ndde.select.spline_graph(found.windows).graph)
+    assert (found.graph != truth()).sum() < (searched != truth()).sum()
+    assert found.graph[0, 2, 2]
+
+
+def test_required_lags_stay(clean):
+    noisy = clean + 0.1 * clean.std(axis=0) * np.random.default_rng(8).normal(size=clean.shape)
+    names = ("a", "b", "c")
+    both = [("a", "c", lag) for lag in LAGS]
+    prior = ndde.prior_knowledge(names, lags=LAGS, required=both)
+    options = dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0), names=names, prior=prior)
+    assert ndde.discover(noisy, dt=DT, lags=LAGS, **options).graph[0, 2].all()
