@@ -1,4 +1,4 @@
-"""Errors of measurements, estimated beside noise that a system remembers, and lags they bring in."""
+"""Errors of measurements, estimated beside noise that a system remembers; lags they bring in."""
 
 import jax
 import numpy as np
