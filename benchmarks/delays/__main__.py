@@ -8,7 +8,7 @@ from benchmarks._arguments import add_machines, existing_store, positive
 from benchmarks._runner import program
 from benchmarks._store import Store
 
-from .settings import CATEGORIES
+from .settings import CATEGORIES, FURTHER
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,7 +68,10 @@ def _add_choice(parser) -> None:
     parser.add_argument("--only", metavar="PATTERN", help="tasks whose category/name contains this")
     parser.add_argument("--limit", type=positive, metavar="N", help="at most N tasks")
     parser.add_argument(
-        "--category", action="append", choices=(*CATEGORIES, "length"), help="may be repeated"
+        "--category",
+        action="append",
+        choices=(*CATEGORIES, *FURTHER, "length"),
+        help="may be repeated",
     )
     parser.add_argument("--length", type=positive, metavar="T", help="samples; 4000 by default")
     parser.add_argument("--series", type=positive, default=1, metavar="K", help="replicates")

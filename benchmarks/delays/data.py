@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 import ndde_jax as ndde
 
-from .settings import Specification, settings
+from .settings import Specification
 
 # Samples of the run that measures standard deviations, and of the one a drift is judged on.
 PILOT, TEST = 2000, 1000
@@ -69,9 +69,8 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
     sigma = np.where(driven, spec.noise * deviation / math.sqrt(spec.grid), 0.0)
 
     x, _, _ = _run(spec, sigma, spec.length, key)
-    if spec.category == "observed":
-        share = settings()["observed"]["share"]
-        x = x + share * x.std(axis=0) * np.asarray(jr.normal(error_key, x.shape))
+    if spec.error > 0:
+        x = x + spec.error * x.std(axis=0) * np.asarray(jr.normal(error_key, x.shape))
     n_test = TEST + spec.lags[-1]
     test, late, times = _run(spec, sigma, n_test, test_key)
     drift = np.asarray(jax.vmap(system.drift)(times, jnp.asarray(test), jnp.asarray(late)))

@@ -19,7 +19,7 @@ from .attractor import attractor_scores
 from .data import Series, simulate
 from .methods import METHODS, Prediction
 from .scoring import failed, score
-from .settings import CATEGORIES, Specification, settings, specifications
+from .settings import CATEGORIES, FURTHER, Specification, settings, specifications
 
 BENCHMARK = "delays"
 # The smallest tasks that still hold every kind of thing, for tests and a first look.
@@ -56,6 +56,8 @@ class Task:
         """What all tasks of a category share."""
         chosen = {key: settings()[key] for key in ("sampling", "noise", "observed", "method")}
         chosen["length"] = self.spec.length
+        if self.spec.category in FURTHER:
+            chosen["error"] = self.spec.error
         if self.attractor:
             chosen["attractor"] = True
         return json.dumps(chosen, sort_keys=True)

@@ -12,6 +12,8 @@ from .networks import random_network
 SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 NOISE = ("low", "medium", "high")
 CATEGORIES = (*NOISE, "observed", "offgrid")
+# Run only when asked for.
+FURTHER = ("observed_5", "observed_10")
 
 
 @functools.cache
@@ -25,8 +27,9 @@ class Specification:
     """One task: a system, how it is disturbed and sampled, and which lags are candidates.
 
     - `name`: of the system in `settings.toml`.
-    - `category`: `low`, `medium`, `high` (process noise), `observed` (low, and measurement error),
-        `offgrid` (low, and no candidate lag is a true one), or `length/n` (low, n samples).
+    - `category`: `low`, `medium`, `high` (process noise), `observed` (low, and measurement error;
+        `observed_5` and `observed_10` have more of it), `offgrid` (low, and no candidate lag is a
+        true one), or `length/n` (low, n samples).
     - `length`: samples.
     - `series`: replicate; with the names it fixes all random numbers.
     """
@@ -41,6 +44,13 @@ class Specification:
         """Standard deviations that noise adds to a variable during one grid step."""
         level = self.category if self.category in NOISE else "low"
         return settings()["noise"][level]
+
+    @property
+    def error(self) -> float:
+        """Standard deviations of a variable that its measurement errors have."""
+        if self.category == "observed":
+            return settings()["observed"]["share"]
+        return settings()["larger_errors"].get(self.category, 0.0)
 
     @property
     def grid(self) -> float:

@@ -3,13 +3,13 @@
 import argparse
 import sys
 
-from . import fits, simulator
+from . import discovery, fits, simulator
 
 
 def main(argv=None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
-    parser.add_argument("--only", choices=("fits", "simulator"), help="one of the two parts")
+    parser.add_argument("--only", choices=("fits", "simulator", "discovery"), help="one part")
     parser.add_argument("--quick", action="store_true", help="fewer steps, repeats and sizes")
     parser.add_argument(
         "--torch-python", default=sys.executable, help="interpreter that has PyTorch"
@@ -18,12 +18,15 @@ def main(argv=None) -> int:
         "--peer-python", default=sys.executable, help="interpreter that has Numba and JiTCDDE"
     )
     arguments = parser.parse_args(argv)
-    if arguments.only != "simulator":
-        print(fits.report(quick=arguments.quick, torch_python=arguments.torch_python))
-    if arguments.only is None:
-        print()
-    if arguments.only != "fits":
-        print(simulator.report(quick=arguments.quick, peer_python=arguments.peer_python))
+    quick, wanted = arguments.quick, arguments.only
+    parts = {
+        "fits": lambda: fits.report(quick=quick, torch_python=arguments.torch_python),
+        "simulator": lambda: simulator.report(quick=quick, peer_python=arguments.peer_python),
+        "discovery": lambda: discovery.report(quick=quick),
+    }
+    chosen = [part for name, part in parts.items() if wanted in (None, name)]
+    for number, part in enumerate(chosen):
+        print("\n" if number else "", part(), sep="")
     return 0
 
 

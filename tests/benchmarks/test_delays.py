@@ -18,6 +18,7 @@ from benchmarks.delays.networks import random_network
 from benchmarks.delays.runner import choose, run
 from benchmarks.delays.scoring import near_scores, score
 from benchmarks.delays.settings import Specification, settings, specifications
+from ndde_jax.samples._error import measurement_error
 
 
 def test_there_are_enough_tasks():
@@ -326,3 +327,13 @@ def test_the_price_that_breaks_a_graph_is_its_least_share():
     )
     expected = made.explained[0] * 1 / 5
     np.testing.assert_allclose(breaking_price(made), expected, rtol=0.03)
+
+
+def test_further_categories_are_low_noise_with_larger_errors():
+    """The path is that of the same key; the errors are independent and of the size asked for."""
+    one = simulate(Specification("mackey_glass", "observed_10", 600))
+    other = simulate(Specification("mackey_glass", "observed_5", 600))
+    for series, share in ((one, 0.1), (other, 0.05)):
+        best, _ = measurement_error(series.x[:, 0])
+        assert np.sqrt(best) / series.x.std() == pytest.approx(share, rel=0.35)
+    assert not {"observed_5", "observed_10"} & {s.category for s in specifications()}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.speed import __main__ as speed, _timing, fits, peers, simulator
+from benchmarks.speed import __main__ as speed, _timing, discovery, fits, peers, simulator
 from ndde_jax.fit._loss import empirical_risk
 from ndde_jax.models._networks import init_layers
 
@@ -85,3 +85,26 @@ def test_one_part_is_printed(monkeypatch, capsys):
 
 def test_a_peer_that_breaks_is_not_called_missing(capsys):
     assert simulator.ask_peer("/bin/false", "euler") == "failed"
+
+
+@pytest.mark.slow
+def test_time_to_a_graph_is_tabled_for_what_is_installed(capsys):
+    assert speed.main(["--only", "discovery", "--quick"]) == 0
+    first, second = capsys.readouterr().out.split("\n\n")[1::2]
+    rows = [line.split("|")[1:-1] for line in first.splitlines()[2:]]
+    assert [row[0].split(",")[0].strip() for row in rows][:2] == ["`ndde.discover`"] * 2
+    assert all(float(cell) >= 0 or "not installed" in row[0] for row in rows for cell in row[1:])
+    sizes = [line.split("|")[1:4] for line in second.splitlines()[2:]]
+    assert [tuple(map(int, row)) for row in sizes] == list(discovery.QUICK)
+
+
+def test_networks_follow_what_drives_them():
+    x = discovery.network(4, 3000, seed=1)
+    rng = np.random.default_rng(1)
+    rng.normal(size=(3100, 4))
+    sources, delays = rng.integers(4, size=(2, 4)), rng.integers(1, 4, size=(2, 4))
+    k = np.arange(10, 2999)
+    for j in range(4):
+        drive = sum(np.tanh(x[k - d, s]) for s, d in zip(sources[:, j], delays[:, j], strict=True))
+        slope = np.polyfit(drive, x[k + 1, j] - 0.7 * x[k, j], 1)[0]
+        assert slope == pytest.approx(0.1, abs=0.04)
