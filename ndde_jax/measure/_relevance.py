@@ -50,7 +50,11 @@ def rank(
     if first.trust >= 1:
         return first.precedence, (first.reason,)
     value, reason = relevance(screened, strengths, networks)
-    value = (1 - first.trust) * np.nan_to_num(value) + first.trust * first.precedence
+    value = np.nan_to_num(value)
+    # Shares say nothing of how much there is to share: together they are what is explained.
+    explained = float(np.nansum(np.clip(1 - np.asarray(screened.found.risk, float), 1e-6, 1)))
+    value = value * explained / max(float(value.sum()), 1e-12)
+    value = (1 - first.trust) * value + first.trust * first.precedence
     reasons = (first.reason,) if first.trust > SPOKEN_OF else ()
     return value, (reason, *reasons) if reason else reasons
 

@@ -98,3 +98,16 @@ def test_the_ranking_reaches_discover(samples):
     expected, (reason,) = rank(found.samples, Screened(found.windows), own, found.networks)
     np.testing.assert_array_equal(found.source_scores, expected)
     assert reason in found.choices
+
+
+def test_rankings_of_different_records_are_on_one_scale(samples):
+    """Where hardly anything is explained, hardly anything counts."""
+    noise = ndde.read_samples(np.random.default_rng(0).normal(size=(600, 3)).cumsum(axis=0), dt=1.0)
+    totals = []
+    for each in (samples, noise):
+        screened = Screened(ndde.lagged_windows(each, lags=(0, 1, 2)))
+        value, _ = rank(each, screened, np.zeros((3, 3)))
+        totals.append(value.sum())
+        explained = 1 - np.asarray(screened.found.risk)
+        assert totals[-1] == pytest.approx(np.maximum(explained, 1e-6).sum(), rel=1e-6)
+    assert totals[0] > 10 * totals[1]
