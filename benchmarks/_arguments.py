@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from . import published
-from ._runner import EVERYTHING
 from ._store import Store
 
 
@@ -14,16 +13,6 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a positive number; got {number}")
     return number
-
-
-def share(text: str) -> tuple[int, int]:
-    """`2/5`, the second of five machines, as argparse reads it."""
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
-        raise argparse.ArgumentTypeError(
-            f"expected I/N with I from 1 to N, such as 2/5; got {text}"
-        )
-    return int(index) - 1, int(count)
 
 
 def executor(text: str) -> str:
@@ -37,7 +26,7 @@ def executor(text: str) -> str:
 
 
 def add_machines(parser: argparse.ArgumentParser) -> None:
-    """`--workers` of this machine or an `--executor` of others, and a `--share` among several."""
+    """`--workers` of this machine or an `--executor` of others."""
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
     either.add_argument(
@@ -51,13 +40,6 @@ def add_machines(parser: argparse.ArgumentParser) -> None:
     # Read before anything is parsed, by `program`.
     parser.add_argument(
         "--no-cache", action="store_true", help="keep and reuse no compiled programs"
-    )
-    parser.add_argument(
-        "--share",
-        type=share,
-        default=EVERYTHING,
-        metavar="I/N",
-        help="of N machines, this is the Ith",
     )
 
 

@@ -37,10 +37,8 @@ class Task(Protocol):
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
-Share = tuple[int, int]
 # A number of processes, or `dask:ADDRESS`.
 Workers = int | str
-EVERYTHING: Share = (0, 1)
 
 # What the run in this process says when it is interrupted.
 _farewell = "interrupted before any result was written."
@@ -147,17 +145,6 @@ def _write(store: Store, task: AnyTask, records: list[Record], summarise, say) -
 def _name(task: AnyTask) -> str:
     unit = task.units[0]
     return f"{unit.method} on {unit.category} {unit.graph}"
-
-
-def share_of(tasks: Sequence[AnyTask], share: Share) -> list[AnyTask]:
-    """The tasks of one of several machines, `(first, 1)` for the first of one.
-
-    Tasks need nothing from one another, so machines need no connection: each does its share into a
-    file of its own, and `Store.absorb` joins the files. Neighbouring tasks, which tend to cost the
-    same, go to different machines.
-    """
-    index, count = share
-    return list(tasks)[index::count]
 
 
 def units_with_errors(store: Store, tasks: Iterable[Task]) -> set[Unit]:

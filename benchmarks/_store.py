@@ -153,7 +153,7 @@ class Store:
         if problem:
             raise ValueError(
                 f"{self.path} is damaged: {problem}. Copy what is intact to a new file with "
-                f"`python -m benchmarks.merge --intact {self.path} --out NEW`; a run into that "
+                f"`python -m benchmarks.rescue {self.path} --out NEW`; a run into that "
                 "file does again what is missing."
             )
 
@@ -231,43 +231,6 @@ class Store:
                 found += ((unit, *row) for row in rows)
         for unit, metric, value, status, seconds in found:
             yield Row(*unit, metric, math.nan if value is None else value, status, seconds)
-
-    def absorb(self, other: str | Path) -> int:
-        """Copy what another results file holds and this one does not; returns how many rows.
-
-        What both hold stays as it is here. Metrics that pool series are copied like all others, so
-        share work out by graphs, not by series.
-
-        **Raises:** `ValueError` if the two hold results of one method made with different settings.
-        """
-        Store(other).close()  # that is what it must be
-        self._db.execute("ATTACH DATABASE ? AS other", (str(other),))
-        try:
-            query = (
-                "SELECT method, category, a.settings, b.settings FROM settings a "
-                "JOIN other.settings b USING (benchmark, method, category) "
-                "WHERE a.settings <> b.settings"
-            )
-            if conflict := self._db.execute(query).fetchone():
-                method, category, mine, its = conflict
-                raise ValueError(
-                    f"{other} holds results of {method} on {category} made with {its}, "
-                    f"{self.path} such made with {mine}; they cannot be joined."
-                )
-            with self._transaction():
-                self._db.execute("INSERT OR IGNORE INTO settings SELECT * FROM other.settings")
-                copied = self._db.execute(
-                    f"INSERT OR IGNORE INTO results ({_ROW}) SELECT {_ROW} FROM other.results"
-                ).rowcount
-                names = f"{_UNIT}, name, npy"
-                self._db.execute(
-                    f"INSERT OR IGNORE INTO arrays ({names}) SELECT {names} FROM other.arrays"
-                )
-                units = self._db.execute(f"SELECT {_UNIT} FROM other.checksums").fetchall()
-                _checksums.renew(self._db, (Unit(*unit) for unit in units))
-        finally:
-            self._db.execute("DETACH DATABASE other")
-        return copied
 
     def rescue(self, damaged: str | Path) -> tuple[int, int]:
         """Copy from a damaged results file what is as it was written and is not here yet; returns

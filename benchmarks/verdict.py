@@ -17,7 +17,7 @@ from pathlib import Path
 import jax.random as jr
 
 from ._arguments import add_machines, existing_store, positive
-from ._runner import EVERYTHING, Share, program, run_tasks, share_of
+from ._runner import program, run_tasks
 from ._store import Record, Store, Unit
 from .delays.data import simulate
 from .delays.runner import choose
@@ -86,12 +86,11 @@ def run(
     *,
     seed: int = FRESH,
     workers: int | str = 1,
-    share: Share = EVERYTHING,
     progress: bool = True,
 ) -> None:
     """Do what the store does not hold yet."""
     tasks = [Task(spec, method, seed) for method in methods for spec in specs]
-    run_tasks(share_of(tasks, share), evaluate, store, workers=workers, progress=progress)
+    run_tasks(tasks, evaluate, store, workers=workers, progress=progress)
 
 
 def table(store: Store) -> str:
@@ -160,7 +159,6 @@ def _run(options) -> int:
             store,
             seed=options.seed,
             workers=options.workers,
-            share=options.share,
         )
     return 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
+from benchmarks._runner import run_tasks
 from benchmarks._store import POOLED, Record, Store, Unit
 
 from .data import Graph, read_graph, standardise
@@ -64,7 +64,6 @@ def run(
     seed: int = 0,
     predictions: Path | None = None,
     workers: int | str = 1,
-    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -79,7 +78,6 @@ def run(
     - `predictions`: folder for one `.npz` per graph with `preds` [series, source, target], `graph`
         (the same, boolean) and the total `seconds`; a folder per method when there are several.
     - `workers`: processes; 1 computes in this one.
-    - `share`: which part of the tasks, see `share_of`; by default all of them.
     - `retry_errors`: do series again whose status is an error.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
@@ -88,7 +86,7 @@ def run(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    tasks = share_of(list(_tasks(files, methods, series, seed)), share)
+    tasks = list(_tasks(files, methods, series, seed))
     run_tasks(
         tasks,
         evaluate,

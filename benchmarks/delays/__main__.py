@@ -105,7 +105,6 @@ def _run(options) -> int:
             seed=options.seed,
             attractor=options.attractor,
             workers=options.workers,
-            share=options.share,
             retry_errors=options.retry_errors,
         )
     return 0

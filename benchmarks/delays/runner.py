@@ -12,7 +12,7 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
+from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
 from .attractor import attractor_scores
@@ -99,7 +99,6 @@ def run(
     seed: int = 0,
     attractor: bool = False,
     workers: int | str = 1,
-    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -115,7 +114,6 @@ def run(
     # system, since they share compiled programs.
     specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
     tasks = [Task(spec, method, seed, attractor) for spec in specs for method in methods]
-    tasks = share_of(tasks, share)
     run_tasks(
         tasks,
         evaluate,

@@ -54,7 +54,6 @@ def _run(options) -> int:
             store,
             seeds=range(options.seed, options.seed + options.seeds),
             workers=options.workers,
-            share=options.share,
             retry_errors=options.retry_errors,
         )
     return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
+from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
 from .data import DIM, KINDS, LAGS, LENGTH, Case, dirty, twin
@@ -67,7 +67,6 @@ def run(
     *,
     seeds: Sequence[int] = (0,),
     workers: int | str = 1,
-    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -76,7 +75,7 @@ def run(
         Task(kind, method, seed) for method in methods for seed in seeds for kind in (TWIN, *kinds)
     ]
     run_tasks(
-        share_of(tasks, share),
+        tasks,
         evaluate,
         store,
         workers=workers,

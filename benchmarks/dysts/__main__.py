@@ -101,7 +101,6 @@ def _run(options) -> int:
             seed=options.seed,
             predictions=options.predictions,
             workers=options.workers,
-            share=options.share,
             retry_errors=options.retry_errors,
         )
     return 0

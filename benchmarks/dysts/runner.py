@@ -10,7 +10,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
+from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
 from . import forecast
@@ -66,7 +66,6 @@ def run(
     category: str = "data",
     predictions: Path | None = None,
     workers: int | str = 1,
-    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -82,7 +81,6 @@ def run(
         [target, source] and `lyap` [test, dim]; a folder per method when there are several. A
         system whose file is missing is done again.
     - `workers`: processes; 1 computes in this one.
-    - `share`: which part of the tasks, see `share_of`; by default all of them.
     - `retry_errors`: do systems again whose status is an error.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
@@ -91,7 +89,7 @@ def run(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    tasks = share_of(list(_tasks(files, methods, seed, category, predictions)), share)
+    tasks = list(_tasks(files, methods, seed, category, predictions))
     if predictions is not None:
         store.forget(
             task.unit for task in tasks if not (task.predictions / task.path.name).exists()

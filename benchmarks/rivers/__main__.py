@@ -85,7 +85,6 @@ def _run(options) -> int:
             directory=options.data,
             seed=options.seed,
             workers=options.workers,
-            share=options.share,
             retry_errors=options.retry_errors,
         )
         if options.predictions:

@@ -13,7 +13,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
-from benchmarks._runner import EVERYTHING, Share, run_tasks, share_of
+from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
 from .data import connected_subgraphs, read_record
@@ -93,7 +93,6 @@ def run(
     directory: Path | None = None,
     seed: int = 0,
     workers: int | str = 1,
-    share: Share = EVERYTHING,
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
@@ -108,7 +107,7 @@ def run(
     chunks = [tuple(sets[i : i + CHUNK]) for i in range(0, len(sets), CHUNK)]
     tasks = [Task(directory, category, c, method, seed) for method in methods for c in chunks]
     run_tasks(
-        share_of(tasks, share),
+        tasks,
         evaluate,
         store,
         workers=workers,

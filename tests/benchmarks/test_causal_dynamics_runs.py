@@ -1,4 +1,4 @@
-"""Runs of the CausalDynamics benchmark: resumed, repeated, killed, shared among machines."""
+"""Runs of the CausalDynamics benchmark: resumed, repeated, killed."""
 
 import math
 import signal
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import merge
 from benchmarks._store import POOLED, Store
 from benchmarks.causal_dynamics import data, methods, runner
 
@@ -88,34 +87,6 @@ def test_worker_processes_give_the_same_rows(graphs, tmp_path):
             runner.run(files, ["allones", "selfedges"], store, workers=workers, progress=False)
             found.append(values(store))
     assert found[0] == found[1]
-
-
-@pytest.mark.usefixtures("double_precision_children")
-def test_two_machines_give_the_same_rows_as_one(graphs, tmp_path):
-    command = ["run", "--data", str(graphs), "--method", "allones", "--method", "linear"]
-    with Store(tmp_path / "one") as store:
-        runner.run(data.find_files(graphs), ["allones", "linear"], store, progress=False)
-        expected = values(store)
-    machines = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.causal_dynamics", *command),
-                *("--share", share, "--out", str(tmp_path / name)),
-            ],
-            cwd=REPOSITORY,
-        )
-        for name, share in (("first", "1/2"), ("second", "2/2"))
-    ]
-    assert [machine.wait() for machine in machines] == [0, 0]
-    parts = [str(tmp_path / name) for name in ("first", "second")]
-    assert merge.main([*parts, "--out", str(tmp_path / "all")]) == 0
-    with Store(tmp_path / "all") as store:
-        assert values(store) == expected
-        assert store.absorb(parts[0]) == 0  # nothing is there twice
-    for part in parts:
-        with Store(part) as store:
-            assert 0 < len(values(store)) < len(expected)
-    assert merge.main([str(tmp_path / "nowhere"), "--out", str(tmp_path / "all")]) == 2
 
 
 # Runs the benchmark with a method that takes its time; says when each task begins.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks._store import Record, Store, Unit
-from benchmarks.merge import main as merge
+from benchmarks.rescue import main as rescue
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -82,22 +82,6 @@ def test_results_of_different_settings_do_not_mix(store):
     store.agree_on_settings("bench", "l0ndde", "coupled/noise", '{"lags": [0, 6]}')
     with pytest.raises(ValueError, match="made with"):
         store.agree_on_settings("bench", "l0ndde", "simple/noise", '{"lags": [0, 6]}')
-
-
-def test_files_of_different_settings_are_not_joined(store, tmp_path):
-    store.agree_on_settings("bench", "l0ndde", "simple/noise", "lags 0")
-    store.write([record(0, 0.25)])
-    with Store(tmp_path / "other") as other:
-        other.agree_on_settings("bench", "l0ndde", "simple/noise", "lags 1")
-        other.write([record(0), record(1)])
-    with pytest.raises(ValueError, match="lags 1"):
-        store.absorb(tmp_path / "other")
-    assert store.done("bench") == {unit(0)}
-    with Store(tmp_path / "same") as same:
-        same.write([record(0), record(1)])
-    assert store.absorb(tmp_path / "same") == 2
-    assert [row.value for row in store.rows("bench") if row.metric == "auroc"] == [0.25, 0.5]
-    np.testing.assert_array_equal(store.arrays(unit(1))["scores"], np.full((3, 3), 0.5))
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
@@ -229,7 +213,7 @@ def change(path, *statements):
 )
 def test_what_was_not_written_here_is_refused(statement, file):
     change(file, *statement.split(";"))
-    with pytest.raises(ValueError, match=r"file\.sqlite is damaged: .*merge --intact .*--out NEW"):
+    with pytest.raises(ValueError, match=r"file\.sqlite is damaged: .*rescue .*--out NEW"):
         Store(file)
 
 
@@ -259,10 +243,10 @@ def test_what_is_intact_can_be_copied(file, tmp_path, capsys):
         "UPDATE arrays SET name = 'graph' WHERE series = 2",
     )
     out = tmp_path / "new.sqlite"
-    assert merge([str(file), "--out", str(out)]) == 2
-    assert "is damaged" in capsys.readouterr().err
+    assert rescue([str(tmp_path / "nowhere"), "--out", str(out)]) == 2
+    assert "does not exist" in capsys.readouterr().err
     for copied in (2, 0):
-        assert merge(["--intact", str(file), "--out", str(out)]) == 0
+        assert rescue([str(file), "--out", str(out)]) == 0
         assert f"2 intact units, {copied} of them copied" in capsys.readouterr().out
     with Store(out) as store:
         assert store.done("bench") == {unit(1)}
@@ -284,13 +268,10 @@ def test_files_without_checksums_get_them_with_a_warning(file):
         Store(file)
 
 
-def test_checksums_follow_what_is_written_forgotten_and_joined(file, tmp_path):
-    with Store(tmp_path / "other") as other:
-        other.write([record(3), record(2, 0.1)])
+def test_checksums_follow_what_is_written_and_forgotten(file):
     with Store(file) as store:
         store.forget([unit(0), unit(7)])
-        store.write([record(1, 0.9)])
-        store.absorb(tmp_path / "other")
+        store.write([record(1, 0.9), record(3)])
     with Store(file) as store:
         assert [row.value for row in store.rows("bench") if row.metric == "auroc"] == [
             *(0.9, 0.75, 0.5)

@@ -1,4 +1,4 @@
-"""Join the results of several machines: `python -m benchmarks.merge A B ... --out FILE`."""
+"""Copy what is intact in damaged results: `python -m benchmarks.rescue A B ... --out FILE`."""
 
 import argparse
 import sys
@@ -8,24 +8,18 @@ from ._store import Store
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Copy everything into one file; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.merge", description=__doc__)
+    """Copy into one file; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rescue", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="as written by run --out")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="may exist")
-    parser.add_argument(
-        "--intact", action="store_true", help="of damaged files, copy what is intact"
-    )
     options = parser.parse_args(arguments)
     try:
         if missing := [str(file) for file in options.files if not file.exists()]:
             raise ValueError(f"{', '.join(missing)} does not exist; `run --out` makes it.")
         with Store(options.out) as store:
             for file in options.files:
-                if options.intact:
-                    copied, found = store.rescue(file)
-                    print(f"{file}: {found} intact units, {copied} of them copied")
-                else:
-                    print(f"{file}: {store.absorb(file)} rows")
+                copied, found = store.rescue(file)
+                print(f"{file}: {found} intact units, {copied} of them copied")
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
