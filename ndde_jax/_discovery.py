@@ -43,7 +43,9 @@ class Discovery(Usable):
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
         the graph.
-    - `source_scores`: a ranking of sources whatever the delay, `[source target]`.
+    - `source_scores`: a ranking of sources whatever the delay, `[source target]`: shares in what
+        tells each rate, by the present or with the past, on the scale of what is explained; or who
+        comes first, where events pass. It also ranks sources that no kept edge has.
     - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
         networks had the word, and not splines, `[target]`; `choices` are sentences about what was
         decided on the way.
