@@ -41,9 +41,8 @@ def test_finds_graph_and_drift_of_a_map(found):
 
 def test_sources_are_ranked_whatever_the_delay(found):
     assert found.source_scores.shape == (2, 2)
-    assert (found.source_scores >= found.scores.max(axis=2)).all()
-    together = np.asarray(found.strengths.source_value)[TRUTH.any(axis=2)]
-    assert (found.source_scores[TRUTH.any(axis=2)] >= together).all()
+    # On the scale of what is explained, nearly all of two rates.
+    assert 1.7 < found.source_scores.sum() <= 2
     absent = ~TRUTH.any(axis=2)
     assert found.source_scores[absent].max() < 0.1 * found.source_scores[~absent].min()
 
