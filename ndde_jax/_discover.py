@@ -149,8 +149,9 @@ def discover(
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
     choices = choices if reason is None else (*choices, reason)
-    errors = measurement_errors(samples)
-    choices = (*choices, *said_of_errors(samples, errors))
+    # A strategy of one's own answers for the lags it keeps.
+    errors = measurement_errors(samples) if recipe.strategy is None else None
+    choices = choices if errors is None else (*choices, *said_of_errors(samples, errors))
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)

@@ -106,11 +106,12 @@ def test_what_the_reference_shows_exists(name):
     value = importlib.import_module("ndde_jax.plot") if name.startswith("plot.") else ndde_jax
     for part in name.removeprefix("plot.").split("."):
         value = getattr(value, part)
+    assert value.__doc__
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_compile(name):
-    ast.parse(PROGRAMS[name])
+    assert ast.parse(PROGRAMS[name]).body
 
 
 def test_the_lists_of_programs_name_programs():

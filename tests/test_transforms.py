@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+
+from .agreement import check, check_compiled
 
 FIT = ndde.FitConfig(max_steps=60, epoch_steps=20, newton_steps=6, batch_size=32)
 STRENGTH = ndde.fitting.StrengthConfig(
@@ -36,28 +37,6 @@ def systems():
 @pytest.fixture(scope="module")
 def batch(systems):
     return ndde.stack_windows(systems)
-
-
-def check(one, batched, singles, **tolerance):
-    """`vmap(one)` over a batch agrees with one-by-one calls, and so does `jit`."""
-    agree(one, batched, singles, eqx.filter_jit(one), **tolerance)
-
-
-def check_compiled(one, batched, singles, **tolerance):
-    """The same for what is one compiled program already: `jit` around it would compile it again."""
-    agree(one, batched, singles, one, **tolerance)
-    whole = eqx.filter_eval_shape(one, *singles[0])
-    for a, b in zip(*map(jax.tree.leaves, (whole, one(*singles[0]))), strict=True):
-        assert (a.shape, a.dtype) == (jnp.shape(b), jnp.result_type(b))
-
-
-def agree(one, batched, singles, compiled, **tolerance):
-    together = jax.tree.map(np.asarray, eqx.filter_jit(eqx.filter_vmap(one))(*batched))
-    for i, single in enumerate(singles):
-        alone, of_batch = one(*single), jax.tree.map(lambda leaf, i=i: leaf[i], together)
-        chex.assert_trees_all_close(of_batch, alone, **tolerance)
-        again = alone if compiled is one else compiled(*single)
-        chex.assert_trees_all_close(again, alone, **tolerance)
 
 
 LOOSE = dict(rtol=1e-4, atol=1e-6)

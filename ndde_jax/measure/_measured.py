@@ -312,8 +312,7 @@ def _strengths(rows: list[_Target], windows: Windows, data: KnownData) -> Signal
         return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, data.dtype)
 
     def edges(name):
-        flat = np.stack([getattr(row, name) for row in rows])
-        return np.moveaxis(flat.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
+        return _graph(np.stack([getattr(row, name) for row in rows]), dim)
 
     risk, unknown = numbers([row.risk for row in rows]), np.full(edges("worth").shape, np.nan)
     source = numbers(np.stack([row.source for row in rows], axis=1))

@@ -83,8 +83,8 @@ def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
     more = f" and {len(shares) - 4} more" if len(shares) > 4 else ""
     return (
         f"Measurement errors are about {', '.join(shares[:4])}{more}, in standard deviations. "
-        "Several lags of one source average them out, so those that explain less than such errors "
-        "hide were left out.",
+        "Several lags of one source average them out, so those are left out that explain less than "
+        "such errors hide.",
     )
 
 

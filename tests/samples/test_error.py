@@ -129,3 +129,10 @@ def test_required_lags_stay(clean):
     prior = ndde.prior_knowledge(names, lags=LAGS, required=both)
     options = dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0), names=names, prior=prior)
     assert ndde.discover(noisy, dt=DT, lags=LAGS, **options).graph[0, 2].all()
+
+
+def test_a_strategy_of_ones_own_is_not_said_to_leave_out_lags(clean):
+    noisy = clean + 0.1 * clean.std(axis=0) * np.random.default_rng(9).normal(size=clean.shape)
+    recipe = ndde.Recipe(strategy=ndde.select.Splines(), delays=False)
+    found = ndde.discover(noisy, dt=DT, lags=LAGS, recipe=recipe, key=jax.random.key(0))
+    assert not any("average them out" in choice for choice in found.choices)
