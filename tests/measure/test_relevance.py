@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.measure import _relevance
 from ndde_jax.measure._relevance import _shares, linear_gains, rank, relevance
 from ndde_jax.select._screened import Screened
 from ndde_jax.windows._flat import KnownData
@@ -111,3 +112,14 @@ def test_rankings_of_different_records_are_on_one_scale(samples):
         explained = 1 - np.asarray(screened.found.risk)
         assert totals[-1] == pytest.approx(np.maximum(explained, 1e-6).sum(), rel=1e-6)
     assert totals[0] > 10 * totals[1]
+
+
+def test_trust_weighs_the_present_against_the_past(windows, monkeypatch):
+    screened, found = Screened(windows), {}
+    for steepness in (0.0, 1e9):
+        monkeypatch.setattr(_relevance, "STEEPNESS", steepness)
+        found[steepness], _ = relevance(screened)
+    now = ndde.select.spline_graph(_relevance._present(windows))
+    worth = np.maximum(np.asarray(now.value).max(axis=2), np.asarray(now.source_value))
+    np.testing.assert_allclose(found[0.0], _shares(worth, 0.5))
+    assert np.abs(found[1e9] - found[0.0]).max() > 0.1

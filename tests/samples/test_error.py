@@ -1,11 +1,15 @@
 """Errors of measurements, estimated beside noise that a system remembers; lags they bring in."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.samples._error import measurement_error, measurement_errors
+from ndde_jax.windows._flat import KnownData
 
 DT, LAGS = 0.1, (0, 5, 10, 15)
 
@@ -103,14 +107,28 @@ def test_lags_that_average_errors_out_are_left_out(clean):
     found, quiet = ndde.discover(noisy, **options), ndde.discover(clean, **options)
     assert sum("average them out" in choice for choice in found.choices) == 1
     assert not any("average them out" in choice for choice in quiet.choices)
-    # What splines chose before.
-    searched = np.asarray(ndde.select.spline_graph(found.windows).graph)
-    several = searched.sum(axis=2) > 1
-    assert several.any() and (found.graph <= searched).all()
-    assert found.graph[several].sum() < searched[several].sum()
-    np.testing.assert_array_equal(found.graph[~several], searched[~several])
-    kept = np.asarray(ndde.select.spline_graph(quiet.windows).graph)
-    np.testing.assert_array_equal(quiet.graph, kept)
+    measured = functools.partial(find_and_measure, found.windows, ndde.select.EBIC(), key=key)
+    without = np.asarray(measured().strengths.kept())
+    with_them = np.asarray(measured(errors=measurement_errors(found.samples)).strengths.kept())
+    np.testing.assert_array_equal(found.graph, with_them)
+    several = without.sum(axis=2) > 1
+    assert with_them[several].sum() < without[several].sum()
+    assert (with_them[several].sum(axis=1) > 0).all()
+    np.testing.assert_array_equal(with_them[~several], without[~several])
+    silent = measured(errors=np.zeros(3))
+    np.testing.assert_array_equal(silent.strengths.kept(), without)
+
+
+def test_networks_are_not_allowed_what_splines_left_out(clean):
+    """Required inputs stay allowed, and the data themselves as they are."""
+    prior = ndde.prior_knowledge(("a", "b", "c"), lags=LAGS, required=[("a", "b", 5)])
+    windows = ndde.lagged_windows(clean, dt=DT, lags=LAGS, prior=prior)
+    data = KnownData(windows)
+    before = data.allowed.copy()
+    narrow = data.allowing(np.zeros_like(before))
+    np.testing.assert_array_equal(narrow.allowed, data.required)
+    assert narrow.allowed.sum() == 1 and narrow.inputs is data.inputs
+    np.testing.assert_array_equal(data.allowed, before)
 
 
 def test_the_graph_is_nearer_the_truth(clean):
