@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -161,7 +160,9 @@ def discover(
     ) as stage:
         search_key, model_key = jr.split(key)
         for number in range(1, passes):
-            again = functools.partial(_next_windows, screened, samples)
+            again = functools.partial(
+                _next_windows, screened, samples, recipe, coefficient, search_key
+            )
             windows = stage(f"searching, pass {number}", again)
             screened = Screened(windows)
         measured = stage(
@@ -189,7 +190,7 @@ def discover(
     else:
         ranking, reasons = rank(samples, screened, strengths.source_value, networks)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
-        model = _confined(model, windows)
+        model = confine(model, windows=windows)
     return Discovery(
         samples=samples,
         lags=windows.lags,
@@ -244,15 +245,24 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
 
 def _passes(recipe: Recipe, windows: Windows) -> int:
     """Over windows; one where nothing depends on the drift found so far."""
-    corrected = windows.scheme == "midpoint" and recipe.strategy is None
-    return recipe.passes if corrected else 1
+    return recipe.passes if windows.scheme == "midpoint" else 1
 
 
-def _next_windows(screened: Screened, samples: Samples) -> Windows:
+def _next_windows(screened: Screened, samples: Samples, recipe: Recipe, coefficient, key):
     """Midpoints that know what the drift found in these does during a step."""
     windows = screened.windows
-    model = fit_splines(windows, screened.found.graph)
+    if recipe.strategy is None:
+        graph = screened.found.graph
+    else:
+        graph = _recovered(windows, recipe, coefficient, key).graph
+    model = fit_splines(windows, graph)
     return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
+
+
+def _recovered(windows: Windows, recipe: Recipe, coefficient, key):
+    """What a strategy finds; None is its own price."""
+    price = None if coefficient is None else as_price(coefficient, "coefficient")
+    return recover(windows, recipe.strategy, price, key=key)
 
 
 def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
@@ -264,8 +274,7 @@ def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
         found = find_and_measure(windows, price, **options)
         graph = found.strengths.kept(coefficient)
         return found.strengths, found.model, found.networks, np.asarray(graph)
-    own = None if coefficient is None else price
-    recovered = recover(windows, recipe.strategy, own, key=key)
+    recovered = _recovered(windows, recipe, coefficient, key)
     found = measure_graph(windows, recovered.graph, price)
     # What a penalty alone keeps comes with the networks it was fitted with.
     alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
@@ -275,9 +284,3 @@ def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
 
 def _failed(model) -> bool:
     return not bool(jnp.all(jnp.isfinite(model(jnp.zeros((len(model.lags), model.dim))))))
-
-
-def _confined(model, windows: Windows):
-    box = confine(model, windows=windows)
-    # Steeper than 1/dt the force would overshoot within a step and be no restoring force at all.
-    return eqx.tree_at(lambda m: m.rate, box, jnp.minimum(box.rate, 1 / windows.dt))

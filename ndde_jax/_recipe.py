@@ -19,9 +19,10 @@ class Recipe(eqx.Module):
     """What is done to the data, in which order; the default is the library's best.
 
     Splines and products of inputs choose a graph in closed form. At each of `passes` the drift
-    found so far corrects the windows for the length of a step. At the last one a network is fitted
-    on what splines chose for a variable, and where it explains more, networks judge every edge;
-    elsewhere splines have the last word.
+    found so far corrects the windows for the length of a step. At the last one, where
+    a test says that what splines chose for a variable explains more than splines made of it, a
+    network is fitted, and where it explains more, networks judge every edge; elsewhere splines have
+    the last word.
 
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
         see [`midpoint_windows`][ndde_jax.select.midpoint_windows]. `"auto"` decides by the noise,
@@ -33,8 +34,8 @@ class Recipe(eqx.Module):
         [`rank_sources`][ndde_jax.measure.rank_sources]; their delays are then
         [`travel_time`][ndde_jax.measure.travel_time]s, closed forms search, once, on forward
         differences.
-    - `strategy`: searches instead of all this, on the windows of the first pass, for example
-        [`Gates`][ndde_jax.select.Gates].
+    - `strategy`: searches instead, at every pass, for example
+        [`Moves`][ndde_jax.select.Moves]; no network judges what it finds.
     - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
         measured the edges, of splines and of networks where these had the word. Where only present
         states are candidates, it is [`Best`][ndde_jax.models.Best]: laws without delays are often

@@ -22,8 +22,8 @@ from .settings import settings
 OK = "ok"
 # Methods of one coefficient, as `benchmarks.causal_dynamics` names them.
 SINGLE = ("l0ndde_single", "agl", "cnode", "pathreg")
-# Searches of `search`, each at the midpoints that the model of the one before computes, and the
-# number of candidate inputs beyond which one has to do: there each takes minutes.
+# Of `search`, and the number of candidate inputs beyond which one pass has to do: there each takes
+# minutes.
 PASSES, MANY = 3, 40
 
 
@@ -95,9 +95,9 @@ def truth_free(name: str):
     return fit
 
 
-def discover(x, dt, lags, *, key):
-    """The library's front door, whatever it makes of the data."""
-    found = ndde.discover(x, dt=dt, lags=lags, key=key)
+def discover(x, dt, lags, *, key, recipe=None):
+    """The library's front door, by default as it is."""
+    found = ndde.discover(x, dt=dt, lags=lags, recipe=recipe, key=key)
     delays = np.where(found.graph, found.delays, np.nan)
     model, windows = found.model, found.windows
     return _checked(Prediction(found.scores, found.graph, model, delays, windows=windows))
@@ -110,34 +110,15 @@ def splines(x, dt, lags, *, key):
 
 
 def search(x, dt, lags, *, key):
-    """The library's best for many lags: midpoints, spline screening, moves judged by networks, all
-    of it again at the midpoints that the model so far computes; then the delays of what is kept,
-    estimated between the candidates.
-    """
-    *keys, delay_key = jr.split(key, 3)
-    windows, found, model = search_in_passes(x, dt, lags, keys=keys)
-    graph = np.asarray(found.graph)
-    delays = ndde.measure.refine_delays(x, graph, dt=dt, lags=lags, key=delay_key).on_graph(
-        graph, lags
-    )
-    return _checked(Prediction(np.asarray(found.evidence), graph, model, delays, windows=windows))
+    """Moves judged by networks alone, where `discover` asks closed forms first."""
+    passes = PASSES if x.shape[1] * len(lags) <= MANY else 1
+    return discover(x, dt, lags, key=key, recipe=moves(passes))
 
 
-def search_in_passes(
-    x, dt, lags, *, keys, coefficient: float | None = None
-) -> tuple[ndde.Windows, ndde.select.LagSearch, ndde.models.NeuralDDE]:
-    """`search_lags` at midpoints, again at those that the model of the pass before computes.
-
-    Returns windows, result and model of the last pass.
-    """
-    search_key, fit_key = keys
-    windows, model = _midpoints(x, dt, lags), None
-    for _ in range(PASSES if x.shape[1] * len(lags) <= MANY else 1):
-        if model is not None:
-            windows = ndde.select.midpoint_windows(x, dt=dt, lags=lags, model=model)
-        found = ndde.select.search_lags(windows, key=search_key, coefficient=coefficient)
-        model = ndde.fitting.fit_graph(windows, np.asarray(found.graph), key=fit_key)
-    return windows, found, model
+def moves(passes: int = PASSES) -> ndde.Recipe:
+    """The recipe of `search`."""
+    options = dict(strategy=ndde.select.Moves(), family=ndde.models.Networks())
+    return ndde.Recipe(scheme="midpoint", passes=passes, **options)
 
 
 def _checked(prediction: Prediction) -> Prediction:

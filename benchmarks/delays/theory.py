@@ -7,8 +7,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
+import ndde_jax as ndde
+
 from .data import Series, simulate
-from .methods import search_in_passes
+from .methods import moves
 from .settings import Specification
 
 # Beyond this many candidates products of inputs are left out of a projection: they would need more
@@ -159,12 +161,10 @@ def recovery(
             coefficient = None if np.isnan(factor) else price * n_inputs
             hits, paid = 0, []
             for i, s in enumerate(series):
-                keys = jr.split(jr.key(i))
-                _, found, _ = search_in_passes(
-                    s.x, s.dt, s.lags, keys=keys, coefficient=coefficient
-                )
-                hits += bool((np.asarray(found.graph) == s.graph).all())
-                paid.append(float(np.mean(found.threshold)))
+                options = dict(recipe=moves(), coefficient=coefficient, key=jr.key(i))
+                found = ndde.discover(s.x, dt=s.dt, lags=s.lags, **options)
+                hits += bool((found.graph == s.graph).all())
+                paid.append(float(np.mean(found.strengths.threshold)))
             price = float(np.mean(paid))
             rows.append(
                 dict(

@@ -164,9 +164,7 @@ def _with_flow(recipe: Recipe, method, config, windows, key):
 def _confined(recipe: Recipe, model, windows, problem: Problem):
     if not recipe.confine or problem.regime == "unbounded":
         return model
-    box = ndde.confine(model, windows=windows)
-    # Steeper than 1/dt the force would overshoot within a step and be no restoring force at all.
-    return ndde.confine(model, windows=windows, rate=jnp.minimum(box.rate, 1 / windows.dt))
+    return ndde.confine(model, windows=windows)
 
 
 def penalty(recipe: Recipe):

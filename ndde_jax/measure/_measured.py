@@ -14,6 +14,7 @@ from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..select._basis import N_FEATURES
 from ..select._judge import BLOCKS, Judged, judge, stretches
+from ..select._leftover import chance_of_leftover
 from ..select._regression import FLOOR, Regression, log_choices
 from ..select._spline_fit import spline_drift
 from ..select._spline_search import Columns, columns_of, outside_gains, spline_terms_of
@@ -28,6 +29,8 @@ SHORTLIST = 12
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
+# Of a leftover without a cause, below which networks are asked.
+CHANCE = 0.01
 # Of the one-sided lower bounds.
 CONFIDENCE = 0.95
 
@@ -66,10 +69,11 @@ def find_and_measure(
 ) -> Measured:
     """The graph, what every edge is worth, and the drift.
 
-    Splines and products choose inputs and describe the drift. For every target a network is fitted
-    on what they chose; unless it is clearly worse, networks judge edges added, dropped and
-    exchanged (see [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by
-    the extended Bayesian information criterion, they have the word.
+    Splines and products choose inputs and describe the drift. Where a closed form finds that
+    functions of these inputs explain more, a network is fitted; unless it is clearly worse,
+    networks judge edges added, dropped and exchanged (see
+    [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by the extended
+    Bayesian information criterion, they have the word.
     Without `config` no network is fitted.
 
     Where measurements have `errors`, of these variances, several lags of one source average them
@@ -104,7 +108,9 @@ def find_and_measure(
             slack = 0 if regressions[j].linear else COMPARABLE
             return bool(at_any_price or excess(j, found, int(chosen[j].sum())) < slack)
 
-        judged = judge(data, screening, price, config, key=key, needed=needed)
+        # Who asks for a price wants networks' strengths at it.
+        asked = [at_any_price or own.leaves_something(data) for own in regressions]
+        judged = judge(data, screening, price, config, key=key, asked=asked, needed=needed)
         judged = [
             row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
             for j, row in enumerate(judged)
@@ -201,6 +207,15 @@ class _Fit:
         """Generalised cross-validation."""
         risk, _, count = self.solution(self.all if keep is None else keep)
         return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
+
+    def leaves_something(self, data: KnownData) -> bool:
+        """Whether smooth functions of the inputs explain more than this does."""
+        coefficients = self.solution(self.all)[1]
+        columns = self.model.columns[:, coefficients != 0]
+        residual = self.y - self.model.columns @ coefficients
+        return bool(
+            chance_of_leftover(residual, columns, data.inputs[:, self.inputs], self.root) < CHANCE
+        )
 
     def hidden(self, columns: Columns, data: KnownData, sizes) -> float:
         """The share of the rate's variance that errors of these `sizes` in the inputs, each on its

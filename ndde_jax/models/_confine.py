@@ -130,7 +130,8 @@ def confine(
         covers all their states with a tenth to spare, otherwise 5 standard deviations.
     - `rate`: K, per unit of time, `[dim]` or a number; by default twice the bound on |N_j| over the
         half-width, so that half a half-width outside the box the force outweighs anything the
-        network can do. An explicit solver needs rate · dt below 2, better below 1.
+        network can do; with `windows` at most 1 / dt, since what is steeper overshoots within a
+        step, and the certificate is wider then. An explicit solver needs rate · dt below 2.
     - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
         of the training.
 
@@ -171,6 +172,8 @@ def confine(
         radius = 1.1 * jnp.max(distance, axis=(0, 1))
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
     default = 2 * drift_bound(model) / radius
+    if windows is not None:
+        default = jnp.minimum(default, 1 / windows.dt)
     rate = _vector(default if rate is None else rate, dim, "rate", positive=True)
     return RestoredDDE(model, center, radius, rate)
 

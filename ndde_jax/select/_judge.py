@@ -46,7 +46,7 @@ class Judged(NamedTuple):
     slots: np.ndarray
 
 
-def judge(data, screening: SplineGraph, price, config, *, key, needed=None) -> list:
+def judge(data, screening: SplineGraph, price, config, *, key, asked=None, needed=None) -> list:
     """Moves from what splines chose, target by target.
 
     Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
@@ -55,6 +55,7 @@ def judge(data, screening: SplineGraph, price, config, *, key, needed=None) -> l
     **Arguments:**
 
     - `data`: [`KnownData`][ndde_jax.windows._flat.KnownData].
+    - `asked`: for which targets; by default all. Of others the entry is None.
     - `needed`: function from a target and a first network on its choice to whether networks are to
         go on; by default always. Where not, the entry is None.
     """
@@ -66,6 +67,9 @@ def judge(data, screening: SplineGraph, price, config, *, key, needed=None) -> l
     weight = _padded(data.weight, length).astype(dtype)
     found = []
     for j, own in enumerate(jr.split(key, dim)):
+        if asked is not None and not asked[j]:
+            found.append(None)
+            continue
         slots = np.asarray(screening.shortlist)[j]
         room = min(max(int(graph[j].sum()) + SPARE_SLOTS, FEWEST_SLOTS), len(slots))
         # What is chosen, then what pursuit listed first.

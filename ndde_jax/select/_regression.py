@@ -116,10 +116,10 @@ class Regression:
 
     def _solve(self, used) -> "_Solved":
         ridged, inner = self.gram[used[:, :, None], used[:, None, :]], self.inner[used]
-        c = np.linalg.solve(ridged, inner[..., None])
+        inverse = np.linalg.inv(ridged)
+        c = inverse @ inner[..., None]
         # Once more, which removes what the ridge did; gram = ridged − RIDGE.
-        left = inner[..., None] - ridged @ c + RIDGE * c
-        c = c + np.linalg.solve(ridged, left)
+        c = c + inverse @ (inner[..., None] - ridged @ c + RIDGE * c)
         square = (c * (ridged @ c)).sum(axis=(1, 2)) - RIDGE * (c**2).sum(axis=(1, 2))
         c = c[..., 0]
         risk = np.maximum(self.power - 2 * (c * inner).sum(axis=1) + square, 0.0)

@@ -69,7 +69,10 @@ class Found(NamedTuple):
 def columns_of(inputs, weight) -> Columns:
     """Splines of all inputs, `[window input]`."""
     inputs, root = np.asarray(inputs, np.float64), np.sqrt(np.asarray(weight, np.float64))
-    splines = tuple(_spline(z, root) for z in inputs.T)
+    valid = inputs[root > 0]
+    knots = np.quantile(valid, QUANTILES, axis=0) if len(valid) else np.zeros(len(QUANTILES))
+    knots = np.broadcast_to(knots.T, (inputs.shape[1], len(QUANTILES)))
+    splines = tuple(_spline(z, own, root) for z, own in zip(inputs.T, knots, strict=True))
     features = np.concatenate([spline.columns for spline in splines], axis=1)
     weight = root**2
     mean = inputs.T @ (weight[:, None] * inputs) / max(weight.sum(), 1)
@@ -240,10 +243,8 @@ def _centred(columns, root):
     return (columns - (root**2 @ columns / total)[None]) * root[:, None]
 
 
-def _spline(z, root) -> Spline:
+def _spline(z, knots, root) -> Spline:
     """Restricted cubic spline of one input, orthonormalised; what is redundant is zero."""
-    valid = z[root > 0]
-    knots = np.quantile(valid, QUANTILES) if len(valid) else np.zeros(len(QUANTILES))
     terms = spline_terms_of(z, knots)
     total = max(float(root @ root), 1)
     mean = root**2 @ terms / total

@@ -1,4 +1,4 @@
-"""A graph for other programs: JSON, DOT and networkx."""
+"""A graph for other programs: JSON, DOT, networkx and xarray."""
 
 import json
 from typing import Any
@@ -17,6 +17,9 @@ def edge_rows(found: Any) -> list[dict[str, Any]]:
                 "target": found.names[j],
                 "lag": int(found.lags[a]),
                 "delay": float(found.lags[a] * found.dt),
+                "delay_estimate": float(found.delays[edge]),
+                "delay_low": float(found.delay_intervals[edge][0]),
+                "delay_high": float(found.delay_intervals[edge][1]),
                 "score": float(found.scores[edge]),
                 "sign": int(effects.sign[edge]),
                 "slope": float(effects.slope[edge]),
@@ -66,3 +69,32 @@ def to_networkx(found: Any) -> Any:
     for row in edge_rows(found):
         graph.add_edge(row.pop("source"), row.pop("target"), **row)
     return graph
+
+
+def to_xarray(found: Any) -> Any:
+    """An `xarray.Dataset` over source, target and lag."""
+    import xarray
+
+    edge, bounds = ("source", "target", "lag"), np.moveaxis(found.delay_intervals, -1, 0)
+    values = {
+        "graph": found.graph,
+        "score": found.scores,
+        "lower": found.lower,
+        "delay_estimate": found.delays,
+        "delay_low": bounds[0],
+        "delay_high": bounds[1],
+    }
+    names, lags = list(found.names), np.asarray(found.lags)
+    return xarray.Dataset(
+        {
+            **{name: (edge, np.array(value)) for name, value in values.items()},
+            "source_score": (("source", "target"), np.array(found.source_scores)),
+        },
+        coords={
+            "source": names,
+            "target": names,
+            "lag": lags,
+            "delay": ("lag", lags * float(found.dt)),
+        },
+        attrs={"dt": float(found.dt), "time_unit": found.time_unit},
+    )

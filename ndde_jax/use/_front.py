@@ -260,3 +260,9 @@ class Usable:
         writes GraphML and other formats.
         """
         return _export.to_networkx(self)
+
+    def to_xarray(self):
+        """An `xarray.Dataset` over source, target and lag: graph, scores, lower bounds and delays,
+        in units of time, with `delay` as a second coordinate of lags; needs xarray.
+        """
+        return _export.to_xarray(self)

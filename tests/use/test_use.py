@@ -179,3 +179,16 @@ def test_networkx_gets_nodes_and_edges(found, monkeypatch):
     graph = found.to_networkx()
     assert graph.nodes == NAMES and len(graph.edges) == TRUTH.sum()
     assert ("sun", "heat", 2) in [(s, t, what["lag"]) for s, t, what in graph.edges]
+
+
+def test_xarray_is_read_by_name(found):
+    pytest.importorskip("xarray")
+    data = found.to_xarray()
+    edge = data.sel(source="heat", target="ice", lag=4)
+    i, j = NAMES.index("heat"), NAMES.index("ice")
+    place = (i, j, found.lags.index(4))
+    assert bool(edge.graph) and float(edge.delay) == 4 * float(found.dt)
+    assert float(edge.score) == float(found.scores[place])
+    assert float(edge.delay_low) == found.delay_intervals[place][0]
+    assert float(data.source_score.sel(source="heat", target="ice")) == found.source_scores[i, j]
+    assert int(data.graph.sum()) == TRUTH.sum() and data.attrs["time_unit"] == found.time_unit

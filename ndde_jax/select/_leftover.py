@@ -1,0 +1,55 @@
+"""Whether anything is left for networks, asked in closed form."""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import fdtrc
+
+# Random hidden units: enough for any shape that eight trained ones make, and few beside the
+# windows.
+UNITS = 64
+# Of their weights, for standardised inputs: between nearly linear and nearly a step.
+STEEPNESS = 1.5
+# Windows per unit that a test needs.
+PER_UNIT = 4
+
+
+def chance_of_leftover(
+    residual: Float[np.ndarray, " window"],
+    known: Float[np.ndarray, "window column"],
+    inputs: Float[np.ndarray, "window input"],
+    root: Float[np.ndarray, " window"],
+) -> float:
+    """How likely chance alone lets smooth functions of some inputs explain as much of a residual as
+    they do.
+
+    An F test of random tanh units beside the columns that the model has, whose least squares left
+    the residual. Random units span what a trained network of their inputs can add (Rahimi & Recht,
+    "Random features for large-scale kernel machines", NIPS 2007). Windows are independent for it:
+    where they are not, it says "more" too often, never too seldom.
+
+    **Arguments:**
+
+    - `residual`, `known`: times `root`, the roots of the weights of the windows.
+    - `inputs`: standardised.
+
+    **Returns:** a probability; 1 where nothing can be told.
+    """
+    used = root > 0
+    n, count = int(used.sum()), min(UNITS, int(used.sum()) // PER_UNIT)
+    spare = n - known.shape[1] - count - 1
+    if count == 0 or spare < PER_UNIT or not inputs.shape[1]:
+        return 1.0
+    # The same units for everybody: an answer depends on the data alone.
+    draw = np.random.default_rng(0)
+    weights = draw.normal(size=(inputs.shape[1], count)) * STEEPNESS / np.sqrt(inputs.shape[1])
+    units = np.tanh(inputs[used] @ weights + draw.normal(size=count)) * root[used, None]
+    basis, _ = np.linalg.qr(np.concatenate([root[used, None], known[used], units], axis=1))
+    new = basis[:, 1 + known.shape[1] :]
+    left = residual[used] - basis[:, : 1 + known.shape[1]] @ (
+        basis[:, : 1 + known.shape[1]].T @ residual[used]
+    )
+    explained, total = float(np.sum((new.T @ left) ** 2)), float(left @ left)
+    if not total > 0 or not np.isfinite(explained):
+        return 1.0
+    ratio = (explained / count) / (max(total - explained, 1e-300) / spare)
+    return float(fdtrc(count, spare, ratio))
