@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -145,6 +146,7 @@ def discover(
     if events is not None:
         prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
         recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, networks=False)
+    started = time.perf_counter()
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
     choices = choices if reason is None else (*choices, reason)
@@ -158,6 +160,8 @@ def discover(
     with Stages(
         total, progress=progress, directory=directory, inputs=(*inputs, recipe, key)
     ) as stage:
+        # The choice of windows has searched twice; every pass searches once, and so does the rest.
+        stage.expect((time.perf_counter() - started) / 2 * (passes + 1))
         search_key, model_key = jr.split(key)
         for number in range(1, passes):
             again = functools.partial(

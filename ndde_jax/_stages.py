@@ -1,6 +1,7 @@
 """Work in stages: each is shown, and kept on disk as soon as it is finished."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,9 @@ from ._kept import Kept
 from ._store import fingerprint
 
 Result = TypeVar("Result")
+
+# Seconds from which on a user is told beforehand.
+LONG = 20.0
 
 
 class Stages:
@@ -40,6 +44,16 @@ class Stages:
         self.kept = None
         if directory is not None:
             self.kept, self.inputs = Kept(directory), fingerprint(inputs)
+
+    def expect(self, seconds: float) -> None:
+        """Say beforehand how long it will take, where that is long."""
+        if self.bar is not None and seconds > LONG:
+            minutes = seconds / 60
+            about = f"{minutes:.0f} minutes" if minutes > 2 else f"{round(seconds, -1):.0f} seconds"
+            self.bar.write(
+                f"This will take about {about}, and longer for variables that need networks.",
+                file=sys.stderr,
+            )
 
     def __call__(self, name: str, function: Callable[[], Result]) -> Result:
         """What the function returns, or returned in an earlier run; arrays are ready."""

@@ -295,6 +295,18 @@ def test_stages_are_kept_and_recognised_by_their_inputs(tmp_path):
     assert calls[3:] == ["first", "second"]
 
 
+@pytest.mark.parametrize(
+    "seconds, said", [(5.0, None), (42.0, "about 40 seconds"), (600.0, "about 10 minutes")]
+)
+def test_a_long_run_is_announced(capsys, seconds, said):
+    for progress in (True, False):
+        with Stages(1, progress=progress) as stage:
+            stage.expect(seconds)
+        printed = capsys.readouterr().err
+        assert (said is not None and progress) == ("This will take" in printed)
+        assert said is None or not progress or said in printed
+
+
 def test_damaged_stages_run_again(tmp_path):
     calls = []
     expected = run_stages(tmp_path, calls=calls)
