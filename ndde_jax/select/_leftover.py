@@ -9,6 +9,8 @@ from scipy.special import fdtrc
 UNITS = 64
 # Of their weights, for standardised inputs: between nearly linear and nearly a step.
 STEEPNESS = 1.5
+# Most inputs of a unit: random directions among many seldom come near those that matter.
+MOST = 3
 # Windows per unit that a test needs.
 PER_UNIT = 4
 
@@ -22,10 +24,10 @@ def chance_of_leftover(
     """How likely chance alone lets smooth functions of some inputs explain as much of a residual as
     they do.
 
-    An F test of random tanh units beside the columns that the model has, whose least squares left
-    the residual. Random units span what a trained network of their inputs can add (Rahimi & Recht,
-    "Random features for large-scale kernel machines", NIPS 2007). Windows are independent for it:
-    where they are not, it says "more" too often, never too seldom.
+    An F test of random tanh units, of one to three inputs each, beside the columns that the model
+    has, whose least squares left the residual. Random units span what a trained network can add
+    (Rahimi & Recht, "Random features for large-scale kernel machines", NIPS 2007). Windows are
+    independent for it: where they are not, it says "more" too often, never too seldom.
 
     **Arguments:**
 
@@ -41,7 +43,9 @@ def chance_of_leftover(
         return 1.0
     # The same units for everybody: an answer depends on the data alone.
     draw = np.random.default_rng(0)
-    weights = draw.normal(size=(inputs.shape[1], count)) * STEEPNESS / np.sqrt(inputs.shape[1])
+    seen = np.minimum(np.arange(count) % MOST + 1, inputs.shape[1])
+    places = draw.random((inputs.shape[1], count)).argsort(axis=0).argsort(axis=0)
+    weights = np.where(places < seen, draw.normal(size=places.shape), 0) * STEEPNESS / np.sqrt(seen)
     units = np.tanh(inputs[used] @ weights + draw.normal(size=count)) * root[used, None]
     basis, _ = np.linalg.qr(np.concatenate([root[used, None], known[used], units], axis=1))
     new = basis[:, 1 + known.shape[1] :]
