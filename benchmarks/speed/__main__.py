@@ -3,13 +3,15 @@
 import argparse
 import sys
 
-from . import discovery, fits, simulator
+from . import discovery, fits, simulator, systems
+
+PARTS = ("fits", "simulator", "discovery", "systems")
 
 
 def main(argv=None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
-    parser.add_argument("--only", choices=("fits", "simulator", "discovery"), help="one part")
+    parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--quick", action="store_true", help="fewer steps, repeats and sizes")
     parser.add_argument(
         "--torch-python", default=sys.executable, help="interpreter that has PyTorch"
@@ -23,6 +25,7 @@ def main(argv=None) -> int:
         "fits": lambda: fits.report(quick=quick, torch_python=arguments.torch_python),
         "simulator": lambda: simulator.report(quick=quick, peer_python=arguments.peer_python),
         "discovery": lambda: discovery.report(quick=quick),
+        "systems": lambda: systems.report(quick=quick),
     }
     chosen = [part for name, part in parts.items() if wanted in (None, name)]
     for number, part in enumerate(chosen):

@@ -98,6 +98,13 @@ def test_time_to_a_graph_is_tabled_for_what_is_installed(capsys):
     assert [tuple(map(int, row)) for row in sizes] == list(discovery.QUICK)
 
 
+def test_many_systems_are_timed(capsys):
+    assert speed.main(["--only", "systems", "--quick"]) == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line[:3] == "| 1"]
+    (one,) = rows
+    assert [cell.strip() for cell in one[1:3]] == ["1", "1"] and float(one[4]) >= 0
+
+
 def test_networks_follow_what_drives_them():
     x = discovery.network(4, 3000, seed=1)
     rng = np.random.default_rng(1)

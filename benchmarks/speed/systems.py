@@ -1,0 +1,71 @@
+"""Many systems through the front door: what one of them costs, and whether memory stays."""
+
+import os
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import jax.random as jr
+
+import ndde_jax as ndde
+from benchmarks.tables import markdown
+
+from .discovery import network
+
+# How many systems; of three variables, with as many different lengths as there are of these.
+COUNTS = (1, 64, 1000)
+QUICK = (1, 3)
+LENGTHS = range(505, 1500, 10)
+LAGS = (0, 1, 2, 3)
+# Systems after which memory is compared with that at the end.
+WARM = 100
+
+
+def report(*, quick: bool = False, workers: tuple[int, ...] = (1, 2)) -> str:
+    """A table as Markdown."""
+    recipe = ndde.Recipe.fast() if quick else ndde.Recipe()
+    rows = []
+    for count in QUICK if quick else COUNTS:
+        systems = [network(3, LENGTHS[i % len(LENGTHS)], seed=i) for i in range(count)]
+        for number in workers if count > 1 and not quick else workers[:1]:
+            rows.append([str(count), str(number), *_measured(systems, number, recipe)])
+    title = (
+        f"Systems of three variables, {len(LAGS)} lags and {LENGTHS[0]} to {LENGTHS[-1]} samples, "
+        f"{len(LENGTHS)} different lengths; one after the other in this process, or in spawned "
+        "ones; compiling and starting included."
+    )
+    heads = ["systems", "processes", "s", "CPU s", "CPU s a system", "memory, last : hundredth"]
+    return f"{title}\n\n" + markdown(heads, rows)
+
+
+def _measured(systems, workers: int, recipe) -> list[str]:
+    start, before = time.perf_counter(), _cpu()
+    options = dict(dt=1.0, lags=LAGS, key=jr.key(0), recipe=recipe, progress=False, errors="raise")
+    memory = []
+    if workers == 1:
+        for part in (systems[:WARM], systems[WARM:]):
+            if part:
+                ndde.discover_many(part, **options)
+                memory.append(_resident())
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            ndde.discover_many(systems, executor=pool, **options)
+    seconds, cpu = time.perf_counter() - start, _cpu() - before
+    grown = f"{memory[-1] / memory[0]:.2f}" if len(memory) > 1 else "-"
+    return [f"{seconds:.0f}", f"{cpu:.0f}", f"{cpu / len(systems):.2f}", grown]
+
+
+def _cpu() -> float:
+    """Of this process and of those that it started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _resident() -> float:
+    """Bytes, where the system tells; NaN elsewhere."""
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        return float("nan")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
