@@ -18,6 +18,8 @@ PAGES = {
     },
 }
 LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
+# A section of the navigation that is a page too: its name is in the link before, not in the label.
+LABEL = re.compile(r'<label(?=[^>]* id="__nav_\w+_label"[^>]*>\s*<span class="md-nav__icon)')
 
 
 def on_files(files, config):
@@ -30,6 +32,17 @@ def on_files(files, config):
         text = as_markdown(json.loads(notebook.read_text("utf-8")), notebook.stem)
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     return files
+
+
+def on_post_page(output, page, config):
+    """Names for what the theme leaves without one, so that it can be read aloud."""
+
+    def named(label):
+        before = output[output.rindex("md-ellipsis", 0, label.start()) : label.start()]
+        return f'<label aria-label="{re.search(">([^<]*)<", before)[1].strip()}"'
+
+    output = LABEL.sub(named, output)
+    return output.replace('class="md-search"', 'class="md-search" aria-label="Search"')
 
 
 def as_markdown(notebook: dict, name: str) -> str:
