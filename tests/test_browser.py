@@ -68,6 +68,7 @@ def served(tmp_path):
 def site(tmp_path_factory):
     """Where the built pages are."""
     pytest.importorskip("mkdocstrings")
+    pytest.importorskip("latex2mathml")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}

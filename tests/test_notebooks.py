@@ -1,5 +1,6 @@
 """Every notebook runs from top to bottom."""
 
+import json
 import re
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def test_every_notebook_has_its_picture_in_the_gallery():
         assert sum("picture" in cell.metadata.get("tags", ()) for cell in cells) == 1, file.name
         for address in (f"gallery/{file.stem}.png", f"notebooks/{file.stem}.md"):
             assert f"]({address})" in gallery, address
+
+
+def test_what_the_site_says_that_cells_print_is_of_these_cells():
+    files = list((NOTEBOOKS.parent / "docs" / "gallery").glob("*.json"))
+    assert files
+    for file in files:
+        cells = nbformat.read(NOTEBOOKS / f"{file.stem}.ipynb", as_version=4).cells
+        printing = {cell.id for cell in cells if cell.cell_type == "code"}
+        assert set(json.loads(file.read_text("utf-8"))) <= printing, file.name
 
 
 @pytest.mark.slow
