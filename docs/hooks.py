@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,7 +18,10 @@ PAGES = {
         for name in ("causal_dynamics", "delays", "dirty", "dysts", "rivers", "speed")
     },
 }
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
+# A section of the navigation that is a page too: its name is in the link before, not in the label.
+LABEL = re.compile(r'<label(?=[^>]* id="__nav_\w+_label"[^>]*>\s*<span class="md-nav__icon)')
 
 
 def on_files(files, config):
@@ -32,15 +36,39 @@ def on_files(files, config):
     return files
 
 
+def on_post_page(output, page, config):
+    """Names for what the theme leaves without one, so that it can be read aloud."""
+
+    def named(label):
+        before = output[output.rindex("md-ellipsis", 0, label.start()) : label.start()]
+        return f'<label aria-label="{re.search(">([^<]*)<", before)[1].strip()}"'
+
+    output = LABEL.sub(named, output)
+    return output.replace('class="md-search"', 'class="md-search" aria-label="Search"')
+
+
 def as_markdown(notebook: dict, name: str) -> str:
-    """A notebook to read: its words, its programs, which the tests run, and its picture."""
+    """A notebook to read: its words, its programs, what they print, and its picture."""
+    printed = ROOT / "docs" / "gallery" / f"{name}.json"
+    texts = json.loads(printed.read_text("utf-8")) if printed.exists() else {}
     parts = []
     for cell in notebook["cells"]:
         text = "".join(cell["source"]).rstrip()
-        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+        if cell["cell_type"] == "code":
+            parts.append(f"```python\n{text}\n```")
+            parts += [f"```text\n{texts[cell['id']]}\n```"] if cell["id"] in texts else []
+        else:
+            parts.append(FORMULA.sub(with_mathml, text))
         if "picture" in cell["metadata"].get("tags", ()):
             parts.append(f"![What this draws](../docs/gallery/{name}.png)")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def with_mathml(match: re.Match) -> str:
+    """A formula that browsers set without a script; a wide one scrolls by itself."""
+    if match[2]:
+        return convert(match[2])
+    return f'<div class="formula" tabindex="0">{convert(match[1], display="block")}</div>'
 
 
 def with_site_links(text: str, source: str, page: str) -> str:

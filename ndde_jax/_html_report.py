@@ -76,7 +76,7 @@ def html_report(
         f"<h2>What is left unexplained</h2>\n{_left(found)}"
         f"<h2>Quality of the data</h2>\n{_data(found)}{_findings(found)}"
         f"<h2>The report in full</h2>\n<details><summary>Text</summary>\n"
-        f"<pre>{_text(report.rstrip())}</pre></details>\n"
+        f'<pre tabindex="0">{_text(report.rstrip())}</pre></details>\n'
         f"<h2>How to repeat it</h2>\n{_repeat(repeat)}"
     )
     page = (
@@ -97,9 +97,12 @@ def _paragraph(text: str) -> str:
 
 
 def _figures(pictures: Mapping[str, bytes], captions: Mapping[str, str], kind: str = "") -> str:
-    """Figures with their captions; a picture that is too wide for a phone scrolls by itself."""
+    """Figures with their captions; a picture that is too wide for a phone scrolls by itself, which
+    keys can do too.
+    """
+    focus = ' tabindex="0"' if kind else ""
     shown = [
-        f'<figure><div><img alt="{_text(caption)}" src="data:image/png;base64,'
+        f'<figure><div{focus}><img alt="{_text(caption)}" src="data:image/png;base64,'
         f'{base64.b64encode(pictures[name]).decode()}"></div><figcaption>{_text(caption)}'
         "</figcaption></figure>\n"
         for name, caption in captions.items()
@@ -197,7 +200,7 @@ def _findings(found: Any) -> str:
 def _repeat(lines: Sequence[str]) -> str:
     import jax
 
-    commands = f"<pre>{_text(chr(10).join(lines))}</pre>\n" if lines else ""
+    commands = f'<pre tabindex="0">{_text(chr(10).join(lines))}</pre>\n' if lines else ""
     return (
         f"{commands}<p>With ndde_jax {_text(version())} and JAX {_text(jax.__version__)}. The same "
         "data, settings and seed on the same machine give the same numbers; <code>discovery/"

@@ -224,6 +224,7 @@ def test_figures_of_the_comparison_are_those_of_the_benchmarks():
 @pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="needs ndde_jax[docs]")
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocstrings")
+    pytest.importorskip("latex2mathml")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -231,3 +232,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     for name in ("discover", "metrics.auroc"):
         page = "discover" if name == "discover" else "metrics"
         assert f'id="ndde_jax.{name}"' in (tmp_path / "api" / page / "index.html").read_text()
+    # Formulas are set, and what a notebook prints is below its program.
+    notebook = (tmp_path / "notebooks" / "twenty_units" / "index.html").read_text("utf-8")
+    assert "<math" in notebook and "$$" not in notebook and "of 40 lines, " in notebook
