@@ -10,10 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, Self, TypeVar
 
-from ndde_jax._compilation_cache import keep_compiled
-from ndde_jax._memory import make_room
-from ndde_jax._program import run_program
-
 from ._store import Record, Store, Unit
 from ._workers import Killed, in_processes, on_cluster
 
@@ -105,6 +101,9 @@ def program(main: Callable[[], int]) -> int:
     """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence. Unless
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
+    from ndde_jax._compilation_cache import keep_compiled
+    from ndde_jax._program import run_program
+
     if "--no-cache" not in sys.argv:
         keep_compiled()
     return run_program(main, lambda: f"\n{_farewell}")
@@ -187,5 +186,10 @@ def _failed(task: AnyTask, status: str) -> list[Record]:
 def _evaluate(evaluate: Callable[[AnyTask], list[Record]], task: AnyTask) -> list[Record]:
     """One task. Compiled functions are forgotten before there are too many of them."""
     records = evaluate(task)
-    make_room()
+    # A worker whose tasks never came to JAX has nothing to forget, and need not wait two seconds
+    # for it to be imported.
+    if "jax" in sys.modules:
+        from ndde_jax._memory import make_room
+
+        make_room()
     return records

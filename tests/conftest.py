@@ -28,9 +28,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
-# XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
-# Without that, its older emitters write them.
-QUICK_COMPILER = "--xla_cpu_use_fusion_emitters=false"
+QUICK_COMPILER = (
+    # XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
+    # Without that, its older emitters write them.
+    "--xla_cpu_use_fusion_emitters=false",
+    # A program is cut into 32 modules for as many threads, and each is copied and set up anew; the
+    # cores are busy with the other worker anyway.
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 # Of the 65530 that Linux grants a process: a program takes about eleven, and a module makes at most
 # some five hundred. Throwing them away takes seconds, and what is thrown away compiles again.
 MEMORY_MAPS = 50_000
@@ -45,8 +50,8 @@ def pytest_configure(config):
     if config.option.markexpr != "not slow":
         return
     # XLA reads its flags once, before the first program, and ends a process at an unknown one.
-    if _known_to_xla(QUICK_COMPILER):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_COMPILER}"
+    known = filter(_known_to_xla, QUICK_COMPILER)
+    os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *known))
     _reuse_compiled_programs(config)
 
 

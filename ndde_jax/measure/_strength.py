@@ -1,8 +1,10 @@
 """Signal strengths: what an edge is worth, measured by refitting with and without it."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -89,12 +91,17 @@ class SignalStrengths(eqx.Module):
         """
         price = as_price(coefficient, "coefficient")
         if isinstance(price, EBIC):
-            unseen = jnp.isnan(self.held_out)
-            refuted = jnp.where(unseen, self.lower, self.held_out) <= 0
-            good = (self.value > self.threshold[None, :, None]) & ~refuted
-        else:
-            good = self.value > self.price(price)[None, :, None]
-        return self.prior.apply(good)
+            return _kept(self.prior, self.value, self.threshold, self.held_out, self.lower)
+        return _kept(self.prior, self.value, self.price(price))
+
+
+# One program where it is called by itself; part of the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _kept(prior: PriorKnowledge, value, price, held_out=None, lower=None):
+    good = value > price[None, :, None]
+    if held_out is not None:
+        good = good & ~(jnp.where(jnp.isnan(held_out), lower, held_out) <= 0)
+    return prior.apply(good)
 
 
 def signal_strengths(

@@ -5,6 +5,7 @@ back. The paper ("Dissipativity and ergodicity of the learned system") adds a li
 force, everywhere or outside a box, after which the learned SDDE has a unique invariant law.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -81,11 +82,9 @@ class RestoredDDE(AbstractDelayModel):
 
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
         """Physical drift for one physical history, whose first row is the present state."""
-        free = self.model(history)
-        u = jnp.asarray(history)[0] - self.center
-        outside = u - jnp.clip(u, -self.radius, self.radius)
         # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
-        return free - self.rate * outside
+        force = _force(jnp.asarray(history)[0], self.center, self.radius, self.rate)
+        return self.model(history) - force
 
     def certificate(self) -> Certificate:
         """What the restoring force guarantees."""
@@ -104,10 +103,28 @@ def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
     check_model(model)
     if isinstance(model, RestoredDDE):
         raise ValueError("model must be a NeuralDDE, whose drift is bounded; got a RestoredDDE.")
-    middle, spread = model.drift.output_range()
-    scaling = model.scaling
+    return _bound(*model.drift.output_range(), model.scaling)
+
+
+# One program each where they are called by themselves; parts of the program around them otherwise.
+@partial(jax.jit, inline=True)
+def _force(x, center, radius, rate):
+    u = x - center
+    return rate * (u - jnp.clip(u, -radius, radius))
+
+
+@partial(jax.jit, inline=True)
+def _bound(middle, spread, scaling: Scaling):
     middle = scaling.rate_center + scaling.rate_scale * middle
     return jnp.abs(middle) + scaling.rate_scale * spread
+
+
+@partial(jax.jit, inline=True)
+def _reach(history, valid, own: Scaling, center):
+    """A tenth more than the largest distance of a state from the centre."""
+    states = history * own.scale[None, None] + own.center[None, None]
+    distance = jnp.abs(states - center[None, None])
+    return 1.1 * jnp.max(jnp.where(valid[:, None, None], distance, 0), axis=(0, 1))
 
 
 def confine(
@@ -165,11 +182,7 @@ def confine(
                 f"windows must hold the {dim} variables of the model; got {windows.dim}."
             )
         # By their own scaling, which is not the model's where the model saw other data.
-        own = windows.scaling
-        states = windows.history * own.scale[None, None] + own.center[None, None]
-        distance = jnp.abs(states - center[None, None])
-        distance = jnp.where(windows.valid[:, None, None], distance, 0)
-        radius = 1.1 * jnp.max(distance, axis=(0, 1))
+        radius = _reach(windows.history, windows.valid, windows.scaling, center)
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
     default = 2 * drift_bound(model) / radius
     if windows is not None:

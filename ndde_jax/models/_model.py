@@ -1,9 +1,11 @@
 """A learned drift in physical units."""
 
 import abc
+from functools import partial
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
@@ -83,9 +85,15 @@ class NeuralDDE(AbstractDelayModel):
                 f"history must be [lag dim] = {(len(self.lags), dim)}, a row for each of the lags "
                 f"{self.lags}; got shape {shape}. For many at once use jax.vmap(model)."
             )
-        s = self.scaling
-        z = (jnp.asarray(history) - s.center[None]) / s.scale[None]
-        return s.rate_center + s.rate_scale * self.drift(z, self.mask)
+        return _physical(self.drift, self.mask, self.scaling, jnp.asarray(history))
+
+
+# One program where it is called by itself, of which its many small steps would each be one; part of
+# the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _physical(drift, mask, s: Scaling, history):
+    z = (history - s.center[None]) / s.scale[None]
+    return s.rate_center + s.rate_scale * drift(z, mask)
 
 
 def check_model(model: Any, name: str = "model") -> None:

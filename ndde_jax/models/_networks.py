@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -107,16 +108,21 @@ def init_layers(
 
 @partial(jax.jit, static_argnums=(1, 2, 3), inline=True)
 def _uniform_layers(key, n_networks, sizes, dtype):
-    layers = []
-    for k, fan_in, fan_out in zip(
-        jr.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True
-    ):
-        wkey, bkey = jr.split(k)
-        bound = 1 / math.sqrt(fan_in)
-        weight = jr.uniform(wkey, (n_networks, fan_out, fan_in), dtype, -bound, bound)
-        bias = jr.uniform(bkey, (n_networks, fan_out), dtype, -bound, bound)
-        layers.append((weight, bias))
-    return tuple(layers)
+    # All arrays in one draw, as long as the longest of them and cut: the generator is by far the
+    # largest part of this to compile, and element i of a draw does not depend on how many follow.
+    shapes = [
+        shape
+        for fan_in, fan_out in pairwise(sizes)
+        for shape in ((n_networks, fan_out, fan_in), (n_networks, fan_out))
+    ]
+    bounds = jnp.asarray([1 / math.sqrt(fan_in) for fan_in in sizes[:-1] for _ in range(2)], dtype)
+    keys = jax.vmap(jr.split)(jr.split(key, len(sizes) - 1)).reshape(-1, *key.shape)
+    longest = max(map(math.prod, shapes))
+    draw = jax.vmap(lambda k, bound: jr.uniform(k, (longest,), dtype, -bound, bound))(keys, bounds)
+    arrays = [
+        row[: math.prod(shape)].reshape(shape) for row, shape in zip(draw, shapes, strict=True)
+    ]
+    return tuple(zip(arrays[::2], arrays[1::2], strict=True))
 
 
 def apply_layers(

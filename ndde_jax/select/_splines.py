@@ -5,6 +5,8 @@ copies of one another. A network refit for every one of them at every step of a 
 least squares on spline features milliseconds.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -49,8 +51,14 @@ class SplineGraph(eqx.Module):
         kept edge, the fall with a dropped one. Logarithms give a weak input of a rate that is
         nearly explained as much weight as a strong input of one that is not; these do not.
         """
-        change = jnp.where(self.graph, jnp.expm1(self.evidence), -jnp.expm1(-self.evidence))
-        return (self.risk[None, :, None] + FLOOR) * change
+        return _worth(self.graph, self.evidence, self.risk)
+
+
+# One program where it is called by itself; part of the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _worth(graph, evidence, risk):
+    change = jnp.where(graph, jnp.expm1(evidence), -jnp.expm1(-evidence))
+    return (risk[None, :, None] + FLOOR) * change
 
 
 def spline_graph(

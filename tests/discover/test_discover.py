@@ -49,7 +49,7 @@ def test_sources_are_ranked_whatever_the_delay(found):
 
 def test_model_uses_the_graph_and_nothing_else(found):
     np.testing.assert_array_equal(np.transpose(found.model.mask, (2, 0, 1)), found.graph)
-    gradient = jax.jacobian(found.model)(jnp.asarray([[0.3, -0.2], [0.4, 0.1]]))
+    gradient = jax.jit(jax.jacobian(found.model))(jnp.asarray([[0.3, -0.2], [0.4, 0.1]]))
     used = np.transpose(np.asarray(gradient) != 0, (2, 0, 1))  # [target lag source]
     np.testing.assert_array_equal(used, found.graph)
 

@@ -191,7 +191,7 @@ def warmed_up(warmup_steps, refine_steps, learning_rate=5e-3):
 
 @pytest.mark.parametrize(
     "warmup_steps, refine_steps",
-    [(0, 70), (25, 0), pytest.param(100, 70, marks=pytest.mark.slow), (130, 0)],
+    [(0, 70), (25, 0), pytest.param(100, 70, marks=pytest.mark.slow)],
 )
 def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps, refine_steps):
     """25 used to become a whole epoch of 50; and the sparsifying phase never exceeds its limit."""
@@ -211,6 +211,8 @@ def test_scores_are_means_over_the_sparsifying_phase(windows):
     still = eqx.tree_at(lambda c: c.gate_learning_rate, config, jnp.asarray(0.0))
     result = ndde.fit(method, windows, still, key=jax.random.key(0))
     np.testing.assert_allclose(result.scores, ndde.gates.open_probability(jnp.asarray(2.0)))
+    assert int(result.steps) == 30 + 20 and result.losses.shape == (30 // 20 + 1,)
+    assert bool(jnp.all(jnp.isfinite(result.losses)))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def check(name):
     def evaluate(t, x):
         return system.drift(t, x, no_lags), system.jacobian(t, x)[0]
 
-    rates, jacobians = jax.vmap(evaluate)(jnp.asarray(t), jnp.asarray(x))
+    rates, jacobians = jax.jit(jax.vmap(evaluate))(jnp.asarray(t), jnp.asarray(x))
     expected = np.array([np.asarray(original(*point), float) for point in zip(x, t, strict=True)])
     scale = np.abs(expected).max(axis=0)
     np.testing.assert_allclose(rates, expected, rtol=1e-9, atol=1e-12 * scale.max())

@@ -1,7 +1,6 @@
 """Prior knowledge: built from names, obeyed by whatever fits windows."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -154,13 +153,3 @@ def test_path_obeys(quick):
     assert not bool(jnp.any(found.graphs[:, *FORBIDDEN]))
     assert bool(jnp.all(found.graphs[:, *REQUIRED]))
     assert float(found.death[(*FORBIDDEN, 0)]) == 0 and np.isinf(found.death[(*REQUIRED, 0)])
-
-
-def test_priors_batch():
-    priors = [ndde.prior_knowledge(3), PRIOR]
-    batch = ndde.stack_windows([eqx.tree_at(lambda w: w.prior, windows(), p) for p in priors])
-    config = ndde.FitConfig(max_steps=40, patience=None, newton_steps=5, batch_size=16)
-    results = jax.vmap(lambda w: ndde.fit(ndde.NODE(), w, config, key=jr.key(5)))(batch)
-    np.testing.assert_array_equal(
-        results.model.mask[:, 0, 0], [[True, True, True], [True, False, True]]
-    )
