@@ -131,3 +131,17 @@ def test_a_discovery_holds_nothing_in_double_precision(model):
     assert {a.dtype for a in floats(parts)} == {jnp.dtype("float32")}
     assert bool(found.graph[0, 1, 1])
     assert eqx.tree_equal(model.lags, found.model.lags)
+
+
+def test_sums_of_large_arrays_are_added_right():
+    """jaxlib 0.10.2 reads beyond a tile here and says nothing (jax-ml/jax#39103)."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(1200, 42, *shape)).astype(np.float32) for shape in ((8, 6), (28,)))
+    w, v = rng.normal(size=(42, 8, 6)), rng.normal(size=(42, 28))
+    w, v = w.astype(np.float32), v.astype(np.float32)
+    jax.config.update("jax_disable_most_optimizations", False)  # as users compile
+    found = jax.jit(jax.vmap(lambda a, b: jnp.sum(w * a, axis=(1, 2)) + jnp.sum(v * b, axis=1)))(
+        a, b
+    )
+    expected = np.einsum("njst,jst->nj", a, w) + np.einsum("njp,jp->nj", b, v)
+    np.testing.assert_allclose(found, expected, atol=1e-4)

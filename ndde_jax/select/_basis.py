@@ -6,6 +6,9 @@ from jaxtyping import Array, Float
 # Knots of restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, table 2.3).
 QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
 N_FEATURES = len(QUANTILES) - 1
+# Of the size of a term beside that of the variable itself: less is rounding in single precision,
+# as where knots coincide.
+LEAST = 1e-5
 
 
 def centred(columns, root):
@@ -19,6 +22,12 @@ def normalised(columns, root):
     columns = centred(columns, root)
     norm = jnp.sqrt(jnp.sum(columns**2, axis=0))
     return columns / jnp.where(norm > 0, norm, 1)[None]
+
+
+def _terms(columns, root):
+    """The same of a variable and its curves, and zero where a curve is nothing but rounding."""
+    size = jnp.sqrt(jnp.sum(centred(columns, root) ** 2, axis=0))
+    return jnp.where((size > LEAST * size[0])[None], normalised(columns, root), 0)
 
 
 def spline(z: Float[Array, "window"], root: Float[Array, "window"]):
@@ -38,7 +47,7 @@ def spline(z: Float[Array, "window"], root: Float[Array, "window"]):
         + cube(knots[-1]) * (knots[-2] - c) / wide
         for c in knots[:-2]
     ]
-    columns = normalised(jnp.stack([z, *curved], axis=1), root)
+    columns = _terms(jnp.stack([z, *curved], axis=1), root)
     basis, triangle = jnp.linalg.qr(columns)
     # Of a variable with few values some columns are redundant; what is left of them is rounding.
     return jnp.where((jnp.abs(jnp.diag(triangle)) > 1e-4)[None], basis, 0)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..fit._prices import RESOLUTION
-from ._basis import N_FEATURES, QUANTILES
+from ._basis import LEAST, N_FEATURES, QUANTILES
 from ._regression import FLOOR, RIDGE, Regression
 
 # Most shortlists for a target; two or three are the rule, since the last improves nothing.
@@ -250,13 +250,21 @@ def _spline(z, knots, root) -> Spline:
     mean = root**2 @ terms / total
     columns = (terms - mean[None]) * root[:, None]
     norm = np.sqrt(np.sum(columns**2, axis=0))
-    norm = np.where(norm > 0, norm, 1)
-    basis, triangle = np.linalg.qr(columns / norm[None])
-    good = np.abs(np.diag(triangle)) > 1e-4
-    # Columns beside redundant ones stay as they are: only the redundant are set to zero.
-    safe = triangle + np.diag(np.where(good, 0, 1))
-    matrix = np.where(good[None], np.linalg.inv(safe), 0) / norm[:, None]
-    return Spline(knots, mean, matrix, np.where(good[None], basis, 0))
+    # Where knots coincide a term is nothing but rounding, which must not be blown up to size one.
+    there = norm > LEAST * norm[0]
+    norm = np.where(there, norm, 1)
+    columns = columns / norm[None]
+    good = np.flatnonzero(there)
+    basis, triangle = np.linalg.qr(columns[:, good])
+    # One after the other: the direction of a redundant column is rounding, and what follows has a
+    # share in it.
+    while len(bad := np.flatnonzero(np.abs(np.diag(triangle)) <= 1e-4)):
+        good = np.delete(good, bad[0])
+        basis, triangle = np.linalg.qr(columns[:, good])
+    matrix, used = np.zeros((len(norm), len(norm))), np.zeros_like(columns)
+    matrix[np.ix_(good, good)] = np.linalg.inv(triangle)
+    used[:, good] = basis
+    return Spline(knots, mean, matrix / norm[:, None], used)
 
 
 def spline_terms_of(z, knots):

@@ -15,7 +15,7 @@ from ndde_jax.select._basis import N_FEATURES
 from ndde_jax.select._judge import padded_length
 from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_fit import known_drift
-from ndde_jax.select._spline_search import columns_of
+from ndde_jax.select._spline_search import columns_of, spline_terms_of
 from ndde_jax.windows._flat import KnownData
 
 LAGS, DT, DELAY = (0, 5, 10, 15), 0.1, 0.83
@@ -119,6 +119,18 @@ def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
     middle, spread = model.drift.output_range()
     assert (np.abs(rate - middle[None]) <= spread[None]).all()
     assert bool(jnp.all(jnp.isfinite(ndde.confine(model, windows=windows)(histories[0]))))
+
+
+def test_where_knots_coincide_rounding_is_no_term():
+    """Levels of a gauge at rest take three values, and some hundred others in a flood."""
+    rng = np.random.default_rng(0)
+    rest, flood = rng.choice([-0.403, -0.327, -0.176], 900), rng.uniform(-0.1, 8.5, 100)
+    z = np.concatenate([rest, flood])
+    (spline,) = columns_of(z[:, None], np.ones(1000)).splines
+    assert len(set(spline.knots.tolist())) < len(spline.knots)
+    rebuilt = (spline_terms_of(z, spline.knots) - spline.mean[None]) @ spline.matrix
+    np.testing.assert_allclose(rebuilt, spline.columns, atol=1e-9)
+    assert np.abs(spline.matrix).max() < 1e5
 
 
 def test_midpoints_of_a_known_drift_are_those_that_jax_computes(windows, found):
