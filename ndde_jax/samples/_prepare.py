@@ -151,7 +151,7 @@ def _regular(samples: Samples, known) -> Samples:
     worst = int(np.argmax(share))
     text = (
         f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
-        f"error of that has {share[worst]:.0%} of the variance of a step of "
+        f"error of that has {_times(share[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest."
     )
     changes = {"values": values, "times": times, "dt": step, "regular": True}
@@ -304,7 +304,7 @@ def _filled(samples: Samples, known) -> Samples:
     worst = int(np.argmax(error))
     text = (
         f"{int(counts.sum())} missing values in short gaps ({_named(samples, columns)}) are "
-        f"estimated; the error has {error[worst]:.0%} of the variance of a step of "
+        f"estimated; the error has {_times(error[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest. {left} missing values stay."
     )
     return _with(samples, "gaps", text, error[worst], columns, {"values": values})
@@ -318,6 +318,11 @@ def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
         if gone.any() and not gone.all():
             filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
     return np.nan_to_num(filled)
+
+
+def _times(share: float) -> str:
+    """A share as people say it, whatever its size."""
+    return f"{share:.0%} of" if share < 2 else f"{share:.0f} times"
 
 
 def _named(samples: Samples, columns) -> str:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.samples import _prepare
 from ndde_jax.samples._clock import common_step
 from ndde_jax.samples._gaps import fill_gaps
 from ndde_jax.samples._lines import find_lines
@@ -183,3 +184,8 @@ def test_all_of_it_is_undone_at_once():
     np.testing.assert_array_equal(raw.values[0], x)
     np.testing.assert_allclose(raw.times[0], t)
     assert not raw.regular and raw.treatments == ()
+
+
+@pytest.mark.parametrize("share, said", [(0.123, "12% of"), (1.5, "150% of"), (32.96, "33 times")])
+def test_shares_are_said_as_people_do(share, said):
+    assert _prepare._times(share) == said
