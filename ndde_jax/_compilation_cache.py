@@ -18,6 +18,8 @@ MOST_BYTES = 2**30
 
 # Read by JAX when it is imported; by these, processes started from here do the same.
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
+# Read by XLA before the first program.
+FLAGS, INSTRUCTIONS = "XLA_FLAGS", "--xla_cpu_max_isa"
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": SECONDS,
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": -1,
@@ -44,7 +46,23 @@ def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | 
                 environment[name] = str(value)
                 jax.config.update(name.lower(), value)
     jax.config.update(DIRECTORY.lower(), directory)
+    if _refuses_its_own():
+        flags = environment.get(FLAGS, "")
+        if INSTRUCTIONS not in flags:
+            environment[FLAGS] = f"{flags} {INSTRUCTIONS}=AVX2".strip()
     return Path(directory)
+
+
+def _refuses_its_own() -> bool:
+    """Whether this XLA compiles for processors with AVX-512 what it will not load again.
+
+    Before 0.10.2 jaxlib takes preferences of the compiler for abilities of the processor, compiles
+    anew, and prints a page for every program (openxla/xla#44565). Code for AVX2 has none of them.
+    """
+    import jaxlib.version
+
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return x86 and jaxlib.version.__version_info__ < (0, 10, 2)
 
 
 def user_directory(environment: MutableMapping[str, str]) -> Path | None:

@@ -6,6 +6,7 @@ Warnings are errors and jaxtyping annotations are checked by beartype (see `pypr
 import gc
 import mmap
 import os
+import platform
 import shutil
 import zlib
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import jax
 import jaxlib
+import jaxlib.version
 import pytest
 
 jax.config.update("jax_enable_x64", True)
@@ -28,6 +30,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
+OLD = jaxlib.version.__version_info__ < (0, 10, 2)
 QUICK_COMPILER = (
     # XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
     # Without that, its older emitters write them.
@@ -35,6 +38,8 @@ QUICK_COMPILER = (
     # A program is cut into 32 modules for as many threads, and each is copied and set up anew; the
     # cores are busy with the other worker anyway.
     "--xla_cpu_parallel_codegen_split_count=1",
+    # Some releases refuse to load code for AVX-512 that they kept, see _compilation_cache.py.
+    *(["--xla_cpu_max_isa=AVX2"] if OLD and platform.machine() == "x86_64" else []),
 )
 # Of the 65530 that Linux grants a process: a program takes about eleven, and a module makes at most
 # some five hundred. Throwing them away takes seconds, and what is thrown away compiles again.

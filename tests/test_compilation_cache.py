@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jaxlib.version
 import numpy as np
 import pytest
 
@@ -39,6 +40,26 @@ def test_it_is_the_directory_of_the_user(tmp_path, settings):
     # So that processes started from here do the same.
     assert environment["JAX_COMPILATION_CACHE_DIR"] == str(directory)
     assert environment["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
+
+
+@pytest.mark.parametrize(
+    "version, machine, given, flags",
+    [
+        ((0, 10, 1), "x86_64", None, "--xla_cpu_max_isa=AVX2"),
+        ((0, 10, 1), "x86_64", "--xla_dump_to=x", "--xla_dump_to=x --xla_cpu_max_isa=AVX2"),
+        ((0, 10, 1), "x86_64", "--xla_cpu_max_isa=SSE4_2", "--xla_cpu_max_isa=SSE4_2"),
+        ((0, 10, 1), "arm64", None, None),
+        ((0, 11, 0), "x86_64", None, None),
+    ],
+)
+def test_what_is_kept_can_be_loaded(
+    tmp_path, settings, monkeypatch, version, machine, given, flags
+):
+    monkeypatch.setattr(jaxlib.version, "__version_info__", version)
+    monkeypatch.setattr(_compilation_cache.platform, "machine", lambda: machine)
+    environment = {"XDG_CACHE_HOME": str(tmp_path)} | ({"XLA_FLAGS": given} if given else {})
+    keep_compiled(environment)
+    assert environment.get("XLA_FLAGS") == flags
 
 
 def test_without_xdg_it_is_below_the_home(tmp_path, monkeypatch):

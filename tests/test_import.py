@@ -49,7 +49,7 @@ with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdo
 from jax._src import xla_bridge
 print(json.dumps({
     "modules": sorted(sys.modules),
-    "config": [k for k, v in jax.config.values.items() if k not in config or config[k] != v],
+    "config": [k for k, v in jax.config.values.items() if config.get(k, v) != v],
     "environment": environment,
     "backends": xla_bridge.backends_are_initialized(),
     "said": said.getvalue(),

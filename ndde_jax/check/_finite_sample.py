@@ -140,6 +140,12 @@ def finite_sample_terms(
     )  # fmt: skip
 
 
+def _pieces(duration):
+    """How many units of time it takes; what a sum of steps is too long by rounding is no piece."""
+    duration = jnp.asarray(duration, float)
+    return jnp.maximum(1.0, jnp.ceil(duration * (1 - 8 * jnp.finfo(duration.dtype).eps)))
+
+
 def bound_terms(
     *, duration, largest, roots, moved, gap, confidence, spread, envelope, tail, covering,
     resolution, noise_norm, noise_trace, mixing_prefactor, mixing_rate,
@@ -154,7 +160,7 @@ def bound_terms(
     for name, value in rest.items():
         check_number(value, name, least=0)
     eta = (1 - jnp.asarray(confidence, float)) / 6
-    pieces = jnp.maximum(1.0, jnp.ceil(duration))
+    pieces = _pieces(duration)
     block = jnp.maximum(1.0, jnp.log(mixing_prefactor * pieces / eta) / mixing_rate)
     complexity = jnp.log(4 / eta) + covering
     return FiniteSampleBound(
@@ -262,7 +268,7 @@ def truncation_radius(
     check_whole(n_delays, "n_delays", least=0)
     check_whole(order, "order")
     eta = (1 - jnp.asarray(confidence, float)) / 6
-    pieces = jnp.maximum(1.0, jnp.ceil(jnp.asarray(duration, float)))
+    pieces = _pieces(duration)
     ratio = pieces * float(n_delays + 1) ** order * moment / eta
     return jnp.maximum(1.0, ratio ** (1 / (2 * order)))
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import fdtrc
 
 # Random hidden units: enough for any shape that eight trained ones make, and few beside the
 # windows.
@@ -36,6 +35,8 @@ def chance_of_leftover(
 
     **Returns:** a probability; 1 where nothing can be told.
     """
+    from scipy.special import fdtrc  # takes a moment to import
+
     used = root > 0
     n, count = int(used.sum()), min(UNITS, int(used.sum()) // PER_UNIT)
     spare = n - known.shape[1] - count - 1
