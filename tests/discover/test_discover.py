@@ -250,3 +250,20 @@ def test_permuting_variables_permutes_the_graph(found):
     other = discover(X[:, ::-1], dt=DT)
     np.testing.assert_array_equal(other.graph[::-1, ::-1], found.graph)
     assert_same_scores(other.scores[::-1, ::-1], found.scores)
+
+
+def test_a_strategy_searches_at_every_pass(monkeypatch):
+    """On windows that the drift of the pass before has corrected."""
+    seen = []
+
+    def recover(windows, *args, **options):
+        seen.append(windows)
+        return ndde.recover(windows, *args, **options)
+
+    monkeypatch.setattr("ndde_jax._discover.recover", recover)
+    recipe = ndde.Recipe(strategy=ndde.select.Splines(), passes=3)
+    found = discover(X, dt=DT, scheme="midpoint", recipe=recipe)
+    assert [windows.scheme for windows in seen] == ["midpoint"] * 3
+    first, second, third = (np.asarray(windows.history) for windows in seen)
+    assert not np.array_equal(first, second) and not np.array_equal(first, third)
+    assert found.windows is seen[-1]
