@@ -101,9 +101,10 @@ def program(main: Callable[[], int]) -> int:
     """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence. Unless
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
-    from ndde_jax._compilation_cache import keep_compiled
+    from ndde_jax._compilation_cache import add_up_right, keep_compiled
     from ndde_jax._program import run_program
 
+    add_up_right()
     if "--no-cache" not in sys.argv:
         keep_compiled()
     return run_program(main, lambda: f"\n{_farewell}")

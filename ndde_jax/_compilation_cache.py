@@ -19,7 +19,8 @@ MOST_BYTES = 2**30
 # Read by JAX when it is imported; by these, processes started from here do the same.
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 # Read by XLA before the first program.
-FLAGS, INSTRUCTIONS = "XLA_FLAGS", "--xla_cpu_max_isa"
+FLAGS = "XLA_FLAGS"
+INSTRUCTIONS, FUSION = "--xla_cpu_max_isa", "--xla_cpu_experimental_ynn_fusion_type"
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": SECONDS,
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": -1,
@@ -47,10 +48,27 @@ def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | 
                 jax.config.update(name.lower(), value)
     jax.config.update(DIRECTORY.lower(), directory)
     if _refuses_its_own():
-        flags = environment.get(FLAGS, "")
-        if INSTRUCTIONS not in flags:
-            environment[FLAGS] = f"{flags} {INSTRUCTIONS}=AVX2".strip()
+        _add_flag(environment, INSTRUCTIONS, "AVX2")
     return Path(directory)
+
+
+def add_up_right(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Turn off what makes jaxlib 0.10.2 return wrong sums (jax-ml/jax#39103).
+
+    Installing this library excludes that release; who has it all the same is not to read wrong
+    numbers from a command line.
+    """
+    import jaxlib.version
+
+    if jaxlib.version.__version_info__ == (0, 10, 2):
+        _add_flag(environment, FUSION, "")
+
+
+def _add_flag(environment: MutableMapping[str, str], name: str, value: str) -> None:
+    """Unless the user has set it."""
+    flags = environment.get(FLAGS, "")
+    if name not in flags:
+        environment[FLAGS] = f"{flags} {name}={value}".strip()
 
 
 def _refuses_its_own() -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ._cli_data import rate_edge, rate_lags, read_file
 from ._commands import add_commands, add_general
-from ._compilation_cache import keep_compiled
+from ._compilation_cache import add_up_right, keep_compiled
 from ._output import forget_stages, write_checked, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
@@ -58,6 +58,7 @@ def program() -> int:
     and a sentence that says what is kept, and that compiled programs are kept for the next one.
     """
     arguments = _parse(None)
+    add_up_right()
     if not arguments.no_cache:
         keep_compiled()
     return run_program(lambda: _run(arguments), lambda: _farewell(arguments))

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from ndde_jax import _compilation_cache
-from ndde_jax._compilation_cache import drop_oldest, keep_compiled, user_directory
+from ndde_jax._compilation_cache import (
+    FUSION,
+    add_up_right,
+    drop_oldest,
+    keep_compiled,
+    user_directory,
+)
 
 REPOSITORY = Path(__file__).parents[1]
 PROGRAM = "import sys; from ndde_jax import cli; sys.exit(cli.program())"
@@ -60,6 +66,15 @@ def test_what_is_kept_can_be_loaded(
     environment = {"XDG_CACHE_HOME": str(tmp_path)} | ({"XLA_FLAGS": given} if given else {})
     keep_compiled(environment)
     assert environment.get("XLA_FLAGS") == flags
+
+
+def test_what_adds_wrongly_is_turned_off(monkeypatch):
+    for version, flags in (((0, 10, 1), {}), ((0, 10, 2), {"XLA_FLAGS": f"{FUSION}="})):
+        monkeypatch.setattr(jaxlib.version, "__version_info__", version)
+        environment = {}
+        add_up_right(environment)
+        add_up_right(environment)
+        assert environment == flags
 
 
 def test_without_xdg_it_is_below_the_home(tmp_path, monkeypatch):
