@@ -102,9 +102,11 @@ def program(main: Callable[[], int]) -> int:
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
     from ndde_jax._compilation_cache import add_up_right, keep_compiled
+    from ndde_jax._one_thread import one_blas_thread
     from ndde_jax._program import run_program
 
     add_up_right()
+    one_blas_thread()
     if "--no-cache" not in sys.argv:
         keep_compiled()
     return run_program(main, lambda: f"\n{_farewell}")

@@ -21,6 +21,7 @@ import numpy as np
 from ._cli_data import rate_edge, rate_lags, read_file
 from ._commands import add_commands, add_general
 from ._compilation_cache import add_up_right, keep_compiled
+from ._one_thread import one_blas_thread
 from ._output import forget_stages, write_checked, write_results
 from ._program import INTERRUPTED, run_program
 from ._spoken import parse_edge, parse_lags
@@ -59,6 +60,7 @@ def program() -> int:
     """
     arguments = _parse(None)
     add_up_right()
+    one_blas_thread()
     if not arguments.no_cache:
         keep_compiled()
     return run_program(lambda: _run(arguments), lambda: _farewell(arguments))
