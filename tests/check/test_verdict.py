@@ -111,6 +111,21 @@ def test_neighbouring_lags_are_a_reservation():
         assert found.verdict == "supported"
 
 
+def test_doubt_about_one_edge_in_twenty_is_noted_and_weighs_nothing():
+    everywhere = {(i, j, a): 0.3 for i in range(3) for j in range(3) for a in (0, 2, 4, 6)}
+    lags = tuple(range(8))
+    one = found_on(oscillators(), edges=everywhere | {(0, 1, 7): 0.2}, names=NAMES, lags=lags)
+    assert one.verdict == "supported" and reasons(one) == []
+    assert [note.name for note in one.verdict.notes] == ["neighbouring lags"]
+    assert "Noted: (neighbouring lags) a -> b" in one.verdict.text
+    # A weak edge elsewhere makes two doubts of 37; the weak one the same edge, still one.
+    lower = one.lower.copy()
+    lower[0, 1, 7] = -0.1
+    assert again(one, lower=lower).verdict == "supported"
+    lower[2, 2, 0] = -0.1
+    assert again(one, lower=lower).verdict == "with reservations"
+
+
 def test_no_edge_is_not_supported():
     found = found_on(oscillators(), edges={}, names=NAMES)
     assert found.verdict == "not supported" and reasons(found) == ["no edge"]
