@@ -6,6 +6,7 @@ one fault. `test_bad_inputs.py` runs all of them, `test_checks.py` a few.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,14 @@ REFIT = {"windows": "windows", "key": "key", "config": "strength_config"}
 SDE = {"drift": drift, "history": np.ones(DIM), "n_steps": 50, "dt": 0.1}
 PICTURE = {"scores": np.ones(SHAPE), "graph": graph, "lags": LAGS, "names": ("a", "b")}
 LABELS = {"lags": "lags", "names": "names", "dt": "optional_positive"}
+
+
+@functools.cache
+def backtest() -> ndde.use.Backtest:
+    """A small one."""
+    return discovery().backtest(3, paths=4, origins=3, key=key())
+
+
 FUTURE = {"horizon": 3, "paths": 4, "key": key}
 FORECAST = {"predicted": X, "truth": X}
 
@@ -331,7 +340,10 @@ SPECS = [
     Spec("Discovery.intervene by rule", lambda **options: discovery().intervene(**options),
          FUTURE, {"values": "rules"}),
     Spec("Discovery.backtest", lambda **options: discovery().backtest(**options), FUTURE, {
-        "horizon": "span", "paths": "count", "key": "key", "origins": "count", "data": "past"}),
+        "horizon": "span", "paths": "count", "key": "key", "origins": "count", "data": "past",
+        "rivals": "rivals", "at": "steps_ahead"}),
+    Spec("Backtest.against", lambda **options: backtest().against(**options), {"rival": "VAR"}, {
+        "rival": "choice"}),
     Spec("Effects.curve", lambda **options: discovery().effects().curve(**options),
          {"source": "a", "target": "b", "lag": 0}, {
              "source": "variable", "target": "variable", "lag": "lag", "points": "count"}),

@@ -254,6 +254,8 @@ KINDS |= {
                  {"a": None}, {5: 1.0}, {True: 1.0}),
     "rules": ({"a": lambda: 1.0}, {"a": lambda a, b, c: 1.0}),
     "cuts": (3, "a", {}, [3], [("a",)], [("a", "z")], [("a", "b", 9)], [None]),
+    "rivals": (3, "VAR", None, OBJECT, ("ARMA",), (3,), {"VAR"}),
+    "steps_ahead": (3, "a", (), OBJECT, (0,), (4,), (1.5,), (True,), ("a",)),
     "by_edge": (3, "a", [1], {"a": 1.0}, {("a", "z"): 1.0}, {("a", "b"): "x"}, {("a", "b", 9): 1}),
     "samples": ("x", 3.0, None, OBJECT, {}, np.ones((5, 3)), np.zeros((0, 2)), 1j * X[:5]),
     "came": ("x", None, OBJECT, {}, np.ones(3), 1j * np.ones(2), [[1.0], [1.0, 2.0]]),

@@ -26,7 +26,8 @@ def settings() -> dict:
 class Specification:
     """One task: a system, how it is disturbed and sampled, and which lags are candidates.
 
-    - `name`: of the system in `settings.toml`.
+    - `name`: of the system in `settings.toml`, or `random_SIZE_DELAYS_SEED`, a network that is not
+        in it, with delays 1, 2, … and a grid step of 1.
     - `category`: `low`, `medium`, `high` (process noise), `observed` (low, and measurement error;
         `observed_5` and `observed_10` have more of it), `offgrid` (low, and no candidate lag is a
         true one), or `length/n` (low, n samples).
@@ -55,7 +56,7 @@ class Specification:
     @property
     def grid(self) -> float:
         """Step of the lag grid, in the system's unit of time."""
-        grid = settings()["systems"][self.name]["grid"]
+        grid = _entry(self.name)["grid"]
         if self.category != "offgrid":
             return grid
         steps = round(float(self.system().lags[0]) / grid)
@@ -78,9 +79,18 @@ class Specification:
         return _system(self.name)
 
 
+def _entry(name: str) -> dict:
+    """Of a system in the file, or of a further network, `random_SIZE_DELAYS_SEED`."""
+    if name in settings()["systems"]:
+        return settings()["systems"][name]
+    size, n_delays, seed = map(int, name.removeprefix("random_").split("_"))
+    delays = [float(k + 1) for k in range(n_delays)]
+    return {"size": size, "delays": delays, "seed": seed, "grid": 1.0}
+
+
 @functools.lru_cache(maxsize=64)
 def _system(name: str) -> systems.System:
-    entry = settings()["systems"][name]
+    entry = _entry(name)
     if "size" in entry:
         return random_network(entry["size"], delays=tuple(entry["delays"]), seed=entry["seed"])
     return systems.get(name, **entry.get("options", {}))

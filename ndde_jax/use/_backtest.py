@@ -1,6 +1,7 @@
 """Forecasts from many origins, beside methods that anybody should beat."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,37 +9,58 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_key, check_real_array, check_whole
+from .._checks import check_key, check_real_array, check_whole, refusal, shown
 from ..metrics._ensembles import crps, energy_score
 from ._ensemble import Ensemble
 from ._forecast import draw_noise, make_learned, measured, path_quantile
+from ._rivals import RIVALS
 from ._simulate import no_change, simulate
 from ._times import read_span
 
-METHODS = ("ndde_jax", "persistence", "climatology", "VAR")
+OWN = "ndde_jax"
+# Steps ahead that are scored unless others are asked for, and the last one.
+STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclasses.dataclass(frozen=True)
 class Backtest:
     """Scores by method and step; NumPy; made by `found.backtest`.
 
-    - `methods`: `"ndde_jax"`, `"persistence"` (steps of the record, summed up from the present),
-        `"climatology"` (values of the record) and `"VAR"` (least squares on all lags, Gaussian
-        noise), fitted to the record of the discovery.
+    - `methods`: `"ndde_jax"`, and the rivals, fitted to the record of the discovery.
     - `steps`: samples ahead, `[step]`.
-    - `crps`: in standard deviations of a variable, mean over origins, `[method step dim]`.
+    - `scores`: CRPS of every origin, in standard deviations of a variable,
+        `[method origin step dim]`; `crps`: their means over origins, `[method step dim]`.
     - `coverage`: share of what came inside 90 % intervals, `[method step dim]`.
     - `energy`: energy score of all variables, standardised, `[method step]`.
     """
 
     methods: tuple[str, ...]
     steps: np.ndarray
-    crps: Float[np.ndarray, "method step dim"]
+    scores: Float[np.ndarray, "method origin step dim"]
     coverage: Float[np.ndarray, "method step dim"]
     energy: Float[np.ndarray, "method step"]
     names: tuple[str, ...]
     origins: int
     held_out: bool
+
+    @property
+    def crps(self) -> Float[np.ndarray, "method step dim"]:
+        """Continuous ranked probability scores, means over origins."""
+        return self.scores.mean(axis=1)
+
+    def against(self, rival: str) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
+        """By how much the CRPS is better than a rival's, mean over variables and origins, and the
+        standard error of that mean, origins taken for independent: with `origins` so few that
+        horizons do not overlap it is right, else too small.
+
+        **Raises:** `ValueError` for a rival that was not asked for.
+        """
+        if rival not in self.methods[1:]:
+            known = ", ".join(self.methods[1:])
+            raise ValueError(f"rival must be one of {known}; got {shown(rival)}.")
+        theirs = self.scores[self.methods.index(rival)]
+        better = (theirs - self.scores[0]).mean(axis=2)
+        return better.mean(axis=0), better.std(axis=0, ddof=1) / np.sqrt(len(better))
 
     def to_frame(self):
         """A pandas DataFrame: method, step, variable, crps, coverage; needs pandas."""
@@ -79,29 +101,47 @@ def backtest(
     origins: Any,
     paths: Any,
     key: Any,
+    rivals: Any,
+    at: Any,
 ) -> Backtest:
     """As `found.backtest` says."""
     key, steps = check_key(key), read_span(horizon, found, "horizon")
     check_whole(origins, "origins", least=2)
     check_whole(paths, "paths", least=2)
+    rivals, at = _rivals(rivals), _steps(at, steps)
     need, dim = int(found.lags[-1]) + 1, len(found.names)
     record = [np.asarray(v, np.float64) for v in found.samples.values]
     past, came = _origins(record if data is None else [_read(data, dim)], need, steps, origins)
     rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
     own = _own(found, ensemble, past, steps, paths, key)
-    rivals = (
-        _persistence(record, past, steps, paths, rng),
-        _climatology(record, past, steps, paths, rng),
-        _autoregression(record, found.lags, past, steps, paths, rng),
-    )
     scale = np.nanstd(np.concatenate(record), axis=0)
-    scores = [_score(forecasts, came, scale) for forecasts in (own, *rivals)]
-    parts = [np.stack(part) for part in zip(*scores, strict=True)]
-    at = np.unique(np.array([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, steps]).clip(max=steps))
-    crps_, coverage, energy = (part[:, at - 1] for part in parts)
+    given = (record, found.lags, past, steps, paths, rng)
+    forecasts = (own, *(RIVALS[rival](*given) for rival in rivals))
+    scores = [_score(paths[:, :, at - 1], came[:, at - 1], scale) for paths in forecasts]
+    scores_, coverage, energy = (np.stack(part) for part in zip(*scores, strict=True))
     return Backtest(
-        METHODS, at, crps_, coverage, energy, found.names, len(past), data is not None
+        (OWN, *rivals), at, scores_, coverage, energy, found.names, len(past), data is not None
     )  # fmt: skip
+
+
+def _rivals(names: Any) -> tuple[str, ...]:
+    known = ", ".join(RIVALS)
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise refusal("rivals", f"a sequence of names, of {known}", names)
+    for name in names:
+        if name not in RIVALS:
+            raise ValueError(f"rivals must be of {known}; got {shown(name)}.")
+    return tuple(dict.fromkeys(names))
+
+
+def _steps(at: Any, steps: int) -> np.ndarray:
+    if at is None:
+        return np.unique(np.array([*STEPS, steps]).clip(max=steps))
+    if isinstance(at, str) or not isinstance(at, Sequence) or not len(at):
+        raise refusal("at", "a sequence of steps, in samples", at)
+    for step in at:
+        check_whole(step, "at", least=1, most=steps)
+    return np.unique(np.array(at, int))
 
 
 def _read(data: Any, dim: int) -> np.ndarray:
@@ -150,60 +190,13 @@ def _own(found, ensemble, past, steps, paths, key) -> np.ndarray:
     return np.moveaxis(run.reshape(n, paths, steps, -1), 1, 0)
 
 
-def _persistence(record, past, steps, paths, rng):
-    change = np.concatenate([np.diff(v, axis=0) for v in record])
-    change = change[np.isfinite(change).all(axis=1)]
-    change = change - change.mean(axis=0)
-    drawn = change[rng.integers(len(change), size=(paths, len(past), steps))]
-    return past[None, :, -1:] + np.cumsum(drawn, axis=2)
-
-
-def _climatology(record, past, steps, paths, rng):
-    values = np.concatenate(record)
-    values = values[np.isfinite(values).all(axis=1)]
-    return values[rng.integers(len(values), size=(paths, len(past), steps))]
-
-
-def _autoregression(record, lags, past, steps, paths, rng):
-    """Least squares of increments on all lags, iterated."""
-    lags = np.asarray(lags)
-
-    def flat(h):
-        return np.concatenate([h.reshape(*h.shape[:-2], -1), np.ones((*h.shape[:-2], 1))], -1)
-
-    inputs, outputs = [], []
-    for values in record:
-        k = np.arange(lags[-1], len(values) - 1)
-        inputs.append(flat(values[k[:, None] - lags[None]]))
-        outputs.append(values[k + 1] - values[k])
-    design, change = np.concatenate(inputs), np.concatenate(outputs)
-    usable = np.isfinite(design).all(axis=1) & np.isfinite(change).all(axis=1)
-    design, change = design[usable], change[usable]
-    weights, *_ = np.linalg.lstsq(design, change, rcond=None)
-    left = change - design @ weights
-    covariance = left.T @ left / max(len(left) - design.shape[1], 1)
-    values, vectors = np.linalg.eigh(covariance)
-    factor = vectors * np.sqrt(np.maximum(values, 0))
-    buffer = np.broadcast_to(past[None], (paths, *past.shape)).copy()
-    out = []
-    for _ in range(steps):
-        now = buffer[:, :, -1]
-        kick = rng.normal(size=now.shape) @ factor.T
-        new = now + flat(buffer[:, :, buffer.shape[2] - 1 - lags]) @ weights + kick
-        # An unstable autoregression must not overflow.
-        new = np.clip(new, -1e100, 1e100)
-        buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
-        out.append(new)
-    return np.stack(out, axis=2)
-
-
 def _score(forecasts, came, scale):
-    """CRPS and coverage `[step dim]`, energy score `[step]`."""
+    """CRPS `[origin step dim]`, coverage `[step dim]`, energy score `[step]`."""
     z, truth = jnp.asarray(forecasts / scale), jnp.asarray(came / scale)
     low, high = path_quantile(z, 0.05), path_quantile(z, 0.95)
     inside = (low <= truth) & (truth <= high)
     return (
-        np.asarray(jnp.mean(crps(z, truth), axis=0)),
+        np.asarray(crps(z, truth)),
         np.asarray(inside).mean(axis=0),
         np.asarray(jnp.mean(energy_score(z, truth), axis=0)),
     )

@@ -210,9 +210,11 @@ class Usable:
         origins: Checked[int] = 20,
         paths: Checked[int] = 100,
         key: Checked[PRNGKeyArray],
+        rivals: Checked[Sequence[str]] = ("persistence", "climatology", "VAR"),
+        at: Checked[Sequence[int] | None] = None,
     ) -> Backtest:
-        """Forecasts from many origins against what came, beside persistence, climatology and a
-        vector autoregression on the same lags.
+        """Forecasts from many origins against what came, beside those of rivals that know the same
+        record and the same lags.
 
         **Arguments:**
 
@@ -222,12 +224,17 @@ class Usable:
         - `origins`: evenly spread, 20 by default.
         - `paths`: of each forecast, 100 by default.
         - `key`: for the noise.
+        - `rivals`: `"persistence"`, steps of the record, summed up from the present;
+            `"climatology"`, values of the record; `"VAR"`, least squares of increments on all lags;
+            and, if asked for, `"PySINDy"` (`pip install "ndde_jax[peers]"`), polynomials of all
+            lags, with the noise of its residuals, which it does not have by itself.
+        - `at`: steps ahead to score, in samples; 1, 2, 5, 10, 20, … and the last by default.
 
         **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 %
         intervals and energy score by step.
 
         **Raises:** `ValueError` if the data are too short for a history, the horizon and as many
-        origins.
+        origins, for an unknown rival or a step beyond the horizon; `ImportError` without PySINDy.
 
         ```python
         import jax, numpy as np
@@ -240,8 +247,10 @@ class Usable:
         print(found.backtest(5, data=x[400:], key=jax.random.key(1)))
         ```
         """
-        options = dict(horizon=horizon, data=data, origins=origins, paths=paths, key=key)
-        return backtest(self, self._members, **options)
+        return backtest(
+            self, self._members, horizon=horizon, data=data, origins=origins, paths=paths, key=key,
+            rivals=rivals, at=at,
+        )  # fmt: skip
 
     def to_json(self) -> str:
         """The graph as JSON: variables, sampling interval, and for every kept edge lag, delay,

@@ -6,6 +6,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.use._forecast import make_learned, path_quantile
+from ndde_jax.use._rivals import RIVALS
 from ndde_jax.use._simulate import no_change, simulate
 
 from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linear_path, respond
@@ -62,6 +63,44 @@ def test_intervals_cover_what_comes(found):
     assert (crps[own] < crps[table.methods.index("persistence")]).all()
     assert (crps[own] < 1.1 * crps[table.methods.index("VAR")]).all()
     assert "VAR" in repr(table) and len(table.to_frame()) == table.crps.size
+
+
+def test_a_rival_is_beaten_origin_by_origin(found):
+    table = found.backtest(
+        HORIZON,
+        data=linear_path(1200, seed=7),
+        origins=30,
+        key=KEY,
+        rivals=["climatology"],
+        at=(1, 12),
+    )
+    assert table.methods == ("ndde_jax", "climatology") and table.steps.tolist() == [1, 12]
+    assert table.scores.shape == (2, 30, 2, 3) and table.energy.shape == (2, 2)
+    better, error = table.against("climatology")
+    own, theirs = table.scores.mean(axis=3)
+    np.testing.assert_allclose(better, (theirs - own).mean(axis=0))
+    np.testing.assert_allclose(error, (theirs - own).std(axis=0, ddof=1) / np.sqrt(30))
+    assert better[0] > 5 * error[0]
+    whole = found.backtest(HORIZON, data=linear_path(1200, seed=7), origins=30, key=KEY)
+    np.testing.assert_allclose(table.crps[0], whole.crps[0][[0, -1]])
+
+
+def test_pysindy_forecasts_its_polynomials():
+    pytest.importorskip("pysindy")
+    rng, x = np.random.default_rng(0), np.zeros((3000, 1))
+    for k in range(len(x) - 1):
+        x[k + 1] = x[k] + 0.3 * (x[k] - x[k] ** 3) + 0.2 * rng.normal()
+    past, steps = x[100:2900:100, None], 3
+    given = ([x], (0,), past, steps, 400, np.random.default_rng(1))
+    found = RIVALS["PySINDy"](*given)
+    # The map itself, with the noise that drives it.
+    now = np.repeat(past[None, :, 0], 400, axis=0)
+    for k in range(steps):
+        now = now + 0.3 * (now - now**3) + 0.2 * rng.normal(size=now.shape)
+        np.testing.assert_allclose(found[:, :, k].mean(axis=0), now.mean(axis=0), atol=0.12)
+        np.testing.assert_allclose(found[:, :, k].std(axis=0), now.std(axis=0), rtol=0.2)
+    straight = RIVALS["VAR"](*given)
+    assert np.abs(straight[:, :, 2].mean(axis=0) - now.mean(axis=0)).max() > 0.3
 
 
 def test_a_forecast_goes_on_from_the_record(found):
