@@ -149,7 +149,7 @@ def _held(series: Series, held: int, value: float, n: int, key) -> np.ndarray:
             n_steps=n * fine,
             history=jnp.asarray(history),
             sigma=jnp.asarray(series.sigma),
-            increments=increments * mask,
+            increments=increments * mask[None],
             args=jnp.asarray(mask),
             save_every=fine,
         ).ys[1:]
