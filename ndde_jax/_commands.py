@@ -13,6 +13,9 @@ import numpy as np
 from ._atomic import Together
 from ._spoken import parse_edge
 
+# Share of a rate's variance from which on what two sources do together is shown.
+TOGETHER = 0.01
+
 
 def add_commands(commands: Any, seed: Callable[[str], int]) -> None:
     """Register them with the subparsers of the command line."""
@@ -113,9 +116,15 @@ def _effects(arguments: argparse.Namespace) -> None:
     contents["curves.csv"] = _table(
         ("source", "target", "lag", "x", "y", "low", "high"), _curves(effects)
     )
+    pairs = effects.interactions()
+    contents["interactions.csv"] = _table(pairs.columns, pairs.rows())
+    together = pairs.above(TOGETHER)
     if not arguments.no_plot and arguments.out:
         contents |= _picture("effects.png", effects)
-    _finish(arguments, contents if arguments.out else {}, repr(effects))
+        if together:
+            contents |= _picture("interactions.png", pairs)
+    said = f"{effects!r}\n{pairs!r}" if together else repr(effects)
+    _finish(arguments, contents if arguments.out else {}, said)
 
 
 def _curves(effects: Any):

@@ -325,6 +325,8 @@ SPECS = [
         **LABELS, "scores": "scores", "graph": "graph"}),
     Spec("plot.plot_discovery", plot.plot_discovery, {}, {"found": "result"}),
     Spec("plot.plot_effects", plot.plot_effects, {}, {"effects": "result"}),
+    Spec("plot.plot_surface", plot.plot_surface, {}, {"surface": "result"}),
+    Spec("plot.plot_interactions", plot.plot_interactions, {}, {"interactions": "result"}),
     Spec("plot.plot_forecast", plot.plot_forecast, {}, {"forecast": "result"}),
     Spec("plot.plot_intervention", plot.plot_intervention, {}, {"intervention": "result"}),
     Spec("Discovery.resample", lambda **options: discovery().resample(**options), {}, {
@@ -347,6 +349,10 @@ SPECS = [
     Spec("Effects.curve", lambda **options: discovery().effects().curve(**options),
          {"source": "a", "target": "b", "lag": 0}, {
              "source": "variable", "target": "variable", "lag": "lag", "points": "count"}),
+    Spec("Effects.surface", lambda **options: discovery().effects().surface(**options),
+         {"first": "a", "second": "b", "target": "b", "first_lag": 0, "second_lag": 0}, {
+             "first": "variable", "second": "variable", "target": "variable",
+             "first_lag": "lag", "second_lag": "lag", "points": "count"}),
     Spec("metrics.crps", metrics.crps, {"samples": np.ones((5, 2)), "truth": np.ones(2)}, {
         "samples": "samples", "truth": "came", "fair": "flag"}),
     Spec("metrics.energy_score", metrics.energy_score,

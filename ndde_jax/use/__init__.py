@@ -10,3 +10,4 @@ from ._ensemble import Ensemble as Ensemble
 from ._forecast import Forecast as Forecast
 from ._intervene import Intervention as Intervention
 from ._noise import Noise as Noise
+from ._surfaces import Interactions as Interactions, Surface as Surface

@@ -14,13 +14,9 @@ from .._checks import check_whole, refusal, shown
 from .._types import Checked
 from ._basis import Basis
 from ._ensemble import Ensemble
+from ._slices import as_jax, by_model, cast_basis, center_and_spread, histories_of, slices
+from ._surfaces import POINTS, Interactions, Surface, interactions, surface
 from ._times import variable
-
-# Rows that averages are taken over, spread evenly over the record; their error is far below that of
-# the ensemble.
-MOST_ROWS = 1000
-# Two-sided 90 %.
-WIDE = 1.6449
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,19 +88,14 @@ class Effects:
         check_whole(points, "points", least=2)
         i, j = variable(source, self.found, "source"), variable(target, self.found, "target")
         a = self._lag(i, j, lag)
-        histories = _histories(self.ensemble)
+        histories = histories_of(self.ensemble)
         values = histories[:, a, i]
-        edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
-        if len(edges) < 3:
-            raise ValueError(
-                f"{self.found.names[i]} takes too few different values for a curve: {len(edges)}."
-            )
-        slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-        model, basis = self.found.model, _cast(self.ensemble.basis, self.found.model)
+        edges, slot = slices(values, points, self.found.names[i])
+        model, basis = self.found.model, cast_basis(self.ensemble.basis, self.found.model)
         # The ends of a slice change with the number of distinct values, shapes do not.
-        given = (model, basis, _jax(histories, model), i, j, a)
-        low = _at(*given, _jax(edges[slot], model))
-        high = _at(*given, _jax(edges[slot + 1], model))
+        given = (model, basis, as_jax(histories, model), i, j, a)
+        low = _at(*given, as_jax(edges[slot], model))
+        high = _at(*given, as_jax(edges[slot + 1], model))
         change, columns = (
             np.asarray(up, np.float64) - down for up, down in zip(high, low, strict=True)
         )
@@ -112,19 +103,70 @@ class Effects:
         mean = np.zeros((len(edges) - 1, columns.shape[1] + 1))
         np.add.at(mean, slot, np.column_stack([change, columns]))
         mean /= count[:, None]
-        own, stepped = mean[:, :1], self.ensemble.trust[j] * mean[:, :1]
-        theta = np.concatenate([self.ensemble.center[None, j], self.ensemble.theta[:, j]])
         # [slice, model, centre of the ensemble, members]
-        steps = stepped + mean[:, 1:] @ theta.T
-        own = own if self.ensemble.own[j] else steps[:, :1]
-        steps = np.concatenate([own, steps], axis=1)
+        steps = by_model(mean[:, 0], mean[:, 1:], self.ensemble, j)
         curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
         middle = (curves[1:] + curves[:-1]) / 2
         curves = curves - (count @ middle / count.sum())[None]
-        y, spread = _center_and_spread(curves.T)
+        y, spread = center_and_spread(curves.T)
         return edges, y, y - spread, y + spread
 
-    def _lag(self, i: int, j: int, lag: Any) -> int:
+    def surface(
+        self,
+        first: Any,
+        second: Any,
+        target: Any,
+        first_lag: Any = None,
+        second_lag: Any = None,
+        *,
+        points: Checked[int] = POINTS,
+    ) -> Surface:
+        """What two sources do to a rate together, beyond what their curves say of each alone.
+
+        Second-order accumulated local effects: within each cell of two slices, by how much a change
+        of the first source matters more at the upper than at the lower end of the second, all else
+        as it was measured there; summed up, less what depends on one source only, and centred. Of a
+        drift x·y of independent sources it is (x − mean)(y − mean), of a sum of curves it is zero.
+        Cells without data are NaN; the order of the sources only swaps the axes.
+
+        **Arguments:**
+
+        - `first`, `second`, `target`: names or indices. The sources may be one variable at two
+            lags.
+        - `first_lag`, `second_lag`: in samples, of the discovery's; may be left out where a source
+            has only one edge to the target.
+        - `points`: slices of each source with equally many samples, 8 by default, so that a cell of
+            independent sources holds about 16 of the rows that averages are taken over.
+
+        **Returns:** [`Surface`][ndde_jax.use.Surface].
+
+        **Raises:** `ValueError` for an edge that was not kept, twice the same, and a source that
+        takes too few different values.
+
+        Apley and Zhu, *JRSS B* 82 (2020), 1059.
+        """
+        check_whole(points, "points", least=2)
+        j = variable(target, self.found, "target")
+        ends = []
+        for name, source, lag in (("first", first, first_lag), ("second", second, second_lag)):
+            i = variable(source, self.found, name)
+            ends.append((i, self._lag(i, j, lag, f"{name}_lag")))
+        if ends[0] == ends[1]:
+            raise ValueError(
+                f"first and second must differ in variable or lag; both are "
+                f"{self.found.names[ends[0][0]]} at lag {self.found.lags[ends[0][1]]}."
+            )
+        return surface(self, *ends, j, points)
+
+    def interactions(self) -> Interactions:
+        """Where products matter: all pairs of kept inputs of one target, by the share of the
+        variance of its rate that they carry beyond their own curves.
+
+        **Returns:** [`Interactions`][ndde_jax.use.Interactions], the largest first.
+        """
+        return interactions(self)
+
+    def _lag(self, i: int, j: int, lag: Any, name: str = "lag") -> int:
         kept = np.flatnonzero(self.graph[i, j])
         names, lags = self.found.names, self.found.lags
         said = f"{names[i]} -> {names[j]}"
@@ -133,12 +175,12 @@ class Effects:
         listed = ", ".join(str(lags[a]) for a in kept)
         if lag is None:
             if len(kept) > 1:
-                raise ValueError(f"{said} has edges at lags {listed}; say which with lag=.")
+                raise ValueError(f"{said} has edges at lags {listed}; say which with {name}=.")
             return int(kept[0])
         if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
-            raise refusal("lag", "a lag in samples", lag)
+            raise refusal(name, "a lag in samples", lag)
         if lag not in lags or lags.index(int(lag)) not in kept:
-            raise ValueError(f"{said} is kept at lags {listed} samples; got lag {shown(lag)}.")
+            raise ValueError(f"{said} is kept at lags {listed} samples; got {name} {shown(lag)}.")
         return lags.index(int(lag))
 
     @functools.cached_property
@@ -194,25 +236,12 @@ class Effects:
 def effects(found: Any, ensemble: Ensemble) -> Effects:
     """As `found.effects` says."""
     graph = np.asarray(found.graph)
-    center, spread = _center_and_spread(_mean_slopes(found, ensemble))
+    center, spread = center_and_spread(_mean_slopes(found, ensemble))
     seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
     return Effects(
         graph, seen(center), seen(center - spread), seen(center + spread),
         seen(ensemble.share), found, ensemble,
     )  # fmt: skip
-
-
-def _histories(ensemble: Ensemble) -> np.ndarray:
-    start = ensemble.rows.start
-    return start[np.unique(np.linspace(0, len(start) - 1, MOST_ROWS).astype(int))]
-
-
-def _jax(values: np.ndarray, model: Any):
-    return jnp.asarray(values, model.dt.dtype)
-
-
-def _cast(basis: Basis, model: Any) -> Basis:
-    return jax.tree.map(lambda a: _jax(a, model) if a.dtype.kind == "f" else jnp.asarray(a), basis)
 
 
 @eqx.filter_jit
@@ -223,26 +252,13 @@ def _mean_jacobians(model, basis: Basis, histories):
     return jnp.mean(own, axis=0), jnp.mean(columns, axis=0)
 
 
-def _center_and_spread(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What to say and half the width of a 90 % interval, from the same quantity of the learned
-    model, of the centre of the ensemble, and of its members, along the first axis.
-
-    Members spread about their centre as estimates from other records would. That centre is fitted
-    to steps instead of rates, with other functions: how far it is from the model shows what neither
-    the record's length nor the graph decides.
-    """
-    model, center, members = found[0], found[1], found[2:]
-    variance = np.mean((members - center[None]) ** 2, axis=0)
-    return model, WIDE * np.sqrt(variance + (center - model) ** 2)
-
-
 def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
     """`[source target lag]` of the model (where it explains the data; else of the centre), of the
     centre of the ensemble, and of every member.
     """
     model = found.model
-    histories = _jax(_histories(ensemble), model)
-    own, columns = _mean_jacobians(model, _cast(ensemble.basis, model), histories)
+    histories = as_jax(histories_of(ensemble), model)
+    own, columns = _mean_jacobians(model, cast_basis(ensemble.basis, model), histories)
     own, columns = np.asarray(own, np.float64), np.asarray(columns, np.float64)
     # [target lag source] -> [source target lag]
     to_graph = lambda a: np.moveaxis(a, (-3, -2, -1), (-2, -1, -3))  # noqa: E731
@@ -269,7 +285,7 @@ def _total(found: Any, slopes: np.ndarray) -> Total:
         # A member whose mean slopes are unstable has no finite response to average.
         limit = 1e6
         response = np.clip(np.nan_to_num(response, nan=limit), -limit, limit)
-        y, spread = _center_and_spread(response)
+        y, spread = center_and_spread(response)
         both.append((y, y - spread, y + spread))
     (pulse, pulse_low, pulse_high), (step, step_low, step_high) = both
     ts = float(found.dt) * np.arange(steps + 1)
