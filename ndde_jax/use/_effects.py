@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from .._checks import check_whole, refusal, shown
 from .._types import Checked
 from ._basis import Basis
+from ._echo import Drift, mean_slopes
 from ._ensemble import Ensemble
 from ._slices import as_jax, by_model, cast_basis, center_and_spread, histories_of, slices
 from ._surfaces import POINTS, Interactions, Surface, interactions, surface
@@ -59,6 +60,7 @@ class Effects:
     share: Float[np.ndarray, "source target lag"]
     found: Any
     ensemble: Ensemble
+    echoes: tuple[Drift, ...] = ()
 
     @property
     def sign(self) -> Int[np.ndarray, "source target lag"]:
@@ -108,8 +110,24 @@ class Effects:
         curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
         middle = (curves[1:] + curves[:-1]) / 2
         curves = curves - (count @ middle / count.sum())[None]
-        y, spread = center_and_spread(curves.T)
+        y, spread = center_and_spread(
+            curves.T, self._bias_of_curve(mean[:, 0], i, j, a, edges, slot)
+        )
         return edges, y, y - spread, y + spread
+
+    def _bias_of_curve(self, own: np.ndarray, i: int, j: int, a: int, edges, slot) -> np.ndarray:
+        """What the curves of echoes differ by from that of the learned drift, whose steps are
+        `own`, `[echo point]`.
+        """
+        low, high = histories_of(self.ensemble), histories_of(self.ensemble)
+        low[:, a, i], high[:, a, i] = edges[slot], edges[slot + 1]
+        count = np.maximum(np.bincount(slot, minlength=len(own)), 1)
+        bias = np.zeros((len(self.echoes), len(edges)))
+        for k, drift in enumerate(self.echoes):
+            change = (drift(high) - drift(low))[:, j]
+            bias[k, 1:] = np.cumsum(np.bincount(slot, change, len(own)) / count - own)
+        middle = (bias[:, 1:] + bias[:, :-1]) / 2
+        return bias - (middle @ count / count.sum())[:, None]
 
     def surface(
         self,
@@ -186,7 +204,8 @@ class Effects:
     @functools.cached_property
     def total(self) -> Total:
         """Effects along all paths of the graph, on levels."""
-        return _total(self.found, _mean_slopes(self.found, self.ensemble))
+        slopes, learned = _mean_slopes(self.found, self.ensemble)
+        return _total(self.found, slopes, learned, _echoed(self.ensemble, self.graph, self.echoes))
 
     def to_frame(self):
         """A pandas DataFrame with a row for each kept edge, largest slope in units of standard
@@ -233,15 +252,24 @@ class Effects:
         return "\n".join(lines)
 
 
-def effects(found: Any, ensemble: Ensemble) -> Effects:
+def effects(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...] = ()) -> Effects:
     """As `found.effects` says."""
     graph = np.asarray(found.graph)
-    center, spread = center_and_spread(_mean_slopes(found, ensemble))
+    slopes, learned = _mean_slopes(found, ensemble)
+    bias = _echoed(ensemble, graph, echoes) - learned[None]
+    center, spread = center_and_spread(slopes, bias)
     seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
     return Effects(
         graph, seen(center), seen(center - spread), seen(center + spread),
-        seen(ensemble.share), found, ensemble,
+        seen(ensemble.share), found, ensemble, echoes,
     )  # fmt: skip
+
+
+def _echoed(ensemble: Ensemble, graph: np.ndarray, echoes: tuple[Drift, ...]) -> np.ndarray:
+    """Mean slopes of echoes, `[echo source target lag]`."""
+    histories = histories_of(ensemble)
+    slopes = [mean_slopes(drift, histories, graph) for drift in echoes]
+    return np.stack(slopes) if slopes else np.zeros((0, *graph.shape))
 
 
 @eqx.filter_jit
@@ -252,9 +280,9 @@ def _mean_jacobians(model, basis: Basis, histories):
     return jnp.mean(own, axis=0), jnp.mean(columns, axis=0)
 
 
-def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
+def _mean_slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     """`[source target lag]` of the model (where it explains the data; else of the centre), of the
-    centre of the ensemble, and of every member.
+    centre of the ensemble, and of every member; and of the model wherever.
     """
     model = found.model
     histories = as_jax(histories_of(ensemble), model)
@@ -265,8 +293,8 @@ def _mean_slopes(found: Any, ensemble: Ensemble) -> np.ndarray:
     trusted = own * ensemble.trust[:, None, None]
     center = trusted + np.einsum("tf,fls->tls", ensemble.center, columns)
     members = trusted[None] + np.einsum("mtf,fls->mtls", ensemble.theta, columns)
-    own = np.where(ensemble.own[:, None, None], own, center)
-    return to_graph(np.concatenate([own[None], center[None], members]))
+    said = np.where(ensemble.own[:, None, None], own, center)
+    return to_graph(np.concatenate([said[None], center[None], members])), to_graph(own)
 
 
 @eqx.filter_jit
@@ -276,16 +304,18 @@ def _at(model, basis: Basis, histories, i, j, a, values):
     return jax.vmap(model)(z)[:, j], basis(z)
 
 
-def _total(found: Any, slopes: np.ndarray) -> Total:
+def _total(found: Any, slopes: np.ndarray, learned: np.ndarray, echoed: np.ndarray) -> Total:
     """Linear responses, with their spread."""
+    given = np.concatenate([slopes, learned[None], echoed])
     steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
     both = []
     for held in (False, True):
-        response = _respond(slopes, found.lags, float(found.dt), steps, held)
+        response = _respond(given, found.lags, float(found.dt), steps, held)
         # A member whose mean slopes are unstable has no finite response to average.
         limit = 1e6
         response = np.clip(np.nan_to_num(response, nan=limit), -limit, limit)
-        y, spread = center_and_spread(response)
+        own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])
+        y, spread = center_and_spread(own, of_echoes - of_learned)
         both.append((y, y - spread, y + spread))
     (pulse, pulse_low, pulse_high), (step, step_low, step_high) = both
     ts = float(found.dt) * np.arange(steps + 1)

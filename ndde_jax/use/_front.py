@@ -12,12 +12,13 @@ from .._checks import check_key, check_whole
 from .._types import Checked
 from . import _export
 from ._backtest import Backtest, backtest
+from ._echo import make_echoes
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
 from ._forecast import Forecast, forecast
 from ._intervene import Intervention, intervene
 
-_CACHE = "_ensemble"
+_CACHE, _ECHOES = "_ensemble", "_echoes"
 
 
 class Usable:
@@ -66,6 +67,16 @@ class Usable:
                 made = self.resample()
         return made
 
+    @property
+    def _echoed(self) -> tuple:
+        """Echoes of the learned drift, made when first asked for."""
+        made = self.__dict__.get(_ECHOES)
+        if made is None:
+            with jax.ensure_compile_time_eval():
+                made = make_echoes(self, self._members)
+            object.__setattr__(self, _ECHOES, made)
+        return made
+
     def effects(self) -> Effects:
         """What every kept edge does: sign, mean slope, curve, and total effects along paths, with
         intervals that include the choice of the graph.
@@ -86,7 +97,7 @@ class Usable:
         print(found.effects())
         ```
         """
-        return effects(self, self._members)
+        return effects(self, self._members, self._echoed)
 
     def forecast(
         self,

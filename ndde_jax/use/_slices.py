@@ -57,14 +57,19 @@ def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: i
     return np.concatenate([first, steps], axis=-1)
 
 
-def center_and_spread(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def center_and_spread(
+    found: np.ndarray, bias: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """What to say and half the width of a 90 % interval, from the same quantity of the learned
-    model, of the centre of the ensemble, and of its members, along the first axis.
+    model, of the centre of the ensemble, and of its members, along the first axis; and what the
+    same quantity of echoes differs by from that of the learned model, `[echo ...]`.
 
     Members spread about their centre as estimates from other records would. That centre is fitted
     to steps instead of rates, with other functions: how far it is from the model shows what neither
-    the record's length nor the graph decides.
+    the record's length nor the graph decides. Echoes show what the way of estimating does.
     """
     model, center, members = found[0], found[1], found[2:]
-    variance = np.mean((members - center[None]) ** 2, axis=0)
-    return model, WIDE * np.sqrt(variance + (center - model) ** 2)
+    variance = np.mean((members - center[None]) ** 2, axis=0) + (center - model) ** 2
+    if bias is not None and len(bias):
+        variance = variance + np.mean(bias, axis=0) ** 2
+    return model, WIDE * np.sqrt(variance)

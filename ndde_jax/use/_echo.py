@@ -1,0 +1,102 @@
+"""What the way of estimating does to a drift that is known: that of the learned system itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from ..samples._reading import read_samples
+from ..select._midpoint import midpoint_windows
+from ..select._spline_fit import fit_splines, known_drift
+from ..simulate._solve import solve_sdde
+from ..windows._windows import lagged_windows
+from ._ensemble import Ensemble
+
+# Two tell a bias from chance well enough: what is left of chance only widens.
+ECHOES = 2
+# Steps of the simulation per sample, samples of an echo, and values of all variables together.
+FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
+# An echo whose deviations differ from those of the data by more than this factor is of a system
+# that lives elsewhere, and says nothing about these data.
+ALIKE = 2.0
+# Of a standard deviation, for differences.
+SMALL = 1e-4
+
+Drift = Callable[[np.ndarray], np.ndarray]
+
+
+def make_echoes(found: Any, ensemble: Ensemble) -> tuple[Drift, ...]:
+    """Drifts fitted to records of the learned system, made with its noise and measurement error
+    from the start of the data on, sampled, differenced and fitted on its graph like the data.
+
+    By how much they differ from the learned drift is by how much that may differ from the true one,
+    for all that has nothing to do with the length of the record: coarse sampling, error in the
+    inputs, curves that are smoothed. Networks are echoed by splines.
+
+    None for what the learned system cannot make anew: known inputs, passing events; and for
+    irregular sampling.
+    """
+    windows = found.windows
+    if found.inputs or found.events or not found.samples.regular:
+        return ()
+    record = max(found.samples.values, key=len)
+    dim, dt, past = len(found.names), float(found.dt), found.lags[-1] + 1
+    start = np.asarray(record[:past], np.float64)
+    if not np.isfinite(start).all():
+        return ()
+    n = min(len(record), LONGEST, max(MOST_VALUES // dim, 4 * past))
+    factor = ensemble.noise.factor / np.sqrt(dt)
+    dtype = found.model.dt.dtype
+    made = []
+    for k in range(ECHOES):
+        path = solve_sdde(
+            found.model,
+            dt=dt / FINE,
+            n_steps=(n - 1) * FINE,
+            history=jnp.asarray(start, dtype),
+            sigma=jnp.asarray(factor, dtype),
+            key=jr.key(k),
+            save_every=FINE,
+        )
+        x = np.asarray(path.ys, np.float64)
+        error = np.random.default_rng(k).normal(size=x.shape) * ensemble.noise.error[None]
+        if _alike(x, record):
+            made.append(_fitted(found, windows.scheme, x + error))
+    return tuple(drift for drift in made if drift is not None)
+
+
+def _alike(x: np.ndarray, record: np.ndarray) -> bool:
+    if not np.isfinite(x).all():
+        return False
+    ratio = x.std(axis=0) / np.maximum(np.nanstd(record, axis=0), 1e-300)
+    return bool(((ratio > 1 / ALIKE) & (ratio < ALIKE)).all())
+
+
+def _fitted(found: Any, scheme: str, x: np.ndarray) -> Drift | None:
+    samples = read_samples(x, dt=float(found.dt))
+    if scheme != "midpoint":
+        windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
+        return known_drift(fit_splines(windows, found.graph))
+    model = None
+    for _ in range(max(found.recipe.passes, 1)):
+        windows = midpoint_windows(samples, lags=found.lags, model=model)
+        model = fit_splines(windows, found.graph)
+    return known_drift(model)
+
+
+def mean_slopes(
+    drift: Drift, histories: Float[np.ndarray, "row lag dim"], graph: np.ndarray
+) -> Float[np.ndarray, "source target lag"]:
+    """Mean derivatives with respect to the inputs of a graph, by differences; 0 elsewhere."""
+    slopes = np.zeros(graph.shape)
+    size = SMALL * np.maximum(histories.std(axis=(0, 1)), 1e-300)
+    for i, a in np.argwhere(graph.any(axis=1)):
+        up, down = histories.copy(), histories.copy()
+        up[:, a, i] += size[i]
+        down[:, a, i] -= size[i]
+        change = (drift(up) - drift(down)).mean(axis=0) / (2 * size[i])
+        slopes[i, :, a] = np.where(graph[i, :, a], change, 0)
+    return slopes

@@ -1,0 +1,82 @@
+"""Echoes: what the way of estimating does to a drift that is known."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.select._spline_fit import fit_splines
+from ndde_jax.use._echo import FINE, make_echoes, mean_slopes
+
+from .small import discovery
+
+# Sampled so coarsely that a forward difference is far from the rate.
+PULL, STEP = 1.0, 0.5
+
+
+def coarse(n=3000, seed=0):
+    """dx = −x dt + dW, exactly, and a second variable apart from it."""
+    rng, keep = np.random.default_rng(seed), np.exp(-PULL * STEP)
+    x = np.zeros((n, 2))
+    for k in range(n - 1):
+        x[k + 1] = keep * x[k] + np.sqrt((1 - keep**2) / 2 / PULL) * rng.normal(size=2)
+    return x
+
+
+@pytest.fixture(scope="module")
+def found():
+    x, graph = coarse(), np.zeros((2, 2, 1), bool)
+    graph[0, 0, 0] = graph[1, 1, 0] = True
+    windows = ndde.lagged_windows(x, dt=STEP)
+    model = fit_splines(windows, graph)
+    return discovery(x, graph, lags=(0,), dt=STEP, names=("a", "b"), model=model)
+
+
+@pytest.fixture(scope="module")
+def echoes(found):
+    return make_echoes(found, found.resample(key=jax.random.key(0)))
+
+
+def test_the_bias_of_forward_differences_is_heard(found, echoes):
+    """A rate of slope b is measured as ((1 + b dt/4)⁴ − 1)/dt: the map over four steps of Euler."""
+    past = found.samples.values[0][:-1, None]
+    effects = found.effects()
+    learned = np.diagonal(effects.slope[..., 0])
+    np.testing.assert_allclose(learned, (np.exp(-PULL * STEP) - 1) / STEP, atol=0.06)
+    expected = ((1 + learned * STEP / FINE) ** FINE - 1) / STEP
+    assert len(echoes) == 2
+    made = np.mean([mean_slopes(e, past, found.graph) for e in echoes], axis=0)
+    np.testing.assert_allclose(np.diagonal(made[..., 0]), expected, atol=0.06)
+    assert (made[found.graph] - learned > 0.08).all() and (made[~found.graph] == 0).all()
+
+
+def test_intervals_know_of_it(found, echoes):
+    heard = found.effects()
+    deaf = ndde.use._effects.effects(found, found._members)
+    kept = found.graph
+    assert ((heard.slope_low < -PULL) & (-PULL < heard.slope_high))[kept].all()
+    # Variances add up: that of the ensemble, and the square of the mean bias.
+    half = [(e.slope_high - e.slope_low)[kept] / 2 / 1.6449 for e in (heard, deaf)]
+    past = found._members.rows.start
+    past = past[np.unique(np.linspace(0, len(past) - 1, 1000).astype(int))]
+    bias = np.mean([mean_slopes(e, past, kept) for e in found._echoed], axis=0)[kept]
+    bias = bias - heard.slope[kept]
+    np.testing.assert_allclose(half[0] ** 2, half[1] ** 2 + bias**2, rtol=0.01)
+    np.testing.assert_array_equal(heard.slope, deaf.slope)
+    curves = [e.curve("a", "a") for e in (heard, deaf)]
+    wide = [high - low for _, _, low, high in curves]
+    np.testing.assert_array_equal(curves[0][1], curves[1][1])
+    assert (wide[0] > wide[1]).all()
+    steps = [(e.total.step_high - e.total.step_low)[-1, 0, 0] for e in (heard, deaf)]
+    assert steps[0] > steps[1]
+
+
+def test_nothing_is_made_of_what_cannot_be_made_anew(found):
+    members = found._members
+    for changes in ({"events": True}, {"inputs": ("a",)}):
+        assert make_echoes(dataclasses.replace(found, **changes), members) == ()
+    still = discovery(coarse(400), found.graph, lags=(0,), dt=STEP, names=("a", "b"))
+    # A drift of zero wanders off.
+    assert make_echoes(still, still.resample(resamples=2, key=jax.random.key(0))) == ()
