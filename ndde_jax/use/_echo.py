@@ -1,8 +1,11 @@
 """What the way of estimating does to a drift that is known: that of the learned system itself."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,6 +17,7 @@ from ..select._spline_fit import fit_splines, known_drift
 from ..simulate._solve import solve_sdde
 from ..windows._windows import lagged_windows
 from ._ensemble import Ensemble
+from ._slices import as_jax, cast_basis, histories_of
 
 # Two tell a bias from chance well enough: what is left of chance only widens.
 ECHOES = 2
@@ -22,8 +26,8 @@ FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
 # An echo whose deviations differ from those of the data by more than this factor is of a system
 # that lives elsewhere, and says nothing about these data.
 ALIKE = 2.0
-# Of a standard deviation, for differences.
-SMALL = 1e-4
+# Of a standard deviation, for differences; of the mean square of columns, against rounding.
+SMALL, RIDGE = 1e-4, 1e-6
 
 Drift = Callable[[np.ndarray], np.ndarray]
 
@@ -85,6 +89,38 @@ def _fitted(found: Any, scheme: str, x: np.ndarray) -> Drift | None:
         windows = midpoint_windows(samples, lags=found.lags, model=model)
         model = fit_splines(windows, found.graph)
     return known_drift(model)
+
+
+def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...]) -> Ensemble:
+    """The ensemble with members that differ by the bias of estimation as well: each has the mean
+    difference of the echoes from the learned drift, as far as the columns of the ensemble can tell
+    it, times a number of its own, and these numbers are spread like normal ones.
+    """
+    from scipy.special import ndtri
+
+    if not echoes:
+        return ensemble
+    histories, model = histories_of(ensemble), found.model
+    own = np.asarray(_rates(model, as_jax(histories, model)), np.float64)
+    bias = np.mean([drift(histories) for drift in echoes], axis=0) - own
+    features = np.asarray(cast_basis(ensemble.basis, model)(as_jax(histories, model)), np.float64)
+    theta = ensemble.theta.copy()
+    number = ndtri((np.arange(len(theta)) + 0.5) / len(theta))
+    number = np.random.default_rng(0).permutation(number)
+    for j in range(theta.shape[1]):
+        used = (theta[:, j] != 0).any(axis=0) | (ensemble.center[j] != 0)
+        if used.any():
+            some = features[:, used]
+            gram = some.T @ some
+            gram += RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+            weights = np.linalg.solve(gram, some.T @ bias[:, j])
+            theta[:, j, used] += number[:, None] * weights[None]
+    return dataclasses.replace(ensemble, theta=theta)
+
+
+@eqx.filter_jit
+def _rates(model, histories):
+    return jax.vmap(model)(histories)
 
 
 def mean_slopes(

@@ -12,7 +12,7 @@ from .._checks import check_key, check_whole
 from .._types import Checked
 from . import _export
 from ._backtest import Backtest, backtest
-from ._echo import make_echoes
+from ._echo import make_echoes, spread_by_echoes
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
 from ._forecast import Forecast, forecast
@@ -207,8 +207,10 @@ class Usable:
         print(g.effect()[-1])  # about what the sun is changed by, for both
         ```
         """
+        # A forecast is corrected for what its steps miss of the data; what a change does is not.
+        members = spread_by_echoes(self, self._members, self._echoed)
         return intervene(
-            self, self._members, values, horizon=horizon, start=start, stop=stop, paths=paths,
+            self, members, values, horizon=horizon, start=start, stop=stop, paths=paths,
             key=key, shift=shift, cut=cut, scale=scale, delay=delay, inputs=inputs,
             history=history,
         )  # fmt: skip

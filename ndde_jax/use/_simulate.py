@@ -94,7 +94,15 @@ def simulate(
             value = change.rule(k, state, value)
         return jnp.where(change.held[k][None], value, state)
 
+    # Where a variable is taken hold of it jumps. A step that begins there reads what it is set to,
+    # one that ends there what it was before: else it would be held half a step too early.
+    taken = change.held & ~jnp.pad(change.held, ((1, 0), (0, 0)))[:-1]
+
+    def before(k, free, state):
+        return jnp.where(taken[k][None], free, state)
+
     history, noise = jnp.asarray(history), jnp.asarray(noise)
+    left = history
     offsets = jnp.zeros_like(history)
     if change.shift is not None:
         offsets = offsets.at[:, -1].add(change.shift[0][None])
@@ -102,14 +110,16 @@ def simulate(
     limit = FAR * learned.scale[None]
 
     def step(carry, given):
-        buffer, offset, alive = carry
+        buffer, left, offset, alive = carry
         k, draw = given
         now = buffer[:, -1]
         first = _drift(learned, change, k, member, buffer, offset)
-        guess = hold(k + 1, now + learned.dt * first if learned.ahead else now)
+        free = now + learned.dt * first if learned.ahead else now
+        guess = hold(k + 1, free)
         ahead = None if change.shift is None else change.shift[k + 1]
         buffer, offset = _push(buffer, guess), _pushed(offset, ahead)
-        second = _drift(learned, change, k, member, buffer, offset)
+        left = _push(left, before(k + 1, free, guess))
+        second = _drift(learned, change, k, member, left, offset)
         z = (now - learned.center[None]) / learned.scale[None]
         kick = (draw @ learned.factor.T) * relative_amplitude(learned.amplitude, z, jnp)
         new = now + learned.dt / 2 * (first + second) + kick
@@ -118,12 +128,13 @@ def simulate(
         bound = jnp.where(jnp.isfinite(bound), bound, learned.center[None] + limit)
         new = hold(k + 1, bound)
         buffer = buffer.at[:, -1].set(new)
+        left = left.at[:, -1].set(before(k + 1, bound, new))
         seen = new if ahead is None else new + ahead[None]
-        return (buffer, offset, alive & inside), seen
+        return (buffer, left, offset, alive & inside), seen
 
     steps = jnp.arange(noise.shape[0])
-    start = (history, offsets, jnp.ones(history.shape[0], bool))
-    (_, _, alive), paths = jax.lax.scan(step, start, (steps, noise))
+    start = (history, left, offsets, jnp.ones(history.shape[0], bool))
+    (*_, alive), paths = jax.lax.scan(step, start, (steps, noise))
     return jnp.moveaxis(paths, 0, 1), ~alive
 
 

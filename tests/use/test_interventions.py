@@ -20,6 +20,26 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
     np.testing.assert_allclose(made.difference[:, 0, 2], 0, atol=1e-12)
 
 
+def test_what_is_held_is_seen_a_delay_later_and_no_sooner(found):
+    """The sun is read two samples late: at sample 2 nothing has been heard of it, at sample 3 for
+    one sample, whenever it was taken hold of.
+    """
+    for start in (0, 3):
+        made = found.intervene({"sun": 1.0}, horizon=8, start=start, key=KEY)
+        heard = np.asarray(made.difference)[..., 1]
+        # Members may have other edges, hardly.
+        np.testing.assert_allclose(heard[:, : start + 2].mean(axis=0), 0, atol=0.02)
+        pushed = (
+            1.0 - np.asarray(made.baseline)[:, start - 1, 0]
+            if start
+            else (1.0 - found.samples.values[0][-1, 0])
+        )
+        # 1.2 of what differs during the sample, which decays at .8 meanwhile; the sun that would
+        # have been moves on by noise, so on the mean.
+        expected = np.mean(pushed) * 1.2 * DT * (1 - 0.8 * DT / 2)
+        assert heard[:, start + 2].mean() == pytest.approx(expected, rel=0.25)
+
+
 def test_an_edge_that_is_cut_acts_no_more(found):
     history = linear_path(80, seed=5)
     made = found.intervene(cut=[("sun", "heat")], horizon=HORIZON, key=KEY, history=history)
