@@ -22,6 +22,8 @@ def read_file(
             separator=arguments.separator,
             decimal=arguments.decimal,
             trial=arguments.trial,
+            only=arguments.only,
+            months=arguments.months,
         )
         for key in arguments.key or [None]
     ]
@@ -55,6 +57,11 @@ def read_file(
             "column with --time-column."
         )
     values = [each.values[rows] for each, rows in parts]
+    if table.mask is not None:
+        masks = [np.asarray(each.mask)[rows] for each, rows in parts]
+        if not any(mask.any() for mask in masks):
+            raise ValueError("--only and --months together leave no row.")
+        options["mask"] = masks if len(masks) > 1 else masks[0]
     return (values if len(values) > 1 else values[0]), options, None
 
 

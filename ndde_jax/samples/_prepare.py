@@ -14,6 +14,7 @@ from ._blocks import APART, trend
 from ._clock import around_a_grid, common_step, interpolated, with_rows
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
+from ._masks import mask_at
 from ._samples import Samples
 from ._spikes import find_spikes
 from ._treatments import Treatment, terms
@@ -119,6 +120,8 @@ def _with(samples: Samples, name, text, size, columns, changes, **kept) -> Sampl
         for new, old in zip(changes["values"], samples.values, strict=True)
     )
     changes = changes | {"values": values, "treatments": (*samples.treatments, treatment)}
+    if samples.mask and "times" in changes:
+        changes["mask"] = mask_at(samples.mask, samples.times, changes["times"])
     return dataclasses.replace(samples, **changes)
 
 

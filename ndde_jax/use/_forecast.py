@@ -174,9 +174,12 @@ def read_history(
             f"{len(values)}."
         )
     values = values[-max(need, min(len(values), 3 * need + 20)) :]
+    told = ()
+    if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
+        told = ("the record ends outside the mask, where these laws were not looked for",)
     missing = ~np.isfinite(values)
     if not missing.any():
-        return values, (), last
+        return values, told, last
     if history is not None or missing.all(axis=0).any():
         raise ValueError(
             f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
@@ -190,7 +193,7 @@ def read_history(
         f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
         "interpolated; give a complete history= to start from another."
     )
-    return filled, (note,), last
+    return filled, (*told, note), last
 
 
 def starting_states(
