@@ -35,6 +35,7 @@ from .models._families import AbstractFamily, Best
 from .samples._error import measurement_errors, said_of_errors
 from .samples._lag_times import lags_in_samples
 from .samples._masks import said_of_mask
+from .samples._offsets import OFFSETS
 from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
@@ -137,6 +138,7 @@ def discover(
     samples, given = with_inputs(samples, inputs)
     # Who has treated the samples has decided what stays.
     steps = _steps(recipe) if treat and not samples.treatments else ()
+    steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known)
@@ -155,6 +157,7 @@ def discover(
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
     choices = choices if reason is None else (*choices, reason)
+    choices = (*choices, *(t.text for t in samples.treatments if t.name == OFFSETS))
     choices = (*choices, *said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid)))
     # A strategy of one's own answers for the lags it keeps.
     errors = measurement_errors(samples) if recipe.strategy is None else None
@@ -230,6 +233,21 @@ def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]
 def _steps(recipe: Recipe) -> tuple[str, ...]:
     """Of the treatment; who asks for central differences means the samples as they are."""
     return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
+
+
+def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
+    """Recordings get a common mean as well."""
+    if len(samples.values) == 1:
+        raise ValueError(
+            "offsets=True is for several recordings, each with a mean of its own; there is one. "
+            "Pass a list of arrays (--trial on the command line), or leave it out."
+        )
+    if samples.treatments and not any(t.name == OFFSETS for t in samples.treatments):
+        raise ValueError(
+            "offsets=True comes too late for samples that are treated already: name it there, "
+            'prepare_samples(samples, ("spikes", "clock", "gaps", "offsets", "season")).'
+        )
+    return (*steps, OFFSETS)
 
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:

@@ -5,6 +5,7 @@ and error messages come at once.
 """
 
 import argparse
+import dataclasses
 import math
 import re
 import shlex
@@ -161,7 +162,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         found = ndde_jax.discover(
             values,
             coefficient=arguments.coefficient,
-            recipe=_recipe(ndde_jax, arguments.recipe),
+            recipe=_recipe(ndde_jax, arguments),
             key=discovery_key,
             progress=not arguments.quiet,
             directory=directory / UNFINISHED,
@@ -191,9 +192,10 @@ def _discover(arguments: argparse.Namespace) -> None:
             print(f"wrote {directory / name}")
 
 
-def _recipe(ndde_jax: Any, name: str) -> Any:
+def _recipe(ndde_jax: Any, arguments: argparse.Namespace) -> Any:
     recipe = ndde_jax.Recipe
-    return {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[name]()
+    made = {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[arguments.recipe]()
+    return dataclasses.replace(made, offsets=arguments.offsets)
 
 
 def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
@@ -310,6 +312,7 @@ def _parser() -> argparse.ArgumentParser:
         help="array of an NPZ file, variable of a NetCDF file. May be repeated: several recordings",
     )
     add("--trial", metavar="NAME", help="column that tells several recordings apart")
+    add("--offsets", action="store_true", help="every recording has a mean of its own")
     add(
         "--only",
         type=said(parse_only),

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._masks import mask_at
+from ._offsets import OFFSETS
 from ._treatments import Treatment
 
 
@@ -51,6 +52,15 @@ class Samples:
     def present(self) -> tuple[np.ndarray, ...]:
         """Where a value was measured, bool `[time dim]` per trajectory."""
         return tuple(~np.isnan(value) for value in self.values)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """What was taken from every recording, `[trajectory dim]`; zeros unless the treatment
+        `"offsets"` was asked for.
+        """
+        none = np.zeros((len(self.values), self.dim))
+        found = (t for t in self.treatments if t.name == OFFSETS)
+        return sum((np.stack([c[0] for c in t.coefficients]) for t in found), none)
 
     def as_measured(self) -> "Samples":
         """The samples before all treatments."""

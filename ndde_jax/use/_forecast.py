@@ -116,10 +116,17 @@ def forecast(
     start, member = starting_states(learned, ensemble, past, paths, start_key)
     noise = draw_noise(ensemble, noise_key, steps, paths, learned.dt.dtype)
     run, diverged = simulate(learned, change, start, member, noise)
-    run = measured(ensemble, run, error_key, change)
+    level = last_offset(found)
+    run = measured(ensemble, run, error_key, change) + jnp.asarray(level, run.dtype)[None, None]
     notes = (*notes, *told, *divergence_note(diverged))
     ts = last + float(found.dt) * np.arange(1, steps + 1)
+    past = past + level[None]
     return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
+
+
+def last_offset(found: Any) -> np.ndarray:
+    """What was taken from the last recording, `[dim]`: its level is that of forecasts."""
+    return found.samples.offsets[-1]
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
@@ -168,6 +175,7 @@ def read_history(
                 f"history must be [time dim] with {dim} variables, newest last; got shape "
                 f"{values.shape}."
             )
+        values = values - last_offset(found)[None]
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "

@@ -99,3 +99,10 @@ def test_words_that_are_none(years, arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         run("discover", years, *arguments)
     assert stop.value.code == 2 and "xpected" in capsys.readouterr().err
+
+
+def test_offsets_are_a_setting_of_the_recipe(calls, years, tmp_path):
+    assert not found_mask(calls, years, tmp_path, "--columns", "a,b")["recipe"].offsets
+    words = ("--columns", "a,b", "--offsets", "--recipe", "fast")
+    recipe = found_mask(calls, years, tmp_path, *words)["recipe"]
+    assert recipe.offsets and not recipe.networks
