@@ -178,7 +178,7 @@ KINDS: dict[str, tuple] = {
     "mask": (
         "winter", 3, {}, X, np.ones(60), np.ones(59, bool), np.zeros(60, bool),
         np.ones((60, 2), bool), [True], True, OBJECT, [np.ones(60, bool), np.ones(60, bool)],
-        b"a", SPANS, [1, 0],
+        b"a", SPANS, [1, 0], [[True], [True, False]], [[[True], [True, False]]],
     ),
     "input_names": ("zzz", 3, ("a", "a"), {}, b"a", 1.5),
     "edges": ("ab", 3, None, [("a", "z")], [("a",)], [("a", "b", 7)], [3], [("a", 0.7)], [("a", 9)],

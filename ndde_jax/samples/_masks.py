@@ -21,9 +21,8 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
         return ()
     parts = _parts(mask, len(lengths))
     remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
-    for part in parts:
-        if part is None or part.dtype != bool:
-            raise refusal("mask", EXPECTED, mask, remedy)
+    if not parts or any(part.dtype != bool for part in parts):
+        raise refusal("mask", EXPECTED, mask, remedy)
     if len(parts) == 1 and len(set(lengths)) == 1:
         parts = parts * len(lengths)
     if [part.shape for part in parts] != [(n,) for n in lengths]:
@@ -38,16 +37,15 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
     return () if all(part.all() for part in parts) else tuple(parts)
 
 
-def _parts(mask: Any, count: int) -> list[np.ndarray | None]:
+def _parts(mask: Any, count: int) -> list[np.ndarray]:
+    """Arrays, not yet checked; none if these are none."""
     if isinstance(mask, str | bytes | Mapping):
-        return [None]
-    many = isinstance(mask, list | tuple) and any(np.ndim(part) > 0 for part in mask)
-    parts = []
-    for part in list(mask) if many else [mask]:
-        try:
-            parts.append(np.asarray(part))
-        except (TypeError, ValueError):
-            return [None]
+        return []
+    try:
+        many = isinstance(mask, list | tuple) and any(np.ndim(part) > 0 for part in mask)
+        parts = [np.asarray(part) for part in (list(mask) if many else [mask])]
+    except (TypeError, ValueError):  # nested unevenly
+        return []
     if not many and parts[0].ndim == 2 and len(parts[0]) == count:
         return list(parts[0])
     return parts
