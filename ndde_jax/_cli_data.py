@@ -22,6 +22,8 @@ def read_file(
             separator=arguments.separator,
             decimal=arguments.decimal,
             trial=arguments.trial,
+            only=arguments.only,
+            months=arguments.months,
         )
         for key in arguments.key or [None]
     ]
@@ -55,6 +57,11 @@ def read_file(
             "column with --time-column."
         )
     values = [each.values[rows] for each, rows in parts]
+    if table.mask is not None:
+        masks = [np.asarray(each.mask)[rows] for each, rows in parts]
+        if not any(mask.any() for mask in masks):
+            raise ValueError("--only and --months together leave no row.")
+        options["mask"] = masks if len(masks) > 1 else masks[0]
     return (values if len(values) > 1 else values[0]), options, None
 
 
@@ -67,14 +74,16 @@ def rate_lags(
         return _of_rate(lags) if arguments.lags_of == "level" else lags
     if lags is None and default is not None:
         return default
-    from .samples._prepare import prepare_samples
+    from .samples._prepare import EVERY, STEPS, prepare_samples
     from .samples._reading import read_samples
 
     samples = read_samples(values, **{k: v for k, v in options.items() if k != "treat"})
     if lags is None:
         from .windows._choose_lags import choose_lags
 
-        lags, reason = choose_lags(samples if arguments.no_treat else prepare_samples(samples))
+        steps = EVERY if arguments.offsets else STEPS
+        treated = samples if arguments.no_treat else prepare_samples(samples, steps)
+        lags, reason = choose_lags(treated)
         if lags != (0,):
             note(arguments, reason)
         return lags

@@ -34,6 +34,8 @@ from .models._confine import confine
 from .models._families import AbstractFamily, Best
 from .samples._error import measurement_errors, said_of_errors
 from .samples._lag_times import lags_in_samples
+from .samples._masks import said_of_mask
+from .samples._offsets import OFFSETS
 from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
@@ -60,6 +62,7 @@ def discover(
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
     inputs: Any = None,
+    mask: Any = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
@@ -92,6 +95,9 @@ def discover(
         names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
         too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
         rests on how well they are explained. Variables that `prior` calls exogenous are inputs.
+    - `mask`: which samples may be the present of a window, booleans `[time]` (a list of arrays for
+        several trajectories): those of winters only, say. Rates are explained there and nowhere
+        else, by a past that may lie outside. [`Samples`][ndde_jax.Samples] may carry one.
     - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
     - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
         test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
@@ -128,10 +134,11 @@ def discover(
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     check_prior(prior)
-    samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit)
+    samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit, mask=mask)
     samples, given = with_inputs(samples, inputs)
     # Who has treated the samples has decided what stays.
     steps = _steps(recipe) if treat and not samples.treatments else ()
+    steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known)
@@ -140,7 +147,7 @@ def discover(
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     # Between whom edges may be comes before what the edges are.
-    wanted = recipe.events and recipe.strategy is None
+    wanted = recipe.events and recipe.strategy is None and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
     beforehand = prior
     if events is not None:
@@ -150,6 +157,8 @@ def discover(
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
     choices = choices if reason is None else (*choices, reason)
+    choices = (*choices, *(t.text for t in samples.treatments if t.name == OFFSETS))
+    choices = (*choices, *said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid)))
     # A strategy of one's own answers for the lags it keeps.
     errors = measurement_errors(samples) if recipe.strategy is None else None
     choices = choices if errors is None else (*choices, *said_of_errors(samples, errors))
@@ -224,6 +233,21 @@ def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]
 def _steps(recipe: Recipe) -> tuple[str, ...]:
     """Of the treatment; who asks for central differences means the samples as they are."""
     return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
+
+
+def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
+    """Recordings get a common mean as well."""
+    if len(samples.values) == 1:
+        raise ValueError(
+            "offsets=True is for several recordings, each with a mean of its own; there is one. "
+            "Pass a list of arrays (--trial on the command line), or leave it out."
+        )
+    if samples.treatments and not any(t.name == OFFSETS for t in samples.treatments):
+        raise ValueError(
+            "offsets=True comes too late for samples that are treated already: name it there, "
+            'prepare_samples(samples, ("spikes", "clock", "gaps", "offsets", "season")).'
+        )
+    return (*steps, OFFSETS)
 
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:

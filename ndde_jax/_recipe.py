@@ -42,6 +42,11 @@ class Recipe(eqx.Module):
         polynomials, and then polynomials forecast best.
     - `refit`: of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `delays`: whether delays are estimated between the candidate lags.
+    - `offsets`: whether every recording has a mean of its own, which is taken out before windows
+        are made, known inputs excepted, and put back in forecasts; for several recordings whose
+        levels differ for reasons that are not the system's. Off by default, because levels are
+        information where they are comparable, and the mean of a recording shorter than a few times
+        what the system remembers takes part of its dynamics along.
     - `confine`: whether the drift is pulled back far outside the data, so that simulations stay
         near them; see [`confine`][ndde_jax.confine].
 
@@ -65,6 +70,7 @@ class Recipe(eqx.Module):
     events: Checked[bool] = eqx.field(static=True, default=True)
     delays: Checked[bool] = eqx.field(static=True, default=True)
     confine: Checked[bool] = eqx.field(static=True, default=True)
+    offsets: Checked[bool] = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         if self.strategy is not None and not isinstance(self.strategy, AbstractStrategy):
@@ -75,7 +81,7 @@ class Recipe(eqx.Module):
         check_config(self.refit, StrengthConfig, "refit")
         check_choice(self.scheme, "scheme", SCHEMES)
         check_whole(self.passes, "passes")
-        for name in ("networks", "events", "delays", "confine"):
+        for name in ("networks", "events", "delays", "confine", "offsets"):
             check_flag(getattr(self, name), name)
 
     @classmethod

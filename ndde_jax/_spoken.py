@@ -55,6 +55,35 @@ def parse_edge(text: str) -> tuple:
     return (source, target, int(lag)) if at else (source, target)
 
 
+def parse_only(text: str) -> tuple[str, tuple[str, ...]]:
+    """A column and the values that count: "season=winter" or "month=12,1,2".
+
+    Raises ValueError for anything else.
+
+    >>> parse_only("month = 12, 1, 2")
+    ('month', ('12', '1', '2'))
+    """
+    column, equals, values = text.partition("=")
+    found = tuple(dict.fromkeys(value.strip() for value in values.split(",")))
+    if not (equals and column.strip() and all(found)):
+        raise ValueError(f"Expected COLUMN=VALUE or COLUMN=VALUE,VALUE; got {text!r}.")
+    return column.strip(), found
+
+
+def parse_months(text: str) -> tuple[int, ...]:
+    """Months of the year by number: "12,1,2".
+
+    Raises ValueError for anything else.
+
+    >>> parse_months("12,1,2")
+    (12, 1, 2)
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= 12 for part in parts):
+        raise ValueError(f"Expected months as numbers from 1 to 12, such as 12,1,2; got {text!r}.")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
 def amount(value: float, unit: str) -> str:
     """A number with its unit, which is in the plural if it is a word.
 

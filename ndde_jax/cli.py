@@ -5,6 +5,7 @@ and error messages come at once.
 """
 
 import argparse
+import dataclasses
 import math
 import re
 import shlex
@@ -12,7 +13,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from ._compilation_cache import add_up_right, keep_compiled
 from ._one_thread import one_blas_thread
 from ._output import forget_stages, write_checked, write_results
 from ._program import INTERRUPTED, run_program
-from ._spoken import parse_edge, parse_lags
+from ._spoken import parse_edge, parse_lags, parse_months, parse_only
 from ._version import version
 
 # Finished stages of a discovery, in the directory of its results.
@@ -130,6 +131,8 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
 def _discover(arguments: argparse.Namespace) -> None:
     if (arguments.data is None) == (arguments.example is None):
         raise ValueError("Give either a data file or --example NAME.")
+    if arguments.example and (arguments.only or arguments.months):
+        raise ValueError("--only and --months choose rows of a data file; an example has none.")
     values, options, lags = (
         _example(arguments) if arguments.example else read_file(arguments, _note)
     )
@@ -159,7 +162,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         found = ndde_jax.discover(
             values,
             coefficient=arguments.coefficient,
-            recipe=_recipe(ndde_jax, arguments.recipe),
+            recipe=_recipe(ndde_jax, arguments),
             key=discovery_key,
             progress=not arguments.quiet,
             directory=directory / UNFINISHED,
@@ -189,9 +192,10 @@ def _discover(arguments: argparse.Namespace) -> None:
             print(f"wrote {directory / name}")
 
 
-def _recipe(ndde_jax: Any, name: str) -> Any:
+def _recipe(ndde_jax: Any, arguments: argparse.Namespace) -> Any:
     recipe = ndde_jax.Recipe
-    return {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[name]()
+    made = {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[arguments.recipe]()
+    return dataclasses.replace(made, offsets=arguments.offsets)
 
 
 def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
@@ -230,11 +234,16 @@ def _parser() -> argparse.ArgumentParser:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    def edge(text: str) -> tuple:
-        try:
-            return parse_edge(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+    def said(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+        def read(text: str) -> Any:
+            try:
+                return parse(text)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from None
+
+        return read
+
+    edge = said(parse_edge)
 
     def names(text: str) -> list[str]:
         return [name.strip() for name in text.split(",")]
@@ -303,6 +312,18 @@ def _parser() -> argparse.ArgumentParser:
         help="array of an NPZ file, variable of a NetCDF file. May be repeated: several recordings",
     )
     add("--trial", metavar="NAME", help="column that tells several recordings apart")
+    add("--offsets", action="store_true", help="every recording has a mean of its own")
+    add(
+        "--only",
+        type=said(parse_only),
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE,...",
+        help="explain rates only where a column has one of these values; the past is read from "
+        "everywhere. May be repeated",
+    )
+    text = "explain rates only in these months of a time column with dates: 12,1,2"
+    add("--months", type=said(parse_months), default=(), metavar="M,...", help=text)
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     add(

@@ -79,7 +79,7 @@ SPECS = [
         "x": "x", "dt": "dt", "lags": "data_lags", "scheme": "choice", "names": "names",
         "prior": "prior"}),
     Spec("read_samples", ndde.read_samples, {"x": X, "dt": 0.5}, {
-        "x": "values", "names": "names"}),
+        "x": "values", "names": "names", "mask": "mask"}),
     Spec("prepare_samples", ndde.prepare_samples, {"samples": samples}, {
         "samples": "samples", "steps": "choice"}),
     Spec("data_findings", ndde.data_findings, {"samples": samples}, {"samples": "samples"}),
@@ -92,7 +92,7 @@ SPECS = [
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
         "scheme": "choice", "prior": "prior", "recipe": "fit_config",
         "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag",
-        "inputs": "inputs"}),
+        "inputs": "inputs", "mask": "mask"}),
     Spec("discover_many", ndde.discover_many,
          {"systems": [X], "dt": 0.5, "lags": LAGS, "key": key, "progress": False},
          {"systems": "systems", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",

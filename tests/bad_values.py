@@ -175,6 +175,11 @@ KINDS: dict[str, tuple] = {
         "zzz", 3, ("a", "a"), {"new": "text"}, {"new": [1.0]}, {"new": X}, {0: X[:, 0]}, {}, b"a",
         {"new": X[:, 0] * 1j},
     ),
+    "mask": (
+        "winter", 3, {}, X, np.ones(60), np.ones(59, bool), np.zeros(60, bool),
+        np.ones((60, 2), bool), [True], True, OBJECT, [np.ones(60, bool), np.ones(60, bool)],
+        b"a", SPANS, [1, 0], [[True], [True, False]], [[[True], [True, False]]],
+    ),
     "input_names": ("zzz", 3, ("a", "a"), {}, b"a", 1.5),
     "edges": ("ab", 3, None, [("a", "z")], [("a",)], [("a", "b", 7)], [3], [("a", 0.7)], [("a", 9)],
               [("a", "b", 0, 0)], [None], [("a", True)], ["ab"]),

@@ -9,6 +9,7 @@ from .._checks import refusal
 from .._types import Checked
 from ..samples._blocks import APART, trend
 from ..samples._error import measurement_error, stretch
+from ..samples._offsets import OFFSETS
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
 from ..samples._treatments import Treatment, terms
@@ -92,6 +93,8 @@ def _treated(samples: Samples) -> Iterator[Finding]:
         "gaps": "Fill them with what is known of the system; treat=False drops the rows instead.",
     }
     for treatment in samples.treatments:
+        if treatment.name == OFFSETS:
+            continue  # asked for, and said among the choices
         names = {"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"}
         yield measured(
             names.get(treatment.name, treatment.name),

@@ -46,14 +46,17 @@ def rank(
         those of splines, which also have stand-ins that networks do without.
     """
     strengths = np.nan_to_num(np.maximum(np.asarray(source_value, float), 0))
-    first = rank_sources(samples, strengths)
-    if first.trust >= 1:
+    # Who comes first shows in a whole record, not in the parts that a mask leaves.
+    first = None if samples.mask else rank_sources(samples, strengths)
+    if first is not None and first.trust >= 1:
         return first.precedence, (first.reason,)
     value, reason = relevance(screened, strengths, networks)
     value = np.nan_to_num(value)
     # Shares say nothing of how much there is to share: together they are what is explained.
     explained = float(np.nansum(np.clip(1 - np.asarray(screened.found.risk, float), 1e-6, 1)))
     value = value * explained / max(float(value.sum()), 1e-12)
+    if first is None:
+        return value, (reason,) if reason else ()
     value = (1 - first.trust) * value + first.trust * first.precedence
     reasons = (first.reason,) if first.trust > SPOKEN_OF else ()
     return value, (reason, *reasons) if reason else reasons

@@ -16,6 +16,7 @@ class Labelled(NamedTuple):
     dt: float | None
     t: np.ndarray | None
     time_unit: str
+    mask: tuple[np.ndarray, ...] = ()  # which samples may be the present of a window; empty: all
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
@@ -28,7 +29,7 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     """
     if isinstance(x, Samples):
         values, dt, t = as_given(x)
-        return Labelled(values, x.names, dt, t, x.time_unit)
+        return Labelled(values, x.names, dt, t, x.time_unit, x.mask)
     module = type(x).__module__.partition(".")[0]
     if module == "pandas":
         return _from_pandas(x, time)

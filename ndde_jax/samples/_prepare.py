@@ -14,11 +14,15 @@ from ._blocks import APART, trend
 from ._clock import around_a_grid, common_step, interpolated, with_rows
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
+from ._masks import mask_at
+from ._offsets import OFFSETS, offsets_of
 from ._samples import Samples
 from ._spikes import find_spikes
 from ._treatments import Treatment, terms
 
 STEPS = ("spikes", "clock", "gaps", "season", "trend")
+# Those, and what no test calls for: it has to be asked for.
+EVERY = ("spikes", "clock", "gaps", "offsets", "season", "trend")
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
 FEWEST, TREND = 100, 0.05
 # Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
@@ -52,13 +56,15 @@ def prepare_samples(
     **Arguments:**
 
     - `samples`: of [`read_samples`][ndde_jax.read_samples]; treated ones are returned as they are.
-    - `steps`: which of these, in this order, all by default:
+    - `steps`: which of these, in this order, by default all but offsets:
         `"spikes"`: single values off their neighbours become missing values.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
         missing values; stamps that scatter around a grid, or whose intervals differ by more
         than half, are interpolated onto a grid of the median interval.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
+        `"offsets"`: only if named: every recording gets the mean of all instead of its own, known
+            inputs excepted.
         `"season"`: oscillations of stable phase are removed from all variables; not where one
         variable is the clock itself.
         `"trend"`: straight trends, in the variables that have one.
@@ -84,17 +90,20 @@ def prepare_samples(
         raise refusal("samples", "what read_samples returns", samples)
     steps = (steps,) if isinstance(steps, str) else steps
     if not isinstance(steps, Iterable):
-        raise refusal("steps", f"some of {', '.join(STEPS)}", steps)
+        raise refusal("steps", f"some of {', '.join(EVERY)}", steps)
     steps = tuple(steps)
-    if unknown := [step for step in steps if step not in STEPS]:
-        raise refusal("steps", f"some of {', '.join(STEPS)}", unknown[0])
+    if unknown := [step for step in steps if step not in EVERY]:
+        raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
     if samples.treatments:
         return samples
     if unknown := [name for name in inputs if name not in samples.names]:
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
-    treatments = (_without_spikes, _regular, _filled, _without_season, _without_trend)
-    for name, treat in zip(STEPS, treatments, strict=True):
+    treatments = (
+        *(_without_spikes, _regular, _filled),
+        *(without_offsets, _without_season, _without_trend),
+    )
+    for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
     return samples
@@ -119,6 +128,8 @@ def _with(samples: Samples, name, text, size, columns, changes, **kept) -> Sampl
         for new, old in zip(changes["values"], samples.values, strict=True)
     )
     changes = changes | {"values": values, "treatments": (*samples.treatments, treatment)}
+    if samples.mask and "times" in changes:
+        changes["mask"] = mask_at(samples.mask, samples.times, changes["times"])
     return dataclasses.replace(samples, **changes)
 
 
@@ -278,6 +289,27 @@ def _without_trend(samples: Samples, known) -> Samples:
     return _with(
         samples, "trend", text, found[worst][1], columns, {"values": values},
         coefficients=(coefficients,),
+    )  # fmt: skip
+
+
+def without_offsets(samples: Samples, known) -> Samples:
+    """Every recording with the mean of all instead of its own."""
+    if len(samples.values) == 1:
+        return samples
+    offsets, apart = offsets_of(samples.values, known)
+    if not offsets.any():
+        return samples
+    worst = int(np.argmax(apart))
+    text = (
+        f"Each of {len(offsets)} recordings has a mean of its own, which that of all replaces; "
+        f"they lie furthest apart in {samples.names[worst]}, by {apart[worst]:.2g} of its standard "
+        "deviations within recordings. Forecasts start from the offset of the last."
+    )
+    values = tuple(x - at[None] for x, at in zip(samples.values, offsets, strict=True))
+    coefficients = tuple(np.stack([at, np.zeros_like(at)]) for at in offsets)
+    return _with(
+        samples, OFFSETS, text, apart[worst], np.flatnonzero(~known), {"values": values},
+        coefficients=coefficients,
     )  # fmt: skip
 
 

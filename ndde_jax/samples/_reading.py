@@ -10,6 +10,7 @@ import numpy as np
 from .._checks import check_names, check_sizes, refusal
 from .._types import Checked
 from ._labelled import read_labelled
+from ._masks import read_mask
 from ._samples import Samples
 from ._trajectories import Trajectories, first_stamps, read_trajectories
 
@@ -21,11 +22,12 @@ def read_samples(
     t: Any = None,
     names: Checked[Sequence[str] | None] = None,
     time_unit: Checked[str] = "",
+    mask: Any = None,
 ) -> Samples:
     """Measurements in any container, checked, as one value.
 
     **Arguments:** as [`discover`][ndde_jax.discover] takes them; [`Samples`][ndde_jax.Samples] are
-    returned as they are.
+    returned as they are, but for what is given beside them.
 
     **Raises:** `ValueError` for what cannot be used, as
     [`lagged_windows`][ndde_jax.lagged_windows].
@@ -44,7 +46,9 @@ def read_samples(
         if not (dt is None and t is None):
             raise ValueError("x carries its times: leave dt and t out.")
         names = x.names if names is None else check_names(names, x.dim)
-        return dataclasses.replace(x, names=names, time_unit=time_unit or x.time_unit)
+        lengths = [len(value) for value in x.values]
+        kept = x.mask if mask is None else read_mask(mask, lengths)
+        return dataclasses.replace(x, names=names, time_unit=time_unit or x.time_unit, mask=kept)
     own_time = dt is None and t is None
     labelled = read_labelled(x, time=own_time)
     if own_time:
@@ -67,6 +71,7 @@ def read_samples(
         names=names,
         time_unit=time_unit,
         precision="" if default else jnp.dtype(data.dtype).name,
+        mask=read_mask(mask, [len(value) for value in data.complete]),
     )
 
 

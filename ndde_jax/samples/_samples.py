@@ -5,6 +5,8 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
+from ._masks import mask_at
+from ._offsets import OFFSETS
 from ._treatments import Treatment
 
 
@@ -27,6 +29,8 @@ class Samples:
         for the default of JAX.
     - `treatments`: what was done to them, in order, by
         [`prepare_samples`][ndde_jax.prepare_samples]; each keeps what it changed.
+    - `mask`: which samples may be the present of a window, one bool array `[time]` per trajectory;
+        empty if all may.
     """
 
     values: tuple[np.ndarray, ...]
@@ -37,6 +41,7 @@ class Samples:
     time_unit: str = ""
     precision: str = ""
     treatments: tuple[Treatment, ...] = ()
+    mask: tuple[np.ndarray, ...] = ()
 
     @property
     def dim(self) -> int:
@@ -47,6 +52,15 @@ class Samples:
     def present(self) -> tuple[np.ndarray, ...]:
         """Where a value was measured, bool `[time dim]` per trajectory."""
         return tuple(~np.isnan(value) for value in self.values)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """What was taken from every recording, `[trajectory dim]`; zeros unless the treatment
+        `"offsets"` was asked for.
+        """
+        none = np.zeros((len(self.values), self.dim))
+        found = (t for t in self.treatments if t.name == OFFSETS)
+        return sum((np.stack([c[0] for c in t.coefficients]) for t in found), none)
 
     def as_measured(self) -> "Samples":
         """The samples before all treatments."""
@@ -60,6 +74,7 @@ class Samples:
             dt=first.dt,
             regular=first.regular,
             treatments=(),
+            mask=mask_at(self.mask, self.times, first.times) if self.mask else (),
         )
 
     def __repr__(self) -> str:
@@ -70,6 +85,7 @@ class Samples:
             f"Samples of {', '.join(self.names)}: {lengths} times, "
             f"{'' if self.regular else 'mean '}dt = {self.dt:.6g}{unit}"
             + (f", {missing} values missing" if missing else "")
+            + (f", {sum(int(m.sum()) for m in self.mask)} in the mask" if self.mask else "")
             + "".join(f"; {treatment.name}" for treatment in self.treatments)
         )
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._masks import rows_of_months, rows_with
 from ._table_files import (
     COMMA_NUMBER,
     DATE,
@@ -32,6 +33,7 @@ class Table(NamedTuple):
     dt: float | None = None  # as the file states it
     notices: tuple[str, ...] = ()  # what had to be assumed to read it
     trials: np.ndarray | None = None  # the recording each row belongs to, where there are several
+    mask: np.ndarray | None = None  # rows that may be the present of a window, if not all
 
     @property
     def recordings(self) -> tuple[np.ndarray, ...]:
@@ -51,6 +53,8 @@ def read_table(
     separator: str | None = None,
     decimal: str | None = None,
     trial: str | None = None,
+    only: Sequence[tuple[str, tuple[str, ...]]] = (),
+    months: Sequence[int] = (),
 ) -> Table:
     """Read measurements from CSV, NPZ, Excel, Parquet or NetCDF, one row per sample.
 
@@ -67,7 +71,9 @@ def read_table(
     dates, or is called time, t, date, month, year, day or like these, or is an index without a
     name; or else the first that holds dates or, increasing, has such a word in its name (time_yr).
     `columns` picks variables and their order; without it columns of text are left out, and a notice
-    says so. `trial` names a column that tells recordings apart.
+    says so. `trial` names a column that tells recordings apart. `only`, columns with some of their
+    values, and `months` (1 to 12, of dates) say which rows may be the present of a window; such a
+    column is a variable only if `columns` names it.
 
     Raises ValueError if the file cannot be read as a table, a column is missing or is not numeric;
     ImportError if the extra is missing; OSError if the file cannot be opened.
@@ -93,6 +99,7 @@ def read_table(
     found, dt, notices, trials = reader(path, Options(key, separator, decimal, bool(columns)))
     if not found or not len(next(iter(found.values()))):
         raise ValueError(f"{path.name} holds no data.")
+    mask = rows_with(path.name, found, only) if only else None
     if trial is not None:
         if trial not in found:
             raise ValueError(
@@ -103,7 +110,7 @@ def read_table(
     if time_column is None:
         time_column, said = _time_column(path.name, found, trials)
         notices += said
-    wanted = list(columns) if columns else [name for name in found if name != time_column]
+    wanted = list(columns) if columns else _variables(found, time_column, only)
     if not columns:
         wanted, said = _without_text(path.name, wanted, found)
         notices += said
@@ -117,7 +124,16 @@ def read_table(
     _check_numeric(path.name, wanted, found)
     values = np.stack([_numbers(found[name]) for name in wanted], axis=1)
     stamps = None if time_column is None else _stamps(path.name, time_column, found[time_column])
-    return Table(values, tuple(wanted), stamps, dt, notices, trials)
+    if months:
+        inside = rows_of_months(path.name, stamps, months)
+        mask = inside if mask is None else mask & inside
+    return Table(values, tuple(wanted), stamps, dt, notices, trials, mask)
+
+
+def _variables(found: Columns, time_column: str | None, only) -> list[str]:
+    """Columns that nothing else was said of."""
+    said = {time_column, *(name for name, _ in only)}
+    return [name for name in found if name not in said]
 
 
 def _time_column(file: str, found: Columns, trials) -> tuple[str | None, tuple[str, ...]]:

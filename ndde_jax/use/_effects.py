@@ -174,7 +174,7 @@ class Effects:
                 f"first and second must differ in variable or lag; both are "
                 f"{self.found.names[ends[0][0]]} at lag {self.found.lags[ends[0][1]]}."
             )
-        return surface(self, *ends, j, points)
+        return surface(self, ends[0], ends[1], j, points)
 
     def interactions(self) -> Interactions:
         """Where products matter: all pairs of kept inputs of one target, by the share of the

@@ -116,10 +116,17 @@ def forecast(
     start, member = starting_states(learned, ensemble, past, paths, start_key)
     noise = draw_noise(ensemble, noise_key, steps, paths, learned.dt.dtype)
     run, diverged = simulate(learned, change, start, member, noise)
-    run = measured(ensemble, run, error_key, change)
+    level = last_offset(found)
+    run = measured(ensemble, run, error_key, change) + jnp.asarray(level, run.dtype)[None, None]
     notes = (*notes, *told, *divergence_note(diverged))
     ts = last + float(found.dt) * np.arange(1, steps + 1)
+    past = past + level[None]
     return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
+
+
+def last_offset(found: Any) -> np.ndarray:
+    """What was taken from the last recording, `[dim]`: its level is that of forecasts."""
+    return found.samples.offsets[-1]
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
@@ -168,15 +175,19 @@ def read_history(
                 f"history must be [time dim] with {dim} variables, newest last; got shape "
                 f"{values.shape}."
             )
+        values = values - last_offset(found)[None]
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
             f"{len(values)}."
         )
     values = values[-max(need, min(len(values), 3 * need + 20)) :]
+    told = ()
+    if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
+        told = ("the record ends outside the mask, where these laws were not looked for",)
     missing = ~np.isfinite(values)
     if not missing.any():
-        return values, (), last
+        return values, told, last
     if history is not None or missing.all(axis=0).any():
         raise ValueError(
             f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
@@ -190,7 +201,7 @@ def read_history(
         f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
         "interpolated; give a complete history= to start from another."
     )
-    return filled, (note,), last
+    return filled, (*told, note), last
 
 
 def starting_states(

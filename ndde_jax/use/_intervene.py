@@ -17,6 +17,7 @@ from ._forecast import (
     divergence_note,
     draw_noise,
     known_inputs,
+    last_offset,
     make_learned,
     measured,
     path_quantile,
@@ -130,7 +131,8 @@ def intervene(
     need = int(found.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
     past, notes, last = read_history(found, history, need)
     plain, told = known_inputs(found, no_change(steps, dim, dtype), inputs, steps)
-    clock = (last, float(found.dt))
+    level = jnp.asarray(last_offset(found), dtype)
+    clock = (last, float(found.dt), level)
     change, acted = _change(found, plain, values, shift, edits, when, clock)
     if not acted and edits is None:
         raise ValueError(
@@ -149,6 +151,7 @@ def intervene(
         *divergence_note(diverged),
     )  # fmt: skip
     ts = last + float(found.dt) * np.arange(1, steps + 1)
+    baseline, changed = (run + level[None, None] for run in (baseline, changed))
     return Intervention(ts, baseline, changed, diverged, found.names, found.time_unit, notes)
 
 
@@ -187,7 +190,7 @@ def _change(found, plain: Change, values, shift, edits, when, clock):
         if callable(given):
             rules[i] = _rule(given, str(name))
         else:
-            new = _series(given, f"the value of {name}", steps, dtype)
+            new = _series(given, f"the value of {name}", steps, dtype) - clock[2][i]
             value = value.at[:, i].set(jnp.where(active, new, value[:, i]))
     offset = None
     for name, given in _mapping(shift, "shift", "variables to amounts").items():
@@ -221,14 +224,19 @@ def _rule(function: Any, name: str):
 
 
 def _together(rules, clock, when):
-    """All functions as one; where they are not active, what was set before stays."""
-    last, dt = clock
+    """All functions as one, of states as they are measured; where they are not active, what was
+    set before stays.
+    """
+    last, dt, level = clock
 
     def rule(k, state, value):
+        state = state + level[None]
         t = last + dt * jnp.asarray(k, value.dtype)
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
-            value = value.at[:, i].set(jnp.where(jnp.asarray(when)[k], new(state), value[:, i]))
+            value = value.at[:, i].set(
+                jnp.where(jnp.asarray(when)[k], new(state) - level[i], value[:, i])
+            )
         return value
 
     return rule

@@ -32,7 +32,7 @@ class Rows:
 
 
 def step_rows(found: Any) -> Rows:
-    """All steps whose samples were measured.
+    """All steps whose samples were measured and which begin in the mask, if there is one.
 
     **Raises:** `ValueError` for irregular sampling.
     """
@@ -44,13 +44,16 @@ def step_rows(found: Any) -> Rows:
         )
     lags = np.asarray(found.lags)
     parts, begin = [], 0
-    for values in found.samples.values:
+    masks = found.samples.mask or (None,) * len(found.samples.values)
+    for values, inside in zip(found.samples.values, masks, strict=True):
         values = np.asarray(values, np.float64)
         k = np.arange(lags[-1], len(values) - 1)
         start = values[k[:, None] - lags[None]]
         end = values[k[:, None] + 1 - lags[None]]
         usable = np.isfinite(start).all((1, 2)) & np.isfinite(end).all((1, 2))
         usable &= np.isfinite(values[k]).all(1) & np.isfinite(values[k + 1]).all(1)
+        if inside is not None:
+            usable &= inside[k]
         k = k[usable]
         parts.append((start[usable], end[usable], values[k], values[k + 1], begin + k))
         begin += len(values) + 2 * int(lags[-1]) + 10

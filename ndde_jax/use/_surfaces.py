@@ -244,7 +244,7 @@ class Grid:
         sums = np.zeros((self.count.size, values.shape[1]))
         np.add.at(sums, self._flat, values)
         means = sums / np.maximum(self.count.reshape(-1, 1), 1)
-        at = np.stack(np.indices(self.shape), axis=-1).reshape(-1, 2)
+        at = np.stack(list(np.indices(self.shape)), axis=-1).reshape(-1, 2)
         full, empty = np.flatnonzero(self.count.ravel()), np.flatnonzero(self.count.ravel() == 0)
         far = ((at[empty, None] - at[None, full]) ** 2).sum(axis=-1)
         nearest = far == far.min(axis=1, keepdims=True)

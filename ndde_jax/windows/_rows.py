@@ -17,17 +17,32 @@ def row_range(n: int, lags: tuple[int, ...], stencil: dict[int, float]) -> tuple
 
 
 def cut_rows(
-    z: Any, present: Any, interval: Any, lags: tuple[int, ...], stencil: dict[int, float], xp: Any
-) -> tuple[Any, Any, Any, Any]:
-    """History, rate, validity and step length of every row of one trajectory."""
+    z: Any,
+    present: Any,
+    interval: Any,
+    inside: Any,
+    lags: tuple[int, ...],
+    stencil: dict[int, float],
+    xp: Any,
+) -> tuple[Any, Any, Any, Any, Any]:
+    """History, rate, validity and step length of every row of one trajectory, and which
+    rows miss a value. With `inside` [time] only those count of which every step that the difference
+    measures begins there.
+    """
     start, stop = row_range(len(z), lags, stencil)
     history = xp.stack([z[start - lag : stop - lag] for lag in lags], axis=1)
     step = interval[start:stop]
     difference = sum(c * z[start + o : stop + o] for o, c in stencil.items())
     touched = {-lag for lag in lags} | set(stencil)
     valid = xp.all(xp.stack([present[start + o : stop + o] for o in sorted(touched)]), axis=0)
+    asked = np.ones(stop - start, bool)
+    if inside is not None:
+        steps = range(min(stencil), max(stencil))
+        asked = np.all([inside[start + o : stop + o] for o in steps], axis=0)
+    missing = asked & ~valid
+    valid = asked & valid
     history = xp.where(valid[:, None, None], history, 0)
-    return history, difference / step[:, None], valid, step
+    return history, difference / step[:, None], valid, step, missing
 
 
 def positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, float]) -> Any:

@@ -165,7 +165,9 @@ def lagged_windows(
     **Arguments:**
 
     - `x`: measurements `[time dim]` or `[time]`, also as a pandas or xarray object, whose names
-        and time axis are then used; several trajectories of one system as
+        and time axis are then used, or [`Samples`][ndde_jax.Samples], whose mask is obeyed: only
+        rows of which every step that the difference measures begins in it are valid, while their
+        past may lie outside; several trajectories of one system as
         `[series time dim]` or as a list of arrays, whose lengths may differ. NaN marks missing
         values: a sample with one missing variable counts as missing, and exactly the rows whose
         history or difference touches it are not valid. Nested lists of numbers are read as one
@@ -260,12 +262,21 @@ def lagged_windows(
     )
     ends = np.cumsum([len(value) for value in data.values])[:-1]
     cuts = [
-        cut_rows(z, p, h, lags, STENCILS[scheme], xp)
-        for z, p, h in zip(xp.split(standardised, ends), data.present, data.intervals, strict=True)
+        cut_rows(z, p, h, inside, lags, STENCILS[scheme], xp)
+        for z, p, h, inside in zip(
+            xp.split(standardised, ends),
+            data.present,
+            data.intervals,
+            labelled.mask or (None,) * len(data.values),
+            strict=True,
+        )
     ]
-    history, rate, valid, step = (xp.concatenate(parts) for parts in zip(*cuts, strict=True))
+    history, rate, valid, step, missing = (
+        xp.concatenate(parts) for parts in zip(*cuts, strict=True)
+    )
     if xp is np:
-        check_count(int(valid.sum()), data, "valid windows remain")
+        what = "valid windows remain" + (" inside the mask" if labelled.mask else "")
+        check_count(int(valid.sum()), data, what)
     weight = xp.where(valid, step / data.dt, 0)
     rate_center, rate_scale = moments(rate, weight, xp)
     # A column that grows by the same step each time has no spread of rates: all increments are 0.
@@ -295,7 +306,7 @@ def lagged_windows(
         noise_share=jax.lax.stop_gradient(cast(share)),
         roll_off=jax.lax.stop_gradient(cast(roll_off)),
         ringing=jax.lax.stop_gradient(cast(ringing)),
-        dropped=to_jax(xp.sum(~valid)),
+        dropped=to_jax(xp.sum(missing)),
         prior=prior,
         lags=lags,
         scheme=scheme,
