@@ -65,6 +65,43 @@ def read_file(
     return (values if len(values) > 1 else values[0]), options, None
 
 
+def read_example(
+    arguments: argparse.Namespace,
+) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
+    """Values of a shipped record, what is said about them, and its lags."""
+    from .samples._examples import load_example
+
+    example = load_example(arguments.example)
+    chosen = arguments.columns or example.names
+    if missing := [name for name in chosen if name not in example.names]:
+        raise ValueError(
+            f"The example has no column {missing[0]!r}; it has: {', '.join(example.names)}."
+        )
+    values = example.values[:, [example.names.index(name) for name in chosen]]
+    options = {
+        "dt": example.dt if arguments.dt is None else arguments.dt,
+        "time_unit": arguments.time_unit or example.time_unit,
+        "names": tuple(chosen),
+    }
+    return values, options, example.lags
+
+
+def read_transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:
+    """Variables of --log and --ranks, and how each is read."""
+    found: dict[str, str] = {}
+    for kind in ("log", "ranks"):
+        asked = [name for part in getattr(arguments, kind) for name in part]
+        for name in names if "all" in asked and "all" not in names else asked:
+            if name not in names:
+                raise ValueError(
+                    f"--{kind} {name}: there is no such variable; there are {', '.join(names[:20])}"
+                    ", or all."
+                )
+            if found.setdefault(name, kind) != kind:
+                raise ValueError(f"--log and --ranks both name {name}; give one of them.")
+    return found
+
+
 def rate_lags(
     arguments: argparse.Namespace, values: Any, options: dict, default: Any, note: Callable
 ) -> tuple[int, ...]:
@@ -77,12 +114,14 @@ def rate_lags(
     from .samples._prepare import EVERY, STEPS, prepare_samples
     from .samples._reading import read_samples
 
-    samples = read_samples(values, **{k: v for k, v in options.items() if k != "treat"})
+    known = {k: v for k, v in options.items() if k not in ("treat", "transform")}
+    samples = read_samples(values, **known)
     if lags is None:
         from .windows._choose_lags import choose_lags
 
         steps = EVERY if arguments.offsets else STEPS
-        treated = samples if arguments.no_treat else prepare_samples(samples, steps)
+        steps = () if arguments.no_treat else steps
+        treated = prepare_samples(samples, steps, transform=options.get("transform"))
         lags, reason = choose_lags(treated)
         if lags != (0,):
             note(arguments, reason)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -40,12 +40,15 @@ from .samples._prepare import STEPS, prepare_samples
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .samples._trajectories import read_lags
+from .samples._transforms import TRANSFORM
 from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_splines
 from .select._strategies import Gates
+from .use._impute import IMPUTE, impute, missing
+from .use._rows import check_regular
 from .windows._choose_lags import choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge, check_prior
@@ -63,6 +66,7 @@ def discover(
     prior: Checked[PriorKnowledge | None] = None,
     inputs: Any = None,
     mask: Any = None,
+    transform: Any = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
@@ -98,6 +102,10 @@ def discover(
     - `mask`: which samples may be the present of a window, booleans `[time]` (a list of arrays for
         several trajectories): those of winters only, say. Rates are explained there and nowhere
         else, by a past that may lie outside. [`Samples`][ndde_jax.Samples] may carry one.
+    - `transform`: variables to read as their logarithm or as normal scores of their ranks, before
+        anything else, `{"flow": "log", "level": "ranks"}`, or one of these for all; see
+        [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects are then those of the
+        logarithm, forecasts and what is set in measured units.
     - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
     - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
         test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
@@ -141,11 +149,57 @@ def discover(
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
-    samples = prepare_samples(samples, steps, known)
+    samples = prepare_samples(samples, steps, known, transform)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     lags = read_lags(lags)
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
+    if recipe.impute:
+        check_regular(samples)
+    search = functools.partial(
+        _search,
+        lags=lags,
+        prior=prior,
+        known=known,
+        said=() if reason is None else (reason,),
+        coefficient=coefficient,
+        recipe=recipe,
+        key=key,
+        progress=progress,
+        directory=directory,
+    )
+    found = search(samples)
+    return _imputed(found, search, key) if recipe.impute else found
+
+
+def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:
+    """Discovered again and again in what the model completed."""
+    if not missing(found.samples):
+        told = "No value is missing, so none was estimated by the model."
+        return dataclasses.replace(found, choices=(*found.choices, told))
+    made = None
+    for number in range(found.recipe.impute):
+        rng = np.random.default_rng([number, *np.asarray(jr.key_data(key)).ravel().tolist()])
+        made = impute(found, found.resample(), draws=0, rng=rng, before=made)
+        found = search(made.treated)
+    told = tuple(t.text for t in found.samples.treatments if t.name == IMPUTE)
+    return dataclasses.replace(found, choices=(*found.choices, *told, *made.notes))
+
+
+def _search(
+    samples: Samples,
+    *,
+    lags: tuple[int, ...],
+    prior: PriorKnowledge | None,
+    known: tuple[str, ...],
+    said: tuple[str, ...],
+    coefficient: Any,
+    recipe: Recipe,
+    key: PRNGKeyArray,
+    progress: bool,
+    directory: str | os.PathLike | None,
+) -> Discovery:
+    """The graph and all that comes with it, in samples that are ready."""
     # Between whom edges may be comes before what the edges are.
     wanted = recipe.events and recipe.strategy is None and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
@@ -156,8 +210,8 @@ def discover(
     started = time.perf_counter()
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
-    choices = choices if reason is None else (*choices, reason)
-    choices = (*choices, *(t.text for t in samples.treatments if t.name == OFFSETS))
+    asked = (t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
+    choices = (*choices, *said, *asked)
     choices = (*choices, *said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid)))
     # A strategy of one's own answers for the lags it keeps.
     errors = measurement_errors(samples) if recipe.strategy is None else None

@@ -39,6 +39,7 @@ def discover_many(
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
     inputs: Checked[Sequence[str] | None] = None,
+    transform: Any = None,
     time_unit: Checked[str] = "",
     treat: Checked[bool] = True,
     coefficient: Checked[RealScalarLike | None] = None,
@@ -59,9 +60,9 @@ def discover_many(
     **Arguments:**
 
     - `systems`: a list with one system each, whatever [`discover`][ndde_jax.discover] takes as `x`.
-    - `dt`, `t`, `lags`, `names`, `scheme`, `prior`, `inputs` (by name), `time_unit`, `treat`,
-        `coefficient`, `recipe`: as for [`discover`][ndde_jax.discover], the same for all systems.
-        What differs between them, such as times and names, systems carry themselves: as
+    - `dt`, `t`, `lags`, `names`, `scheme`, `prior`, `inputs` (by name), `transform`, `time_unit`,
+        `treat`, `coefficient`, `recipe`: as for [`discover`][ndde_jax.discover], the same for all
+        systems. What differs between them, such as times and names, systems carry themselves: as
         [`Samples`][ndde_jax.Samples], DataFrames or DataArrays.
     - `key`: system i uses `jr.fold_in(key, i)`.
     - `directory`: where to keep finished discoveries, one file per system, stored by this process
@@ -114,6 +115,7 @@ def discover_many(
         "lags": lags,
         "prior": prior,
         "inputs": inputs,
+        "transform": transform,
         "treat": bool(treat),
         "coefficient": None if coefficient is None else float(coefficient),
         "recipe": recipe,

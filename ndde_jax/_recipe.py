@@ -47,6 +47,12 @@ class Recipe(eqx.Module):
         levels differ for reasons that are not the system's. Off by default, because levels are
         information where they are comparable, and the mean of a recording shorter than a few times
         what the system remembers takes part of its dynamics along.
+    - `impute`: how often missing values, of long gaps too, are estimated by the drift found so far
+        (see [`impute`][ndde_jax.Discovery.impute]) and all is searched again in what is completed,
+        each time by a draw from what they may be, so that gaps are as noisy as the rest. 0 by
+        default: such values favour the drift they come from, so strengths of edges through them are
+        optimistic. One or two rounds where gaps leave too few windows; the report says how many
+        values it were and how far the last round moved them.
     - `confine`: whether the drift is pulled back far outside the data, so that simulations stay
         near them; see [`confine`][ndde_jax.confine].
 
@@ -71,6 +77,7 @@ class Recipe(eqx.Module):
     delays: Checked[bool] = eqx.field(static=True, default=True)
     confine: Checked[bool] = eqx.field(static=True, default=True)
     offsets: Checked[bool] = eqx.field(static=True, default=False)
+    impute: Checked[int] = eqx.field(static=True, default=0)
 
     def __check_init__(self):
         if self.strategy is not None and not isinstance(self.strategy, AbstractStrategy):
@@ -81,6 +88,7 @@ class Recipe(eqx.Module):
         check_config(self.refit, StrengthConfig, "refit")
         check_choice(self.scheme, "scheme", SCHEMES)
         check_whole(self.passes, "passes")
+        check_whole(self.impute, "impute", least=0)
         for name in ("networks", "events", "delays", "confine", "offsets"):
             check_flag(getattr(self, name), name)
 

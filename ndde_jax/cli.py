@@ -17,9 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ._cli_data import rate_edge, rate_lags, read_file
+from ._cli_data import rate_edge, rate_lags, read_example, read_file, read_transforms
 from ._commands import add_commands, add_general
 from ._compilation_cache import add_up_right, keep_compiled
 from ._one_thread import one_blas_thread
@@ -134,7 +132,7 @@ def _discover(arguments: argparse.Namespace) -> None:
     if arguments.example and (arguments.only or arguments.months):
         raise ValueError("--only and --months choose rows of a data file; an example has none.")
     values, options, lags = (
-        _example(arguments) if arguments.example else read_file(arguments, _note)
+        read_example(arguments) if arguments.example else read_file(arguments, _note)
     )
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
@@ -144,6 +142,8 @@ def _discover(arguments: argparse.Namespace) -> None:
 
     import ndde_jax
 
+    if transform := read_transforms(arguments, options["names"]):
+        options["transform"] = transform
     lags = rate_lags(arguments, values, options, lags, _note)
     prior = ndde_jax.prior_knowledge(
         options["names"],
@@ -195,25 +195,7 @@ def _discover(arguments: argparse.Namespace) -> None:
 def _recipe(ndde_jax: Any, arguments: argparse.Namespace) -> Any:
     recipe = ndde_jax.Recipe
     made = {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[arguments.recipe]()
-    return dataclasses.replace(made, offsets=arguments.offsets)
-
-
-def _example(arguments: argparse.Namespace) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
-    from .samples._examples import load_example
-
-    example = load_example(arguments.example)
-    chosen = arguments.columns or example.names
-    if missing := [name for name in chosen if name not in example.names]:
-        raise ValueError(
-            f"The example has no column {missing[0]!r}; it has: {', '.join(example.names)}."
-        )
-    values = example.values[:, [example.names.index(name) for name in chosen]]
-    options = {
-        "dt": example.dt if arguments.dt is None else arguments.dt,
-        "time_unit": arguments.time_unit or example.time_unit,
-        "names": tuple(chosen),
-    }
-    return values, options, example.lags
+    return dataclasses.replace(made, offsets=arguments.offsets, impute=arguments.impute)
 
 
 def _list_examples(arguments: argparse.Namespace) -> None:
@@ -256,6 +238,11 @@ def _parser() -> argparse.ArgumentParser:
         if not (math.isfinite(number) and number > 0):
             raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}.")
         return number
+
+    def rounds(text: str) -> int:
+        if not text.isdecimal() or int(text) > 100:
+            raise argparse.ArgumentTypeError(f"expected a number of rounds, 0 to 100; got {text!r}")
+        return int(text)
 
     def seed(text: str) -> int:
         try:
@@ -313,6 +300,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--trial", metavar="NAME", help="column that tells several recordings apart")
     add("--offsets", action="store_true", help="every recording has a mean of its own")
+    many = dict(type=names, action="append", default=[], metavar="COLUMN")
+    text = "read a variable as its logarithm; all: every one. May be repeated"
+    add("--log", help=text, **many)
+    text = "read a variable as normal scores of its ranks; all: every one. May be repeated"
+    add("--ranks", help=text, **many)
+    add(
+        "--impute",
+        type=rounds,
+        default=0,
+        metavar="N",
+        help="estimate missing values by the model and search again, N times (%(default)s)",
+    )
     add(
         "--only",
         type=said(parse_only),

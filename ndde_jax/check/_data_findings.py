@@ -12,6 +12,7 @@ from ..samples._error import measurement_error, stretch
 from ..samples._offsets import OFFSETS
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
+from ..samples._transforms import TRANSFORM
 from ..samples._treatments import Treatment, terms
 from . import _data_tests as tests
 from ._finding import NOTE, PROBLEM, RESERVATION, Finding, measured
@@ -90,12 +91,16 @@ def _treated(samples: Samples) -> Iterator[Finding]:
         "keeps the season.",
         "rhythm": "Nothing, unless it is a clock from outside: prepare_samples removes it.",
         "trend": "Give what causes it as a variable; treat=False keeps the trend.",
+        "impute": "Compare with the graph without them, recipe Recipe(impute=0).",
         "gaps": "Fill them with what is known of the system; treat=False drops the rows instead.",
     }
+    names = {
+        **{"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"},
+        "impute": "imputed values",
+    }
     for treatment in samples.treatments:
-        if treatment.name == OFFSETS:
+        if treatment.name in (OFFSETS, TRANSFORM):
             continue  # asked for, and said among the choices
-        names = {"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"}
         yield measured(
             names.get(treatment.name, treatment.name),
             treatment.size,
@@ -110,6 +115,8 @@ def _weight(samples: Samples, treatment: Treatment) -> str:
     if treatment.name == "gaps":
         gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
         return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
+    if treatment.name == "impute":
+        return RESERVATION if treatment.size > MANY_MISSING else NOTE
     if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm"):
         return NOTE
     if treatment.name == "clock":

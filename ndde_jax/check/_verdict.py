@@ -1,12 +1,16 @@
 """The verdict of a discovery: five lines, and what each of them rests on."""
 
+import dataclasses
 import textwrap
 from typing import Any
 
 import numpy as np
 
 from .._spoken import amount
+from .._types import to_jax
+from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
+from ..windows._windows import Windows
 from ._conditioning import residual_memory
 from ._data_findings import data_findings
 from ._finding import ESTIMATED, MEASURED, NOTE, PROBLEM, RESERVATION, Finding
@@ -18,6 +22,8 @@ SHORT, TOO_SHORT = 15, 6
 # Share of a rate's variance that may persist in its residuals: beyond the first a driver or a delay
 # seems to be missing, beyond the second it decides.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
+# Rows of measured values in which residuals are looked at, at least.
+FEWEST = 100
 # An edge whose strength is less than this many times its price is weak.
 CLEAR = 2.0
 # Share of edges that may be doubtful before the graph has reservations, and before it is not
@@ -270,7 +276,22 @@ def _memory(found: Any) -> np.ndarray:
     """Of what the drift leaves; none where neighbours are no samples in a row."""
     if not is_regular(found.windows):
         return np.zeros(0)
-    return np.asarray(residual_memory(found.windows, found.model), float)
+    return np.asarray(residual_memory(_measured(found), found.model), float)
+
+
+def _measured(found: Any) -> Windows:
+    """Windows without rows that hold estimates of the model, whose residuals are of its own making;
+    all of them if too few are left.
+    """
+    if not any(treatment.name == "impute" for treatment in found.samples.treatments):
+        return found.windows
+    try:
+        rows = measured_rows(found.samples, found.windows) & np.asarray(found.windows.valid)
+    except ValueError:
+        return found.windows
+    if rows.sum() < FEWEST:
+        return found.windows
+    return dataclasses.replace(found.windows, valid=to_jax(rows))
 
 
 def _about_residuals(found: Any, memory: np.ndarray):

@@ -4,6 +4,7 @@ calls for it.
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -14,11 +15,11 @@ from ._blocks import APART, trend
 from ._clock import around_a_grid, common_step, interpolated, with_rows
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
-from ._masks import mask_at
 from ._offsets import OFFSETS, offsets_of
-from ._samples import Samples
+from ._samples import Samples, named, treated
 from ._spikes import find_spikes
-from ._treatments import Treatment, terms
+from ._transforms import TRANSFORM, read_transform, said_of_transform, tables_of, transformed
+from ._treatments import terms
 
 STEPS = ("spikes", "clock", "gaps", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
@@ -50,6 +51,7 @@ def prepare_samples(
     samples: Checked[Samples],
     steps: Checked[Sequence[str]] = STEPS,
     inputs: Checked[Sequence[str]] = (),
+    transform: Any = None,
 ) -> Samples:
     """Deal with what makes real series lie, where a test finds it; the rest is left as it is.
 
@@ -70,11 +72,19 @@ def prepare_samples(
         `"trend"`: straight trends, in the variables that have one.
     - `inputs`: names of known inputs. Their spikes and trends stay, and so does a season that one
         of them carries: it is the measured cause of it.
+    - `transform`: variables to read as something else, before all steps, so that a season of a
+        logarithm is a factor: a mapping from names to
+        `"log"`, for what is positive and skewed, or whose noise grows with it; or
+        `"ranks"`, normal scores: the r-th of n values becomes the point below which a standard
+        normal lies with probability r/(n + 1), ties their mean; straight lines between, and beyond
+        the range along the line through the outermost tenth, so that there is a way back from
+        anywhere. Or one of these for all variables. None by default. Missing values stay missing.
 
     **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` say what was done and hold what
     undoes it; `as_measured` undoes it all.
 
-    **Raises:** `ValueError` for what are no samples or no steps.
+    **Raises:** `ValueError` for what are no samples or no steps, for logarithms of what is not
+    above 0, and for a transform of samples that are treated already.
 
     ```python
     import numpy as np
@@ -94,11 +104,18 @@ def prepare_samples(
     steps = tuple(steps)
     if unknown := [step for step in steps if step not in EVERY]:
         raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
+    kinds = read_transform(transform, samples.names)
     if samples.treatments:
+        if kinds and kinds != samples.transform:
+            raise ValueError(
+                "transform comes too late for samples that are treated already: name it there, "
+                "prepare_samples(samples, transform=...)."
+            )
         return samples
     if unknown := [name for name in inputs if name not in samples.names]:
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
+    samples = _transformed(samples, kinds)
     treatments = (
         *(_without_spikes, _regular, _filled),
         *(without_offsets, _without_season, _without_trend),
@@ -109,28 +126,22 @@ def prepare_samples(
     return samples
 
 
-def _with(samples: Samples, name, text, size, columns, changes, **kept) -> Samples:
-    """Changed samples that know what they were before."""
-    treatment = Treatment(
-        name=name,
-        text=text,
-        size=float(size),
-        columns=tuple(int(j) for j in columns),
-        values=samples.values,
-        times=samples.times,
-        dt=samples.dt,
-        regular=samples.regular,
-        **kept,
-    )
-    # As precise as what came in.
-    values = tuple(
-        new.astype(old.dtype, copy=False)
-        for new, old in zip(changes["values"], samples.values, strict=True)
-    )
-    changes = changes | {"values": values, "treatments": (*samples.treatments, treatment)}
-    if samples.mask and "times" in changes:
-        changes["mask"] = mask_at(samples.mask, samples.times, changes["times"])
-    return dataclasses.replace(samples, **changes)
+def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
+    """Some variables read as their logarithms or as normal scores."""
+    if not transform:
+        return samples
+    columns = [samples.names.index(name) for name in transform]
+    tables = tables_of(samples.values, transform, samples.names)
+    kept = {"kinds": tuple(transform.values()), "tables": tables}
+    # The treatment first, since it is what transforms, these values and later ones.
+    plain = treated(
+        samples, TRANSFORM, said_of_transform(transform), len(columns), columns,
+        {"values": samples.values}, **kept,
+    )  # fmt: skip
+    (treatment,) = plain.treatments
+    values = [transformed(treatment, np.asarray(x, float)) for x in samples.values]
+    values = tuple(new.astype(x.dtype) for new, x in zip(values, samples.values, strict=True))
+    return dataclasses.replace(plain, values=values)
 
 
 def _regular(samples: Samples, known) -> Samples:
@@ -148,7 +159,7 @@ def _regular(samples: Samples, known) -> Samples:
             "missing values now."
         )
         changes = {"values": values, "times": times, "dt": step, "regular": True}
-        return _with(samples, "rows", text, new, everything, changes)
+        return treated(samples, "rows", text, new, everything, changes)
     intervals = np.concatenate([np.diff(t) for t in samples.times])
     low, high = np.quantile(intervals, [0.05, 0.95])
     if high < UNEVEN * low and not all(around_a_grid(t) for t in samples.times):
@@ -166,7 +177,7 @@ def _regular(samples: Samples, known) -> Samples:
         f"{samples.names[worst]}, where it is largest."
     )
     changes = {"values": values, "times": times, "dt": step, "regular": True}
-    return _with(samples, "clock", text, share[worst], everything, changes)
+    return treated(samples, "clock", text, share[worst], everything, changes)
 
 
 def _without_spikes(samples: Samples, known) -> Samples:
@@ -194,10 +205,10 @@ def _without_spikes(samples: Samples, known) -> Samples:
     )
     number = int(counts[columns].sum())
     text = (
-        f"{number} single values far off both their neighbours ({_named(samples, columns)}) are "
+        f"{number} single values far off both their neighbours ({named(samples, columns)}) are "
         "taken as errors and left out."
     )
-    return _with(samples, "spikes", text, number, columns, {"values": values})
+    return treated(samples, "spikes", text, number, columns, {"values": values})
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
@@ -256,7 +267,7 @@ def _without_season(samples: Samples, known) -> Samples:
         f"A season of {' and '.join(f'{p:.4g}' for p in periods)}{unit} was removed from all "
         f"variables; it held {best.share:.0%} of the variance of {samples.names[best.column]}."
     )
-    return _with(
+    return treated(
         samples, "season", text, best.share, columns, {"values": tuple(values)},
         periods=periods, coefficients=tuple(coefficients),
     )  # fmt: skip
@@ -282,11 +293,11 @@ def _without_trend(samples: Samples, known) -> Samples:
     coefficients[0] = 0  # the level stays, at the start of the record
     worst = max(columns, key=lambda j: found[j][1])
     text = (
-        f"A straight trend was removed from {_named(samples, columns)}; it held "
+        f"A straight trend was removed from {named(samples, columns)}; it held "
         f"{found[worst][1]:.0%} of the variance of {samples.names[worst]}."
     )
     values = (x - terms(elapsed, ()) @ coefficients,)
-    return _with(
+    return treated(
         samples, "trend", text, found[worst][1], columns, {"values": values},
         coefficients=(coefficients,),
     )  # fmt: skip
@@ -307,7 +318,7 @@ def without_offsets(samples: Samples, known) -> Samples:
     )
     values = tuple(x - at[None] for x, at in zip(samples.values, offsets, strict=True))
     coefficients = tuple(np.stack([at, np.zeros_like(at)]) for at in offsets)
-    return _with(
+    return treated(
         samples, OFFSETS, text, apart[worst], np.flatnonzero(~known), {"values": values},
         coefficients=coefficients,
     )  # fmt: skip
@@ -335,11 +346,11 @@ def _filled(samples: Samples, known) -> Samples:
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = int(np.argmax(error))
     text = (
-        f"{int(counts.sum())} missing values in short gaps ({_named(samples, columns)}) are "
+        f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
         f"estimated; the error has {_times(error[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest. {left} missing values stay."
     )
-    return _with(samples, "gaps", text, error[worst], columns, {"values": values})
+    return treated(samples, "gaps", text, error[worst], columns, {"values": values})
 
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
@@ -355,8 +366,3 @@ def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
 def _times(share: float) -> str:
     """A share as people say it, whatever its size."""
     return f"{share:.0%} of" if share < 2 else f"{share:.0f} times"
-
-
-def _named(samples: Samples, columns) -> str:
-    names = [samples.names[j] for j in columns]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,13 +1,20 @@
 """What was measured, as one value: read once, and kept with whatever is made from it."""
 
 import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from ._masks import mask_at
 from ._offsets import OFFSETS
+from ._transforms import LABELS, TRANSFORM, restored
 from ._treatments import Treatment
+
+# Treatments that put an estimate where nothing was measured.
+ESTIMATES = ("gaps", "impute")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +69,36 @@ class Samples:
         found = (t for t in self.treatments if t.name == OFFSETS)
         return sum((np.stack([c[0] for c in t.coefficients]) for t in found), none)
 
+    @property
+    def reading(self) -> Treatment | None:
+        """The treatment `"transform"`, if there is one."""
+        return next((t for t in self.treatments if t.name == TRANSFORM), None)
+
+    @property
+    def transform(self) -> dict[str, str]:
+        """Variables that are read as something else, `"log"` or `"ranks"`, by name."""
+        found = self.reading
+        if found is None:
+            return {}
+        return {self.names[j]: kind for j, kind in zip(found.columns, found.kinds, strict=True)}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the variables as they are read, such as "log flow"."""
+        kinds = self.transform
+        return tuple(LABELS[kinds[n]].format(n) if n in kinds else n for n in self.names)
+
+    @property
+    def estimated(self) -> tuple[np.ndarray, ...]:
+        """Where an estimate stands in for a missing value, of a short gap or by
+        [`Discovery.impute`][ndde_jax.Discovery.impute], bool `[time dim]` per trajectory.
+        """
+        found = [np.zeros(value.shape, bool) for value in self.values]
+        for treatment in self.treatments:
+            if treatment.name in ESTIMATES:
+                found = [a | np.isnan(b) for a, b in zip(found, treatment.values, strict=True)]
+        return tuple(a & there for a, there in zip(found, self.present, strict=True))
+
     def as_measured(self) -> "Samples":
         """The samples before all treatments."""
         if not self.treatments:
@@ -88,6 +125,57 @@ class Samples:
             + (f", {sum(int(m.sum()) for m in self.mask)} in the mask" if self.mask else "")
             + "".join(f"; {treatment.name}" for treatment in self.treatments)
         )
+
+
+def treated(
+    samples: Samples,
+    name: str,
+    text: str,
+    size: Any,
+    columns: Iterable,
+    changes: Mapping[str, Any],
+    **kept: Any,
+) -> Samples:
+    """Changed samples that know what they were before."""
+    treatment = Treatment(
+        name=name,
+        text=text,
+        size=float(size),
+        columns=tuple(int(j) for j in columns),
+        values=samples.values,
+        times=samples.times,
+        dt=samples.dt,
+        regular=samples.regular,
+        **kept,
+    )
+    # As precise as what came in.
+    values = tuple(
+        new.astype(old.dtype, copy=False)
+        for new, old in zip(changes["values"], samples.values, strict=True)
+    )
+    new = {**changes, "values": values, "treatments": (*samples.treatments, treatment)}
+    if samples.mask and "times" in new:
+        new["mask"] = mask_at(samples.mask, samples.times, new["times"])
+    return dataclasses.replace(samples, **new)
+
+
+def undone(
+    samples: Samples, values: Float[np.ndarray, "time dim"], trajectory: int
+) -> Float[np.ndarray, "time dim"]:
+    """Values on the grid of treated samples in measured units: what was removed is added again, and
+    logarithms and ranks are left.
+    """
+    for treatment in reversed(samples.treatments):
+        if treatment.coefficients:
+            values = values + treatment.removed(samples.times[trajectory], trajectory)
+        values = restored(treatment, values)
+    return values
+
+
+def named(samples: Samples, columns: Iterable) -> str:
+    """Names of some variables, for a sentence."""
+    names = [samples.names[int(j)] for j in columns]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def as_given(samples: Samples) -> tuple[list, float | None, list | None]:

@@ -22,6 +22,9 @@ class Treatment:
     - `periods`: of the seasons removed, in units of time; empty for other treatments.
     - `coefficients`: of what was removed, `[term dim]` per trajectory: a constant, the time from
         the first sample, then cosine and sine of every period. Empty where nothing was removed.
+    - `kinds`: of the transforms, `"log"` or `"ranks"`, one for each of `columns`; empty for other
+        treatments. `tables`: different values and their normal scores, `[knot 2]`, for each of
+        them; without rows for a logarithm.
     """
 
     name: str
@@ -34,6 +37,8 @@ class Treatment:
     regular: bool
     periods: tuple[float, ...] = ()
     coefficients: tuple[np.ndarray, ...] = ()
+    kinds: tuple[str, ...] = ()
+    tables: tuple[np.ndarray, ...] = ()
 
     def removed(
         self, times: Float[np.ndarray, "time"], trajectory: int = 0

@@ -170,6 +170,20 @@ def _bend(before, start, end, after, lags: tuple[int, ...], xp):
     return xp.where(at >= 2, cubic, xp.where(at == 1, parabola, 0))
 
 
+def measured_rows(samples: Samples, windows: Windows) -> np.ndarray:
+    """Which rows of windows of these samples hold measured values only, bool `[window]`.
+
+    **Raises:** `ValueError` if too few are left.
+    """
+    pairs = zip(samples.values, samples.estimated, strict=True)
+    values = tuple(np.where(guessed, np.nan, x) for x, guessed in pairs)
+    samples = dataclasses.replace(samples, values=values)
+    if windows.scheme == "midpoint":
+        steps = _steps(samples, dt=None, lags=windows.lags, names=None, prior=None)
+        return np.asarray(steps.plain.valid)
+    return np.asarray(lagged_windows(samples, lags=windows.lags, scheme=windows.scheme).valid)
+
+
 def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, tuple[str, ...]]:
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
     sentence on a choice that `"auto"` made beyond what the windows explain themselves.

@@ -40,7 +40,7 @@ def with_own_rhythm(
     if season is None or "season" not in steps:
         return samples
     without = [step for step in steps if step != "season"]
-    whole = prepare_samples(samples.as_measured(), without, inputs)
+    whole = prepare_samples(samples.as_measured(), without, inputs, samples.transform)
     waves = 2 * len(season.periods)
     gain = left_of_rates(samples, waves, lags=lags, prior=prior) - left_of_rates(
         whole, 0, lags=lags, prior=prior

@@ -13,6 +13,7 @@ from .._checks import check_key, check_real_array, check_whole, refusal, shown
 from ..metrics._ensembles import crps, energy_score
 from ._ensemble import Ensemble
 from ._forecast import draw_noise, make_learned, measured, path_quantile
+from ._level import Level, level_of
 from ._rivals import RIVALS
 from ._simulate import no_change, simulate
 from ._times import read_span
@@ -110,18 +111,26 @@ def backtest(
     check_whole(paths, "paths", least=2)
     rivals, at = _rivals(rivals), _steps(at, steps)
     need, dim = int(found.lags[-1]) + 1, len(found.names)
-    record = [np.asarray(v, np.float64) for v in found.samples.values]
-    past, came = _origins(record if data is None else [_read(data, dim)], need, steps, origins)
+    record, level = [np.asarray(v, np.float64) for v in found.samples.values], _scale_of(found)
+    given = record if data is None else [level.inside(_read(data, dim), "data")]
+    past, came = _origins(given, need, steps, origins)
     rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
     own = _own(found, ensemble, past, steps, paths, key)
-    scale = np.nanstd(np.concatenate(record), axis=0)
+    # Rivals read what the discovery reads; all are scored in measured units.
+    scale = np.nanstd(level.outside(np.concatenate(record)), axis=0)
     given = (record, found.lags, past, steps, paths, rng)
     forecasts = (own, *(RIVALS[rival](*given) for rival in rivals))
-    scores = [_score(paths[:, :, at - 1], came[:, at - 1], scale) for paths in forecasts]
+    came = level.outside(came)[:, at - 1]
+    scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
     scores_, coverage, energy = (np.stack(part) for part in zip(*scores, strict=True))
     return Backtest(
         (OWN, *rivals), at, scores_, coverage, energy, found.names, len(past), data is not None
     )  # fmt: skip
+
+
+def _scale_of(found: Any) -> Level:
+    """Logarithms and ranks; offsets are of recordings, and data held back are of none."""
+    return level_of(found, offset=False)
 
 
 def _rivals(names: Any) -> tuple[str, ...]:

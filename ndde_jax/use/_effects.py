@@ -24,7 +24,8 @@ from ._times import variable
 class Total:
     """Response of levels along all paths of the graph; NumPy, `[time source target]`.
 
-    Units of the target per unit of the source. Linear: of the drift with its mean slopes.
+    Units of the target per unit of the source, as they are read (`found.samples.labels`). Linear:
+    of the drift with its mean slopes.
 
     - `ts`: times after the push, from 0.
     - `pulse`: the source is displaced by one unit at time 0 and then left to itself.
@@ -46,7 +47,8 @@ class Effects:
     """What the kept edges do; NumPy, `[source target lag]`; made by `found.effects`.
 
     - `slope`: mean over the data of ∂(rate of the target)/∂(source at that lag), in units of the
-        target per unit of time and per unit of the source; NaN where no edge is kept.
+        target per unit of time and per unit of the source, as they are read: of their logarithms
+        or scores, if a transform was asked for; NaN where no edge is kept.
     - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included.
     - `sign`: of the slope, 1 or −1; 0 where no edge is kept. Whether it is certain is for the
         interval to say; a curve that rises and falls may have any.
@@ -92,7 +94,7 @@ class Effects:
         a = self._lag(i, j, lag)
         histories = histories_of(self.ensemble)
         values = histories[:, a, i]
-        edges, slot = slices(values, points, self.found.names[i])
+        edges, slot = slices(values, points, self.found.samples.labels[i])
         model, basis = self.found.model, cast_basis(self.ensemble.basis, self.found.model)
         # The ends of a slice change with the number of distinct values, shapes do not.
         given = (model, basis, as_jax(histories, model), i, j, a)
@@ -219,7 +221,7 @@ class Effects:
 
     def rows(self) -> list[tuple]:
         """What `to_frame` shows, without pandas."""
-        names, lags, dt = self.found.names, self.found.lags, self.found.dt
+        names, lags, dt = self.found.samples.labels, self.found.lags, self.found.dt
         scale = np.asarray(self.found.model.scaling.scale)
         edges = np.argwhere(self.graph)
         size = [abs(self.slope[i, j, a]) * scale[i] / scale[j] for i, j, a in edges]

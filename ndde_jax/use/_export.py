@@ -40,6 +40,7 @@ def to_json(found: Any) -> str:
         "dt": float(found.dt),
         "time_unit": found.time_unit,
         "lags": [int(lag) for lag in found.lags],
+        **({"transform": transform} if (transform := found.samples.transform) else {}),
         "edges": edges,
     }
     return json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False)

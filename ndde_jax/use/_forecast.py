@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from ._ensemble import Ensemble
+from ._level import level_of
 from ._simulate import Change, Learned, no_change, simulate
 from ._times import read_span, variable
 
@@ -22,7 +23,8 @@ class Forecast:
     """Paths that the data and the noise allow for; made by `found.forecast`.
 
     - `ts`: times `[horizon]`, in the unit of the data, on from the last sample.
-    - `paths`: `[path horizon dim]`, physical units, as they would be measured.
+    - `paths`: `[path horizon dim]`, physical units, as they would be measured (logarithms and
+        ranks undone).
     - `diverged`: paths that left the range of the data a thousandfold and were held there, bool
         `[path]`; they count in every quantile.
     - `history`: the last samples before, `[time dim]`.
@@ -116,17 +118,12 @@ def forecast(
     start, member = starting_states(learned, ensemble, past, paths, start_key)
     noise = draw_noise(ensemble, noise_key, steps, paths, learned.dt.dtype)
     run, diverged = simulate(learned, change, start, member, noise)
-    level = last_offset(found)
-    run = measured(ensemble, run, error_key, change) + jnp.asarray(level, run.dtype)[None, None]
+    level = level_of(found)
+    run = level.outside(measured(ensemble, run, error_key, change), jnp)
     notes = (*notes, *told, *divergence_note(diverged))
     ts = last + float(found.dt) * np.arange(1, steps + 1)
-    past = past + level[None]
+    past = level.outside(past)
     return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
-
-
-def last_offset(found: Any) -> np.ndarray:
-    """What was taken from the last recording, `[dim]`: its level is that of forecasts."""
-    return found.samples.offsets[-1]
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
@@ -175,7 +172,7 @@ def read_history(
                 f"history must be [time dim] with {dim} variables, newest last; got shape "
                 f"{values.shape}."
             )
-        values = values - last_offset(found)[None]
+        values = level_of(found).inside(values, "history")
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
@@ -185,6 +182,14 @@ def read_history(
     told = ()
     if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
         told = ("the record ends outside the mask, where these laws were not looked for",)
+    if history is None and any(t.name == "impute" for t in found.samples.treatments):
+        guessed = int(found.samples.estimated[-1][-len(values) :].sum())
+        if guessed:
+            told = (
+                *told,
+                f"{guessed} values among the last {len(values)} samples were not measured: paths "
+                "start from one draw of what the model says of them",
+            )
     missing = ~np.isfinite(values)
     if not missing.any():
         return values, told, last
@@ -264,6 +269,9 @@ def known_inputs(
                 f"the future of {name} must hold one value per step, [horizon] = ({steps},); got "
                 f"shape {values.shape}."
             )
+        level = level_of(found)
+        level.check(j, values, f"the future of {name}")
+        values = level.one_inside(j, values)
         given.add(j)
         # The present was measured.
         held = change.held.at[1:, j].set(True)

@@ -16,6 +16,7 @@ from ._echo import make_echoes, spread_by_echoes
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
 from ._forecast import Forecast, forecast
+from ._impute import Imputed, impute
 from ._intervene import Intervention, intervene
 
 _CACHE, _ECHOES = "_ensemble", "_echoes"
@@ -53,8 +54,7 @@ class Usable:
         """
         check_whole(resamples, "resamples", least=2)
         key = jr.key(0) if key is None else check_key(key)
-        seed = np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist()
-        made = make_ensemble(self, rng=np.random.default_rng(seed), resamples=resamples)
+        made = make_ensemble(self, rng=_generator(key), resamples=resamples)
         object.__setattr__(self, _CACHE, made)
         return made
 
@@ -265,6 +265,44 @@ class Usable:
             rivals=rivals, at=at,
         )  # fmt: skip
 
+    def impute(
+        self, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
+    ) -> Imputed:
+        """Missing values, of long gaps too, as the learned system has them: those that make what is
+        left of its equations least, in units of their noise, given everything that was measured.
+
+        A value is seen as present, as past and as next. What gap filling had estimated is estimated
+        anew. Stretches through which no path of the system leads stay missing, and so do variables
+        of which a recording has no value. Values that no step leads to, such as the first of a
+        record, are held to the mean and the variance of the variable.
+
+        **Arguments:**
+
+        - `draws`: completed samples to draw for multiple imputation, none by default.
+        - `key`: for draws; by default `jax.random.key(0)`.
+
+        **Returns:** [`Imputed`][ndde_jax.use.Imputed], in measured units.
+        [`Recipe(impute=...)`][ndde_jax.Recipe] discovers again in what was completed.
+
+        **Raises:** `ValueError` for irregular sampling, or too few complete steps.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 1))
+        for k in range(399):
+            x[k + 1] = 0.9 * x[k] + rng.normal()
+        x[200:210] = np.nan
+        found = ndde.discover(x, dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        made = found.impute()
+        print(made.samples.values[0][200:210, 0], made.errors[0][200:210, 0])
+        ```
+        """
+        check_whole(draws, "draws", least=0)
+        key = jr.key(0) if key is None else check_key(key)
+        return impute(self, self._members, draws=draws, rng=_generator(key))
+
     def to_json(self) -> str:
         """The graph as JSON: variables, sampling interval, and for every kept edge lag, delay,
         score, sign, slope with its interval, and share of resamples; NaN becomes null.
@@ -288,3 +326,8 @@ class Usable:
         in units of time, with `delay` as a second coordinate of lags; needs xarray.
         """
         return _export.to_xarray(self)
+
+
+def _generator(key: PRNGKeyArray) -> np.random.Generator:
+    """Of NumPy, from a key of JAX."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())

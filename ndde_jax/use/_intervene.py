@@ -17,13 +17,13 @@ from ._forecast import (
     divergence_note,
     draw_noise,
     known_inputs,
-    last_offset,
     make_learned,
     measured,
     path_quantile,
     read_history,
     starting_states,
 )
+from ._level import level_of
 from ._simulate import Change, Edits, no_change, simulate
 from ._times import read_span, variable
 
@@ -131,7 +131,7 @@ def intervene(
     need = int(found.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
     past, notes, last = read_history(found, history, need)
     plain, told = known_inputs(found, no_change(steps, dim, dtype), inputs, steps)
-    level = jnp.asarray(last_offset(found), dtype)
+    level = level_of(found)
     clock = (last, float(found.dt), level)
     change, acted = _change(found, plain, values, shift, edits, when, clock)
     if not acted and edits is None:
@@ -146,12 +146,14 @@ def intervene(
     diverged = first | second
     baseline = measured(ensemble, baseline, error_key, plain)
     changed = measured(ensemble, changed, error_key, change)
+    _check_set(found, change, changed, acted)
     notes = (
-        *notes, *told, *_notes(found, ensemble, acted, cuts, change, when, baseline, changed),
+        *notes, *told, *_said_of_shift(level, shift, found),
+        *_notes(found, ensemble, acted, cuts, change, when, baseline, changed),
         *divergence_note(diverged),
     )  # fmt: skip
     ts = last + float(found.dt) * np.arange(1, steps + 1)
-    baseline, changed = (run + level[None, None] for run in (baseline, changed))
+    baseline, changed = (level.outside(run, jnp) for run in (baseline, changed))
     return Intervention(ts, baseline, changed, diverged, found.names, found.time_unit, notes)
 
 
@@ -190,7 +192,9 @@ def _change(found, plain: Change, values, shift, edits, when, clock):
         if callable(given):
             rules[i] = _rule(given, str(name))
         else:
-            new = _series(given, f"the value of {name}", steps, dtype) - clock[2][i]
+            new = _series(given, f"the value of {name}", steps, dtype)
+            clock[2].check(i, given, f"the value of {name}")
+            new = clock[2].one_inside(i, new)
             value = value.at[:, i].set(jnp.where(active, new, value[:, i]))
     offset = None
     for name, given in _mapping(shift, "shift", "variables to amounts").items():
@@ -230,13 +234,12 @@ def _together(rules, clock, when):
     last, dt, level = clock
 
     def rule(k, state, value):
-        state = state + level[None]
+        state = level.outside(state, jnp)
         t = last + dt * jnp.asarray(k, value.dtype)
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
-            value = value.at[:, i].set(
-                jnp.where(jnp.asarray(when)[k], new(state) - level[i], value[:, i])
-            )
+            new = level.one_inside(i, new(state))
+            value = value.at[:, i].set(jnp.where(jnp.asarray(when)[k], new, value[:, i]))
         return value
 
     return rule
@@ -306,7 +309,40 @@ def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
     return [(i, j, a) for a in kept]
 
 
+def _check_set(found, change: Change, changed, acted) -> None:
+    """What functions set must have been numbers, and have had logarithms where these are read."""
+    if change.rule is None or is_traced(changed, change.value):
+        return
+    for i in acted:
+        if not bool(jnp.isfinite(changed[..., i]).all()):
+            kind = level_of(found).kind(i)
+            expected = "values above 0, as its logarithm is read" if kind == "log" else "numbers"
+            raise ValueError(
+                f"the function for the value of {found.names[i]} must return {expected}; on some "
+                "path it did not."
+            )
+
+
 # ---- what the answer rests on ----
+
+
+def _said_of_shift(level, shift, found) -> list[str]:
+    """A shift of a variable that is read as something else is one of that."""
+    notes = []
+    for name, amount in _mapping(shift, "shift", "variables to amounts").items():
+        i = variable(name, found, "a variable to shift")
+        kind = level.kind(i)
+        if kind == "ranks":
+            notes.append(f"the shift of {found.names[i]} is one of its normal scores")
+        elif kind == "log" and not is_traced(amount) and np.ndim(amount) == 0:
+            factor = float(np.exp(np.asarray(amount, float)))
+            notes.append(
+                f"the shift of {found.names[i]} is one of its logarithm: others see it multiplied "
+                f"by {factor:.4g}"
+            )
+        elif kind == "log":
+            notes.append(f"the shift of {found.names[i]} is one of its logarithm, a factor")
+    return notes
 
 
 def _notes(found, ensemble, acted, cuts, change, when, baseline, changed) -> list[str]:
@@ -320,15 +356,16 @@ def _notes(found, ensemble, acted, cuts, change, when, baseline, changed) -> lis
         )
     seen = np.concatenate([np.asarray(v, float) for v in found.samples.values])
     low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
+    ends = level_of(found).outside(np.stack([low, high]))
     outside = [
         np.mean((np.asarray(p) < low) | (np.asarray(p) > high), axis=0)[when[1:]].mean(axis=0)
         for p in (baseline, changed)
     ]
     for i in np.flatnonzero(outside[1] > outside[0] + OUTSIDE):
         notes.append(
-            f"{names[i]} is outside the range of the data, {low[i]:.4g} to {high[i]:.4g}, in "
-            f"{outside[1][i]:.0%} of the times and paths ({outside[0][i]:.0%} without the change): "
-            "there the drift is an extrapolation."
+            f"{names[i]} is outside the range of the data, {ends[0, i]:.4g} to {ends[1, i]:.4g}, "
+            f"in {outside[1][i]:.0%} of the times and paths ({outside[0][i]:.0%} without the "
+            "change): there the drift is an extrapolation."
         )
     notes += _hidden(found, ensemble)
     return notes

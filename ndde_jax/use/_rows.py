@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..samples._samples import Samples
+
 MOST_ROWS = 20_000
 
 
@@ -36,12 +38,7 @@ def step_rows(found: Any) -> Rows:
 
     **Raises:** `ValueError` for irregular sampling.
     """
-    if not found.samples.regular:
-        raise ValueError(
-            "forecasts, effects and interventions need equally spaced samples: the lags of this "
-            "discovery have no fixed length in time. Interpolate to a regular grid and discover "
-            "again."
-        )
+    check_regular(found.samples)
     lags = np.asarray(found.lags)
     parts, begin = [], 0
     masks = found.samples.mask or (None,) * len(found.samples.values)
@@ -62,6 +59,16 @@ def step_rows(found: Any) -> Rows:
         every = -(-len(rows) // MOST_ROWS)
         rows = Rows(*(getattr(rows, f.name)[::every] for f in dataclasses.fields(rows)))
     return rows
+
+
+def check_regular(samples: Samples) -> None:
+    """Steps are as long as the lags say only between equally spaced samples."""
+    if not samples.regular:
+        raise ValueError(
+            "forecasts, effects, interventions and imputation need equally spaced samples: the "
+            "lags of this discovery have no fixed length in time. Interpolate to a regular grid "
+            "and discover again."
+        )
 
 
 def model_rates(model: Any, histories: np.ndarray) -> np.ndarray:

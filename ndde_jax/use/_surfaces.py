@@ -133,7 +133,7 @@ def surface(effects: Any, first: tuple, second: tuple, target: int, points: int)
 
 def interactions(effects: Any, points: int = POINTS) -> Interactions:
     """Of all pairs; targets that share a pair share its evaluations."""
-    graph, names, lags = effects.graph, effects.found.names, effects.found.lags
+    graph, names, lags = effects.graph, effects.found.samples.labels, effects.found.lags
     targets: dict[tuple, list[int]] = {}
     for j in range(graph.shape[1]):
         kept = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
@@ -155,11 +155,11 @@ def interactions(effects: Any, points: int = POINTS) -> Interactions:
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:
     found, ensemble = effects.found, effects.ensemble
     model, basis = found.model, cast_basis(ensemble.basis, found.model)
-    histories = histories_of(ensemble)
+    histories, labels = histories_of(ensemble), found.samples.labels
     grid = Grid(
         *(histories[:, a, i] for i, a in (first, second)),
         points,
-        *(said(found.names[i], found.lags[a]) for i, a in (first, second)),
+        *(said(labels[i], found.lags[a]) for i, a in (first, second)),
     )
     place = jnp.asarray([*first, *second])
     ends = as_jax(np.stack([*grid.ends(0), *grid.ends(1)]), model)
@@ -177,8 +177,8 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         z = np.where(grid.count > 0, z, np.nan)
         shares = _shares(grid.at_rows(nodes).T) / variance[j]
         values = (z, z - spread, z + spread, grid.count, *map(float, shares))
-        source = [(found.names[i], int(found.lags[a])) for i, a in (first, second)]
-        names = (*source, found.names[j], found.time_unit)
+        source = [(labels[i], int(found.lags[a])) for i, a in (first, second)]
+        names = (*source, labels[j], found.time_unit)
         made.append(Surface(*grid.edges, *values, *names))
     return made
 

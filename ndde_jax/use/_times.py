@@ -74,10 +74,11 @@ def _long(unit: str) -> str:
 
 
 def variable(value: Any, found: Any, name: str) -> int:
-    """Index of a variable given by name or index."""
+    """Index of a variable given by name, by the label of how it is read, or by index."""
     names = tuple(found.names)
-    if isinstance(value, str) and value in names:
-        return names.index(value)
+    for known in (names, tuple(found.samples.labels)):
+        if isinstance(value, str) and value in known:
+            return known.index(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if -len(names) <= value < len(names):
             return int(value) % len(names)
