@@ -183,12 +183,12 @@ def read_history(
     if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
         told = ("the record ends outside the mask, where these laws were not looked for",)
     if history is None and any(t.name == "impute" for t in found.samples.treatments):
-        guessed = int(found.samples.estimated[-1][-len(values) :].sum())
+        guessed = int(found.samples.estimated[-1][-need:].sum())
         if guessed:
             told = (
                 *told,
-                f"{guessed} values among the last {len(values)} samples were not measured: paths "
-                "start from one draw of what the model says of them",
+                f"{guessed} values among the last {need} samples were not measured: paths start from "
+                "one draw of what the model says of them",
             )
     missing = ~np.isfinite(values)
     if not missing.any():

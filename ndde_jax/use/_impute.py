@@ -23,9 +23,9 @@ IMPUTE = ESTIMATES[-1]
 ROWS = 256
 # Least noise, as a share of the standard deviation of a step: below it the equation is not known.
 LEAST_NOISE = 1e-4
-# Mean square of what is left of a stretch's equations, in units of the noise, beyond which the path
-# found there is none of this system's.
-MISFIT = 9.0
+# Mean square of what is left of a stretch's equations, in units of the noise: from the first on,
+# errors are as much larger as it says; beyond the second, the path is none of this system's.
+STRAINED, MISFIT = 4.0, 100.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +35,14 @@ class Imputed:
     - `samples`: with the most likely values where none were measured, on the grid of the
         discovery; of a logarithm or a rank the median. Where it was asked to stay, or the
         estimate failed, values stay missing.
-    - `errors`: standard errors of these, `[time dim]` per trajectory; NaN elsewhere.
+    - `errors`: standard errors of these, `[time dim]` per trajectory; NaN elsewhere. By Laplace's
+        approximation, given the drift and its noise; larger where a misfit above 4 strains them.
     - `draws`: completed samples that are as likely, for multiple imputation: what differs between
         results from several of them is what is not known of the missing values.
     - `table`: a row for each stretch of gaps that equations tie together (`columns` names them):
         recording, first and last sample, missing values, whether they are estimated now, and the
         mean square of what is left of the equations there in units of the noise, about 1 where the
-        law holds.
+        law holds; above 100 nothing is estimated.
     - `moved`: root mean square, in standard deviations of a variable, of how far estimates lie from
         those before: of gap filling, straight lines, or the last round.
     - `treated`: the samples as the discovery reads them, completed by a draw, so that a search in
@@ -105,10 +106,17 @@ def impute(
     rows = seen_rows(x, unknown, offsets, part, inside)
     law = functools.partial(_law, learned, offsets)
     center, scale = (np.asarray(a, np.float64) for a in (learned.center, learned.scale))
-    problem = Problem(x, unknown, rows, offsets, np.zeros(0), center, scale, part)
+    white = _white(ensemble, x, rows, center, scale)
+    problem = Problem(x, unknown, rows, offsets, white, center, scale, part)
     known = np.where(unknown, np.nan, x)
     path = _found(problem, ensemble, law, draws + 1, rng)
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
+    strain = np.where(path.misfit > STRAINED, np.sqrt(path.misfit), 1.0)[path.group]
+    path = dataclasses.replace(
+        path,
+        errors=path.errors * strain,
+        draws=path.values[None] + (path.draws - path.values[None]) * strain[None],
+    )
     column = np.nonzero(unknown)[1]
     bad = diverged(path.values, path.group, low[column], high[column])
     bad |= ~path.settled[path.group] | ~(path.misfit[path.group] < MISFIT)
@@ -154,27 +162,26 @@ def _offsets(lags: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({0, *lags, *(lag - 1 for lag in lags if lag > 0)}))
 
 
-def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
-    """The path; twice where the size of the noise depends on the state, which it says."""
-    p, noise = problem, ensemble.noise
-    steps = np.nanstd(np.diff(p.x, axis=0), axis=0)
-    steps = np.where(steps > 0, steps, p.scale)
+def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
+    """What makes the noise of each step white, `[row dim dim]`, where it depends on the state x."""
+    noise = ensemble.noise
+    steps = np.nanstd(np.diff(x, axis=0), axis=0)
+    steps = np.where(steps > 0, steps, scale)
     covariance = noise.covariance + np.diag(2 * noise.error**2 + (LEAST_NOISE * steps) ** 2)
     white = np.linalg.inv(np.linalg.cholesky(covariance))
-    same = np.all(noise.amplitude[:, 1:] == 0)
-    path, x = None, p.x
-    for number in range(1 if same else 2):
-        if path is not None:
-            x = x.copy()
-            x[p.unknown] = np.where(path.settled[path.group], path.values, x[p.unknown])
-        z = (x[p.rows] - p.center[None]) / p.scale[None]
-        amplitude = relative_amplitude(noise.amplitude, z)
-        whites = white[None] / amplitude[:, None]
-        last = number == (0 if same else 1)
-        path = most_likely(
-            law, dataclasses.replace(p, x=x, white=whites), draws=draws if last else 0, rng=rng
-        )
-    return path
+    amplitude = relative_amplitude(noise.amplitude, (x[rows] - center[None]) / scale[None])
+    return white[None] / amplitude[:, None]
+
+
+def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
+    """The path; found again where the size of the noise depends on the state, which it says."""
+    p = problem
+    if np.any(ensemble.noise.amplitude[:, 1:] != 0):
+        first = most_likely(law, p, draws=0, rng=rng)
+        x = p.x.copy()
+        x[p.unknown] = np.where(first.settled[first.group], first.values, x[p.unknown])
+        p = dataclasses.replace(p, x=x, white=_white(ensemble, x, p.rows, p.center, p.scale))
+    return most_likely(law, p, draws=draws, rng=rng)
 
 
 def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
