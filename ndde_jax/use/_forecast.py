@@ -187,8 +187,8 @@ def read_history(
         if guessed:
             told = (
                 *told,
-                f"{guessed} values among the last {need} samples were not measured: paths start from "
-                "one draw of what the model says of them",
+                f"{guessed} values among the last {need} samples were not measured: paths start "
+                "from one draw of what the model says of them",
             )
     missing = ~np.isfinite(values)
     if not missing.any():

@@ -125,7 +125,7 @@ def test_known_inputs_are_given_as_measured():
     g = other.forecast(8, **OPTIONS, inputs={"rain": np.log(future)})
     np.testing.assert_allclose(f.paths[..., 0], np.broadcast_to(future, (30, 8)), rtol=1e-9)
     np.testing.assert_allclose(f.paths[..., 1], g.paths[..., 1], rtol=1e-9)
-    with pytest.raises(ValueError, match=r"the future of rain: .* not above 0"):
+    with pytest.raises(ValueError, match="the future of rain: 3 of 8 values"):
         found.forecast(8, **OPTIONS, inputs={"rain": future - 1})
 
 
@@ -139,7 +139,7 @@ def test_backtests_score_measured_values(found, by_hand):
     np.testing.assert_allclose(b.coverage, other.coverage, atol=1e-9)
     # Of the first: a forecast of the median, by its definition.
     assert not np.allclose(b.scores[..., 1], other.scores[..., 1])
-    with pytest.raises(ValueError, match=r"data, flow: .* not above 0"):
+    with pytest.raises(ValueError, match="data, flow: 116 of 200 values"):
         found.backtest(data=held, **options)
 
 
