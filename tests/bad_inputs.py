@@ -81,7 +81,7 @@ SPECS = [
     Spec("read_samples", ndde.read_samples, {"x": X, "dt": 0.5}, {
         "x": "values", "names": "names", "mask": "mask"}),
     Spec("prepare_samples", ndde.prepare_samples, {"samples": samples}, {
-        "samples": "samples", "steps": "choice"}),
+        "samples": "samples", "steps": "choice", "transform": "transform"}),
     Spec("data_findings", ndde.data_findings, {"samples": samples}, {"samples": "samples"}),
     Spec("windows.choose_lags", ndde.windows.choose_lags,
          {"samples": samples}, {"samples": "samples"}),
@@ -92,12 +92,13 @@ SPECS = [
         "x": "x", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
         "scheme": "choice", "prior": "prior", "recipe": "fit_config",
         "coefficient": "optional_positive", "time_unit": "amount", "treat": "flag",
-        "inputs": "inputs", "mask": "mask"}),
+        "inputs": "inputs", "mask": "mask", "transform": "transform"}),
     Spec("discover_many", ndde.discover_many,
          {"systems": [X], "dt": 0.5, "lags": LAGS, "key": key, "progress": False},
          {"systems": "systems", "dt": "dt", "lags": "data_lags", "names": "names", "key": "key",
           "scheme": "choice", "prior": "prior", "recipe": "fit_config", "treat": "flag",
           "inputs": "input_names", "coefficient": "optional_positive", "time_unit": "amount",
+          "transform": "transform",
           "directory": "directory",
           "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
@@ -341,6 +342,9 @@ SPECS = [
              "scale": "by_edge", "delay": "by_edge", "inputs": "inputs", "history": "past"}),
     Spec("Discovery.intervene by rule", lambda **options: discovery().intervene(**options),
          FUTURE, {"values": "rules"}),
+    Spec("Discovery.impute", lambda **options: discovery().impute(**options), {}, {
+        "draws": "count_from_0", "key": "key_or_none"}),
+    Spec("Recipe", ndde.Recipe, {}, {"passes": "count", "impute": "count_from_0"}),
     Spec("Discovery.backtest", lambda **options: discovery().backtest(**options), FUTURE, {
         "horizon": "span", "paths": "count", "key": "key", "origins": "count", "data": "past",
         "rivals": "rivals", "at": "steps_ahead"}),

@@ -180,6 +180,10 @@ KINDS: dict[str, tuple] = {
         np.ones((60, 2), bool), [True], True, OBJECT, [np.ones(60, bool), np.ones(60, bool)],
         b"a", SPANS, [1, 0], [[True], [True, False]], [[[True], [True, False]]],
     ),
+    "transform": (
+        "logarithm", 3, ("log",), {"zzz": "log"}, {"x0": "square"}, {"x0": None}, b"log", True, X,
+        {0: "log"}, {"x0": ["log"]}, OBJECT, "log",
+    ),
     "input_names": ("zzz", 3, ("a", "a"), {}, b"a", 1.5),
     "edges": ("ab", 3, None, [("a", "z")], [("a",)], [("a", "b", 7)], [3], [("a", 0.7)], [("a", 9)],
               [("a", "b", 0, 0)], [None], [("a", True)], ["ab"]),

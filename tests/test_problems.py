@@ -56,7 +56,7 @@ FINDINGS = (
     | names_in(_sensors, {"measured"}, 0)
     | names_in(_verdict, {"Finding"}, 1)
     | {"rhythm"}  # of select/_rhythm, a season that stays
-    | {SPOKEN.get(name, name) for name in names_in(_prepare, {"_with"}, 1)}
+    | {SPOKEN.get(name, name) for name in names_in(_prepare, {"treated"}, 1)}
 )
 LINES = names_in(_checks, {"add"}, 1) | names_in(_refits, {"add"}, 1)
 

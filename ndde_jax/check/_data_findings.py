@@ -96,11 +96,14 @@ def _treated(samples: Samples) -> Iterator[Finding]:
     }
     names = {
         **{"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"},
-        "impute": "imputed values",
+        "impute": "missing values",
     }
+    imputed = any(treatment.name == "impute" for treatment in samples.treatments)
     for treatment in samples.treatments:
         if treatment.name in (OFFSETS, TRANSFORM):
             continue  # asked for, and said among the choices
+        if treatment.name == "gaps" and imputed:
+            continue  # what was filled is estimated anew
         yield measured(
             names.get(treatment.name, treatment.name),
             treatment.size,

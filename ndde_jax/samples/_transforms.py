@@ -106,7 +106,7 @@ def tables_of(
         if kind == "log":
             remedy = (
                 f"Mark them as missing if they are errors, or read {name} by its ranks "
-                f'(transform={{"{name}": "ranks"}}, --ranks {name}) or as it is.'
+                f'(transform={{"{name}": "ranks"}}, --ranks "{name}") or as it is.'
             )
             check_logarithm(column, f"transform: {name}", remedy)
             tables.append(np.zeros((0, 2)))

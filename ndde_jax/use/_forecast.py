@@ -185,11 +185,12 @@ def read_history(
     if history is None and any(t.name == "impute" for t in found.samples.treatments):
         guessed = int(found.samples.estimated[-1][-need:].sum())
         if guessed:
-            told = (
-                *told,
-                f"{guessed} values among the last {need} samples were not measured: paths start "
-                "from one draw of what the model says of them",
+            note = (
+                f"of the values of the last {need} samples {guessed} "
+                f"{'was' if guessed == 1 else 'were'} not measured: paths start from one draw of "
+                "what the model says of them"
             )
+            told = (*told, note)
     missing = ~np.isfinite(values)
     if not missing.any():
         return values, told, last
