@@ -47,7 +47,7 @@ from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_splines
 from .select._strategies import Gates
-from .use._impute import IMPUTE, impute, missing
+from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._rows import check_regular
 from .windows._choose_lags import choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
@@ -175,15 +175,17 @@ def discover(
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:
     """Discovered again and again in what the model completed."""
     if not missing(found.samples):
-        told = "No value is missing, so none was estimated by the model."
-        return dataclasses.replace(found, choices=(*found.choices, told))
-    made = None
+        nothing = "No value is missing, so none was estimated by the model."
+        return dataclasses.replace(found, choices=(*found.choices, nothing))
+    made: Imputed | None = None
+    told: tuple[str, ...] = ()
     for number in range(found.recipe.impute):
         rng = np.random.default_rng([number, *np.asarray(jr.key_data(key)).ravel().tolist()])
         made = impute(found, found.resample(), draws=0, rng=rng, before=made)
         found = search(made.treated)
-    told = tuple(t.text for t in found.samples.treatments if t.name == IMPUTE)
-    return dataclasses.replace(found, choices=(*found.choices, *told, *made.notes))
+        told = made.notes
+    done = tuple(t.text for t in found.samples.treatments if t.name == IMPUTE)
+    return dataclasses.replace(found, choices=(*found.choices, *done, *told))
 
 
 def _search(

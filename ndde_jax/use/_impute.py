@@ -217,7 +217,7 @@ def _linearised(
         end = jnp.stack([at(lag - 1) if lag else guess for lag in learned.lags])
         return at(0) + learned.dt / 2 * (first + drift(end))
 
-    return jax.vmap(following)(past), jax.vmap(jax.jacfwd(following))(past)
+    return jax.vmap(following)(past), jax.vmap(jax.jacrev(following))(past)
 
 
 # ---- what comes of it ----

@@ -147,7 +147,8 @@ def test_residuals_that_remember_are_noticed():
 
 # ---- words ----
 
-FOUND = SimpleNamespace(names=("a", "b"), dt=0.5, time_unit="hour")
+READ = SimpleNamespace(labels=("a", "log b"))
+FOUND = SimpleNamespace(names=("a", "b"), dt=0.5, time_unit="hour", samples=READ)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +171,7 @@ def test_units_need_one_of_the_data():
 
 def test_variables_by_name_and_index():
     assert variable("b", FOUND, "x") == variable(1, FOUND, "x") == variable(-1, FOUND, "x") == 1
-    for wrong in ("c", 2, True, 0.0, None):
+    assert variable("log b", FOUND, "x") == 1
+    for wrong in ("c", "log a", 2, True, 0.0, None):
         with pytest.raises(ValueError, match="x must name a variable, one of a, b"):
             variable(wrong, FOUND, "x")
