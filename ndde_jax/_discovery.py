@@ -146,7 +146,7 @@ class Discovery(Usable):
         `options` are its own.
         """
         model = fit_flow(self.windows, self.graph, key=key, **options)
-        return equations(model, self.names, digits=digits)
+        return equations(model, self.samples.symbols, digits=digits)
 
     def to_frame(self):
         """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas.

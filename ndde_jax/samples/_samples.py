@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from ._masks import mask_at
 from ._offsets import OFFSETS
-from ._transforms import LABELS, TRANSFORM, restored
+from ._transforms import FORMULAS, LABELS, TRANSFORM, restored
 from ._treatments import Treatment
 
 # Treatments that put an estimate where nothing was measured.
@@ -85,8 +85,16 @@ class Samples:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the variables as they are read, such as "log flow"."""
+        return self._spoken(LABELS)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The same for equations, such as "log(flow)"."""
+        return self._spoken(FORMULAS)
+
+    def _spoken(self, words: Mapping[str, str]) -> tuple[str, ...]:
         kinds = self.transform
-        return tuple(LABELS[kinds[n]].format(n) if n in kinds else n for n in self.names)
+        return tuple(words[kinds[n]].format(n) if n in kinds else n for n in self.names)
 
     @property
     def estimated(self) -> tuple[np.ndarray, ...]:

@@ -10,8 +10,9 @@ from .._checks import is_traced, refusal, shown
 from ._treatments import Treatment
 
 TRANSFORM = "transform"
-# Of a variable, in pictures and tables of effects.
+# Of a variable, in pictures and tables of effects, and in equations.
 LABELS = {"log": "log {}", "ranks": "score of {}"}
+FORMULAS = {"log": "log({})", "ranks": "score({})"}
 KINDS = tuple(LABELS)
 # Beyond the data, scores go on along the line through the outermost tenth, this far.
 OUTER, FAR = 1.2816, 1e4

@@ -171,11 +171,12 @@ class Usable:
 
         **Arguments:**
 
-        - `values`: variables that are set, by name or index: a number, `[horizon]` numbers, or a
-            function of time (as in `ts`), or of time and state `[dim]`. With `start` 0 the present
-            is set as well.
+        - `values`: variables that are set, in measured units, by name or index: a number,
+            `[horizon]` numbers, or a function of time (as in `ts`), or of time and state `[dim]`.
+            With `start` 0 the present is set as well.
         - `shift`: amounts, one or `[horizon]`, added to what all *others* see of a variable, now
-            and later, and to what is recorded of it; its own drift sees it unshifted.
+            and later, and to what is recorded of it; its own drift sees it unshifted. Of a variable
+            that is read as its logarithm or by its ranks, amounts of these.
         - `cut`: edges (source, target), or (source, target, lag): the target sees the source at its
             mean over the record.
         - `scale`: edges to factors of their effect: the difference between the rate with the source
@@ -234,6 +235,7 @@ class Usable:
         - `horizon`: in samples, or a time with its unit.
         - `data`: `[time dim]` to forecast, at the interval of the discovery's. By default its own
             record, which the drift has seen: then scores flatter it and the autoregression alike.
+            Data and scores are in measured units; rivals read logarithms where the discovery does.
         - `origins`: evenly spread, 20 by default.
         - `paths`: of each forecast, 100 by default.
         - `key`: for the noise.
@@ -272,9 +274,9 @@ class Usable:
         left of its equations least, in units of their noise, given everything that was measured.
 
         A value is seen as present, as past and as next. What gap filling had estimated is estimated
-        anew. Stretches through which no path of the system leads stay missing, and so do variables
-        of which a recording has no value. Values that no step leads to, such as the first of a
-        record, are held to the mean and the variance of the variable.
+        anew. Stretches through which no path of the system leads are left as they were, and so are
+        variables of which a recording has no value. Values that no step leads to, such as the first
+        of a record, are held to the mean and the variance of the variable.
 
         **Arguments:**
 

@@ -33,8 +33,8 @@ class Imputed:
     """Samples completed by the learned system; NumPy, measured units; made by `found.impute`.
 
     - `samples`: with the most likely values where none were measured, on the grid of the
-        discovery; of a logarithm or a rank the median. Where it was asked to stay, or the
-        estimate failed, values stay missing.
+        discovery; of a logarithm or a rank the median. Where the estimate failed values are as
+        they were: missing, or filled as short gaps are.
     - `errors`: standard errors of these, `[time dim]` per trajectory; NaN elsewhere. By Laplace's
         approximation, given the drift and its noise; larger where a misfit above 4 strains them.
     - `draws`: completed samples that are as likely, for multiple imputation: what differs between
@@ -77,10 +77,14 @@ class Imputed:
         return pd.DataFrame(self.rows(), columns=self.columns)
 
     def __repr__(self) -> str:
-        left = sum(row[3] for row in self.table if not row[4])
+        done, left = (
+            sum(row[4] for row in self.table),
+            np.isnan(np.concatenate(self.samples.values)),
+        )
+        stretches = "1 stretch" if done == 1 else f"{done} stretches"
         return (
             f"Imputed: {self.count} values of {', '.join(self.samples.names)} estimated in "
-            f"{sum(row[4] for row in self.table)} stretches, {left} left missing"
+            f"{stretches}, {int(left.sum())} left missing"
         )
 
 
@@ -100,7 +104,8 @@ def impute(
     part = np.repeat(np.arange(len(lengths)), lengths)
     inside = np.concatenate(base.mask) if base.mask else np.ones(len(part), bool)
     unknown, left = _looked_for(gone, inside)
-    x = np.where(left, np.nan, np.concatenate(start))
+    plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
+    x = np.where(unknown, np.concatenate(start), plain)
     learned = make_learned(found, dataclasses.replace(ensemble, theta=ensemble.center[None]))
     offsets = _offsets(tuple(found.lags))
     rows = seen_rows(x, unknown, offsets, part, inside)
@@ -120,7 +125,7 @@ def impute(
     column = np.nonzero(unknown)[1]
     bad = diverged(path.values, path.group, low[column], high[column])
     bad |= ~path.settled[path.group] | ~(path.misfit[path.group] < MISFIT)
-    return _made(base, problem, path, bad, lengths, before, left)
+    return _made(base, problem, path, bad, lengths, before, left & np.isnan(plain))
 
 
 def missing(samples: Samples) -> bool:
@@ -227,10 +232,12 @@ def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> 
     ends = np.cumsum(lengths)[:-1]
     cut = lambda a: np.split(a, ends)  # noqa: E731
 
+    plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
+
     def whole(values):
-        """All values, NaN where none was found."""
-        out = np.where(left, np.nan, p.x)
-        out[p.unknown] = np.where(bad, np.nan, values)
+        """All values, as they were where none was found."""
+        out = plain.copy()
+        out[p.unknown] = np.where(bad, plain[p.unknown], values)
         return cut(out)
 
     most, drawn = whole(path.values), [whole(d) for d in path.draws]
@@ -242,7 +249,7 @@ def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> 
     moved = float(np.sqrt(np.mean(change**2))) if len(change) else 0.0
     count, of = int((~bad).sum()), sum(x.size for x in base.values)
     columns = np.unique(column[~bad])
-    still = int(left.sum() + bad.sum())
+    still = sum(int(np.isnan(x).sum()) for x in most)
     text = (
         f"{count} values that were not measured ({named(base, columns)}) are estimated by the "
         f"model, {count / of:.1%} of all"
@@ -304,10 +311,11 @@ def _notes(table, left) -> tuple[str, ...]:
     failed = [row for row in table if not row[4]]
     if failed:
         part, first, last, *_ = failed[0]
+        values = sum(row[3] for row in failed)
         notes.append(
-            f"{len(failed)} of {len(table)} stretches stay missing, {sum(r[3] for r in failed)} "
-            "values: no path of the learned system leads through them (the first in recording "
-            f"{part}, samples {first} to {last})."
+            f"{len(failed)} of {len(table)} stretches are left as they were, {values} values: no "
+            f"path of the learned system leads through them (the first in recording {part}, "
+            f"samples {first} to {last})."
         )
     if left.any():
         notes.append(

@@ -68,6 +68,7 @@ def test_the_law_is_that_of_logarithms_taken_by_hand(found, by_hand):
 def test_it_is_said_and_undone(found):
     said = " ".join(found.report(full=True).split())
     assert "flow is read as its logarithm: slopes, effects and units of it are those of the" in said
+    assert found.samples.symbols == ("rain", "log(flow)")
     assert found.samples.transform == {"flow": "log"} and "log flow" in found.samples.labels
     np.testing.assert_array_equal(found.samples.as_measured().values[0], X)
     assert '"transform": {\n  "flow": "log"\n }' in found.to_json()

@@ -229,7 +229,7 @@ def test_what_no_path_leads_through_stays_missing(found):
     made = with_samples(found, ndde.read_samples(y, dt=DT)).impute()
     assert [row[4] for row in made.rows()] == [False, True]
     assert np.isnan(made.samples.values[0][300:306, 1]).all()
-    assert "1 of 2 stretches stay missing, 6 values" in made.notes[0]
+    assert "1 of 2 stretches are left as they were, 6 values" in made.notes[0]
 
 
 def test_laws_of_winters_fill_winters_only(found):
@@ -239,6 +239,18 @@ def test_laws_of_winters_fill_winters_only(found):
     made = with_samples(found, samples).impute()
     assert np.isfinite(made.samples.values[0][:450]).all()
     np.testing.assert_array_equal(np.isnan(made.samples.values[0][451:]), np.isnan(y[451:]))
+
+
+def test_what_is_not_estimated_keeps_what_filled_it(found):
+    y = spoilt(X, length=10)
+    mask = np.arange(len(y)) < 450
+    samples = ndde.read_samples(y, dt=DT, names=NAMES, mask=mask)
+    filled = ndde.prepare_samples(samples, ("gaps",))
+    made = with_samples(found, filled).impute()
+    for values in (made.samples.values[0], made.treated.values[0]):
+        np.testing.assert_array_equal(values[451:], filled.values[0][451:])
+    changed = made.treated.values[0] != filled.values[0]
+    assert changed[:450][np.isnan(y[:450])].all() and not changed[~np.isnan(y)].any()
 
 
 def test_estimates_come_in_measured_units():
