@@ -181,7 +181,8 @@ def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery
     told: tuple[str, ...] = ()
     for number in range(found.recipe.impute):
         rng = np.random.default_rng([number, *np.asarray(jr.key_data(key)).ravel().tolist()])
-        made = impute(found, found.resample(), draws=0, rng=rng, before=made)
+        # The centre of an ensemble does not depend on how many halves are compared.
+        made = impute(found, found.resample(resamples=2), draws=0, rng=rng, before=made)
         found = search(made.treated)
         told = made.notes
     done = tuple(t.text for t in found.samples.treatments if t.name == IMPUTE)

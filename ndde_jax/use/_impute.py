@@ -15,7 +15,7 @@ from ..samples._samples import ESTIMATES, Samples, named, treated, undone
 from ._ensemble import Ensemble
 from ._forecast import make_learned
 from ._noise import relative_amplitude
-from ._paths import Path, Problem, diverged, most_likely, seen_rows
+from ._paths import Path, Problem, better_of, diverged, followed, most_likely, seen_rows
 from ._simulate import Learned
 
 IMPUTE = ESTIMATES[-1]
@@ -186,7 +186,16 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
         x = p.x.copy()
         x[p.unknown] = np.where(first.settled[first.group], first.values, x[p.unknown])
         p = dataclasses.replace(p, x=x, white=_white(ensemble, x, p.rows, p.center, p.scale))
-    return most_likely(law, p, draws=draws, rng=rng)
+    path = most_likely(law, p, draws=draws, rng=rng)
+    failed = ~path.settled | ~(path.misfit < MISFIT)
+    if not failed.any():
+        return path
+    # Along a straight line a strongly curved path may not be found from either side.
+    x = p.x.copy()
+    x[p.unknown] = np.where(failed[path.group], x[p.unknown], path.values)
+    x = followed(law, dataclasses.replace(p, x=x), failed)
+    other = most_likely(law, dataclasses.replace(p, x=x), draws=draws, rng=rng)
+    return better_of(path, other)
 
 
 def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):

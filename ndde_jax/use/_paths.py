@@ -19,6 +19,8 @@ FIRST_DAMPING, MOST_DAMPING = 1e-3, 1e8
 # Unknown values of a stretch up to which their covariance is inverted; beyond, errors are those of
 # so many draws.
 DENSE, DRAWN = 1500, 200
+# Samples of a stretch up to which it is followed, and standard deviations within which.
+FOLLOWED, WILD = 1000, 10.0
 
 # What follows from pasts `[row offset dim]`, and its derivatives: `[row dim]`, `[row dim offset
 # dim]`.
@@ -157,6 +159,42 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
     matrix, _ = _equations(p, ids, left, slopes, alone, lone, column, len(group))
     errors, drawn = _spread(matrix, group, unit, draws, rng)
     return Path(values, errors, values[None] + drawn, group, good, cost / free, steps)
+
+
+def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np.ndarray:
+    """Another first guess for some stretches, `[sample dim]`: where the law leads from what is
+    before, measured values in between put in; not through stretches of more than so many samples.
+    """
+    p, x = problem, problem.x.copy()
+    group = stretches(p.unknown, p.part, p.offsets[-1])
+    sample = np.nonzero(p.unknown)[0]
+    first = np.full(len(again), len(x))
+    last = np.zeros(len(again), int)
+    np.minimum.at(first, group, sample)
+    np.maximum.at(last, group, sample)
+    again = again & (last - first < FOLLOWED)
+    for step in range(int((last - first)[again].max(initial=-1)) + 1):
+        now = (first + step)[again & (first + step <= last)]
+        now = now[np.isin(now - 1, p.rows)]
+        said, _ = law(x[now[:, None] - 1 - np.asarray(p.offsets)[None]])
+        near = np.abs(said - p.center[None]) < WILD * p.scale[None]
+        x[now] = np.where(p.unknown[now] & near, said, x[now])
+    return x
+
+
+def better_of(one: Path, other: Path) -> Path:
+    """Stretch by stretch, the path that fits better."""
+    found = other.settled & ~(one.settled & (one.misfit <= other.misfit))
+    own = found[one.group]
+    return Path(
+        values=np.where(own, other.values, one.values),
+        errors=np.where(own, other.errors, one.errors),
+        draws=np.where(own[None], other.draws, one.draws),
+        group=one.group,
+        settled=one.settled | found,
+        misfit=np.where(found, other.misfit, one.misfit),
+        steps=one.steps + other.steps,
+    )
 
 
 def _equations(p: Problem, ids, left, slopes, alone, lone, column, n):

@@ -8,7 +8,14 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import ndde_jax as ndde
-from ndde_jax.use._paths import Problem, most_likely, seen_rows, stretches
+from ndde_jax.use._paths import (
+    Problem,
+    better_of,
+    followed,
+    most_likely,
+    seen_rows,
+    stretches,
+)
 
 from .small import DT, LAGS, NAMES, TRUTH, discovery, linear_path
 
@@ -194,8 +201,10 @@ def test_a_law_closes_gaps_better_than_a_curve():
         x[k + 1] = x[k] + 0.1 * (0.2 * x[k - late] / (1 + x[k - late] ** 10) - 0.1 * x[k])
     x = x[2000::fine, None]
     y = x.copy()
-    for start in range(100, 900, 100):
+    for start in range(100, 700, 100):
         y[start : start + 12] = np.nan
+    # So long that no path along a straight line leads to the one that was taken.
+    y[750:830] = np.nan
     gone = np.isnan(y[:, 0])
     found = ndde.discover(
         y, dt=1.0, lags=(0, 9, 15, 17, 19), recipe=ndde.Recipe.fast(), key=KEY, treat=False
@@ -203,10 +212,11 @@ def test_a_law_closes_gaps_better_than_a_curve():
     made = found.impute()
     assert all(row[4] for row in made.rows())
     row = np.arange(len(x))
-    curve = CubicSpline(row[~gone], x[~gone, 0])(row[gone])
-    by_curve = np.sqrt(np.mean((curve - x[gone, 0]) ** 2))
-    by_law = np.sqrt(np.mean((made.samples.values[0][gone, 0] - x[gone, 0]) ** 2))
-    assert by_law < 0.2 * by_curve
+    by_curve = CubicSpline(row[~gone], x[~gone, 0])(row) - x[:, 0]
+    by_law = made.samples.values[0][:, 0] - x[:, 0]
+    short = gone & (row < 700)
+    assert np.sqrt(np.mean(by_law[short] ** 2)) < 0.2 * np.sqrt(np.mean(by_curve[short] ** 2))
+    assert np.sqrt(np.mean(by_law[750:830] ** 2)) < 0.05 * x.std()
 
 
 def test_recordings_of_any_length_and_a_variable_that_was_not_recorded(found):
@@ -219,6 +229,32 @@ def test_recordings_of_any_length_and_a_variable_that_was_not_recorded(found):
     assert all(np.isfinite(values).all() for values in made.samples.values[:2])
     assert np.isnan(made.samples.values[2][:, 2]).all()
     assert any("300 values were not looked for" in note for note in made.notes)
+
+
+def test_a_stretch_is_followed_from_what_is_before():
+    x = linear_record(40, np.random.default_rng(3))
+    missing = np.zeros(x.shape, bool)
+    missing[10:15, 0] = missing[30:33] = True
+    problem = linear_problem(x, missing)
+    made = followed(linear_law, problem, np.array([True, False]))
+    by_hand = x.copy()
+    for k in range(10, 15):
+        by_hand[k, 0] = (NOW @ by_hand[k - 1] + LATE @ by_hand[k - 3])[0]
+    np.testing.assert_allclose(made[:30], by_hand[:30])
+    np.testing.assert_array_equal(made[30:], problem.x[30:])
+
+
+def test_the_better_of_two_paths_is_taken_stretch_by_stretch(holes):
+    rng = np.random.default_rng(4)
+    x = linear_record(60, rng)
+    path = most_likely(linear_law, linear_problem(x, holes), draws=1, rng=rng)
+    misfit = np.add(path.misfit, [0, 5, -1, 0])
+    worse = dataclasses.replace(path, values=path.values + 1, misfit=misfit)
+    both = better_of(path, worse)
+    np.testing.assert_array_equal(both.values, path.values + (path.group == 2))
+    np.testing.assert_array_equal(both.misfit, np.minimum(path.misfit, worse.misfit))
+    failed = dataclasses.replace(path, settled=np.zeros(4, bool))
+    np.testing.assert_array_equal(better_of(failed, worse).values, worse.values)
 
 
 def test_what_no_path_leads_through_stays_missing(found):
