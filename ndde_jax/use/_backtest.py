@@ -7,12 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, refusal, shown
 from ..metrics._ensembles import crps, energy_score
 from ._ensemble import Ensemble
-from ._forecast import draw_noise, make_learned, measured, path_quantile
+from ._forecast import BEYOND, draw_noise, excess, make_learned, measured, path_quantile
 from ._rivals import RIVALS
 from ._simulate import no_change, simulate
 from ._times import read_span
@@ -30,18 +30,31 @@ class Backtest:
     - `steps`: samples ahead, `[step]`.
     - `scores`: CRPS of every origin, in standard deviations of a variable,
         `[method origin step dim]`; `crps`: their means over origins, `[method step dim]`.
-    - `coverage`: share of what came inside 90 % intervals, `[method step dim]`.
+    - `inside`: whether what came lay inside the 90 % interval, `[method origin step dim]`;
+        `coverage`: how often, `[method step dim]`.
+    - `beyond`: origins whose past leaves the range of the record by more than a tenth of it, bool
+        `[origin]`: the drift is extrapolated there, and intervals do not know by how much it errs.
     - `energy`: energy score of all variables, standardised, `[method step]`.
     """
 
     methods: tuple[str, ...]
     steps: np.ndarray
     scores: Float[np.ndarray, "method origin step dim"]
-    coverage: Float[np.ndarray, "method step dim"]
+    inside: Bool[np.ndarray, "method origin step dim"]
     energy: Float[np.ndarray, "method step"]
     names: tuple[str, ...]
-    origins: int
+    beyond: Bool[np.ndarray, "origin"]
     held_out: bool
+
+    @property
+    def origins(self) -> int:
+        """How many."""
+        return len(self.beyond)
+
+    @property
+    def coverage(self) -> Float[np.ndarray, "method step dim"]:
+        """Share of what came that lay inside 90 % intervals."""
+        return self.inside.mean(axis=1)
 
     @property
     def crps(self) -> Float[np.ndarray, "method step dim"]:
@@ -89,6 +102,13 @@ class Backtest:
                 for m in range(len(self.methods))
             ]
             lines.append(f"{step:>4}  " + "".join(f"{cell:>20}" for cell in cells))
+        if self.beyond.any():
+            familiar = self.inside[0][~self.beyond]
+            rest = f"; of the others {familiar.mean():.2f} is covered" if len(familiar) else ""
+            lines.append(
+                f"{self.beyond.sum()} of the origins have a past outside the range of the record, "
+                f"where the drift is extrapolated{rest}."
+            )
         return "\n".join(lines)
 
 
@@ -109,7 +129,8 @@ def backtest(
     check_whole(origins, "origins", least=2)
     check_whole(paths, "paths", least=2)
     rivals, at = _rivals(rivals), _steps(at, steps)
-    need, dim = int(found.lags[-1]) + 1, len(found.names)
+    # One sample more than the largest lag: a finer step reads around it.
+    need, dim = int(found.lags[-1]) + 2, len(found.names)
     record = [np.asarray(v, np.float64) for v in found.samples.values]
     past, came = _origins(record if data is None else [_read(data, dim)], need, steps, origins)
     rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
@@ -118,9 +139,10 @@ def backtest(
     given = (record, found.lags, past, steps, paths, rng)
     forecasts = (own, *(RIVALS[rival](*given) for rival in rivals))
     scores = [_score(paths[:, :, at - 1], came[:, at - 1], scale) for paths in forecasts]
-    scores_, coverage, energy = (np.stack(part) for part in zip(*scores, strict=True))
+    scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
+    beyond = excess(found, past).max(axis=1) > BEYOND
     return Backtest(
-        (OWN, *rivals), at, scores_, coverage, energy, found.names, len(past), data is not None
+        (OWN, *rivals), at, scores_, inside, energy, found.names, beyond, data is not None
     )  # fmt: skip
 
 
@@ -191,12 +213,12 @@ def _own(found, ensemble, past, steps, paths, key) -> np.ndarray:
 
 
 def _score(forecasts, came, scale):
-    """CRPS `[origin step dim]`, coverage `[step dim]`, energy score `[step]`."""
+    """CRPS and whether covered, `[origin step dim]`; energy score `[step]`."""
     z, truth = jnp.asarray(forecasts / scale), jnp.asarray(came / scale)
     low, high = path_quantile(z, 0.05), path_quantile(z, 0.95)
     inside = (low <= truth) & (truth <= high)
     return (
         np.asarray(crps(z, truth)),
-        np.asarray(inside).mean(axis=0),
+        np.asarray(inside),
         np.asarray(jnp.mean(energy_score(z, truth), axis=0)),
     )
