@@ -140,8 +140,9 @@ def _forecasts(groups) -> str:
             own, cells = _values(systems, f"crps ndde_jax {ahead}"), []
             for of in ("coverage", "within"):
                 inside = _values(systems, f"{of} {ahead}")
-                cells.append(tables.number(np.mean(inside), 3))
-                cells.append(tables.number(np.mean((inside >= 0.8) & (inside <= 1))))
+                good = (inside >= 0.8) & (inside <= 1)
+                cells.append(tables.number(_mean(inside), 3))
+                cells.append(tables.number(_mean(good)))
             for rival in RIVALS:
                 theirs = _values(systems, f"crps {rival} {ahead}")
                 cells.append(tables.number(np.exp(np.mean(np.log(own / theirs))), 3))
@@ -172,6 +173,10 @@ def _effects(groups) -> str:
             share = np.nansum(_values(systems, right)) / n if n else np.nan
             rows.append([name, label, f"{n:.0f}", tables.number(share, 3)])
     return tables.markdown(["systems", "what", "of", "share"], rows, text_columns=2)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
 
 
 def _values(systems, name: str) -> np.ndarray:
