@@ -23,7 +23,8 @@ class Path:
 
     def mean(self, function: Drift) -> np.ndarray:
         """Of a function of histories, over a step."""
-        return sum(w * function(z) for w, z in zip(self.weights, self.histories, strict=True))
+        parts = zip(self.weights, self.histories, strict=True)
+        return np.sum([w * function(z) for w, z in parts], axis=0)
 
 
 def lead(
