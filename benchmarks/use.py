@@ -98,7 +98,7 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
     made = found.backtest(
         at[-1],
         data=another_run(task.spec, task.seed, 1),
-        origins=min(ORIGINS, task.spec.length // (2 * at[-1])),
+        origins=min(ORIGINS, task.spec.length // at[-1]),
         paths=PATHS,
         rivals=RIVALS,
         at=at,
@@ -107,6 +107,9 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
     scores = {}
     for k, ahead in enumerate(AHEAD):
         scores[f"coverage {ahead}"] = float(made.coverage[0, k].mean())
+        if not made.beyond.all():
+            within = made.inside[0, ~made.beyond, k].mean()
+            scores[f"within {ahead}"] = float(within)
         for m, method in enumerate(made.methods):
             scores[f"crps {method} {ahead}"] = float(made.crps[m, k].mean())
     for rival in RIVALS:
@@ -128,15 +131,18 @@ def table(store: Store) -> str:
 
 
 def _forecasts(groups) -> str:
-    header = ["systems", "steps", "n", "coverage", ".8 to 1", *(f"CRPS / {r}" for r in RIVALS)]
+    header = ["systems", "steps", "n", "coverage", ".8 to 1", "within", ".8 to 1"]
+    header += [f"CRPS / {rival}" for rival in RIVALS]
     header += [f"worse than {rival}" for rival in RIVALS]
     rows = []
     for name, systems in groups.items():
         for ahead in AHEAD:
-            inside = _values(systems, f"coverage {ahead}")
-            own = _values(systems, f"crps ndde_jax {ahead}")
-            cells = [tables.number(np.mean(inside), 3)]
-            cells.append(tables.number(np.mean((inside >= 0.8) & (inside <= 1))))
+            own, cells = _values(systems, f"crps ndde_jax {ahead}"), []
+            for of in ("coverage", "within"):
+                inside = _values(systems, f"{of} {ahead}")
+                good = (inside >= 0.8) & (inside <= 1)
+                cells.append(tables.number(_mean(inside), 3))
+                cells.append(tables.number(_mean(good)))
             for rival in RIVALS:
                 theirs = _values(systems, f"crps {rival} {ahead}")
                 cells.append(tables.number(np.exp(np.mean(np.log(own / theirs))), 3))
@@ -144,7 +150,7 @@ def _forecasts(groups) -> str:
                 better = _values(systems, f"better {rival} {ahead}")
                 error = _values(systems, f"error {rival} {ahead}")
                 cells.append(str(int((better < -2 * error).sum())))
-            rows.append([name, str(ahead), str(len(inside)), *cells])
+            rows.append([name, str(ahead), str(len(own)), *cells])
     return tables.markdown(header, rows, text_columns=1)
 
 
@@ -167,6 +173,10 @@ def _effects(groups) -> str:
             share = np.nansum(_values(systems, right)) / n if n else np.nan
             rows.append([name, label, f"{n:.0f}", tables.number(share, 3)])
     return tables.markdown(["systems", "what", "of", "share"], rows, text_columns=2)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
 
 
 def _values(systems, name: str) -> np.ndarray:

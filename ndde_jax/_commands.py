@@ -111,7 +111,10 @@ def _load(arguments: argparse.Namespace) -> Any:
 
 
 def _effects(arguments: argparse.Namespace) -> None:
-    effects = _load(arguments).effects()
+    import jax
+
+    found = _load(arguments)
+    effects = found.effects()
     contents = {"effects.csv": _table(effects.columns, effects.rows())}
     contents["curves.csv"] = _table(
         ("source", "target", "lag", "x", "y", "low", "high"), _curves(effects)
@@ -123,7 +126,11 @@ def _effects(arguments: argparse.Namespace) -> None:
         contents |= _picture("effects.png", effects)
         if together:
             contents |= _picture("interactions.png", pairs)
+    formulas = found.equations(key=jax.random.key(0))
+    contents["equations.txt"] = "\n".join([*formulas, ""]).encode()
     said = f"{effects!r}\n{pairs!r}" if together else repr(effects)
+    if any("= f(" not in formula for formula in formulas):
+        said = "\n".join([said, *formulas])
     _finish(arguments, contents if arguments.out else {}, said)
 
 

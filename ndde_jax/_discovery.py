@@ -14,14 +14,13 @@ from ._types import Checked
 from .check._identifiability import IdentifiabilityReport, identifiability_report
 from .check._report import write_few_lines, write_report
 from .check._verdict import Verdict, verdict
-from .fit._flow import fit_flow
 from .fit._prices import as_price
 from .measure._measured import find_and_measure
 from .measure._strength import SignalStrengths
-from .models._equations import equations
 from .models._model import AbstractDelayModel
 from .samples._error import measurement_errors
 from .samples._samples import Samples
+from .use._formulas import discovery_formulas
 from .use._front import Usable
 from .windows._windows import Windows
 
@@ -138,15 +137,25 @@ class Discovery(Usable):
         strengths = find_and_measure(windows, price, **options).strengths
         return np.asarray(strengths.kept(self.coefficient))
 
-    def equations(self, *, key: PRNGKeyArray, digits: int = 3, **options) -> tuple[str, ...]:
-        """The drift as formulas, one per variable, where a few polynomial terms explain a rate as
-        well as these data can tell; `f(...)` elsewhere. See [`equations`][ndde_jax.equations].
+    def equations(
+        self, *, key: PRNGKeyArray, digits: int = 3, form: str = "text", **options
+    ) -> tuple:
+        """The drift as formulas where a few polynomial terms explain a rate as well as these data
+        can tell; `f(...)` elsewhere. One per variable, in their order; known inputs have none.
 
-        The graph is fitted once more for that, by [`fit_flow`][ndde_jax.fitting.fit_flow];
-        `options` are its own.
+        Sparse polynomials are fitted to the graph, and the Bayesian information criterion compares
+        them with the drift that was found.
+
+        **Arguments:**
+
+        - `key`: for random starts, where `options` ask for networks.
+        - `digits`, `form`: as for [`equations`][ndde_jax.equations]; `"text"`, `"latex"` or
+            `"sympy"`.
+        - `options`: of [`fit_flow`][ndde_jax.fitting.fit_flow], which then decides instead:
+            `simple_numbers=True`, or `family="polynomial"`, which writes every rate as a
+            polynomial.
         """
-        model = fit_flow(self.windows, self.graph, key=key, **options)
-        return equations(model, self.samples.symbols, digits=digits)
+        return discovery_formulas(self, key=key, digits=digits, form=form, options=options)
 
     def to_frame(self):
         """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas.

@@ -180,7 +180,7 @@ SPECS = [
          {"windows": windows, "model": model}, {
         "windows": "windows", "model": "model"}),
     Spec("equations", ndde.equations, {"model": model}, {
-        "model": "any_model", "names": "names", "digits": "count"}),
+        "model": "any_model", "names": "names", "digits": "count", "form": "form"}),
     Spec("confine", ndde.confine, {"model": model}, {
         "model": "any_model", "radius": "box", "rate": "box", "center": "center",
         "windows": "optional_result"}),

@@ -211,6 +211,7 @@ KINDS: dict[str, tuple] = {
                      1, mp_context=multiprocessing.get_context("fork"))),
     "list_of_windows": (3, None, "w", windows, [3], lambda: [stacked()], {},
                         lambda: [windows(), X]),
+    "form": ("html", 3, None, "", ("text",), b"latex"),
     "system_name": ("mackey_glas", 3, None, "", ("a",), b"ikeda"),
     "example_name": ("el_nino", 3, None, "", ["enso"], {}),
     "log_alpha": ("a", 1j, OBJECT, None, [[1.0], [1.0, 2.0]]),

@@ -96,12 +96,21 @@ def varlingam(x, dt, *, key):
     """VARLiNGAM (Hyvärinen et al. 2010) of the package `lingam`: largest absolute effect, also at
     the same time, of standardised levels.
     """
+    return Prediction(_varlingam(baselines.standardised(x)))
+
+
+def varlingam_raw(x, dt, *, key):
+    """The same of levels in their units, which it then knows."""
+    return Prediction(_varlingam(x))
+
+
+def _varlingam(x):
     from lingam import VARLiNGAM
 
     found = VARLiNGAM(lags=settings()["peers"]["lags"], prune=False, criterion=None)
-    found.fit(baselines.standardised(x))
+    found.fit(x)
     # [lag target source]
-    return Prediction(np.abs(found.adjacency_matrices_).max(axis=0).T)
+    return np.abs(found.adjacency_matrices_).max(axis=0).T
 
 
 def splines(x, dt, *, key):
@@ -163,6 +172,7 @@ METHODS: dict[str, Method] = {
     "lasso": on_windows(linear.lagged_lasso),
     "pcmci_plus": pcmci_plus,
     "varlingam": varlingam,
+    "varlingam_raw": varlingam_raw,
     "splines": splines,
     "rank": rank,
     "rank_splines": rank_splines,

@@ -1,14 +1,31 @@
-"""What a learned system says, as formulas a person can read."""
+"""What a learned system says, as formulas a person or a program can read."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .._checks import check_concrete, check_names, check_whole
+from .._checks import check_choice, check_concrete, check_names, check_whole
 from .._types import Checked
 from ._model import NeuralDDE, check_model
 from ._polynomials import PolynomialDrift
+
+FORMS = ("text", "latex", "sympy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """A polynomial in physical units, or only what a rate depends on.
+
+    - `inputs`: flat (lag, source), of a rate that is no polynomial; None for one that is.
+    - `terms`: coefficient and factors, each an input, what is added to it, and its power.
+    - `constant`: with what is left of one that cancels set to 0.
+    """
+
+    inputs: tuple[int, ...] | None = None
+    terms: tuple[tuple[float, tuple[tuple[int, float, int], ...]], ...] = ()
+    constant: float = 0.0
 
 
 def equations(
@@ -16,20 +33,24 @@ def equations(
     names: Checked[Sequence[str] | None] = None,
     *,
     digits: Checked[int] = 3,
-) -> tuple[str, ...]:
-    """The rates of a learned system as formulas in physical units, one line per variable.
+    form: Checked[str] = "text",
+) -> tuple[Any, ...]:
+    """The rates of a learned system as formulas in physical units, one per variable.
 
-    Targets that a network fits read `f(...)`, with the inputs it has.
+    Targets that a network or splines fit read `f(...)`, with the inputs they have.
 
     **Arguments:**
 
     - `model`: of one system, from [`fit_flow`][ndde_jax.fitting.fit_flow] or any other fit.
     - `names`: of the variables; x0, x1, … by default. A lag of l samples reads `x[t-l]`.
     - `digits`: significant digits of coefficients.
+    - `form`: `"text"`; `"latex"`, whose delays are in units of time; or `"sympy"`, equations of
+        functions of t, which needs SymPy.
 
-    **Returns:** one string per variable.
+    **Returns:** one string, or one `sympy.Eq`, per variable.
 
-    **Raises:** `ValueError` for a wrong number of names, and for several systems at once.
+    **Raises:** `ValueError` for a wrong number of names, another `form`, and for several systems at
+    once; `ImportError` without SymPy.
 
     ```python
     import jax, numpy as np
@@ -39,32 +60,46 @@ def equations(
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
     model = ndde.fitting.fit_flow(windows, key=jax.random.key(0), family="polynomial")
     print(ndde.equations(model, ["x", "y"]))  # ("dx/dt = y", "dy/dt = -x")
+    print(ndde.equations(model, ["x", "y"], form="latex")[0])  # \\dot{x} = y
     ```
+    """
+    check_choice(form, "form", FORMS)
+    check_whole(digits, "digits", most=17)
+    formulas = formulas_of(model)
+    dim = len(formulas)
+    names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
+    return write_formulas(
+        formulas, tuple(names), model.lags, float(model.dt), digits=int(digits), form=form
+    )
+
+
+def write_formulas(formulas, names, lags, dt, *, digits: int, form: str) -> tuple[Any, ...]:
+    """Formulas by target, None for those that have no equation."""
+    write = {"text": _as_text, "latex": _as_latex, "sympy": _as_sympy}[form]
+    return write(formulas, names, lags, dt, digits)
+
+
+def formulas_of(model: Any) -> list[Formula | None]:
+    """Of every target of one system.
+
+    **Raises:** `ValueError` as [`equations`][ndde_jax.equations] does of a model.
     """
     check_model(model)
     if not isinstance(model, NeuralDDE):
         raise ValueError("model must be a NeuralDDE; got a RestoredDDE, whose model has equations.")
-    check_whole(digits, "digits", most=17)
     check_concrete("equations", model)
     if model.mask.ndim != 3:
         raise ValueError("equations takes one system; index the leaves of a batch first.")
-    dim = model.mask.shape[0]
-    names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
-    mask = np.asarray(model.mask).reshape(dim, -1)
-    labels = [names[i] + (f"[t-{lag}]" if lag else "") for lag in model.lags for i in range(dim)]
-    return tuple(
-        f"d{names[j]}/dt = "
-        + (_formula(model, j, labels, digits) or f"f({', '.join(_of(labels, mask[j]))})")
-        for j in range(dim)
-    )
+    return [_formula(model, j) or unspoken(model, j) for j in range(model.mask.shape[0])]
 
 
-def _of(labels, mask):
-    return [label for label, kept in zip(labels, mask, strict=True) if kept]
+def unspoken(model: Any, target: int) -> Formula:
+    """Only what a rate depends on."""
+    return Formula(tuple(np.flatnonzero(np.asarray(model.mask)[target].ravel()).tolist()))
 
 
-def _formula(model: NeuralDDE, target: int, labels: list[str], digits: Any) -> str | None:
-    """None where a network has the word."""
+def _formula(model: NeuralDDE, target: int) -> Formula | None:
+    """None where splines or a network have the word."""
     drift, s = model.drift, model.scaling
     if not isinstance(drift, PolynomialDrift):
         return None
@@ -77,7 +112,7 @@ def _formula(model: NeuralDDE, target: int, labels: list[str], digits: Any) -> s
     constant = float(s.rate_center[target])
     if drift.networks is not None:
         constant += rate * float(drift.networks.layers[-1][1][target, 0])
-    parts = []
+    terms = []
     index = np.asarray(drift.index)[target]
     for c, powers in zip(np.asarray(drift.coefficients)[target], drift.exponents, strict=True):
         value, factors = rate * float(c), []
@@ -85,19 +120,108 @@ def _formula(model: NeuralDDE, target: int, labels: list[str], digits: Any) -> s
             if not power:
                 continue
             value /= float(scale[i]) ** power
-            zero = float(center[i] - origin[i] * scale[i])
-            small = abs(zero) <= 1e-5 * abs(float(center[i])) + 1e-12
-            away = f"({labels[i]} {'+-'[zero > 0]} {abs(zero):.{digits}g})"
-            base = labels[i] if small else away
-            factors.append(base + (f"^{power}" if power > 1 else ""))
+            added = float(origin[i] * scale[i] - center[i])
+            small = abs(added) <= 1e-5 * abs(float(center[i])) + 1e-12
+            factors.append((int(i), 0.0 if small else added, int(power)))
         if not factors:
             constant += value
         elif value:
-            size = f"{abs(value):.{digits}g}"
-            parts.append(("+-"[value < 0], " ".join(factors if size == "1" else [size, *factors])))
+            terms.append((value, tuple(factors)))
     # What is left of a constant that cancels is rounding.
-    if abs(constant) > 1e-4 * rate:
-        parts.append(("+-"[constant < 0], f"{abs(constant):.{digits}g}"))
-    parts = parts or [("+", "0")]
-    text = " ".join(f"{sign} {term}" for sign, term in parts)
+    constant = constant if abs(constant) > 1e-4 * rate else 0.0
+    return Formula(None, tuple(terms), constant)
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{abs(value):.{digits}g}"
+
+
+def _summed(parts: list[tuple[float, str]]) -> str:
+    """Terms with the signs of their coefficients."""
+    parts = parts or [(1.0, "0")]
+    text = " ".join(f"{'-' if value < 0 else '+'} {term}" for value, term in parts)
     return text[2:] if text.startswith("+") else "-" + text[2:]
+
+
+def _as_text(formulas, names, lags, dt, digits) -> tuple[str, ...]:
+    labels = [name + (f"[t-{lag}]" if lag else "") for lag in lags for name in names]
+
+    def factor(i, added, power):
+        away = f"({labels[i]} {'-+'[added > 0]} {_rounded(added, digits)})"
+        return (away if added else labels[i]) + (f"^{power}" if power > 1 else "")
+
+    def side(formula):
+        if formula.inputs is not None:
+            return f"f({', '.join(labels[i] for i in formula.inputs)})"
+        parts = []
+        for value, factors in formula.terms:
+            size, written = _rounded(value, digits), [factor(*f) for f in factors]
+            parts.append((value, " ".join(written if size == "1" else [size, *written])))
+        if formula.constant:
+            parts.append((formula.constant, _rounded(formula.constant, digits)))
+        return _summed(parts)
+
+    given = zip(names, formulas, strict=True)
+    return tuple(f"d{name}/dt = {side(f)}" for name, f in given if f is not None)
+
+
+def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
+    written = [_latex_name(name) for name in names]
+    labels = [name + (f"(t - {lag * dt:.6g})" if lag else "") for lag in lags for name in written]
+
+    def number(value):
+        mantissa, _, power = _rounded(value, digits).partition("e")
+        return rf"{mantissa} \cdot 10^{{{int(power)}}}" if power else mantissa
+
+    def factor(i, added, power):
+        away = rf"\left({labels[i]} {'-+'[added > 0]} {number(added)}\right)"
+        return (away if added else labels[i]) + (f"^{{{power}}}" if power > 1 else "")
+
+    def side(j, formula):
+        if formula.inputs is not None:
+            return rf"f_{{{written[j]}}}\left({', '.join(labels[i] for i in formula.inputs)}\right)"
+        parts = []
+        for value, factors in formula.terms:
+            size, all_of = number(value), [factor(*f) for f in factors]
+            parts.append((value, r"\,".join(all_of if size == "1" else [size, *all_of])))
+        if formula.constant:
+            parts.append((formula.constant, number(formula.constant)))
+        return _summed(parts)
+
+    given = enumerate(formulas)
+    return tuple(rf"\dot{{{written[j]}}} = {side(j, f)}" for j, f in given if f is not None)
+
+
+def _latex_name(name: str) -> str:
+    """A letter as it is, a word upright."""
+    plain = "".join("\\" + c if c in "_%&#${}" else c for c in name)
+    return plain if len(name) == 1 else rf"\mathrm{{{plain}}}"
+
+
+def _as_sympy(formulas, names, lags, dt, digits) -> tuple[Any, ...]:
+    try:
+        import sympy
+    except ImportError as error:
+        raise ImportError('form="sympy" needs SymPy: pip install sympy.') from error
+    t = sympy.Symbol("t", real=True)
+    # Written as said in text, so that 0.75 is not 0.74999.
+    number = lambda v, n=digits: sympy.Float(f"{v:.{n}g}", 17) if v % 1 else sympy.Integer(int(v))  # noqa: E731
+    states = [sympy.Function(name)(t) for name in names]
+    past = [state.subs(t, t - number(lag * dt, 12)) for lag in lags for state in states]
+
+    def side(name, formula):
+        if formula.inputs is not None:
+            return sympy.Function(f"f_{name}")(*(past[i] for i in formula.inputs))
+        total = number(formula.constant)
+        for value, factors in formula.terms:
+            term = number(float(f"{value:.{digits}g}"))
+            for i, added, power in factors:
+                term = term * (past[i] + number(added)) ** power
+            total = total + term
+        return total
+
+    return tuple(
+        sympy.Eq(sympy.Derivative(state, t), side(name, formula), evaluate=False)
+        for name, state, formula in zip(names, states, formulas, strict=True)
+        if formula is not None
+    )

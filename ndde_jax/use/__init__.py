@@ -1,8 +1,8 @@
 """What a discovery is good for: effects, forecasts, interventions, and how sure they are.
 
 A [`Discovery`][ndde_jax.Discovery] has them as methods: `found.effects()`, `found.forecast(...)`,
-`found.intervene(...)`, `found.backtest(...)`, `found.impute(...)` and `found.resample(...)`; here
-are what they return.
+`found.intervene(...)`, `found.backtest(...)`, `found.influence(...)`, `found.impute(...)` and
+`found.resample(...)`; here are what they return.
 """
 
 from ._backtest import Backtest as Backtest
@@ -10,6 +10,7 @@ from ._effects import Effects as Effects, Total as Total
 from ._ensemble import Ensemble as Ensemble
 from ._forecast import Forecast as Forecast
 from ._impute import Imputed as Imputed
+from ._influence import Influence as Influence
 from ._intervene import Intervention as Intervention
 from ._noise import Noise as Noise
 from ._surfaces import Interactions as Interactions, Surface as Surface

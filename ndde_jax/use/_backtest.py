@@ -7,12 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, refusal, shown
 from ..metrics._ensembles import crps, energy_score
 from ._ensemble import Ensemble
-from ._forecast import draw_noise, make_learned, measured, path_quantile
+from ._forecast import BEYOND, draw_noise, excess, make_learned, measured, path_quantile
 from ._level import Level, level_of
 from ._rivals import RIVALS
 from ._simulate import no_change, simulate
@@ -31,18 +31,31 @@ class Backtest:
     - `steps`: samples ahead, `[step]`.
     - `scores`: CRPS of every origin, in standard deviations of a variable,
         `[method origin step dim]`; `crps`: their means over origins, `[method step dim]`.
-    - `coverage`: share of what came inside 90 % intervals, `[method step dim]`.
+    - `inside`: whether what came lay inside the 90 % interval, `[method origin step dim]`;
+        `coverage`: how often, `[method step dim]`.
+    - `beyond`: origins whose past leaves the range of the record by more than a tenth of it, bool
+        `[origin]`: the drift is extrapolated there, and intervals do not know by how much it errs.
     - `energy`: energy score of all variables, standardised, `[method step]`.
     """
 
     methods: tuple[str, ...]
     steps: np.ndarray
     scores: Float[np.ndarray, "method origin step dim"]
-    coverage: Float[np.ndarray, "method step dim"]
+    inside: Bool[np.ndarray, "method origin step dim"]
     energy: Float[np.ndarray, "method step"]
     names: tuple[str, ...]
-    origins: int
+    beyond: Bool[np.ndarray, "origin"]
     held_out: bool
+
+    @property
+    def origins(self) -> int:
+        """How many."""
+        return len(self.beyond)
+
+    @property
+    def coverage(self) -> Float[np.ndarray, "method step dim"]:
+        """Share of what came that lay inside 90 % intervals."""
+        return self.inside.mean(axis=1)
 
     @property
     def crps(self) -> Float[np.ndarray, "method step dim"]:
@@ -90,6 +103,13 @@ class Backtest:
                 for m in range(len(self.methods))
             ]
             lines.append(f"{step:>4}  " + "".join(f"{cell:>20}" for cell in cells))
+        if self.beyond.any():
+            familiar = self.inside[0][~self.beyond]
+            rest = f"; of the others {familiar.mean():.2f} is covered" if len(familiar) else ""
+            lines.append(
+                f"{self.beyond.sum()} of the origins have a past outside the range of the record, "
+                f"where the drift is extrapolated{rest}."
+            )
         return "\n".join(lines)
 
 
@@ -110,7 +130,8 @@ def backtest(
     check_whole(origins, "origins", least=2)
     check_whole(paths, "paths", least=2)
     rivals, at = _rivals(rivals), _steps(at, steps)
-    need, dim = int(found.lags[-1]) + 1, len(found.names)
+    # One sample more than the largest lag: a finer step reads around it.
+    need, dim = int(found.lags[-1]) + 2, len(found.names)
     record, level = [np.asarray(v, np.float64) for v in found.samples.values], _scale_of(found)
     given = record if data is None else [level.inside(_read(data, dim), "data")]
     past, came = _origins(given, need, steps, origins)
@@ -122,9 +143,10 @@ def backtest(
     forecasts = (own, *(RIVALS[rival](*given) for rival in rivals))
     came = level.outside(came)[:, at - 1]
     scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
-    scores_, coverage, energy = (np.stack(part) for part in zip(*scores, strict=True))
+    scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
+    beyond = excess(found, past).max(axis=1) > BEYOND
     return Backtest(
-        (OWN, *rivals), at, scores_, coverage, energy, found.names, len(past), data is not None
+        (OWN, *rivals), at, scores_, inside, energy, found.names, beyond, data is not None
     )  # fmt: skip
 
 
@@ -200,12 +222,12 @@ def _own(found, ensemble, past, steps, paths, key) -> np.ndarray:
 
 
 def _score(forecasts, came, scale):
-    """CRPS `[origin step dim]`, coverage `[step dim]`, energy score `[step]`."""
+    """CRPS and whether covered, `[origin step dim]`; energy score `[step]`."""
     z, truth = jnp.asarray(forecasts / scale), jnp.asarray(came / scale)
     low, high = path_quantile(z, 0.05), path_quantile(z, 0.95)
     inside = (low <= truth) & (truth <= high)
     return (
         np.asarray(crps(z, truth)),
-        np.asarray(inside).mean(axis=0),
+        np.asarray(inside),
         np.asarray(jnp.mean(energy_score(z, truth), axis=0)),
     )

@@ -21,7 +21,7 @@ from ._rows import Rows, step_rows
 from ._steps import fit_steps
 
 RESAMPLES = 40
-# By how much the logarithm of the residuals' variance must fall for the cruder step to be taken.
+# By how much the logarithm of the residuals' variance must fall for another step to be taken.
 CLEARLY = 0.03
 # Share of a rate's variance by which the learned model may fall short of the regression.
 SHORTFALL = 0.05
@@ -40,9 +40,10 @@ class Ensemble:
     - `graphs`: chosen on each half, `[resample source target lag]`.
     - `share`: of the halves whose graph holds an edge at this lag or a neighbouring one,
         `[source target lag]`; NaN where an edge was no candidate.
-    - `ahead`: whether a step is Heun's, which predicts the present at its end. Where the data are
-      sampled so coarsely that this fits worse, the present is held during a step and drifts are
-      those of the map from one sample to the next.
+    - `step`: of the simulator. `"heun"`, with the present predicted at its end; `"flow"`, where one
+      that is finer than the sampling, and reads the past between samples, fits better; `"hold"`,
+      where neither does as well as holding the present, so that drifts are those of the map from
+      one sample to the next.
     - `own`: whether the learned model explains the windows nearly as well as the regression does,
       or better, so that effects are its own, bool `[target]`.
     - `trust`: of the model, `[target]`.
@@ -54,7 +55,7 @@ class Ensemble:
 
     graphs: np.ndarray
     share: np.ndarray
-    ahead: bool
+    step: str
     own: np.ndarray
     trust: np.ndarray
     center: np.ndarray
@@ -104,17 +105,17 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
     own = model_risks(found, histories) <= np.array(risks) + SHORTFALL
 
     given = (found, rows, bases, masks, halves)
-    fitted = fit_steps(*given, ahead=True)
-    if 0 in found.lags:
-        same = fit_steps(*given, ahead=False)
-        fitted = same if _smaller(same.residual, fitted.residual) else fitted
+    fitted = fit_steps(*given, step="heun")
+    for step in ("flow", "hold") if 0 in found.lags else ("flow",):
+        other = fit_steps(*given, step=step)
+        fitted = other if _smaller(other.residual, fitted.residual) else fitted
     scaling = found.model.scaling
     state = (rows.now - np.asarray(scaling.center)) / np.asarray(scaling.scale)
     graphs = as_graphs(graph.shape, slots, masks)
     return Ensemble(
         graphs=graphs,
         share=shares(graphs, slots),
-        ahead=fitted.ahead,
+        step=fitted.step,
         own=own,
         trust=fitted.trust,
         center=fitted.center,

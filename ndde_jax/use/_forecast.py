@@ -17,6 +17,9 @@ from ._level import level_of
 from ._simulate import Change, Learned, no_change, simulate
 from ._times import read_span, variable
 
+# Share of the range of the data beyond which a past is said to lie outside of it.
+BEYOND = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
@@ -120,10 +123,36 @@ def forecast(
     run, diverged = simulate(learned, change, start, member, noise)
     level = level_of(found)
     run = level.outside(measured(ensemble, run, error_key, change), jnp)
-    notes = (*notes, *told, *divergence_note(diverged))
+    notes = (*notes, *told, *_beyond_note(found, past), *divergence_note(diverged))
     ts = last + float(found.dt) * np.arange(1, steps + 1)
     past = level.outside(past)
     return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
+
+
+def excess(
+    found: Any, past: Float[np.ndarray, "*batch time dim"]
+) -> Float[np.ndarray, "*batch dim"]:
+    """By how much the states that the drift reads first leave the range of the data, as a share of
+    that range; 0 inside.
+    """
+    seen = np.concatenate([np.asarray(v, np.float64) for v in found.samples.values])
+    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
+    lags = np.asarray(found.lags)
+    read = past[..., past.shape[-2] - 1 - lags, :]
+    beyond = np.maximum(low - read.min(axis=-2), read.max(axis=-2) - high)
+    return np.maximum(beyond, 0) / np.where(high > low, high - low, 1.0)
+
+
+def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
+    """What to say of a past outside the range of the data."""
+    by = excess(found, past)
+    worst = int(np.argmax(by))
+    if by[worst] <= BEYOND:
+        return ()
+    return (
+        f"{found.names[worst]} comes from outside the range of the data, by {by[worst]:.0%} of "
+        "it: the drift is an extrapolation there, and intervals do not know by how much it errs.",
+    )
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
@@ -147,7 +176,7 @@ def make_learned(found: Any, ensemble: Ensemble) -> Learned:
     return Learned(
         found.model, basis, cast(ensemble.trust), cast(ensemble.theta), cast(float(found.dt)),
         cast(ensemble.noise.factor), cast(ensemble.noise.amplitude),
-        cast(scaling.center), cast(scaling.scale), tuple(found.lags), ensemble.ahead,
+        cast(scaling.center), cast(scaling.scale), tuple(found.lags), ensemble.step,
     )  # fmt: skip
 
 
@@ -219,7 +248,8 @@ def starting_states(
     need: int | None = None,
 ) -> tuple[Array, Array]:
     """Histories `[path time dim]` and the member of the ensemble that each path follows."""
-    need = int(learned.lags[-1]) + 1 if need is None else need
+    # One sample more than the largest lag, if there is one: a finer step reads around it.
+    need = 1 + (int(learned.lags[-1]) + 1 if need is None else need)
     member = jnp.arange(paths) % ensemble.resamples
     start = jnp.asarray(past[-need:], learned.dt.dtype)
     return jnp.broadcast_to(start[None], (paths, *start.shape)), member

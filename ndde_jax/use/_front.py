@@ -17,6 +17,7 @@ from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
 from ._forecast import Forecast, forecast
 from ._impute import Imputed, impute
+from ._influence import Influence, influence
 from ._intervene import Intervention, intervene
 
 _CACHE, _ECHOES = "_ensemble", "_echoes"
@@ -98,6 +99,44 @@ class Usable:
         ```
         """
         return effects(self, self._members, self._echoed)
+
+    def influence(
+        self,
+        source: Checked[str | int],
+        target: Checked[str | int],
+        *,
+        lag: Checked[int | None] = None,
+    ) -> Influence:
+        """Which windows decide an edge: what each adds to its strength, and by how much that would
+        fall without it; in closed form, by splines on the graph.
+
+        **Arguments:**
+
+        - `source`, `target`: variables, by name or index.
+        - `lag`: in samples; by default all kept lags of the source together.
+
+        **Returns:** [`Influence`][ndde_jax.use.Influence].
+
+        **Raises:** `ValueError` for an edge that was not kept.
+
+        Influence of an observation on a minimum: Cook and Weisberg, *Residuals and Influence in
+        Regression* (1982).
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 2))
+        for k in range(399):
+            x[k + 1] = 0.8 * x[k] + [0.4 * x[k, 1], 0] + 0.3 * rng.normal(size=2)
+        found = ndde.discover(
+            x, dt=0.2, lags=(0,), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+        )
+        made = found.influence(1, 0)
+        print(made)
+        ```
+        """
+        return influence(self, source, target, lag)
 
     def forecast(
         self,

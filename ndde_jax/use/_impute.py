@@ -12,11 +12,12 @@ from jaxtyping import Array, Float
 
 from ..samples._prepare import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
+from ._between import NODES, nodes
 from ._ensemble import Ensemble
 from ._forecast import make_learned
 from ._noise import relative_amplitude
 from ._paths import Path, Problem, better_of, diverged, followed, most_likely, seen_rows
-from ._simulate import Learned
+from ._simulate import Learned, no_change, simulate
 
 IMPUTE = ESTIMATES[-1]
 # Rows whose derivatives are taken at once: one shape for all gaps of all records.
@@ -107,7 +108,7 @@ def impute(
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
     x = np.where(unknown, np.concatenate(start), plain)
     learned = make_learned(found, dataclasses.replace(ensemble, theta=ensemble.center[None]))
-    offsets = _offsets(tuple(found.lags))
+    offsets = _offsets(tuple(found.lags), learned.step)
     rows = seen_rows(x, unknown, offsets, part, inside)
     law = functools.partial(_law, learned, offsets)
     center, scale = (np.asarray(a, np.float64) for a in (learned.center, learned.scale))
@@ -162,9 +163,16 @@ def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
     return unknown, missing & ~unknown
 
 
-def _offsets(lags: tuple[int, ...]) -> tuple[int, ...]:
+def _offsets(lags: tuple[int, ...], step: str) -> tuple[int, ...]:
     """Samples that a step of the simulator reads, counted back."""
-    return tuple(sorted({0, *lags, *(lag - 1 for lag in lags if lag > 0)}))
+    read = {0, *lags, *(lag - 1 for lag in lags if lag > 0)}
+    if step == "flow":
+        newest = lags[-1] + 1
+        count = min(NODES, newest + 1)
+        for lag in lags:
+            first = int(nodes(min(newest - lag, newest - 1), newest, np, count))
+            read |= {newest - first - a for a in range(count)}
+    return tuple(sorted(read))
 
 
 def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
@@ -220,16 +228,16 @@ def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
 def _linearised(
     learned: Learned, offsets: tuple[int, ...], past: Float[Array, "row offset dim"]
 ) -> tuple[Array, Array]:
-    """The next sample and its derivatives."""
+    """The next sample, by one step of the simulator, and its derivatives."""
+    dim, dtype = past.shape[2], past.dtype
+    # As long as a forecast has it; what is not read may be anything.
+    at = np.arange(learned.lags[-1] + 1, -1, -1)
+    place = np.array([offsets.index(o) if o in offsets else 0 for o in at])
+    change, noise = no_change(1, dim, dtype), jnp.zeros((1, 1, dim), dtype)
 
     def following(past):
-        member = jnp.zeros(1, int)
-        drift = lambda z: learned.drift(member, z[None])[0]  # noqa: E731
-        at = lambda lag: past[offsets.index(lag)]  # noqa: E731
-        first = drift(jnp.stack([at(lag) for lag in learned.lags]))
-        guess = at(0) + learned.dt * first if learned.ahead else at(0)
-        end = jnp.stack([at(lag - 1) if lag else guess for lag in learned.lags])
-        return at(0) + learned.dt / 2 * (first + drift(end))
+        paths, _ = simulate(learned, change, past[place][None], jnp.zeros(1, int), noise)
+        return paths[0, 0]
 
     return jax.vmap(following)(past), jax.vmap(jax.jacrev(following))(past)
 

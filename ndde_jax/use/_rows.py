@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..samples._samples import Samples
+from ._between import NODES, nodes, weights
 
 MOST_ROWS = 20_000
+# Shares of a step between its ends at which a finer one asks for the past.
+WITHIN = (0.25, 0.5, 0.75)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Rows:
     - `end`: the same seen from sample k + 1, except that the present is for the caller to predict.
     - `now`, `next`: samples k and k + 1, `[row dim]`.
     - `position`: k, later trajectories counting on with a gap; ascending.
+    - `between`: states at the lags, seen from a quarter, half and three quarters of the way from
+        sample k to the next, `[row 3 lag dim]`; the present is for the caller to find.
     """
 
     start: np.ndarray
@@ -28,6 +33,7 @@ class Rows:
     now: np.ndarray
     next: np.ndarray
     position: np.ndarray
+    between: np.ndarray
 
     def __len__(self) -> int:
         return len(self.now)
@@ -52,7 +58,16 @@ def step_rows(found: Any) -> Rows:
         if inside is not None:
             usable &= inside[k]
         k = k[usable]
-        parts.append((start[usable], end[usable], values[k], values[k + 1], begin + k))
+        parts.append(
+            (
+                start[usable],
+                end[usable],
+                values[k],
+                values[k + 1],
+                begin + k,
+                _between(values, k, lags),
+            )
+        )
         begin += len(values) + 2 * int(lags[-1]) + 10
     rows = Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
     if len(rows) > MOST_ROWS:
@@ -71,10 +86,26 @@ def check_regular(samples: Samples) -> None:
         )
 
 
+def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
+    """States at the lags, seen from within steps, `[row 3 lag dim]`; straight lines where the
+    samples around are missing.
+    """
+    place = k[:, None] - lags[None]
+    count = min(NODES, int(lags[-1]) + 1)
+    first = nodes(place, k[:, None], np, count)
+    found = np.empty((len(k), len(WITHIN), len(lags), values.shape[1]))
+    for i, s in enumerate(WITHIN):
+        shares = weights(place, first, s, count)
+        cubic = sum(w[..., None] * values[first + a] for a, w in enumerate(shares))
+        line = (1 - s) * values[place] + s * values[place + 1]
+        found[:, i] = np.where(np.isfinite(cubic), cubic, line)
+    return found
+
+
 def model_rates(model: Any, histories: np.ndarray) -> np.ndarray:
     """What a learned model says of physical histories `[row lag dim]`: `[row dim]`, NumPy."""
     dtype = model.dt.dtype
-    return np.asarray(_rates(model, jnp.asarray(histories, dtype)), np.float64)
+    return np.array(_rates(model, jnp.asarray(histories, dtype)), np.float64)
 
 
 @eqx.filter_jit

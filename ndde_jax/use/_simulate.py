@@ -1,8 +1,9 @@
 """The one simulator behind forecasts and interventions: a pure function of arrays.
 
-A step is Heun's, one sampling interval long: it reads the past at the samples only, where it is
-known, is of second order, and is the very map that the correction and the noise of the ensemble
-were estimated for. Where sampling is too coarse for it, the present is held during a step.
+A step is one sampling interval long, and the very map that the correction and the noise of the
+ensemble were estimated for. Heun's reads the past at the samples only, where it is known, and is of
+second order; "flow" is of fourth order in parts of an interval, and reads a past that is
+interpolated; "hold" keeps the present during a step.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from ._basis import Basis
+from ._between import NODES, nodes, stages, weights
 from ._noise import relative_amplitude
 
 # Standard deviations from the mean at which a path is held and counts as diverged.
@@ -33,7 +35,7 @@ class Learned(eqx.Module):
     center: Float[Array, "dim"]
     scale: Float[Array, "dim"]
     lags: tuple[int, ...] = eqx.field(static=True)
-    ahead: bool = eqx.field(static=True, default=True)
+    step: str = eqx.field(static=True, default="heun")
 
     def drift(self, member: Int[Array, "path"], z: Float[Array, "path lag dim"]):
         """Physical rates `[path dim]`."""
@@ -102,70 +104,143 @@ def simulate(
         return jnp.where(taken[k][None], free, state)
 
     history, noise = jnp.asarray(history), jnp.asarray(noise)
-    left = history
-    offsets = jnp.zeros_like(history)
+    offset = jnp.zeros_like(history)
     if change.shift is not None:
-        offsets = offsets.at[:, -1].add(change.shift[0][None])
-    history = history.at[:, -1].set(hold(0, history[:, -1]))
+        offset = offset.at[:, -1].add(change.shift[0][None])
+    values = history.at[:, -1].set(hold(0, history[:, -1]))
+    jumps = jnp.zeros(history.shape[1:], bool).at[-1].set(taken[0])
     limit = FAR * learned.scale[None]
 
     def step(carry, given):
-        buffer, left, offset, alive = carry
+        past, alive = carry
         k, draw = given
-        now = buffer[:, -1]
-        first = _drift(learned, change, k, member, buffer, offset)
-        free = now + learned.dt * first if learned.ahead else now
+        now = past.values[:, -1]
+        first = _drift(learned, change, k, member, _at_samples(past))
+        free = now if learned.step == "hold" else now + learned.dt * first
         guess = hold(k + 1, free)
         ahead = None if change.shift is None else change.shift[k + 1]
-        buffer, offset = _push(buffer, guess), _pushed(offset, ahead)
-        left = _push(left, before(k + 1, free, guess))
-        second = _drift(learned, change, k, member, left, offset)
+        if learned.step == "flow":
+            # What is held on both sides of a step is known within it.
+            held = (change.held[k] & change.held[k + 1])[None]
+            new = _flow(learned, change, k, member, past, held, guess)
+            past = past.push(guess, free, ahead, taken[k + 1])
+        else:
+            # What others see shifted is shifted from a sample on, not before.
+            offset = past.offset
+            past = past.push(guess, before(k + 1, free, guess), ahead, taken[k + 1])
+            end = _at_samples(Past(past.left, past.left, offset, past.jumps))
+            second = _drift(learned, change, k, member, end)
+            new = now + learned.dt / 2 * (first + second)
         z = (now - learned.center[None]) / learned.scale[None]
         kick = (draw @ learned.factor.T) * relative_amplitude(learned.amplitude, z, jnp)
-        new = now + learned.dt / 2 * (first + second) + kick
+        new = new + kick
         bound = jnp.clip(new - learned.center[None], -limit, limit) + learned.center[None]
         inside = jnp.all(jnp.abs(new - learned.center[None]) <= limit, axis=1)
         bound = jnp.where(jnp.isfinite(bound), bound, learned.center[None] + limit)
         new = hold(k + 1, bound)
-        buffer = buffer.at[:, -1].set(new)
-        left = left.at[:, -1].set(before(k + 1, bound, new))
+        past = past.settle(new, before(k + 1, bound, new))
         seen = new if ahead is None else new + ahead[None]
-        return (buffer, left, offset, alive & inside), seen
+        return (past, alive & inside), seen
 
     steps = jnp.arange(noise.shape[0])
-    start = (history, left, offsets, jnp.ones(history.shape[0], bool))
-    (*_, alive), paths = jax.lax.scan(step, start, (steps, noise))
+    start = (Past(values, history, offset, jumps), jnp.ones(history.shape[0], bool))
+    (_, alive), paths = jax.lax.scan(step, start, (steps, noise))
     return jnp.moveaxis(paths, 0, 1), ~alive
+
+
+class Past(eqx.Module):
+    """The last samples of every path, newest last.
+
+    - `values`: `[path past dim]`; `left`: the same just before, where a variable jumps.
+    - `offset`: added to what others see.
+    - `jumps`: which samples a variable jumps at, `[past dim]`.
+    """
+
+    values: Float[Array, "path past dim"]
+    left: Float[Array, "path past dim"]
+    offset: Float[Array, "path past dim"]
+    jumps: Bool[Array, "past dim"]
+
+    def push(self, state, left, ahead, jumps) -> "Past":
+        """One sample later; offsets that are not used stay."""
+        offset = self.offset
+        if ahead is not None:
+            offset = _push(offset, jnp.broadcast_to(ahead[None], state.shape))
+        jumps = jnp.concatenate([self.jumps[1:], jumps[None]])
+        return Past(_push(self.values, state), _push(self.left, left), offset, jumps)
+
+    def settle(self, state, left) -> "Past":
+        """With another present."""
+        values, lefts = self.values.at[:, -1].set(state), self.left.at[:, -1].set(left)
+        return Past(values, lefts, self.offset, self.jumps)
 
 
 def _push(buffer, state):
     return jnp.concatenate([buffer[:, 1:], state[:, None]], axis=1)
 
 
-def _pushed(offset, ahead):
-    """Offsets one sample later; unused ones stay."""
-    if ahead is None:
-        return offset
-    return _push(offset, jnp.broadcast_to(ahead[None], offset[:, -1].shape))
+def _at_samples(past: Past) -> Callable:
+    """What is seen at lags `[lag source]` from the newest sample: states and offsets."""
+    values = past.values
+    newest, source = values.shape[1] - 1, jnp.arange(values.shape[2])[None]
+    return lambda at: (values[:, newest - at, source], past.offset[:, newest - at, source])
 
 
-def _drift(learned, change, k, member, buffer, offset):
-    """Rates with all that is changed."""
-    newest = buffer.shape[1] - 1
-    if change.edits is None and change.shift is None:
-        return learned.drift(member, buffer[:, newest - jnp.asarray(learned.lags)])
-    dim, n_lags = buffer.shape[2], len(learned.lags)
+def _within(past: Past, s, state) -> Callable:
+    """The same a share `s` of a step after the newest sample, where the present is `state`."""
+    newest, source = past.values.shape[1] - 1, jnp.arange(past.values.shape[2])[None]
+    count = min(NODES, newest + 1)
+
+    def look(at):
+        offset = past.offset[:, newest - at, source]
+        here = jnp.broadcast_to(state[:, None], offset.shape)
+        if newest == 0:
+            return here, offset
+        place = jnp.minimum(newest - at, newest - 1)
+        first = nodes(place, newest, jnp, count)
+        shares = weights(place.astype(s.dtype), first.astype(s.dtype), s, count)
+        cubic = sum(w[None] * past.values[:, first + a, source] for a, w in enumerate(shares))
+        jump = jnp.stack([past.jumps[first + a, source] for a in range(1, count)]).any(axis=0)
+        low, high = past.values[:, place, source], past.left[:, place + 1, source]
+        before = jnp.where(jump[None], (1 - s) * low + s * high, cubic)
+        return jnp.where((at == 0)[None], here, before), offset
+
+    return look
+
+
+def _flow(learned, change, k, member, past: Past, held, end):
+    """The state at the end of a step of fourth order; `held` variables go straight to `end`."""
+    now = past.values[:, -1]
+
+    def stage(carry, given):
+        begin, state, gone = carry
+        s, on, weight, last = given
+        state = jnp.where(held, now + s * (end - now), state)
+        rate = _drift(learned, change, k, member, _within(past, s, state))
+        gone = gone + learned.dt * weight * rate
+        begin = jnp.where(last > 0, now + gone, begin)
+        return (begin, begin + learned.dt * on * rate, gone), None
+
+    table = jnp.asarray(stages(), now.dtype)
+    (reached, _, _), _ = jax.lax.scan(stage, (now, now, jnp.zeros_like(now)), tuple(table.T))
+    return reached
+
+
+def _drift(learned, change, k, member, look):
+    """Rates with all that is changed; `look` says what is seen at which lags."""
+    dim, n_lags = learned.center.shape[0], len(learned.lags)
     lags = jnp.broadcast_to(jnp.asarray(learned.lags)[:, None], (n_lags, dim))
-    source = jnp.arange(dim)[None]
     edits = change.edits
+    if change.edits is None and change.shift is None:
+        return learned.drift(member, look(lags)[0])
 
     def rate(target):
         """Of one target, which sees the others shifted and some inputs changed."""
 
         def of(at, cut):
-            z = buffer[:, newest - at, source]
+            z, offset = look(at)
             others = (jnp.arange(dim) != target)[None, None]
-            z = z + jnp.where(others, offset[:, newest - at, source], 0)
+            z = z + jnp.where(others, offset, 0)
             z = jnp.where(cut[None], learned.center[None, None], z)
             return learned.drift(member, z)[:, target]
 

@@ -11,6 +11,7 @@ from ..select._splines import FLOOR
 from . import _halves
 from ._basis import CURVED, Basis, columns, families, make_basis
 from ._halves import Sums
+from ._lead import Path, lead
 from ._regraph import kept_of
 from ._rows import Rows, model_rates
 
@@ -27,12 +28,12 @@ USED_UP = 0.6
 class Fitted:
     """One way to step, fitted; arrays as in `Ensemble`.
 
-    - `ahead`: whether the end of a step sees a predicted present (Heun), or the same as its begin.
+    - `step`: of the simulator, one of `KINDS`.
     - `residual`: what the centre leaves of every step, `[row dim]`.
     - `freedom`: numbers that were fitted, per target.
     """
 
-    ahead: bool
+    step: str
     basis: Basis
     trust: np.ndarray
     center: np.ndarray
@@ -41,11 +42,11 @@ class Fitted:
     freedom: np.ndarray
 
 
-def fit_steps(found: Any, rows: Rows, bases, masks, halves, *, ahead: bool) -> Fitted:
+def fit_steps(found: Any, rows: Rows, bases, masks, halves, *, step: str) -> Fitted:
     """Correct the model so that its step fits, and see how much halves of the data differ."""
-    corrected, end = _correct(found, rows, bases, ahead)
-    rate, left = _rate(found, rows), _rate(found, rows) - _model_step(found, rows, end)
-    given = (found, rows, end)
+    corrected, path = _correct(found, rows, bases, step)
+    rate, left = _rate(found, rows), _rate(found, rows) - _model_step(found, path)
+    given = (found, rows, path)
     fits = [_spread(*given, j, b, masks[j], halves, rate[:, j]) for j, b in enumerate(bases)]
     trust = _trust(*given, bases, corrected, fits)
     corrected = [c if t else f[0] for c, f, t in zip(corrected, fits, trust, strict=True)]
@@ -64,34 +65,34 @@ def fit_steps(found: Any, rows: Rows, bases, masks, halves, *, ahead: bool) -> F
     basis, place = _assemble(rows, bases, used)
     center = np.stack([place(j, c[None])[0] for j, c in enumerate(corrected)])
     return Fitted(
-        ahead=ahead,
+        step=step,
         basis=basis,
         trust=trust.astype(float),
         center=center,
         spread=np.stack([place(j, d) for j, d in enumerate(spreads)], axis=1),
-        residual=_residual(found, rows, end, center, basis, trust, ahead),
+        residual=_residual(found, rows, center, basis, trust, step),
         freedom=np.where(trust, np.maximum(numbers, counts), counts),
     )
 
 
-def _correct(found, rows: Rows, bases, ahead: bool) -> tuple[list, np.ndarray]:
-    """Coefficients of what a step of the model misses, per target, and the states at its end."""
-    model, dt = found.model, float(found.dt)
-    first, rate = model_rates(model, rows.start), (rows.next - rows.now) / dt
+def _correct(found, rows: Rows, bases, step: str) -> tuple[list, Path]:
+    """Coefficients of what a step of the model misses, per target, and where the model, so
+    corrected, leads.
+    """
     corrected = [np.zeros(len(families(b)[1])) for b in bases]
-    lags = tuple(found.lags)
     for _ in range(ROUNDS):
-        change = np.stack(
-            [_columns(b, rows.start) @ c for b, c in zip(bases, corrected, strict=True)], axis=1
-        )
-        end = rows.end.copy()
-        if 0 in lags:
-            end[:, lags.index(0)] = rows.now + ahead * dt * (first + change)
-        left = rate - (first + model_rates(model, end)) / 2
-        corrected = [
-            _fit_correction(found, j, b, rows, end, left[:, j]) for j, b in enumerate(bases)
-        ]
-    return corrected, end
+
+        def drift(z, of=corrected):
+            rates = model_rates(found.model, z)
+            for j, (basis, c) in enumerate(zip(bases, of, strict=True)):
+                if c.any():
+                    rates[:, j] += _columns(basis, z) @ c
+            return rates
+
+        path = lead(drift, rows, found.lags, float(found.dt), step)[0]
+        left = _rate(found, rows) - _model_step(found, path)
+        corrected = [_fit_correction(found, j, b, path, left[:, j]) for j, b in enumerate(bases)]
+    return corrected, path
 
 
 def _columns(basis: Basis, histories: np.ndarray) -> np.ndarray:
@@ -99,14 +100,14 @@ def _columns(basis: Basis, histories: np.ndarray) -> np.ndarray:
     return columns(basis, flat[:, np.asarray(basis.inputs)], np)
 
 
-def _trapezoid(basis: Basis, rows: Rows, end: np.ndarray) -> np.ndarray:
-    """Columns as a step of Heun sees them."""
-    return (_columns(basis, rows.start) + _columns(basis, end)) / 2
+def _design(basis: Basis, path: Path) -> np.ndarray:
+    """Columns as a step sees them."""
+    return path.mean(lambda z: _columns(basis, z))
 
 
-def _fit_correction(found, target, basis, rows, end, left) -> np.ndarray:
+def _fit_correction(found, target, basis, path, left) -> np.ndarray:
     """Coefficients of a regression of what is left on the kept inputs; zeros if none pays."""
-    design = _trapezoid(basis, rows, end)
+    design = _design(basis, path)
     gram = _halves.block_sums(design, left, np.ones(len(left)), np.zeros(len(left), int), 1)[0]
     sums, coefficients = Sums(gram), np.zeros(design.shape[1])
     chosen = kept_of(found, target, np.asarray(basis.inputs))
@@ -122,19 +123,19 @@ def _rate(found, rows: Rows) -> np.ndarray:
     return (rows.next - rows.now) / float(found.dt)
 
 
-def _model_step(found, rows: Rows, end) -> np.ndarray:
-    """What the model says of it, as a step of Heun sees it."""
-    return (model_rates(found.model, rows.start) + model_rates(found.model, end)) / 2
+def _model_step(found, path: Path) -> np.ndarray:
+    """What the model says of it."""
+    return path.mean(lambda z: model_rates(found.model, z))
 
 
-def _spread(found, rows, end, target, basis, masks, halves, output, *, trusted=False):
+def _spread(found, rows, path, target, basis, masks, halves, output, *, trusted=False):
     """Coefficients of an output on all data, differences from them on each half `[half column]`,
     and how many there are on all data.
 
     With `trusted` the output is what a trusted model leaves of a rate. Then every half has the kept
     inputs: one that it would leave out says nothing about a model that has it.
     """
-    design = _trapezoid(basis, rows, end)
+    design = _design(basis, path)
     n, n_blocks = len(output), halves.shape[1]
     block = _halves.block_of(n, n_blocks)
     needs, kind = families(basis)
@@ -154,15 +155,15 @@ def _spread(found, rows, end, target, basis, masks, halves, output, *, trusted=F
     return whole, spread, len(used)
 
 
-def _trust(found, rows, end, bases, corrected, fits) -> np.ndarray:
+def _trust(found, rows, path, bases, corrected, fits) -> np.ndarray:
     """Whether the corrected model predicts a step better than the regression on all data does, by
     Akaike's criterion, which asks for the next step and not for the true form; bool `[target]`.
     """
-    rate, model = _rate(found, rows), _model_step(found, rows, end)
+    rate, model = _rate(found, rows), _model_step(found, path)
     numbers = count_numbers(found.model)
     trust = []
     for j, (basis, own, fit) in enumerate(zip(bases, corrected, fits, strict=True)):
-        design = _trapezoid(basis, rows, end)
+        design = _design(basis, path)
         with_model = np.mean((rate[:, j] - model[:, j] - design @ own) ** 2)
         alone = np.mean((rate[:, j] - design @ fit[0]) ** 2)
         floor = 1e-12 * np.var(rate[:, j])
@@ -229,13 +230,8 @@ def _assemble(rows: Rows, bases, used):
     return basis, place
 
 
-def _residual(found, rows: Rows, end, center, basis, trust, ahead: bool) -> np.ndarray:
+def _residual(found, rows: Rows, center, basis, trust, step: str) -> np.ndarray:
     """What a step of the centre leaves, `[row dim]`."""
     model, dt = found.model, float(found.dt)
-    known = lambda z: model_rates(model, z) * trust[None]  # noqa: E731
-    drift = lambda z: known(z) + _columns(basis, z) @ center.T  # noqa: E731
-    first = drift(rows.start)
-    if ahead and 0 in found.lags:
-        end = end.copy()
-        end[:, tuple(found.lags).index(0)] = rows.now + dt * first
-    return rows.next - rows.now - dt / 2 * (first + drift(end))
+    drift = lambda z: model_rates(model, z) * trust[None] + _columns(basis, z) @ center.T  # noqa: E731
+    return rows.next - rows.now - dt * lead(drift, rows, found.lags, dt, step)[1]

@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -279,3 +280,56 @@ def test_unusable_input_is_refused(windows, model):
     many = ndde.lagged_windows(lorenz(200), dt=0.01, lags=range(40))
     with pytest.raises(ValueError, match="room for 120"):
         ndde.fitting.fit_flow(many, key=jr.key(0), family="polynomial")
+
+
+# ---- other forms ----
+
+
+@pytest.fixture(scope="module")
+def delayed_cubic():
+    """A model whose numbers are set by hand: x' = 0.5 x - 2 x(t-1)^3 y + 3, y' = f(x)."""
+    rng = np.random.default_rng(0)
+    windows = ndde.lagged_windows(rng.normal(size=(60, 2)), dt=0.25, lags=(0, 4))
+    graph = np.ones((2, 2, 2), bool)
+    model = ndde.fitting.fit_flow(windows, graph, key=jr.key(0), rounds=0, family="polynomial")
+    drift, s = model.drift, model.scaling
+    place = {tuple(p): k for k, p in enumerate(drift.exponents)}
+    slots = [np.asarray(drift.index)[0].tolist().index(i) for i in (0, 1, 2)]  # x, y, x(t-1)
+
+    def power(*of):
+        powers = np.zeros(len(drift.exponents[0]), int)
+        for slot, k in of:
+            powers[slots[slot]] = k
+        return place[tuple(powers)]
+
+    coefficients = np.zeros(np.shape(drift.coefficients))
+    x, y, rate = float(s.scale[0]), float(s.scale[1]), float(s.rate_scale[0])
+    coefficients[0, power((0, 1))] = 0.5 * x / rate
+    coefficients[0, power((2, 2), (1, 1))] = -0.002 * x**2 * y / rate
+    coefficients[0, power()] = (3.0 - float(s.rate_center[0])) / rate
+    zero = np.asarray(s.center / s.scale)
+    return eqx.tree_at(
+        lambda m: (m.drift.coefficients, m.drift.origin),
+        model,
+        (jnp.asarray(coefficients), jnp.asarray(np.tile(zero, 2))),
+    )
+
+
+def test_latex_has_delays_in_time_and_escapes_names(delayed_cubic):
+    first, second = ndde.equations(delayed_cubic, ["x", "sea_level"], form="latex")
+    sea = r"\mathrm{sea\_level}"
+    assert first == r"\dot{x} = 0.5\,x - 0.002\," + sea + r"\,x(t - 1)^{2} + 3"
+    assert second.startswith(r"\dot{" + sea + "} = ")
+
+
+def test_sympy_gives_the_drift(delayed_cubic):
+    sympy = pytest.importorskip("sympy")
+    first, _ = ndde.equations(delayed_cubic, ["x", "y"], form="sympy")
+    t = sympy.Symbol("t", real=True)
+    x, y = sympy.Function("x"), sympy.Function("y")
+    assert first.lhs == sympy.Derivative(x(t), t)
+    history = np.array([[0.3, -0.7], [1.1, 0.2]])
+    value = first.rhs.subs({x(t): 0.3, y(t): -0.7, x(t - 1): 1.1, y(t - 1): 0.2})
+    assert float(value) == pytest.approx(float(delayed_cubic(history)[0]), rel=1e-6)
+    with pytest.raises(ValueError, match="form must be"):
+        ndde.equations(delayed_cubic, form="html")

@@ -8,6 +8,9 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import ndde_jax as ndde
+from ndde_jax.use._forecast import make_learned
+from ndde_jax.use._impute import _law, _offsets
+from ndde_jax.use._lead import KINDS
 from ndde_jax.use._paths import (
     Problem,
     better_of,
@@ -16,6 +19,7 @@ from ndde_jax.use._paths import (
     seen_rows,
     stretches,
 )
+from ndde_jax.use._simulate import no_change, simulate
 
 from .small import DT, LAGS, NAMES, TRUTH, discovery, linear_path
 
@@ -179,6 +183,25 @@ def test_errors_are_as_large_as_they_say(made):
         assert 0.65 < np.mean(apart**2) < 1.35
         np.testing.assert_array_equal(draw.values[0][~GONE], X[~GONE])
     assert "values of sun, heat, ice estimated" in repr(made)
+
+
+@pytest.mark.parametrize("step", KINDS)
+def test_the_law_is_one_step_of_the_simulator(found, step):
+    members = found._members
+    members = dataclasses.replace(members, theta=members.center[None], step=step)
+    learned, reach = make_learned(found, members), LAGS[-1] + 1
+    offsets = _offsets(LAGS, step)
+    k = np.arange(200, 300)
+    past = X[k[:, None] - np.asarray(offsets)]
+    value, slope = _law(learned, offsets, past)
+    whole = X[k[:, None] + np.arange(-reach, 1)]
+    zero = np.zeros((1, len(k), 3))
+    run, _ = simulate(learned, no_change(1, 3, float), whole, np.zeros(len(k), int), zero)
+    np.testing.assert_allclose(value, run[:, 0], atol=1e-12)
+    change = 1e-6 * np.random.default_rng(0).normal(size=past.shape)
+    moved = _law(learned, offsets, past + change)[0] - _law(learned, offsets, past - change)[0]
+    by_slope = 2 * np.einsum("kiod,kod->ki", slope, change)
+    np.testing.assert_allclose(moved, by_slope, atol=1e-10)
 
 
 def test_gaps_that_were_filled_are_estimated_anew(found):

@@ -1,0 +1,144 @@
+"""Steps finer than the sampling: their order, and that simulator and regression take the same."""
+
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.use._basis import make_basis
+from ndde_jax.use._between import nodes, weights
+from ndde_jax.use._lead import KINDS, lead
+from ndde_jax.use._rows import step_rows
+from ndde_jax.use._simulate import Learned, no_change, simulate
+
+from .small import KEY
+
+LATE = 3 * np.pi / 2  # sin(t − LATE) = cos(t)
+
+
+@pytest.mark.parametrize("place", [0, 1, 4, 6])
+def test_a_cubic_is_read_exactly_wherever_it_begins(place):
+    t = np.arange(8.0)
+    values, newest = t**3 - 4 * t**2 + t - 2, 7
+    first = nodes(np.array(place), newest, np)
+    assert first >= 0 and first + 3 <= newest
+    for s in (0.0, 0.25, 0.5, 1.0):
+        found = sum(w * values[first + a] for a, w in enumerate(weights(place, first, s)))
+        np.testing.assert_allclose(found, (place + s) ** 3 - 4 * (place + s) ** 2 + place + s - 2)
+
+
+def rotating(history):
+    """x' = x(t − τ) (x² + x(t − τ)²), which sin t solves."""
+    now, late = history[..., 0, :], history[..., 1, :]
+    return late * (now**2 + late**2)
+
+
+def record(n, length):
+    """Of that solution, n samples per delay; rows of a stand-in discovery."""
+    dt = LATE / n
+    x = np.sin(dt * np.arange(length))[:, None]
+    samples = ndde.read_samples(x, dt=dt)
+    return step_rows(types.SimpleNamespace(samples=samples, lags=(0, n))), dt
+
+
+def error_of(step, n):
+    rows, dt = record(n, 4 * n)
+    _, rate = lead(rotating, rows, (0, n), dt, step)
+    return np.abs(rows.now + dt * rate - rows.next).max()
+
+
+@pytest.mark.parametrize(("step", "order"), [("hold", 2), ("heun", 3), ("flow", 5)])
+def test_errors_of_one_step_have_their_order(step, order):
+    errors = np.array([error_of(step, n) for n in (16, 32, 64)])
+    np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), order, atol=0.25)
+
+
+def test_the_mean_of_a_path_is_that_of_the_step():
+    rows, dt = record(12, 60)
+    path, rate = lead(rotating, rows, (0, 12), dt, "flow")
+    # Simpson's rule along a path of fourth order.
+    np.testing.assert_allclose(path.mean(rotating), rate, atol=2e-4)
+
+
+def learned(model, rows, lags, dt, step):
+    """That drift alone, without noise."""
+    basis = make_basis(rows.start, np.array([0]), np.zeros((0, 2), int))
+    n, one = len(np.atleast_1d(model(rows.start[:1]))[0]), jnp.ones
+    theta = jnp.zeros((1, n, 1 + 1 + basis.knots.shape[1] - 2))
+    zero = jnp.zeros((n, n))
+    return Learned(
+        model, basis, one(n), theta, jnp.asarray(dt), zero,
+        jnp.tile(jnp.array([1.0, 0.0, 0.0]), (n, 1)), jnp.zeros(n), one(n), tuple(lags), step,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("step", KINDS)
+def test_the_simulator_takes_the_step_that_was_fitted(step):
+    n = 5
+    rows, dt = record(n, 40)
+    _, rate = lead(rotating, rows, (0, n), dt, step)
+    x = np.sin(dt * np.arange(40))[:, None]
+    for k in (n + 1, 20, 33):
+        history = jnp.asarray(x[k - n - 1 : k + 1])[None]
+        made = learned(rotating, rows, (0, n), dt, step)
+        still = no_change(1, 1, float)
+        path, _ = simulate(made, still, history, jnp.zeros(1, int), jnp.zeros((1, 1, 1)))
+        np.testing.assert_allclose(path[0, 0], (rows.now + dt * rate)[k - n], rtol=1e-12)
+
+
+def late_relaxation(history):
+    """a' = −a, b' = a(t − τ) − b."""
+    now, late = history[..., 0, :], history[..., 1, :]
+    return jnp.stack([-now[..., 0], late[..., 0] - now[..., 1]], axis=-1)
+
+
+@pytest.mark.parametrize("begin", [0, 3])
+def test_what_is_held_is_heard_of_after_the_delay_and_no_sooner(begin):
+    lag, dt, n = 4, 0.25, 30
+    x = np.zeros((20, 2))
+    rows = step_rows(
+        types.SimpleNamespace(
+            samples=ndde.read_samples(x + np.arange(20.0)[:, None], dt=dt), lags=(0, lag)
+        )
+    )
+    made = learned(late_relaxation, rows, (0, lag), dt, "flow")
+    change = no_change(n, 2, float)
+    held = np.zeros((n + 1, 2), bool)
+    held[begin:, 0] = True
+    change = type(change)(jnp.asarray(held), jnp.asarray(held * 1.0), None, change.active, None)
+    path, _ = simulate(
+        made, change, jnp.asarray(x[None, : lag + 2]), jnp.zeros(1, int), jnp.zeros((n, 1, 2))
+    )
+    t = dt * np.arange(1, n + 1)
+    since = np.maximum(t - dt * (begin + lag), 0)
+    np.testing.assert_array_equal(path[0, : begin + lag, 1], 0)
+    np.testing.assert_allclose(path[0, :, 1], 1 - np.exp(-since), atol=2e-6)
+
+
+def coarse(n=700, seed=0, sigma=0.02):
+    """x' = x − x³ − ¾ x(t − 6), noise 0.02, every 0.6; Heun's method, fifty steps a sample."""
+    rng, h = np.random.default_rng(seed), 0.012
+    past = 500
+    x = np.full((n + 100) * 50 + past, 0.5)
+    kick = sigma * np.sqrt(h) * rng.normal(size=len(x))
+    for k in range(past, len(x) - 1):
+        rate = lambda v, late: v - v**3 - 0.75 * late  # noqa: E731
+        first = rate(x[k], x[k - past])
+        x[k + 1] = x[k] + h / 2 * (first + rate(x[k] + h * first, x[k + 1 - past])) + kick[k]
+    return x[past + 100 * 50 :: 50, None]
+
+
+def test_coarse_sampling_of_a_smooth_path_takes_it():
+    found = ndde.discover(
+        coarse(), dt=0.6, lags=(0, 5, 10), recipe=ndde.Recipe.fast(), treat=False, key=KEY
+    )
+    np.testing.assert_array_equal(found.graph[0, 0], [True, False, True])
+    members = found.resample()
+    assert members.step == "flow"
+    # What is left is the noise of the system, whose own dynamics makes more of it within a step,
+    # and no error of measurement.
+    size = float(np.sqrt(members.noise.covariance[0, 0]))
+    assert size == pytest.approx(0.02 * np.sqrt(0.6), rel=0.4)
+    assert members.noise.error[0] == 0
