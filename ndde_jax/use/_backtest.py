@@ -11,9 +11,10 @@ from jaxtyping import Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, refusal, shown
 from ..metrics._ensembles import crps, energy_score
+from ..samples._samples import Samples
 from ._ensemble import Ensemble
 from ._forecast import BEYOND, draw_noise, excess, make_learned, measured, path_quantile
-from ._level import Level, level_of
+from ._level import Level, level_of, read_timed, removed_in_time
 from ._rivals import RIVALS
 from ._simulate import no_change, simulate
 from ._times import read_span
@@ -131,9 +132,9 @@ def backtest(
     check_whole(paths, "paths", least=2)
     rivals, at = _rivals(rivals), _steps(at, steps)
     # One sample more than the largest lag: a finer step reads around it.
-    need, dim = int(found.lags[-1]) + 2, len(found.names)
+    need = int(found.lags[-1]) + 2
     record, level = [np.asarray(v, np.float64) for v in found.samples.values], _scale_of(found)
-    given = record if data is None else [level.inside(_read(data, dim), "data")]
+    given = record if data is None else [_held_back(found, data, level)]
     past, came = _origins(given, need, steps, origins)
     rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
     own = _own(found, ensemble, past, steps, paths, key)
@@ -173,6 +174,21 @@ def _steps(at: Any, steps: int) -> np.ndarray:
     for step in at:
         check_whole(step, "at", least=1, most=steps)
     return np.unique(np.array(at, int))
+
+
+def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
+    """What the drift knows of data, `[time dim]`.
+
+    **Raises:** `ValueError` for data without times where a season or a trend was removed.
+    """
+    if isinstance(data, Samples):
+        return read_timed(found, data, "data")[0]
+    if gone := [t.name for t in removed_in_time(found)]:
+        raise ValueError(
+            f"a {' and a '.join(gone)} was removed from the record of this discovery, and an array "
+            "has no times to remove it from data: give data=ndde_jax.read_samples(x, t=...)."
+        )
+    return level.inside(_read(data, len(found.names)), "data")
 
 
 def _read(data: Any, dim: int) -> np.ndarray:

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from ..samples._samples import Samples
 from ._ensemble import Ensemble
-from ._level import level_of
+from ._level import Level, level_of, read_timed, removed_in_time
 from ._simulate import Change, Learned, no_change, simulate
 from ._times import read_span, variable
 
@@ -113,7 +114,7 @@ def forecast(
     key = check_key(key)
     steps = read_span(horizon, found, "horizon")
     check_whole(paths, "paths")
-    past, notes, last = read_history(found, history)
+    past, notes, ends = read_history(found, history)
     learned = make_learned(found, ensemble)
     change = no_change(steps, len(found.names), learned.dt.dtype)
     change, told = known_inputs(found, change, inputs, steps)
@@ -121,11 +122,10 @@ def forecast(
     start, member = starting_states(learned, ensemble, past, paths, start_key)
     noise = draw_noise(ensemble, noise_key, steps, paths, learned.dt.dtype)
     run, diverged = simulate(learned, change, start, member, noise)
-    level = level_of(found)
-    run = level.outside(measured(ensemble, run, error_key, change), jnp)
+    ts = ends.after(found, np.arange(1, steps + 1))
+    run = ends.level(found, ts).outside(measured(ensemble, run, error_key, change), jnp)
     notes = (*notes, *told, *_beyond_note(found, past), *divergence_note(diverged))
-    ts = last + float(found.dt) * np.arange(1, steps + 1)
-    past = level.outside(past)
+    past = ends.level(found, ends.after(found, np.arange(1 - len(past), 1))).outside(past)
     return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
 
 
@@ -180,21 +180,40 @@ def make_learned(found: Any, ensemble: Ensemble) -> Learned:
     )  # fmt: skip
 
 
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """When a history ends: `time`, and whether that is known; else it is called 0."""
+
+    time: float
+    known: bool = True
+
+    def after(self, found: Any, k: np.ndarray) -> np.ndarray:
+        """Times so many samples later."""
+        return self.time + float(found.dt) * k
+
+    def level(self, found: Any, times: np.ndarray) -> Level:
+        """Without seasons and trends where their phase is unknown."""
+        return level_of(found, times if self.known else None)
+
+
 def read_history(
     found: Any, history: Any, need: int | None = None
-) -> tuple[np.ndarray, tuple[str, ...], float]:
-    """The past `[time dim]` of a forecast, what to say about it, and the time of its last sample.
+) -> tuple[np.ndarray, tuple[str, ...], Ends]:
+    """The past `[time dim]` of a forecast, what to say about it, and when it ends.
 
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
     need = int(found.lags[-1]) + 1 if need is None else need
-    dim = len(found.names)
+    dim, told = len(found.names), ()
     if history is None:
         values = np.asarray(found.samples.values[-1], np.float64)
-        last = float(found.samples.times[-1][-1])
+        ends = Ends(float(found.samples.times[-1][-1]))
+    elif isinstance(history, Samples):
+        values, times = read_timed(found, history, "history")
+        ends = Ends(float(times[-1]))
     else:
         check_real_array(history, "history", f"[time dim] with {dim} variables, newest last")
-        values, last = np.asarray(history, np.float64), 0.0
+        values, ends = np.asarray(history, np.float64), Ends(0.0, known=False)
         values = values[:, None] if values.ndim == 1 and dim == 1 else values
         if values.ndim != 2 or values.shape[1] != dim:
             raise ValueError(
@@ -202,15 +221,15 @@ def read_history(
                 f"{values.shape}."
             )
         values = level_of(found).inside(values, "history")
+        told = _untimed(found)
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
             f"{len(values)}."
         )
     values = values[-max(need, min(len(values), 3 * need + 20)) :]
-    told = ()
     if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
-        told = ("the record ends outside the mask, where these laws were not looked for",)
+        told = (*told, "the record ends outside the mask, where these laws were not looked for")
     if history is None and any(t.name == "impute" for t in found.samples.treatments):
         guessed = int(found.samples.estimated[-1][-need:].sum())
         if guessed:
@@ -222,7 +241,7 @@ def read_history(
             told = (*told, note)
     missing = ~np.isfinite(values)
     if not missing.any():
-        return values, told, last
+        return values, told, ends
     if history is not None or missing.all(axis=0).any():
         raise ValueError(
             f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
@@ -236,7 +255,18 @@ def read_history(
         f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
         "interpolated; give a complete history= to start from another."
     )
-    return filled, (*told, note), last
+    return filled, (*told, note), ends
+
+
+def _untimed(found: Any) -> tuple[str, ...]:
+    """What to say of a history without times where time matters."""
+    gone = [t.name for t in removed_in_time(found)]
+    if not gone:
+        return ()
+    return (
+        f"a {' and a '.join(gone)} was removed from the data, and history= is an array without "
+        "times: it is read, and continued, without them; give ndde_jax.read_samples(x, t=...).",
+    )
 
 
 def starting_states(

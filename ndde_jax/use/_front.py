@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import ArrayLike, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from .._checks import check_key, check_whole
 from .._types import Checked
@@ -144,7 +144,7 @@ class Usable:
         *,
         paths: Checked[int] = 200,
         key: Checked[PRNGKeyArray],
-        history: Checked[Float[ArrayLike, "time dim"] | None] = None,
+        history: Any = None,
         inputs: Checked[Mapping | None] = None,
     ) -> Forecast:
         """Paths from the end of the record on, as they would be measured.
@@ -163,8 +163,9 @@ class Usable:
             width.
         - `key`: for the noise.
         - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
-            the data and at least the largest lag and one sample long. By default the end of the
-            (last) record.
+            the data and at least the largest lag and one sample long; or
+            [`Samples`][ndde_jax.Samples], whose times say where in a season it ends. By default the
+            end of the (last) record. Seasons and trends that were removed go on in the forecast.
         - `inputs`: future values `[horizon]` of known inputs by name: of variables that the prior
             lets no other drive.
 
@@ -201,7 +202,7 @@ class Usable:
         scale: Checked[Mapping | None] = None,
         delay: Checked[Mapping | None] = None,
         inputs: Checked[Mapping | None] = None,
-        history: Checked[Float[ArrayLike, "time dim"] | None] = None,
+        history: Any = None,
     ) -> Intervention:
         """The same future with and without something done to the system, on the same noise.
 
@@ -272,9 +273,11 @@ class Usable:
         **Arguments:**
 
         - `horizon`: in samples, or a time with its unit.
-        - `data`: `[time dim]` to forecast, at the interval of the discovery's. By default its own
-            record, which the drift has seen: then scores flatter it and the autoregression alike.
-            Data and scores are in measured units; rivals read logarithms where the discovery does.
+        - `data`: to forecast, `[time dim]` at the interval of the discovery's, or
+            [`Samples`][ndde_jax.Samples] with times, which seasons that were removed call for. By
+            default its own record, which the drift has seen: then scores flatter it and the
+            autoregression alike. Data and scores are in measured units; rivals read logarithms
+            where the discovery does.
         - `origins`: evenly spread, 20 by default.
         - `paths`: of each forecast, 100 by default.
         - `key`: for the noise.

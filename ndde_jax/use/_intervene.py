@@ -129,10 +129,11 @@ def intervene(
     dtype, dim = learned.dt.dtype, len(found.names)
     edits, cuts = _edits(found, cut, scale, delay)
     need = int(found.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
-    past, notes, last = read_history(found, history, need)
+    past, notes, ends = read_history(found, history, need)
     plain, told = known_inputs(found, no_change(steps, dim, dtype), inputs, steps)
-    level = level_of(found)
-    clock = (last, float(found.dt), level)
+    ts = ends.after(found, np.arange(steps + 1))
+    level = ends.level(found, ts)
+    clock = (ends.time, float(found.dt), level)
     change, acted = _change(found, plain, values, shift, edits, when, clock)
     if not acted and edits is None:
         raise ValueError(
@@ -152,9 +153,9 @@ def intervene(
         *_notes(found, ensemble, acted, cuts, change, when, baseline, changed),
         *divergence_note(diverged),
     )  # fmt: skip
-    ts = last + float(found.dt) * np.arange(1, steps + 1)
+    level = ends.level(found, ts[1:])
     baseline, changed = (level.outside(run, jnp) for run in (baseline, changed))
-    return Intervention(ts, baseline, changed, diverged, found.names, found.time_unit, notes)
+    return Intervention(ts[1:], baseline, changed, diverged, found.names, found.time_unit, notes)
 
 
 # ---- what is asked for ----
@@ -234,11 +235,12 @@ def _together(rules, clock, when):
     last, dt, level = clock
 
     def rule(k, state, value):
-        state = level.outside(state, jnp)
+        here = level.at(k)
+        state = here.outside(state, jnp)
         t = last + dt * jnp.asarray(k, value.dtype)
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
-            new = level.one_inside(i, new(state))
+            new = here.one_inside(i, new(state))
             value = value.at[:, i].set(jnp.where(jnp.asarray(when)[k], new, value[:, i]))
         return value
 
