@@ -21,6 +21,8 @@ from ._slices import as_jax, cast_basis, histories_of
 
 # Two tell a bias from chance well enough: what is left of chance only widens.
 ECHOES = 2
+# Samples of a short recording, in units of what the drift reads.
+STRETCH = 4
 # Steps of the simulation per sample, samples of an echo, and values of all variables together.
 FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
 # An echo whose deviations differ from those of the data by more than this factor is of a system
@@ -34,7 +36,8 @@ Drift = Callable[[np.ndarray], np.ndarray]
 
 def make_echoes(found: Any, ensemble: Ensemble) -> tuple[Drift, ...]:
     """Drifts fitted to records of the learned system, made with its noise and measurement error
-    from the start of the data on, sampled, differenced and fitted on its graph like the data.
+    from the start of the data on, or in stretches along them, sampled, differenced and fitted on
+    its graph like the data.
 
     By how much they differ from the learned drift is by how much that may differ from the true one,
     for all that has nothing to do with the length of the record: coarse sampling, error in the
@@ -47,40 +50,74 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[Drift, ...]:
     if found.inputs or found.events or not found.samples.regular:
         return ()
     record = max(found.samples.values, key=len)
-    dim, dt, past = len(found.names), float(found.dt), found.lags[-1] + 1
+    past = found.lags[-1] + 1
+    made = [x for x in _long_runs(found, ensemble, record, past) if _alike(x, record)]
+    # Left to itself the learned system may settle where the data are not: then it is begun anew
+    # all along them.
+    if not made:
+        made = [x for x in _stretches(found, ensemble, record, past) if _alike(x, record)]
+    drifts = (_fitted(found, windows.scheme, x) for x in made)
+    return tuple(drift for drift in drifts if drift is not None)
+
+
+def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
+    """So many samples of the learned system after the last of a start, `[n dim]`."""
+    dt, dtype = float(found.dt), found.model.dt.dtype
+    factor = ensemble.noise.factor / np.sqrt(dt)
+    path = solve_sdde(
+        found.model,
+        dt=dt / FINE,
+        n_steps=n * FINE,
+        history=jnp.asarray(start, dtype),
+        sigma=jnp.asarray(factor, dtype),
+        key=key,
+        save_every=FINE,
+    )
+    return path.ys[1:]
+
+
+def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
+    return x + np.random.default_rng(k).normal(size=x.shape) * ensemble.noise.error
+
+
+def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
+    """One recording each, `[1 time dim]`, from the start of the data on."""
     start = np.asarray(record[:past], np.float64)
     if not np.isfinite(start).all():
-        return ()
-    n = min(len(record), LONGEST, max(MOST_VALUES // dim, 4 * past))
-    factor = ensemble.noise.factor / np.sqrt(dt)
-    dtype = found.model.dt.dtype
+        return []
+    n = min(len(record), LONGEST, max(MOST_VALUES // len(found.names), 4 * past)) - 1
+    runs = (np.asarray(_run(found, ensemble, start, n, jr.key(k))) for k in range(ECHOES))
+    return [_measured(ensemble, k, x.astype(np.float64))[None] for k, x in enumerate(runs)]
+
+
+def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
+    """Many short recordings each, `[stretch time dim]`, that begin with pasts of the record."""
+    record, length = np.asarray(record, np.float64), STRETCH * past
+    most = max(MOST_VALUES // (length * record.shape[1]), 1)
+    first = np.arange(0, len(record) - past, length)
+    first = first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))]
+    starts = record[first[:, None] + np.arange(past)[None]]
+    starts = starts[np.isfinite(starts).all(axis=(1, 2))]
+    if not len(starts):
+        return []
+    keys = jr.split(jr.key(0), (ECHOES, len(starts)))
+    go_on = jax.vmap(lambda start, key: _run(found, ensemble, start, length, key))
     made = []
     for k in range(ECHOES):
-        path = solve_sdde(
-            found.model,
-            dt=dt / FINE,
-            n_steps=(n - 1) * FINE,
-            history=jnp.asarray(start, dtype),
-            sigma=jnp.asarray(factor, dtype),
-            key=jr.key(k),
-            save_every=FINE,
-        )
-        x = np.asarray(path.ys, np.float64)
-        error = np.random.default_rng(k).normal(size=x.shape) * ensemble.noise.error[None]
-        if _alike(x, record):
-            made.append(_fitted(found, windows.scheme, x + error))
-    return tuple(drift for drift in made if drift is not None)
+        new = np.asarray(go_on(jnp.asarray(starts, found.model.dt.dtype), keys[k]), np.float64)
+        made.append(np.concatenate([starts, _measured(ensemble, k, new)], axis=1))
+    return made
 
 
 def _alike(x: np.ndarray, record: np.ndarray) -> bool:
     if not np.isfinite(x).all():
         return False
-    ratio = x.std(axis=0) / np.maximum(np.nanstd(record, axis=0), 1e-300)
+    ratio = x.std(axis=(0, 1)) / np.maximum(np.nanstd(record, axis=0), 1e-300)
     return bool(((ratio > 1 / ALIKE) & (ratio < ALIKE)).all())
 
 
 def _fitted(found: Any, scheme: str, x: np.ndarray) -> Drift | None:
-    samples = read_samples(x, dt=float(found.dt))
+    samples = read_samples(list(x), dt=float(found.dt))
     if scheme != "midpoint":
         windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
         return known_drift(fit_splines(windows, found.graph))

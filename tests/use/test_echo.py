@@ -8,7 +8,15 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.select._spline_fit import fit_splines
-from ndde_jax.use._echo import FINE, make_echoes, mean_slopes, spread_by_echoes
+from ndde_jax.use import _echo
+from ndde_jax.use._echo import (
+    FINE,
+    _fitted,
+    _stretches,
+    make_echoes,
+    mean_slopes,
+    spread_by_echoes,
+)
 
 from .small import discovery
 
@@ -52,6 +60,24 @@ def test_the_bias_of_forward_differences_is_heard(found, echoes):
     assert (made[found.graph] - learned > 0.08).all() and (made[~found.graph] == 0).all()
 
 
+def test_stretches_along_the_data_hear_the_same(found):
+    """What is begun anew all along the data, for systems that do not stay there."""
+    members, record = found.resample(key=jax.random.key(0)), found.samples.values[0]
+    made = _stretches(found, members, record, 1)
+    assert len(made) == 2 and made[0].shape == (750, 5, 2)
+    np.testing.assert_array_equal(made[0][:, 0], record[:-1:4])
+    learned = np.diagonal(found.effects().slope[..., 0])
+    expected = ((1 + learned * STEP / FINE) ** FINE - 1) / STEP
+    past = record[:-1, None]
+    slopes = [mean_slopes(_fitted(found, "euler", x), past, found.graph) for x in made]
+    np.testing.assert_allclose(np.diagonal(np.mean(slopes, axis=0)[..., 0]), expected, atol=0.06)
+
+
+def test_a_system_that_settles_elsewhere_is_heard_in_stretches(found, monkeypatch):
+    monkeypatch.setattr(_echo, "_long_runs", lambda found, members, record, past: [])
+    assert len(make_echoes(found, found.resample(key=jax.random.key(0)))) == 2
+
+
 def test_intervals_know_of_it(found, echoes):
     heard = found.effects()
     deaf = ndde.use._effects.effects(found, found._members)
@@ -89,6 +115,15 @@ def test_nothing_is_made_of_what_cannot_be_made_anew(found):
     members = found._members
     for changes in ({"events": True}, {"inputs": ("a",)}):
         assert make_echoes(dataclasses.replace(found, **changes), members) == ()
+
+
+def test_a_drift_of_zero_wanders_off_and_is_begun_anew(found):
     still = discovery(coarse(400), found.graph, lags=(0,), dt=STEP, names=("a", "b"))
-    # A drift of zero wanders off.
-    assert make_echoes(still, still.resample(resamples=2, key=jax.random.key(0))) == ()
+    members = still.resample(resamples=2, key=jax.random.key(0))
+    record = still.samples.values[0]
+    assert not any(_echo._alike(x, record) for x in _echo._long_runs(still, members, record, 1))
+    echoes = make_echoes(still, members)
+    assert len(echoes) == 2
+    for echo in echoes:
+        slopes = mean_slopes(echo, record[:-1, None], found.graph)
+        np.testing.assert_allclose(slopes, 0, atol=0.35)
