@@ -16,16 +16,14 @@ from ..select._basis import N_FEATURES
 from ..select._judge import BLOCKS, Judged, judge, stretches
 from ..select._leftover import chance_of_leftover
 from ..select._regression import FLOOR, Regression, log_choices
+from ..select._screened import Screened
 from ..select._spline_fit import spline_drift
-from ..select._spline_search import Columns, columns_of, outside_gains, spline_terms_of
-from ..select._splines import SplineGraph, search_known
+from ..select._spline_search import Columns, outside_gains, spline_terms_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import student_quantile
 from ._strength import SignalStrengths
 
-# Inputs per target to search among.
-SHORTLIST = 12
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
@@ -64,7 +62,7 @@ def find_and_measure(
     *,
     key,
     config: StrengthConfig | None = None,
-    screening: SplineGraph | None = None,
+    screened: Screened | None = None,
     errors: Float[np.ndarray, " dim"] | None = None,
 ) -> Measured:
     """The graph, what every edge is worth, and the drift.
@@ -80,12 +78,10 @@ def find_and_measure(
     out. Of such lags those go that explain less than errors of this size in the inputs hide, and
     networks do not bring others in.
 
-    `screening` is what splines chose, where that is known.
+    `screened` is what splines make of the windows, where that is known.
     """
-    data = KnownData(windows)
-    columns = columns_of(data.inputs, data.weight)
-    if screening is None:
-        screening = search_known(data, columns, min(SHORTLIST, data.inputs.shape[1]))
+    screened = Screened(windows) if screened is None else screened
+    data, columns, screening = screened.data, screened.columns, screened.found
     dim, n_inputs = data.dim, data.inputs.shape[1]
     chosen = _flat(screening.graph)
     regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
@@ -123,8 +119,8 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     """The same of a graph that something else found, by closed forms; what other edges would be
     worth is what splines say of the residual.
     """
-    data = KnownData(windows)
-    columns = columns_of(data.inputs, data.weight)
+    screened = Screened(windows)
+    data, columns = screened.data, screened.columns
     chosen = _flat(graph)
     regressions = [_Fit(columns, data, j, mask) for j, mask in enumerate(chosen)]
     outside = np.stack([own.outside(columns) for own in regressions])

@@ -83,8 +83,8 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
         if needed is not None and not needed(j, first.network):
             found.append(None)
             continue
-        mask, last, linear = _search(problem, mask, first)
-        inside, worth, blocks = _evidence(problem, mask, last, linear, data.weight)
+        mask, last, linear, tried = _search(problem, mask, first)
+        inside, worth, blocks = _evidence(problem, mask, last, linear, tried, data.weight)
         row = Judged(
             mask=np.isin(np.arange(n_inputs), slots[mask]),
             evidence=evidence[j].copy(),
@@ -159,29 +159,34 @@ def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
 
 
 def _search(problem: MoveProblem, mask, found: _Refit):
-    """The best move, again and again, while it pays; as `MoveProblem.search`, which JAX traces."""
+    """The best move, again and again, while it pays; as `MoveProblem.search`, which JAX traces.
+
+    Returns the choice, its network, the ranking of all moves, and what those that did not pay were
+    refitted to, by their masks.
+    """
     moves, possible = np.asarray(problem.moves), np.asarray(problem.possible)
     linear = np.full(len(moves), np.inf)
+    tried: dict[bytes, _Refit] = {}
     for _ in range(problem.config.search + len(mask)):
         linear = np.asarray(_ranked(problem, jnp.asarray(mask), found.network))
         sizes = (mask[None] ^ moves).sum(axis=1)
         network = problem.alive(found.network.network, mask)
         ranked = np.where(possible, linear + found.price * sizes, np.inf)
-        best = None
+        best, tried = None, {}
         for move in np.argsort(ranked, kind="stable")[:REFITTED]:
             if not possible[move]:
                 continue
             new = mask ^ moves[move]
             fold_steps, decay = problem.config.fold_steps, found.network.decay
-            refit = _refit(problem, new, network, fold_steps, decay)
+            refit = tried[new.tobytes()] = _refit(problem, new, network, fold_steps, decay)
             gain = found.risk - refit.risk + found.price * float(mask.sum() - new.sum())
             if np.isfinite(gain) and gain > 0 and (best is None or gain > best[0]):
                 best = (gain, new, refit)
         if best is None:
             break
-        _, mask, found = best
+        (_, mask, found), tried = best, {}
     # Where no move paid, the last ranking is that of the final network.
-    return mask, found, linear
+    return mask, found, linear, tried
 
 
 def stretches(weight) -> np.ndarray:
@@ -193,9 +198,10 @@ def stretches(weight) -> np.ndarray:
     return np.clip(rank, 0, BLOCKS - 1)
 
 
-def _evidence(problem: MoveProblem, mask, found: _Refit, linear, weight):
+def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
     """Change of the log-risk by each slot, positive where it speaks for the edge; what each is
-    worth; and the worth of kept ones by blocks of windows, `[slot block]`.
+    worth; and the worth of kept ones by blocks of windows, `[slot block]`. `tried` are refits from
+    the same network that are known.
     """
     rank = stretches(weight)
     size = np.bincount(rank, weight, BLOCKS)
@@ -205,8 +211,10 @@ def _evidence(problem: MoveProblem, mask, found: _Refit, linear, weight):
     network = problem.alive(found.network.network, mask)
     for slot in np.flatnonzero(mask):
         left = mask & (np.arange(n_slots) != slot)
-        steps, decay = problem.config.fold_steps, found.network.decay
-        refit = _refit(problem, left, network, steps, decay)
+        refit = tried.get(left.tobytes())
+        if refit is None:
+            steps, decay = problem.config.fold_steps, found.network.decay
+            refit = _refit(problem, left, network, steps, decay)
         more = weight * (refit.squares - found.squares)[: len(weight)]
         blocks[slot] = np.bincount(rank, more, BLOCKS) / np.where(size > 0, size, 1)
         risk[slot] = refit.risk

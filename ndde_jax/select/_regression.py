@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ._basis import N_FEATURES
+from ._factors import inverted, solved_twice
 
 if TYPE_CHECKING:
     from ._spline_search import Columns
@@ -37,12 +38,14 @@ class Regression:
         # Products of more would be more columns than windows.
         paired = range(len(slots)) if len(slots) <= MOST_PAIRED else ()
         pairs = np.array(list(itertools.combinations(paired, 2)), int).reshape(-1, 2)
-        inputs = columns.inputs[:, slots]
-        raw = inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]]
-        self.product_mean, self.product_norm, products = normalised(raw, columns.root)
         own = (slots[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
-        splines = columns.features[:, own]
-        self.columns = np.concatenate([splines, products], axis=1)
+        # Every column in one piece of memory: it is copied and added up as such.
+        self.columns = np.empty((len(columns.root), len(own) + len(pairs)), order="F")
+        splines, products = self.columns[:, : len(own)], self.columns[:, len(own) :]
+        np.take(columns.features.T, own, axis=0, out=splines.T, mode="clip")
+        inputs = columns.inputs.T[slots]
+        np.multiply(inputs[pairs[:, 0]], inputs[pairs[:, 1]], out=products.T)
+        self.product_mean, self.product_norm = normalise(products, columns.root)
         crossed = splines.T @ products
         self.gram = np.block(
             [[columns.gram[np.ix_(own, own)], crossed], [crossed.T, products.T @ products]]
@@ -115,13 +118,13 @@ class Regression:
         return [*kinds, np.concatenate([splines, products], axis=1)] if products.size else kinds
 
     def _solve(self, used) -> "_Solved":
-        ridged, inner = self.gram[used[:, :, None], used[:, None, :]], self.inner[used]
-        inverse = np.linalg.inv(ridged)
-        c = inverse @ inner[..., None]
-        # Once more, which removes what the ridge did; gram = ridged − RIDGE.
-        c = c + inverse @ (inner[..., None] - ridged @ c + RIDGE * c)
-        square = (c * (ridged @ c)).sum(axis=(1, 2)) - RIDGE * (c**2).sum(axis=(1, 2))
-        c = c[..., 0]
+        inner = self.inner[used]
+        ridged = np.empty((*used.shape, used.shape[1]))
+        for own, out in zip(used, ridged, strict=True):
+            np.take(self.gram[own], own, axis=1, out=out, mode="clip")
+        c = solved_twice(ridged, inner, RIDGE)
+        # gram = ridged − RIDGE.
+        square = (c * (ridged @ c[..., None])[..., 0]).sum(axis=1) - RIDGE * (c**2).sum(axis=1)
         risk = np.maximum(self.power - 2 * (c * inner).sum(axis=1) + square, 0.0)
         criterion = self.n * np.log(risk + FLOOR) + used.shape[1] * np.log(self.n)
         return _Solved(criterion, risk, used, c)
@@ -153,7 +156,7 @@ class Regression:
     def _neighbours(self, kind: int, members, inside, outside) -> Float[np.ndarray, " move"]:
         """Criteria of one kind of model with one more, one less, one exchanged."""
         used, owners = self._columns(kind, members)
-        inverse = np.linalg.inv(self.thin[np.ix_(used, used)])
+        inverse = inverted(self.thin[np.ix_(used, used)])
         c = inverse @ self.inner[used]
         whole = _States(*(a[None] for a in (used, inverse, c, self.inner[used] @ c, members)))
         added = self._added(kind, whole, outside)[0]
@@ -250,10 +253,12 @@ def log_choices(n: int, k: int) -> float:
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
 
 
-def normalised(columns, root):
-    """Means, norms, and columns that are centred and of unit length where they vary."""
+def normalise(columns, root):
+    """Centre columns in place and give those that vary unit length; their means and norms."""
     mean = root**2 @ columns / max(float(root @ root), 1)
-    columns = (columns - mean[None]) * root[:, None]
+    columns -= mean[None]
+    columns *= root[:, None]
     norm = np.sqrt(np.sum(columns**2, axis=0))
     norm = np.where(norm > 0, norm, 1)
-    return mean, norm, columns / norm[None]
+    columns /= norm[None]
+    return mean, norm

@@ -19,7 +19,8 @@ from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES
 from ._regression import Regression
-from ._spline_search import Columns, columns_of, spline_terms_of
+from ._screened import Screened
+from ._spline_search import Columns, spline_terms_of
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5
@@ -55,9 +56,14 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
     """
     check_windows(windows, "fit_splines")
     check_concrete("fit_splines", (windows, graph), "Use fit_drift there.")
+    return fit_screened(Screened(windows), graph)
+
+
+def fit_screened(screened: Screened, graph: Any) -> NeuralDDE:
+    """[`fit_splines`][ndde_jax.select.fit_splines] to windows whose columns may be at hand."""
+    windows = screened.windows
     graph, base = checked_graph(windows, graph)
-    data = KnownData(windows)
-    drift = spline_drift(data, columns_of(data.inputs, data.weight), np.asarray(base))
+    drift = spline_drift(screened.data, screened.columns, np.asarray(base))
     return NeuralDDE(drift, from_graph_axes(graph), windows.scaling, windows.dt, windows.lags)
 
 

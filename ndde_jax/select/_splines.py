@@ -23,6 +23,9 @@ from ._regression import FLOOR
 from ._spline_search import Columns, columns_of, search_target
 from ._spline_traced import search_targets
 
+# Inputs per target to search among.
+SHORTLIST = 12
+
 
 class SplineGraph(eqx.Module):
     """What [`spline_graph`][ndde_jax.select.spline_graph] found.
@@ -62,7 +65,7 @@ def _worth(graph, evidence, risk):
 
 
 def spline_graph(
-    windows: Checked[Windows], *, shortlist: Checked[int] = 12, steps: Checked[int] = 20
+    windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST, steps: Checked[int] = 20
 ) -> SplineGraph:
     """Which inputs drive each rate, by spline regression and the extended Bayesian information
     criterion.
@@ -114,17 +117,14 @@ def spline_graph(
     n_slots = min(shortlist, windows.dim * windows.n_lags)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(windows)):
         return _search_traced(windows, n_slots, steps)
-    return _search_known(windows, n_slots, steps)
-
-
-def _search_known(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     data = KnownData(windows)
     return search_known(data, columns_of(data.inputs, data.weight), n_slots, steps)
 
 
-def search_known(data: KnownData, columns: Columns, n_slots: int, steps: int = 20) -> SplineGraph:
+def search_known(data: KnownData, columns: Columns, shortlist: int, steps: int = 20) -> SplineGraph:
     """[`spline_graph`][ndde_jax.select.spline_graph] of windows whose columns are at hand."""
     dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
+    n_slots = min(shortlist, n_inputs)
     shape = (dim, n_inputs // dim, dim)
     sizes = dict(slots=n_slots, steps=steps, dim=dim)
     if data.refused:
