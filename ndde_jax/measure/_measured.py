@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._axes import from_graph_axes
+from .._types import to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
@@ -320,7 +321,7 @@ def _strengths(rows: list[_Target], windows: Windows, data: KnownData) -> Signal
 
     def numbers(values):
         values = np.asarray(values, float)
-        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, data.dtype)
+        return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
 
     def edges(name):
         return _graph(np.stack([getattr(row, name) for row in rows]), dim)
@@ -333,7 +334,7 @@ def _strengths(rows: list[_Target], windows: Windows, data: KnownData) -> Signal
         lower=numbers(edges("lower")),
         source_value=source,
         source_held_out=numbers(np.full(source.shape, np.nan)),
-        graph=jnp.asarray(edges("mask") & (not data.refused)),
+        graph=to_jax(edges("mask") & (not data.refused)),
         risk=risk,
         risk_in_sample=risk,
         threshold=numbers([row.threshold for row in rows]),

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from .._axes import to_graph_axes
 from .._checks import check_whole, check_windows
 from .._memory import make_room
-from .._types import Checked, Graph, Scores
+from .._types import Checked, Graph, Scores, to_jax
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
 from ._regression import FLOOR
@@ -135,15 +135,15 @@ def search_known(data: KnownData, columns: Columns, shortlist: int, steps: int =
     ]
 
     def cast(values):
-        return jnp.asarray(np.asarray(values), dtype)
+        return to_jax(np.asarray(values), dtype)
 
     mask = np.stack([f.mask for f in found]).reshape(shape).transpose(2, 0, 1)
     evidence = np.stack([f.evidence for f in found]).reshape(shape).transpose(2, 0, 1)
     return SplineGraph(
-        graph=jnp.asarray(mask),
+        graph=to_jax(mask),
         evidence=cast(evidence),
         source_value=cast(np.stack([f.rise for f in found], axis=1)),
-        shortlist=jnp.asarray(np.stack([f.slots for f in found])),
+        shortlist=to_jax(np.stack([f.slots for f in found])),
         risk=cast([f.risk for f in found]),
         rate=cast(np.stack([f.fitted for f in found], axis=1)),
     )
