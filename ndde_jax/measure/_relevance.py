@@ -11,6 +11,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from .._types import to_jax
 from ..samples._samples import Samples
 from ..select._screened import Screened
 from ..select._splines import SHORTLIST, SplineGraph, search_known, spline_graph
@@ -107,7 +108,9 @@ def _by_present(screened: Screened) -> SplineGraph:
 def _present(windows: Windows) -> Windows:
     """The same rows, with the present state alone."""
     prior = PriorKnowledge(windows.prior.allowed[..., :1], windows.prior.required[..., :1])
-    return dataclasses.replace(windows, history=windows.history[:, :1], prior=prior, lags=(0,))
+    # Cut by NumPy: to JAX a slice of every other length would be another program.
+    history = to_jax(np.asarray(windows.history)[:, :1])
+    return dataclasses.replace(windows, history=history, prior=prior, lags=(0,))
 
 
 def _by_source(found: SplineGraph) -> Square:

@@ -1,5 +1,5 @@
-"""Factors of many small matrices, by LAPACK's own calls: NumPy's checks and copies would take as
-long as the factors.
+"""Least squares from inner products, and orthogonal columns, by LAPACK's own calls where NumPy's
+checks, copies and general inverses would take several times as long.
 """
 
 import numpy as np
@@ -9,53 +9,61 @@ from jaxtyping import Float
 FEW = 16
 
 
-def solved_twice(
+def solved(
     ridged: Float[np.ndarray, "model column column"],
-    inner: Float[np.ndarray, "model column"],
+    inner: Float[np.ndarray, "model column 1"],
     ridge: float,
-) -> Float[np.ndarray, "model column"]:
-    """Solutions of positive definite systems, once more, which removes what the ridge did."""
+) -> Float[np.ndarray, "model column 1"]:
+    """Solutions of positive definite systems, refined once, which removes what the ridge did; for
+    models that are compared.
+    """
     if ridged.shape[1] <= FEW:
-        inverse = np.linalg.inv(ridged)
-        c = inverse @ inner[..., None]
-        return (c + inverse @ (inner[..., None] - ridged @ c + ridge * c))[..., 0]
+        return solved_by_inverse(ridged, inner, ridge)
     from scipy.linalg.lapack import dpotrf, dpotrs  # takes a moment to import
 
-    solved = np.empty_like(inner)
-    for out, matrix, right in zip(solved, ridged, inner, strict=True):
+    found = np.empty_like(inner)
+    for out, matrix, right in zip(found, ridged, inner, strict=True):
         # Symmetric, so that its transpose has the order of columns that LAPACK wants.
         factor, failed = dpotrf(matrix.T, clean=0)
         if failed:
-            c = np.linalg.solve(matrix, right)
-            out[:] = c + np.linalg.solve(matrix, right - matrix @ c + ridge * c)
-            continue
+            return solved_by_inverse(ridged, inner, ridge)
         c, _ = dpotrs(factor, right)
         more, _ = dpotrs(factor, right - matrix @ c + ridge * c)
         out[:] = c + more
-    return solved
+    return found
 
 
-def inverted(matrix: Float[np.ndarray, "column column"]) -> Float[np.ndarray, "column column"]:
-    """The inverse of a positive definite matrix."""
-    if len(matrix) <= FEW:
-        return np.linalg.inv(matrix)
-    from scipy.linalg.lapack import dpotrf, dpotri
+def solved_by_inverse(
+    ridged: Float[np.ndarray, "model column column"],
+    inner: Float[np.ndarray, "model column 1"],
+    ridge: float,
+) -> Float[np.ndarray, "model column 1"]:
+    """The same, for the model that is kept: its coefficients decide on windows in single precision
+    and on networks, which amplify a last digit, so that they stay what they have always been.
+    """
+    inverse = np.linalg.inv(ridged)
+    c = inverse @ inner
+    return c + inverse @ (inner - ridged @ c + ridge * c)
 
-    factor, failed = dpotrf(matrix.T)
-    if failed:
-        return np.linalg.inv(matrix)
-    inverse, _ = dpotri(factor, overwrite_c=1)
-    # One triangle, the other one being zero.
-    return inverse + np.triu(inverse, 1).T
+
+def root_solved(matrix: Float[np.ndarray, "column column"], right: Float[np.ndarray, "column _"]):
+    """W with WᵀW = `right`ᵀ `matrix`⁻¹ `right`, of a positive definite matrix."""
+    from scipy.linalg.lapack import dpotrf, dtrtrs
+
+    factor, failed = dpotrf(matrix, lower=1)
+    if failed:  # rounding has made an eigenvalue negative
+        value, vector = np.linalg.eigh(matrix)
+        return vector.T @ right / np.sqrt(np.maximum(value, value.max() * 1e-15))[:, None]
+    return dtrtrs(factor, right, lower=1)[0]
 
 
 def orthogonal(columns: Float[np.ndarray, "row column"]):
     """Orthonormal columns that span the same, and the triangle that makes those of these."""
-    from scipy.linalg.lapack import dgeqrf, dorgqr
-
     count = columns.shape[1]
     if len(columns) < count or not count:
         return np.linalg.qr(columns)
+    from scipy.linalg.lapack import dgeqrf, dorgqr
+
     packed, size, *_ = dgeqrf(columns)
     triangle = np.triu(packed[:count])
     return dorgqr(packed, size, overwrite_a=1)[0], triangle

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ._basis import N_FEATURES
-from ._factors import inverted, solved_twice
+from ._factors import solved, solved_by_inverse
 
 if TYPE_CHECKING:
     from ._spline_search import Columns
@@ -38,14 +38,13 @@ class Regression:
         # Products of more would be more columns than windows.
         paired = range(len(slots)) if len(slots) <= MOST_PAIRED else ()
         pairs = np.array(list(itertools.combinations(paired, 2)), int).reshape(-1, 2)
+        # Rows of the transpose lie in one piece and are copied as such.
+        inputs = columns.inputs[:, slots].T
+        raw = inputs[pairs[:, 0]] * inputs[pairs[:, 1]]
+        self.product_mean, self.product_norm, products = normalised(raw.T, columns.root)
         own = (slots[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
-        # Every column in one piece of memory: it is copied and added up as such.
-        self.columns = np.empty((len(columns.root), len(own) + len(pairs)), order="F")
-        splines, products = self.columns[:, : len(own)], self.columns[:, len(own) :]
-        np.take(columns.features.T, own, axis=0, out=splines.T, mode="clip")
-        inputs = columns.inputs.T[slots]
-        np.multiply(inputs[pairs[:, 0]], inputs[pairs[:, 1]], out=products.T)
-        self.product_mean, self.product_norm = normalise(products, columns.root)
+        splines = columns.features[:, own]
+        self.columns = np.concatenate([splines, products], axis=1)
         crossed = splines.T @ products
         self.gram = np.block(
             [[columns.gram[np.ix_(own, own)], crossed], [crossed.T, products.T @ products]]
@@ -61,10 +60,15 @@ class Regression:
         numbers = len(slots) * N_FEATURES + np.arange(len(pairs))
         self.product[pairs[:, 0], pairs[:, 1]] = self.product[pairs[:, 1], pairs[:, 0]] = numbers
         self.known: dict[bytes, _Solved] = {}
+        self.final: dict[bytes, _Solved] = {}
 
     def best(self, chosen) -> tuple[float, float, np.ndarray]:
         """Criterion without the number of inputs, risk and coefficients, of the best kind."""
-        criterion, risk, used, c = self._found(chosen)
+        name = chosen.tobytes()
+        if name not in self.final:
+            found = self._solve(self._found(chosen).used[None], solved_by_inverse)
+            self.final[name] = _Solved(*(part[0] for part in found))
+        criterion, risk, used, c = self.final[name]
         coefficients = np.zeros(len(self.inner))
         coefficients[used] = c
         return criterion, risk, coefficients
@@ -98,10 +102,10 @@ class Regression:
             for first in range(0, len(named), at_once):
                 names = list(named)[first : first + at_once]
                 kinds = self._kinds(np.array([named[name] for name in names]))
-                solved = [self._solve(used) for used in kinds]
+                every = [self._solve(used) for used in kinds]
                 for i, name in enumerate(names):
                     self.known[name] = min(
-                        (_Solved(*(part[i] for part in kind)) for kind in solved),
+                        (_Solved(*(part[i] for part in kind)) for kind in every),
                         key=lambda one: one.criterion,
                     )
 
@@ -117,14 +121,15 @@ class Regression:
         kinds = [members * N_FEATURES, splines]
         return [*kinds, np.concatenate([splines, products], axis=1)] if products.size else kinds
 
-    def _solve(self, used) -> "_Solved":
+    def _solve(self, used, solve=solved) -> "_Solved":
         inner = self.inner[used]
         ridged = np.empty((*used.shape, used.shape[1]))
         for own, out in zip(used, ridged, strict=True):
             np.take(self.gram[own], own, axis=1, out=out, mode="clip")
-        c = solved_twice(ridged, inner, RIDGE)
         # gram = ridged − RIDGE.
-        square = (c * (ridged @ c[..., None])[..., 0]).sum(axis=1) - RIDGE * (c**2).sum(axis=1)
+        c = solve(ridged, inner[..., None], RIDGE)
+        square = (c * (ridged @ c)).sum(axis=(1, 2)) - RIDGE * (c**2).sum(axis=(1, 2))
+        c = c[..., 0]
         risk = np.maximum(self.power - 2 * (c * inner).sum(axis=1) + square, 0.0)
         criterion = self.n * np.log(risk + FLOOR) + used.shape[1] * np.log(self.n)
         return _Solved(criterion, risk, used, c)
@@ -156,7 +161,7 @@ class Regression:
     def _neighbours(self, kind: int, members, inside, outside) -> Float[np.ndarray, " move"]:
         """Criteria of one kind of model with one more, one less, one exchanged."""
         used, owners = self._columns(kind, members)
-        inverse = inverted(self.thin[np.ix_(used, used)])
+        inverse = np.linalg.inv(self.thin[np.ix_(used, used)])
         c = inverse @ self.inner[used]
         whole = _States(*(a[None] for a in (used, inverse, c, self.inner[used] @ c, members)))
         added = self._added(kind, whole, outside)[0]
@@ -253,12 +258,10 @@ def log_choices(n: int, k: int) -> float:
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
 
 
-def normalise(columns, root):
-    """Centre columns in place and give those that vary unit length; their means and norms."""
+def normalised(columns, root):
+    """Means, norms, and columns that are centred and of unit length where they vary."""
     mean = root**2 @ columns / max(float(root @ root), 1)
-    columns -= mean[None]
-    columns *= root[:, None]
+    columns = (columns - mean[None]) * root[:, None]
     norm = np.sqrt(np.sum(columns**2, axis=0))
     norm = np.where(norm > 0, norm, 1)
-    columns /= norm[None]
-    return mean, norm
+    return mean, norm, columns / norm[None]

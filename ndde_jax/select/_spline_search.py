@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..fit._prices import RESOLUTION
 from ._basis import LEAST, N_FEATURES, QUANTILES
-from ._factors import orthogonal
+from ._factors import orthogonal, root_solved
 from ._regression import FLOOR, RIDGE, Regression
 
 # Most shortlists for a target; two or three are the rule, since the last improves nothing.
@@ -83,12 +83,11 @@ class Found(NamedTuple):
 
 def columns_of(inputs, weight) -> Columns:
     """Splines of all inputs, `[window input]`."""
-    # Columns are read one by one: each lies in one piece.
-    inputs, root = np.asfortranarray(inputs, np.float64), np.sqrt(np.asarray(weight, np.float64))
+    inputs, root = np.asarray(inputs, np.float64), np.sqrt(np.asarray(weight, np.float64))
     valid, n = inputs[root > 0], inputs.shape[1]
     knots = np.quantile(valid, QUANTILES, axis=0) if len(valid) else np.zeros(len(QUANTILES))
     knots = np.broadcast_to(knots.T, (n, len(QUANTILES)))
-    features = np.zeros((len(inputs), n * N_FEATURES), order="F")
+    features = np.zeros((len(inputs), n * N_FEATURES))
     splines = tuple(
         _spline(z, own, root, features[:, i * N_FEATURES : (i + 1) * N_FEATURES])
         for i, (z, own) in enumerate(zip(inputs.T, knots, strict=True))
@@ -236,11 +235,13 @@ def outside_gains(columns: Columns, residual, chosen) -> Float[np.ndarray, " inp
     if len(own):
         gram = columns.gram[np.ix_(own, own)] + RIDGE * np.eye(len(own))
         overlap = columns.gram[own]
-        solved = np.linalg.solve(gram, overlap)
-        inner = inner - solved.T @ inner[own]
-        grouped, solved = (a.reshape(-1, n, width).swapaxes(0, 1) for a in (overlap, solved))
-        # (Φ − B S)ᵀ (Φ − B S) with S = (G + r)⁻¹ BᵀΦ, the ridge r being negligible.
-        blocks = blocks - grouped.swapaxes(1, 2) @ solved
+        # (Φ − B S)ᵀ (Φ − B S) with S = (G + r)⁻¹ BᵀΦ, the ridge r being negligible: of roots W of
+        # ΦᵀB S = WᵀW.
+        both = root_solved(gram, np.column_stack([overlap, inner[own]]))
+        root, own_inner = both[:, :-1], both[:, -1]
+        inner = inner - root.T @ own_inner
+        grouped = root.reshape(-1, n, width).swapaxes(0, 1)
+        blocks = blocks - grouped.swapaxes(1, 2) @ grouped
     return _group_gains(blocks, inner.reshape(n, width))
 
 
@@ -288,11 +289,9 @@ def _spline(z, knots, root, room) -> Spline:
 def spline_terms_of(z, knots):
     """As [`spline_terms`][ndde_jax.models._splines.spline_terms]."""
     span, wide = max(knots[-1] - knots[0], 1e-6), max(knots[-1] - knots[-2], 1e-6)
-    terms = np.empty((len(z), len(knots) - 1), order="F")
+    *inner, before, last = (np.maximum(z[None] - knots[:, None], 0) / span) ** 3
+    terms = np.empty((len(z), len(knots) - 1))
     terms[:, 0] = z
-    cubes = np.maximum(z[None] - knots[:, None], 0) / span
-    cubes = cubes * cubes * cubes
-    *inner, before, last = cubes
     for k, (c, cube) in enumerate(zip(knots[:-2], inner, strict=True), start=1):
         terms[:, k] = cube - before * (knots[-1] - c) / wide + last * (knots[-2] - c) / wide
     return terms
