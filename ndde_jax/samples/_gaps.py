@@ -93,9 +93,8 @@ def _forecast(x, missing):
         coefficients = np.zeros((design.shape[1], x.shape[1]))
         for j, gone in enumerate(missing.T):
             rows = ~gone[ORDER:]
-            own = design if rows.all() else design[rows]
-            gram = own.T @ own + np.eye(design.shape[1])
-            coefficients[:, j] = np.linalg.solve(gram, own.T @ known[ORDER:][rows, j])
+            gram = design[rows].T @ design[rows] + np.eye(design.shape[1])
+            coefficients[:, j] = np.linalg.solve(gram, design[rows].T @ known[ORDER:][rows, j])
         for k in gaps:
             past = z[k - ORDER : k][::-1].ravel()
             z[k] = np.where(missing[k], past @ coefficients, z[k])
