@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from . import discovery, fits, simulator, systems
+from . import batches, discovery, fits, simulator, systems
 
-PARTS = ("fits", "simulator", "discovery", "systems")
+PARTS = ("fits", "simulator", "discovery", "systems", "batches")
 
 
 def main(argv=None) -> int:
@@ -26,6 +26,7 @@ def main(argv=None) -> int:
         "simulator": lambda: simulator.report(quick=quick, peer_python=arguments.peer_python),
         "discovery": lambda: discovery.report(quick=quick),
         "systems": lambda: systems.report(quick=quick),
+        "batches": lambda: batches.report(quick=quick),
     }
     chosen = [part for name, part in parts.items() if wanted in (None, name)]
     for number, part in enumerate(chosen):
