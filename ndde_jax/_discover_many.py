@@ -70,7 +70,9 @@ def discover_many(
         recognised by its data, settings and key. Failures are not kept: they are tried again. When
         the disk is full, discoveries are returned all the same and a warning says which could not
         be kept.
-    - `executor`: who computes. By default this process. Any `concurrent.futures.Executor`, such as
+    - `executor`: who computes. By default this process, however many systems there are: a loop
+        costs the fewest CPU seconds (a `vmap` of searches by splines 3.6 times as many), and
+        processes need seconds to start, which some tens of systems repay. Any `concurrent.futures.Executor`, such as
         a `ProcessPoolExecutor` that spawns, that of `mpi4py.futures`, or a
         `dask.distributed.Client`. It is used as it is and never shut down; this library must be
         installed where it computes. Systems and discoveries travel as bytes.

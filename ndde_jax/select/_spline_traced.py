@@ -272,7 +272,10 @@ def _outside_gains(features, residual, slots, chosen) -> Float[Array, "input"]:
     """What the splines of inputs explain of a residual, less what chosen ones can take over."""
     basis = jnp.where(chosen[:, None, None], features[slots], 0)
     basis = jnp.moveaxis(basis, 1, 0).reshape(len(residual), -1)
-    gram = basis.T @ basis + RIDGE * jnp.eye(basis.shape[1], dtype=basis.dtype)
+    # Nothing is added that is not 0; but what made the residual has come to an end, and its
+    # factorisations with it, see `_Model.best`.
+    ridge = RIDGE + jnp.minimum(jnp.abs(residual[0]), 0)
+    gram = basis.T @ basis + ridge * jnp.eye(basis.shape[1], dtype=basis.dtype)
     overlap = jnp.einsum("wb,iwf->bif", basis, features)
     flat = overlap.reshape(len(overlap), -1)
     solved = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram), True), flat)
