@@ -45,7 +45,7 @@ from .select._midpoint import choose_windows, midpoint_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
-from .select._spline_fit import fit_splines
+from .select._spline_fit import fit_screened
 from .select._strategies import Gates
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._rows import check_regular
@@ -340,7 +340,7 @@ def _next_windows(screened: Screened, samples: Samples, recipe: Recipe, coeffici
         graph = screened.found.graph
     else:
         graph = _recovered(windows, recipe, coefficient, key).graph
-    model = fit_splines(windows, graph)
+    model = fit_screened(screened, graph)
     return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
 
 
@@ -355,7 +355,7 @@ def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
     windows, price = screened.windows, as_price(coefficient, "coefficient")
     if recipe.strategy is None:
         config = recipe.refit if recipe.networks else None
-        options = dict(key=key, config=config, screening=screened.found, errors=errors)
+        options = dict(key=key, config=config, screened=screened, errors=errors)
         found = find_and_measure(windows, price, **options)
         graph = found.strengths.kept(coefficient)
         return found.strengths, found.model, found.networks, np.asarray(graph)

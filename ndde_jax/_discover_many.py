@@ -71,10 +71,12 @@ def discover_many(
         recognised by its data, settings and key. Failures are not kept: they are tried again. When
         the disk is full, discoveries are returned all the same and a warning says which could not
         be kept.
-    - `executor`: who computes. By default this process. Any `concurrent.futures.Executor`, such as
-        a `ProcessPoolExecutor` that spawns, that of `mpi4py.futures`, or a
-        `dask.distributed.Client`. It is used as it is and never shut down; this library must be
-        installed where it computes. Systems and discoveries travel as bytes.
+    - `executor`: who computes. By default this process, however many systems there are: a loop
+        costs the fewest CPU seconds (a `vmap` of searches by splines 3.6 times as many), and
+        processes pay where the loop takes several times the seconds they need to start. Any
+        `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` that spawns, that of
+        `mpi4py.futures`, or a `dask.distributed.Client`. It is used as it is and never shut down;
+        this library must be installed where it computes. Systems and discoveries travel as bytes.
     - `workers`: threads of this process; 1 by default, since most of a discovery is Python, which
         threads share. With an executor, how many systems it is given ahead of those that are
         finished, by default 512.

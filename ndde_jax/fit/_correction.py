@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_windows, refusal
 from .._memory import make_room
-from .._types import Checked
+from .._types import Checked, to_jax
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
 
@@ -178,7 +178,7 @@ def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Win
     return eqx.tree_at(
         lambda w: (w.history, w.increment),
         windows,
-        (jnp.asarray(halfway, history.dtype), jnp.asarray(increment, history.dtype)),
+        (to_jax(halfway, history.dtype), to_jax(increment, history.dtype)),
     )
 
 

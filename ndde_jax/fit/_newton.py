@@ -132,12 +132,15 @@ def fit_network(
     def squared_error(theta):
         return jnp.sum(weight * (predict(restore(theta), inputs) - output) ** 2)
 
-    def step(carry, _):
-        theta, error, damping, decay, n_effective = carry
+    def normal_equations(theta):
         prediction, jacobian = predict_and_jacobian(restore(theta), inputs)
         weighted = jacobian * weight[:, None]
-        curvature = weighted.T @ jacobian
-        gradient = weighted.T @ (prediction - output) + decay[group] * theta
+        return weighted.T @ jacobian, weighted.T @ (prediction - output)
+
+    def advance(state, curvature, slope):
+        """The state after one step, and whether the step was accepted."""
+        theta, error, damping, decay, n_effective = state
+        gradient = slope + decay[group] * theta
         factor = jnp.linalg.cholesky(curvature + jnp.diag(decay[group] + damping))
         proposal = theta - jax.scipy.linalg.cho_solve((factor, True), gradient)
         proposed_error = squared_error(proposal)
@@ -164,7 +167,17 @@ def fit_network(
             jnp.where(accept, jnp.maximum(damping * 0.3, floor), jnp.minimum(damping * 4, 1e6)),
             jnp.where(accept, moved, decay),
             jnp.where(accept, total, n_effective),
-        ), None
+        ), accept
+
+    def step(state, _):
+        return advance(state, *normal_equations(state[0]))[0], None
+
+    def frugal_step(_, carry):
+        state, known, moved = carry
+        # Half of the steps are refused, and where they were tried nothing has changed.
+        known = jax.lax.cond(moved, normal_equations, lambda _: known, state[0])
+        state, moved = advance(state, *known)
+        return state, known, moved
 
     start = (
         theta,
@@ -175,7 +188,9 @@ def fit_network(
     )
     # Recomputing a step is cheaper than storing its curvature for every step when differentiated.
     if isinstance(n_iterations, jax.Array):
-        end = jax.lax.fori_loop(0, n_iterations, lambda _, carry: step(carry, None)[0], start)
+        unknown = jnp.zeros((n_parameters, n_parameters), dtype), jnp.zeros_like(theta)
+        carry = (start, unknown, jnp.asarray(True))
+        end, *_ = jax.lax.fori_loop(0, n_iterations, frugal_step, carry)
     else:
         end, _ = jax.lax.scan(jax.checkpoint(step), start, None, length=n_iterations)
     theta, error, _, decay, n_effective = end

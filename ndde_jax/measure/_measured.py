@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._axes import from_graph_axes
+from .._types import to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
@@ -16,16 +17,14 @@ from ..select._basis import N_FEATURES
 from ..select._judge import BLOCKS, Judged, judge, stretches
 from ..select._leftover import chance_of_leftover
 from ..select._regression import FLOOR, Regression, log_choices
+from ..select._screened import Screened
 from ..select._spline_fit import spline_drift
-from ..select._spline_search import Columns, columns_of, outside_gains, spline_terms_of
-from ..select._splines import SplineGraph, search_known
+from ..select._spline_search import Columns, outside_gains, spline_terms_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import student_quantile
 from ._strength import SignalStrengths
 
-# Inputs per target to search among.
-SHORTLIST = 12
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
@@ -64,7 +63,7 @@ def find_and_measure(
     *,
     key,
     config: StrengthConfig | None = None,
-    screening: SplineGraph | None = None,
+    screened: Screened | None = None,
     errors: Float[np.ndarray, " dim"] | None = None,
 ) -> Measured:
     """The graph, what every edge is worth, and the drift.
@@ -80,12 +79,10 @@ def find_and_measure(
     out. Of such lags those go that explain less than errors of this size in the inputs hide, and
     networks do not bring others in.
 
-    `screening` is what splines chose, where that is known.
+    `screened` is what splines make of the windows, where that is known.
     """
-    data = KnownData(windows)
-    columns = columns_of(data.inputs, data.weight)
-    if screening is None:
-        screening = search_known(data, columns, min(SHORTLIST, data.inputs.shape[1]))
+    screened = Screened(windows) if screened is None else screened
+    data, columns, screening = screened.data, screened.columns, screened.found
     dim, n_inputs = data.dim, data.inputs.shape[1]
     chosen = _flat(screening.graph)
     regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
@@ -123,8 +120,8 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     """The same of a graph that something else found, by closed forms; what other edges would be
     worth is what splines say of the residual.
     """
-    data = KnownData(windows)
-    columns = columns_of(data.inputs, data.weight)
+    screened = Screened(windows)
+    data, columns = screened.data, screened.columns
     chosen = _flat(graph)
     regressions = [_Fit(columns, data, j, mask) for j, mask in enumerate(chosen)]
     outside = np.stack([own.outside(columns) for own in regressions])
@@ -324,7 +321,7 @@ def _strengths(rows: list[_Target], windows: Windows, data: KnownData) -> Signal
 
     def numbers(values):
         values = np.asarray(values, float)
-        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, data.dtype)
+        return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
 
     def edges(name):
         return _graph(np.stack([getattr(row, name) for row in rows]), dim)
@@ -337,7 +334,7 @@ def _strengths(rows: list[_Target], windows: Windows, data: KnownData) -> Signal
         lower=numbers(edges("lower")),
         source_value=source,
         source_held_out=numbers(np.full(source.shape, np.nan)),
-        graph=jnp.asarray(edges("mask") & (not data.refused)),
+        graph=to_jax(edges("mask") & (not data.refused)),
         risk=risk,
         risk_in_sample=risk,
         threshold=numbers([row.threshold for row in rows]),

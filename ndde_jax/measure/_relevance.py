@@ -11,9 +11,10 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from .._types import to_jax
 from ..samples._samples import Samples
 from ..select._screened import Screened
-from ..select._splines import SplineGraph, spline_graph
+from ..select._splines import SHORTLIST, SplineGraph, search_known, spline_graph
 from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows
@@ -81,9 +82,9 @@ def relevance(screened: Screened, strengths=None, networks=None) -> tuple[Square
         value = np.where(np.asarray(networks)[None], (value + strengths) / 2, value)
     if len(windows.lags) == 1 or windows.lags[0] != 0:
         return _shares(value, 0.5), ""
-    now = spline_graph(_present(windows))
+    now = _by_present(screened)
     risk = np.asarray(found.risk, float)
-    straight, linear_risk = linear_gains(KnownData(windows))
+    straight, linear_risk = linear_gains(screened.data)
     weight = np.minimum((risk + FLOOR) / (linear_risk + FLOOR), 1)[None] ** 2
     past = (_shares(value, 1.0) + weight * _shares(straight, 1.0)) / (1 + weight)
     gain = np.log((np.asarray(now.risk, float) + NOTICEABLE) / (risk + NOTICEABLE))
@@ -95,10 +96,21 @@ def relevance(screened: Screened, strengths=None, networks=None) -> tuple[Square
     return trust * _shares(_by_source(now), 0.5) + (1 - trust) * past, reason
 
 
+def _by_present(screened: Screened) -> SplineGraph:
+    """What splines find with the present state alone; it is the first of the lags."""
+    present = _present(screened.windows)
+    if screened.data.refused:
+        return spline_graph(present)
+    data = KnownData(present)
+    return search_known(data, screened.columns.first(data.dim), SHORTLIST)
+
+
 def _present(windows: Windows) -> Windows:
     """The same rows, with the present state alone."""
     prior = PriorKnowledge(windows.prior.allowed[..., :1], windows.prior.required[..., :1])
-    return dataclasses.replace(windows, history=windows.history[:, :1], prior=prior, lags=(0,))
+    # Cut by NumPy: to JAX a slice of every other length would be another program.
+    history = to_jax(np.asarray(windows.history)[:, :1])
+    return dataclasses.replace(windows, history=history, prior=prior, lags=(0,))
 
 
 def _by_source(found: SplineGraph) -> Square:

@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import check_real_array, check_windows, is_traced
 from .._scaling import Scaling
-from .._types import Checked, floating_type
+from .._types import Checked, floating_type, to_jax
 from ._model import AbstractDelayModel, NeuralDDE, check_model
 
 
@@ -127,6 +127,19 @@ def _reach(history, valid, own: Scaling, center):
     return 1.1 * jnp.max(jnp.where(valid[:, None, None], distance, 0), axis=(0, 1))
 
 
+def _extremes(history, valid):
+    """What decides the largest distance, where it is known: the least and the largest value of
+    each column. So no program is compiled for another number of windows.
+    """
+    if is_traced((history, valid)):
+        return history, valid
+    used = np.asarray(history)[np.asarray(valid)]
+    if not len(used):
+        return history[:1], valid[:1]
+    both = np.stack([used.min(axis=0), used.max(axis=0)])
+    return to_jax(both), to_jax(np.ones(2, bool))
+
+
 def confine(
     model: Checked[NeuralDDE],
     *,
@@ -182,7 +195,7 @@ def confine(
                 f"windows must hold the {dim} variables of the model; got {windows.dim}."
             )
         # By their own scaling, which is not the model's where the model saw other data.
-        radius = _reach(windows.history, windows.valid, windows.scaling, center)
+        radius = _reach(*_extremes(windows.history, windows.valid), windows.scaling, center)
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
     default = 2 * drift_bound(model) / radius
     if windows is not None:

@@ -11,6 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import to_jax
 from ..fit._newton import NetworkFit, predict
 from ..models._networks import init_layers
 from ._problem import REFITTED, MoveProblem
@@ -64,7 +65,7 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
     graph, evidence = flat(screening.graph), flat(screening.evidence)
     undecided = data.allowed & ~data.required
     length = padded_length(len(data.weight))
-    weight = _padded(data.weight, length).astype(dtype)
+    weight = to_jax(_padded(data.weight, length), dtype)
     found = []
     for j, own in enumerate(jr.split(key, dim)):
         if asked is not None and not asked[j]:
@@ -76,15 +77,15 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
         slots = slots[np.argsort(~graph[j][slots], kind="stable")]
         slots = slots[: min(-(-room // 4) * 4, len(slots))]
         arrays = (_padded(data.inputs[:, slots], length), _padded(data.outputs[:, j], length))
-        arrays = tuple(jnp.asarray(a.astype(dtype)) for a in arrays)
-        among = jnp.asarray(n_inputs, dtype)
+        arrays = tuple(to_jax(a, dtype) for a in arrays)
+        among = to_jax(n_inputs, dtype)
         problem = MoveProblem(*arrays, weight, among, price, config, undecided[j][slots])
         mask, first = np.asarray(graph[j][slots]), _from_scratch(problem, graph[j][slots], own)
         if needed is not None and not needed(j, first.network):
             found.append(None)
             continue
-        mask, last, linear = _search(problem, mask, first)
-        inside, worth, blocks = _evidence(problem, mask, last, linear, data.weight)
+        mask, last, linear, tried = _search(problem, mask, first)
+        inside, worth, blocks = _evidence(problem, mask, last, linear, tried, data.weight)
         row = Judged(
             mask=np.isin(np.arange(n_inputs), slots[mask]),
             evidence=evidence[j].copy(),
@@ -139,9 +140,7 @@ def _ranked(problem: MoveProblem, mask, found):
 def _refit(problem: MoveProblem, mask, network, steps: int, decay: Any = 1e-2) -> _Refit:
     dtype = problem.inputs.dtype
     # Numbers of steps and decays as arrays, so that all refits share one program.
-    found = _fitted(
-        problem, jnp.asarray(mask), network, jnp.asarray(steps), jnp.asarray(decay, dtype)
-    )
+    found = _fitted(problem, to_jax(mask), network, to_jax(steps), to_jax(decay, dtype))
     network, risk, price, squares = jax.tree.map(np.asarray, found)
     return _Refit(network, float(risk), float(price), squares)
 
@@ -151,6 +150,8 @@ def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
     config = problem.config
     size = dict(width=config.width, depth=config.depth, dtype=problem.inputs.dtype)
     starts = init_layers(config.restarts, problem.inputs.shape[1], key=key, **size)
+    # A slice of an array of JAX would be a program of its own.
+    starts = jax.tree.map(np.asarray, starts)
     fits = [
         _refit(problem, mask, jax.tree.map(lambda leaf: leaf[i], starts), config.steps)  # noqa: B023
         for i in range(config.restarts)
@@ -159,29 +160,34 @@ def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
 
 
 def _search(problem: MoveProblem, mask, found: _Refit):
-    """The best move, again and again, while it pays; as `MoveProblem.search`, which JAX traces."""
+    """The best move, again and again, while it pays; as `MoveProblem.search`, which JAX traces.
+
+    Returns the choice, its network, the ranking of all moves, and what those that did not pay were
+    refitted to, by their masks.
+    """
     moves, possible = np.asarray(problem.moves), np.asarray(problem.possible)
     linear = np.full(len(moves), np.inf)
+    tried: dict[bytes, _Refit] = {}
     for _ in range(problem.config.search + len(mask)):
-        linear = np.asarray(_ranked(problem, jnp.asarray(mask), found.network))
+        linear = np.asarray(_ranked(problem, to_jax(mask), found.network))
         sizes = (mask[None] ^ moves).sum(axis=1)
         network = problem.alive(found.network.network, mask)
         ranked = np.where(possible, linear + found.price * sizes, np.inf)
-        best = None
+        best, tried = None, {}
         for move in np.argsort(ranked, kind="stable")[:REFITTED]:
             if not possible[move]:
                 continue
             new = mask ^ moves[move]
             fold_steps, decay = problem.config.fold_steps, found.network.decay
-            refit = _refit(problem, new, network, fold_steps, decay)
+            refit = tried[new.tobytes()] = _refit(problem, new, network, fold_steps, decay)
             gain = found.risk - refit.risk + found.price * float(mask.sum() - new.sum())
             if np.isfinite(gain) and gain > 0 and (best is None or gain > best[0]):
                 best = (gain, new, refit)
         if best is None:
             break
-        _, mask, found = best
+        (_, mask, found), tried = best, {}
     # Where no move paid, the last ranking is that of the final network.
-    return mask, found, linear
+    return mask, found, linear, tried
 
 
 def stretches(weight) -> np.ndarray:
@@ -193,9 +199,10 @@ def stretches(weight) -> np.ndarray:
     return np.clip(rank, 0, BLOCKS - 1)
 
 
-def _evidence(problem: MoveProblem, mask, found: _Refit, linear, weight):
+def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
     """Change of the log-risk by each slot, positive where it speaks for the edge; what each is
-    worth; and the worth of kept ones by blocks of windows, `[slot block]`.
+    worth; and the worth of kept ones by blocks of windows, `[slot block]`. `tried` are refits from
+    the same network that are known.
     """
     rank = stretches(weight)
     size = np.bincount(rank, weight, BLOCKS)
@@ -205,8 +212,10 @@ def _evidence(problem: MoveProblem, mask, found: _Refit, linear, weight):
     network = problem.alive(found.network.network, mask)
     for slot in np.flatnonzero(mask):
         left = mask & (np.arange(n_slots) != slot)
-        steps, decay = problem.config.fold_steps, found.network.decay
-        refit = _refit(problem, left, network, steps, decay)
+        refit = tried.get(left.tobytes())
+        if refit is None:
+            steps, decay = problem.config.fold_steps, found.network.decay
+            refit = _refit(problem, left, network, steps, decay)
         more = weight * (refit.squares - found.squares)[: len(weight)]
         blocks[slot] = np.bincount(rank, more, BLOCKS) / np.where(size > 0, size, 1)
         risk[slot] = refit.risk

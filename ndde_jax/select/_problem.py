@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import to_jax
 from ..fit._newton import fit_network, predict_and_jacobian
 from ..fit._prices import AbstractPrice
 from ..fit._refit import StrengthConfig
@@ -32,7 +33,7 @@ class MoveProblem(eqx.Module):
     possible: Bool[jax.Array, "move"]
 
     def __init__(self, inputs, output, weight, n_inputs, price, config, undecided):
-        self.inputs, self.output, self.weight = inputs, output, jnp.asarray(weight)
+        self.inputs, self.output, self.weight = inputs, output, to_jax(weight)
         self.n_inputs, self.price, self.config = n_inputs, price, config
         n_slots = inputs.shape[1]
         swaps = list(itertools.combinations(range(n_slots), 2))
@@ -40,9 +41,9 @@ class MoveProblem(eqx.Module):
         moves[np.arange(n_slots), np.arange(n_slots)] = True
         for row, pair in enumerate(swaps, start=n_slots):
             moves[row, list(pair)] = True
-        self.moves = jnp.asarray(moves)
+        self.moves = to_jax(moves)
         # Moves that leave alone what the prior decides.
-        self.possible = ~jnp.any(self.moves & ~jnp.asarray(undecided)[None], axis=1)
+        self.possible = to_jax(~(moves & ~undecided[None]).any(axis=1))
 
     def fit(self, mask, network, steps, decay=1e-2):
         """A network trained from another, on the slots that are open."""

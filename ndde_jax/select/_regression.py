@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ._basis import N_FEATURES
+from ._factors import solved, solved_by_inverse
 
 if TYPE_CHECKING:
     from ._spline_search import Columns
@@ -37,9 +38,10 @@ class Regression:
         # Products of more would be more columns than windows.
         paired = range(len(slots)) if len(slots) <= MOST_PAIRED else ()
         pairs = np.array(list(itertools.combinations(paired, 2)), int).reshape(-1, 2)
-        inputs = columns.inputs[:, slots]
-        raw = inputs[:, pairs[:, 0]] * inputs[:, pairs[:, 1]]
-        self.product_mean, self.product_norm, products = normalised(raw, columns.root)
+        # Rows of the transpose lie in one piece and are copied as such.
+        inputs = columns.inputs[:, slots].T
+        raw = inputs[pairs[:, 0]] * inputs[pairs[:, 1]]
+        self.product_mean, self.product_norm, products = normalised(raw.T, columns.root)
         own = (slots[:, None] * N_FEATURES + np.arange(N_FEATURES)[None]).ravel()
         splines = columns.features[:, own]
         self.columns = np.concatenate([splines, products], axis=1)
@@ -58,10 +60,15 @@ class Regression:
         numbers = len(slots) * N_FEATURES + np.arange(len(pairs))
         self.product[pairs[:, 0], pairs[:, 1]] = self.product[pairs[:, 1], pairs[:, 0]] = numbers
         self.known: dict[bytes, _Solved] = {}
+        self.final: dict[bytes, _Solved] = {}
 
     def best(self, chosen) -> tuple[float, float, np.ndarray]:
         """Criterion without the number of inputs, risk and coefficients, of the best kind."""
-        criterion, risk, used, c = self._found(chosen)
+        name = chosen.tobytes()
+        if name not in self.final:
+            found = self._solve(self._found(chosen).used[None], solved_by_inverse)
+            self.final[name] = _Solved(*(part[0] for part in found))
+        criterion, risk, used, c = self.final[name]
         coefficients = np.zeros(len(self.inner))
         coefficients[used] = c
         return criterion, risk, coefficients
@@ -95,10 +102,10 @@ class Regression:
             for first in range(0, len(named), at_once):
                 names = list(named)[first : first + at_once]
                 kinds = self._kinds(np.array([named[name] for name in names]))
-                solved = [self._solve(used) for used in kinds]
+                every = [self._solve(used) for used in kinds]
                 for i, name in enumerate(names):
                     self.known[name] = min(
-                        (_Solved(*(part[i] for part in kind)) for kind in solved),
+                        (_Solved(*(part[i] for part in kind)) for kind in every),
                         key=lambda one: one.criterion,
                     )
 
@@ -114,12 +121,13 @@ class Regression:
         kinds = [members * N_FEATURES, splines]
         return [*kinds, np.concatenate([splines, products], axis=1)] if products.size else kinds
 
-    def _solve(self, used) -> "_Solved":
-        ridged, inner = self.gram[used[:, :, None], used[:, None, :]], self.inner[used]
-        inverse = np.linalg.inv(ridged)
-        c = inverse @ inner[..., None]
-        # Once more, which removes what the ridge did; gram = ridged − RIDGE.
-        c = c + inverse @ (inner[..., None] - ridged @ c + RIDGE * c)
+    def _solve(self, used, solve=solved) -> "_Solved":
+        inner = self.inner[used]
+        ridged = np.empty((*used.shape, used.shape[1]))
+        for own, out in zip(used, ridged, strict=True):
+            np.take(self.gram[own], own, axis=1, out=out, mode="clip")
+        # gram = ridged − RIDGE.
+        c = solve(ridged, inner[..., None], RIDGE)
         square = (c * (ridged @ c)).sum(axis=(1, 2)) - RIDGE * (c**2).sum(axis=(1, 2))
         c = c[..., 0]
         risk = np.maximum(self.power - 2 * (c * inner).sum(axis=1) + square, 0.0)

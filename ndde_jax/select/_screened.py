@@ -2,13 +2,17 @@
 
 import functools
 
+from .._memory import make_room
+from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._splines import SplineGraph, spline_graph
+from ._spline_search import Columns, columns_of
+from ._splines import SHORTLIST, SplineGraph, search_known
 
 
 class Screened:
-    """Windows, and the graph that [`spline_graph`][ndde_jax.select.spline_graph] finds in them,
-    searched when it is first asked for unless it is `found` already.
+    """Windows of one system, and what is made of them when it is first asked for: flat arrays
+    (`data`), splines of all inputs (`columns`), and the graph that
+    [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given.
     """
 
     def __init__(self, windows: Windows, found: SplineGraph | None = None):
@@ -17,5 +21,14 @@ class Screened:
             self.found = found
 
     @functools.cached_property
+    def data(self) -> KnownData:
+        return KnownData(self.windows)
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        return columns_of(self.data.inputs, self.data.weight)
+
+    @functools.cached_property
     def found(self) -> SplineGraph:
-        return spline_graph(self.windows)
+        make_room(self.windows)
+        return search_known(self.data, self.columns, SHORTLIST)

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._axes import from_graph_axes
 from .._checks import check_concrete, check_windows
-from .._types import Checked
+from .._types import Checked, to_jax
 from ..fit._fixed import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
@@ -19,7 +18,8 @@ from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES
 from ._regression import Regression
-from ._spline_search import Columns, columns_of, spline_terms_of
+from ._screened import Screened
+from ._spline_search import Columns, spline_terms_of
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5
@@ -55,9 +55,14 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
     """
     check_windows(windows, "fit_splines")
     check_concrete("fit_splines", (windows, graph), "Use fit_drift there.")
+    return fit_screened(Screened(windows), graph)
+
+
+def fit_screened(screened: Screened, graph: Any) -> NeuralDDE:
+    """[`fit_splines`][ndde_jax.select.fit_splines] to windows whose columns may be at hand."""
+    windows = screened.windows
     graph, base = checked_graph(windows, graph)
-    data = KnownData(windows)
-    drift = spline_drift(data, columns_of(data.inputs, data.weight), np.asarray(base))
+    drift = spline_drift(screened.data, screened.columns, np.asarray(base))
     return NeuralDDE(drift, from_graph_axes(graph), windows.scaling, windows.dt, windows.lags)
 
 
@@ -79,12 +84,12 @@ def spline_drift(data: KnownData, columns: Columns, mask, networks=None) -> Spli
 
     def stacked(values):
         values = np.asarray(values, float)
-        return jnp.asarray(np.full_like(values, np.nan) if data.refused else values, data.dtype)
+        return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
 
     used = data.inputs[data.weight > 0] if (data.weight > 0).any() else np.zeros((1, mask.shape[1]))
     low, high = used.min(axis=0), used.max(axis=0)
     return SplineDrift(
-        index=jnp.asarray(np.stack([row[0] for row in rows])),
+        index=to_jax(np.stack([row[0] for row in rows])),
         knots=stacked([spline.knots for spline in columns.splines]),
         constant=stacked([row[1] for row in rows]),
         splines=stacked([row[2] for row in rows]),
@@ -115,7 +120,7 @@ def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
                 weight[j][:, slots] = own_weight * mask[j][slots][None]
             else:
                 weight[j] = own_weight
-        layers.append((jnp.asarray(weight), jnp.asarray(bias)))
+        layers.append((to_jax(weight), to_jax(bias)))
     return MaskedDrift(tuple(layers))
 
 

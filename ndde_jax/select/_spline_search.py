@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..fit._prices import RESOLUTION
 from ._basis import LEAST, N_FEATURES, QUANTILES
+from ._factors import orthogonal, root_solved
 from ._regression import FLOOR, RIDGE, Regression
 
 # Most shortlists for a target; two or three are the rule, since the last improves nothing.
@@ -29,7 +30,7 @@ class Columns(NamedTuple):
     - `root`: root of the weight of each window; rows are multiplied by it.
     - `splines`: how the features of each input are made.
     - `features`: orthonormal columns of mean zero, N_FEATURES per input; zeros where redundant.
-    - `gram`: their inner products.
+    - `gram`: their inner products, and `blocks`, those of each input alone.
     - `norms`: sum of squares of every centred product of two inputs.
     """
 
@@ -38,12 +39,26 @@ class Columns(NamedTuple):
     splines: tuple["Spline", ...]
     features: Float[np.ndarray, "window column"]
     gram: Float[np.ndarray, "column column"]
+    blocks: Float[np.ndarray, "input own own"]
     norms: Float[np.ndarray, "input input"]
 
     @property
     def n_inputs(self) -> int:
         """Candidate inputs."""
         return self.inputs.shape[1]
+
+    def first(self, n: int) -> "Columns":
+        """The same of the first inputs."""
+        own = slice(n * N_FEATURES)
+        return Columns(
+            inputs=self.inputs[:, :n],
+            root=self.root,
+            splines=self.splines[:n],
+            features=self.features[:, own],
+            gram=self.gram[own, own],
+            blocks=self.blocks[:n],
+            norms=self.norms[:n, :n],
+        )
 
 
 class Spline(NamedTuple):
@@ -69,16 +84,22 @@ class Found(NamedTuple):
 def columns_of(inputs, weight) -> Columns:
     """Splines of all inputs, `[window input]`."""
     inputs, root = np.asarray(inputs, np.float64), np.sqrt(np.asarray(weight, np.float64))
-    valid = inputs[root > 0]
+    valid, n = inputs[root > 0], inputs.shape[1]
     knots = np.quantile(valid, QUANTILES, axis=0) if len(valid) else np.zeros(len(QUANTILES))
-    knots = np.broadcast_to(knots.T, (inputs.shape[1], len(QUANTILES)))
-    splines = tuple(_spline(z, own, root) for z, own in zip(inputs.T, knots, strict=True))
-    features = np.concatenate([spline.columns for spline in splines], axis=1)
+    knots = np.broadcast_to(knots.T, (n, len(QUANTILES)))
+    features = np.zeros((len(inputs), n * N_FEATURES))
+    splines = tuple(
+        _spline(z, own, root, features[:, i * N_FEATURES : (i + 1) * N_FEATURES])
+        for i, (z, own) in enumerate(zip(inputs.T, knots, strict=True))
+    )
     weight = root**2
     mean = inputs.T @ (weight[:, None] * inputs) / max(weight.sum(), 1)
     square = (inputs**2).T @ (weight[:, None] * inputs**2)
     norms = square - max(weight.sum(), 1) * mean**2
-    return Columns(inputs, root, splines, features, features.T @ features, norms)
+    gram = features.T @ features
+    each = np.arange(n)
+    blocks = gram.reshape(n, N_FEATURES, n, N_FEATURES)[each, :, each]
+    return Columns(inputs, root, splines, features, gram, blocks, norms)
 
 
 def search_target(columns: Columns, output, allowed, required, *, slots: int, steps: int, dim: int):
@@ -176,10 +197,7 @@ def _pursuit(columns: Columns, y, n_slots: int, allowed, required) -> Int[np.nda
     those that are not allowed only fill what would be empty. Gains lie between 0 and 1.
     """
     width, n = N_FEATURES, columns.n_inputs
-    inner = (columns.features.T @ y).reshape(n, width)
-    blocks = np.stack(
-        [columns.gram[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(n)]
-    )
+    inner, blocks = (columns.features.T @ y).reshape(n, width), columns.blocks
     basis = np.zeros((0, n * width))  # rows of a triangular factor of the inner products
     taken = np.zeros(n, bool)
     order = []
@@ -196,9 +214,9 @@ def _pursuit(columns: Columns, y, n_slots: int, allowed, required) -> Int[np.nda
         new = (vector[:, good] / np.sqrt(value[good])).T @ rest
         # What is left of every other group once these columns are taken out.
         along = (vector[:, good] / np.sqrt(value[good])).T @ inner[best]
-        grouped = new.reshape(-1, n, width)
-        inner = inner - np.einsum("bif,b->if", grouped, along)
-        blocks = blocks - np.einsum("bif,big->ifg", grouped, grouped)
+        grouped = new.reshape(-1, n, width).transpose(1, 2, 0)
+        inner = inner - grouped @ along
+        blocks = blocks - grouped @ grouped.transpose(0, 2, 1)
         basis = np.concatenate([basis, new])
     return np.array(order)
 
@@ -213,18 +231,17 @@ def outside_gains(columns: Columns, residual, chosen) -> Float[np.ndarray, " inp
     """What the splines of inputs explain of a residual, less what chosen ones can take over."""
     width, n = N_FEATURES, columns.n_inputs
     own = (np.asarray(chosen)[:, None] * width + np.arange(width)[None]).ravel().astype(int)
-    inner = columns.features.T @ residual
-    blocks = np.stack(
-        [columns.gram[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(n)]
-    )
+    inner, blocks = columns.features.T @ residual, columns.blocks
     if len(own):
         gram = columns.gram[np.ix_(own, own)] + RIDGE * np.eye(len(own))
         overlap = columns.gram[own]
-        solved = np.linalg.solve(gram, overlap)
-        inner = inner - solved.T @ inner[own]
-        grouped, solved = overlap.reshape(-1, n, width), solved.reshape(-1, n, width)
-        # (Φ − B S)ᵀ (Φ − B S) with S = (G + r)⁻¹ BᵀΦ, the ridge r being negligible.
-        blocks = blocks - np.einsum("bif,big->ifg", grouped, solved)
+        # (Φ − B S)ᵀ (Φ − B S) with S = (G + r)⁻¹ BᵀΦ, the ridge r being negligible: of roots W of
+        # ΦᵀB S = WᵀW.
+        both = root_solved(gram, np.column_stack([overlap, inner[own]]))
+        root, own_inner = both[:, :-1], both[:, -1]
+        inner = inner - root.T @ own_inner
+        grouped = root.reshape(-1, n, width).swapaxes(0, 1)
+        blocks = blocks - grouped.swapaxes(1, 2) @ grouped
     return _group_gains(blocks, inner.reshape(n, width))
 
 
@@ -243,8 +260,10 @@ def _centred(columns, root):
     return (columns - (root**2 @ columns / total)[None]) * root[:, None]
 
 
-def _spline(z, knots, root) -> Spline:
-    """Restricted cubic spline of one input, orthonormalised; what is redundant is zero."""
+def _spline(z, knots, root, room) -> Spline:
+    """Restricted cubic spline of one input, orthonormalised, in the columns `room`, which are zero
+    and stay so where they are redundant.
+    """
     terms = spline_terms_of(z, knots)
     total = max(float(root @ root), 1)
     mean = root**2 @ terms / total
@@ -255,28 +274,24 @@ def _spline(z, knots, root) -> Spline:
     norm = np.where(there, norm, 1)
     columns = columns / norm[None]
     good = np.flatnonzero(there)
-    basis, triangle = np.linalg.qr(columns[:, good])
+    basis, triangle = orthogonal(columns[:, good])
     # One after the other: the direction of a redundant column is rounding, and what follows has a
     # share in it.
     while len(bad := np.flatnonzero(np.abs(np.diag(triangle)) <= 1e-4)):
         good = np.delete(good, bad[0])
-        basis, triangle = np.linalg.qr(columns[:, good])
-    matrix, used = np.zeros((len(norm), len(norm))), np.zeros_like(columns)
+        basis, triangle = orthogonal(columns[:, good])
+    matrix = np.zeros((len(norm), len(norm)))
     matrix[np.ix_(good, good)] = np.linalg.inv(triangle)
-    used[:, good] = basis
-    return Spline(knots, mean, matrix / norm[:, None], used)
+    room[:, good] = basis
+    return Spline(knots, mean, matrix / norm[:, None], room)
 
 
 def spline_terms_of(z, knots):
     """As [`spline_terms`][ndde_jax.models._splines.spline_terms]."""
     span, wide = max(knots[-1] - knots[0], 1e-6), max(knots[-1] - knots[-2], 1e-6)
-
-    def cube(c):
-        return (np.maximum(z - c, 0) / span) ** 3
-
-    last, before = cube(knots[-1]), cube(knots[-2])
-    curved = [
-        cube(c) - before * (knots[-1] - c) / wide + last * (knots[-2] - c) / wide
-        for c in knots[:-2]
-    ]
-    return np.stack([z, *curved], axis=1)
+    *inner, before, last = (np.maximum(z[None] - knots[:, None], 0) / span) ** 3
+    terms = np.empty((len(z), len(knots) - 1))
+    terms[:, 0] = z
+    for k, (c, cube) in enumerate(zip(knots[:-2], inner, strict=True), start=1):
+        terms[:, k] = cube - before * (knots[-1] - c) / wide + last * (knots[-2] - c) / wide
+    return terms

@@ -209,14 +209,17 @@ class _Model:
 
     def best(self, chosen):
         """Risk, criterion without the number of inputs, and coefficients, of the best model."""
-        found = []
-        for used in self._masks(chosen):
+
+        def kind(used):
             c = self._solve(used)
             risk = jnp.sum((self.rotated - self.triangle @ c) ** 2)
             count = jnp.sum(used).astype(c.dtype)
-            criterion = self.n * jnp.log(risk + FLOOR) + count * jnp.log(self.n)
-            found.append((criterion, risk, c))
-        criteria, *_ = found = [jnp.stack(parts) for parts in zip(*found, strict=True)]
+            return self.n * jnp.log(risk + FLOOR) + count * jnp.log(self.n), risk, c
+
+        # One after the other: under `vmap` each is a batch of factorisations whose parts wait for
+        # threads, and as many of them side by side as there are threads wait for ever (jaxlib
+        # 0.10.1, `ParallelBatchMap`).
+        criteria, *_ = found = jax.lax.map(kind, jnp.stack(self._masks(chosen)))
         best = jnp.argmin(jnp.where(jnp.isnan(criteria), jnp.inf, criteria))
         return tuple(part[best] for part in found)
 
@@ -269,7 +272,10 @@ def _outside_gains(features, residual, slots, chosen) -> Float[Array, "input"]:
     """What the splines of inputs explain of a residual, less what chosen ones can take over."""
     basis = jnp.where(chosen[:, None, None], features[slots], 0)
     basis = jnp.moveaxis(basis, 1, 0).reshape(len(residual), -1)
-    gram = basis.T @ basis + RIDGE * jnp.eye(basis.shape[1], dtype=basis.dtype)
+    # Nothing is added that is not 0; but what made the residual has come to an end, and its
+    # factorisations with it, see `_Model.best`.
+    ridge = RIDGE + jnp.minimum(jnp.abs(residual[0]), 0)
+    gram = basis.T @ basis + ridge * jnp.eye(basis.shape[1], dtype=basis.dtype)
     overlap = jnp.einsum("wb,iwf->bif", basis, features)
     flat = overlap.reshape(len(overlap), -1)
     solved = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram), True), flat)

@@ -16,12 +16,15 @@ from jaxtyping import Array, Float, Int
 from .._axes import to_graph_axes
 from .._checks import check_whole, check_windows
 from .._memory import make_room
-from .._types import Checked, Graph, Scores
+from .._types import Checked, Graph, Scores, to_jax
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
 from ._regression import FLOOR
 from ._spline_search import Columns, columns_of, search_target
 from ._spline_traced import search_targets
+
+# Inputs per target to search among.
+SHORTLIST = 12
 
 
 class SplineGraph(eqx.Module):
@@ -62,7 +65,7 @@ def _worth(graph, evidence, risk):
 
 
 def spline_graph(
-    windows: Checked[Windows], *, shortlist: Checked[int] = 12, steps: Checked[int] = 20
+    windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST, steps: Checked[int] = 20
 ) -> SplineGraph:
     """Which inputs drive each rate, by spline regression and the extended Bayesian information
     criterion.
@@ -114,17 +117,14 @@ def spline_graph(
     n_slots = min(shortlist, windows.dim * windows.n_lags)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(windows)):
         return _search_traced(windows, n_slots, steps)
-    return _search_known(windows, n_slots, steps)
-
-
-def _search_known(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
     data = KnownData(windows)
     return search_known(data, columns_of(data.inputs, data.weight), n_slots, steps)
 
 
-def search_known(data: KnownData, columns: Columns, n_slots: int, steps: int = 20) -> SplineGraph:
+def search_known(data: KnownData, columns: Columns, shortlist: int, steps: int = 20) -> SplineGraph:
     """[`spline_graph`][ndde_jax.select.spline_graph] of windows whose columns are at hand."""
     dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
+    n_slots = min(shortlist, n_inputs)
     shape = (dim, n_inputs // dim, dim)
     sizes = dict(slots=n_slots, steps=steps, dim=dim)
     if data.refused:
@@ -135,15 +135,15 @@ def search_known(data: KnownData, columns: Columns, n_slots: int, steps: int = 2
     ]
 
     def cast(values):
-        return jnp.asarray(np.asarray(values), dtype)
+        return to_jax(np.asarray(values), dtype)
 
     mask = np.stack([f.mask for f in found]).reshape(shape).transpose(2, 0, 1)
     evidence = np.stack([f.evidence for f in found]).reshape(shape).transpose(2, 0, 1)
     return SplineGraph(
-        graph=jnp.asarray(mask),
+        graph=to_jax(mask),
         evidence=cast(evidence),
         source_value=cast(np.stack([f.rise for f in found], axis=1)),
-        shortlist=jnp.asarray(np.stack([f.slots for f in found])),
+        shortlist=to_jax(np.stack([f.slots for f in found])),
         risk=cast([f.risk for f in found]),
         rate=cast(np.stack([f.fitted for f in found], axis=1)),
     )

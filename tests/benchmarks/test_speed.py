@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.speed import __main__ as speed, _timing, discovery, fits, peers, simulator
+from benchmarks.speed import (
+    __main__ as speed,
+    _timing,
+    batches,
+    discovery,
+    fits,
+    peers,
+    simulator,
+)
 from ndde_jax.fit._loss import empirical_risk
 from ndde_jax.models._networks import init_layers
 
@@ -103,6 +111,37 @@ def test_many_systems_are_timed(capsys):
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line[:3] == "| 1"]
     (one,) = rows
     assert [cell.strip() for cell in one[1:3]] == ["1", "1"] and float(one[4]) >= 0
+
+
+def test_ways_to_do_many_systems_are_timed(capsys):
+    assert speed.main(["--only", "batches", "--quick"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`" in line]
+    assert [row[:2] for row in rows] == [[batches.QUICK[0], "1"], [batches.QUICK[0], "2"]]
+    for row in rows:
+        done = [cell for cell in row[2:6] if cell != "-"]
+        assert all(float(part) >= 0 for cell in done for part in cell.split(" / "))
+    assert [row[2:6].count("-") for row in rows] == [2, 1]
+
+
+def test_a_batch_finds_what_a_loop_finds():
+    """Every array of the batch holds those of the single calls, one after the other."""
+    (name,) = batches.QUICK
+    systems = [batches.windows(i, 60) for i in range(2)]
+    together = jax.tree.leaves(batches.batch(name)(systems))
+    alone = [jax.tree.leaves(batches.one(name, i, w)) for i, w in enumerate(systems)]
+    assert len(together) == len(alone[0]) == len(alone[1]) > 2
+    for both, *each in zip(together, *alone, strict=True):
+        np.testing.assert_allclose(both, np.stack(each), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_spawned_processes_are_timed():
+    (name,) = batches.QUICK
+    system = batches.windows(0, 60)
+    with batches._processes(name, system) as pool:
+        cost = batches._elsewhere(pool, name, [system, system])
+    assert cost.cpu > 0 and cost.wall > 0
 
 
 def test_networks_follow_what_drives_them():

@@ -352,6 +352,22 @@ def test_one_program_serves_several_numbers_of_steps():
         risk(jnp.asarray([3])[0].astype(jnp.int16))
 
 
+def test_refused_steps_need_no_new_curvature():
+    """A given number of steps computes it at every one, an array of it where weights moved."""
+    rng = np.random.default_rng(6)
+    network, inputs = jax.tree.map(jnp.asarray, (random_network(rng), rng.normal(size=(N, 3))))
+    output, weight = jnp.sin(2 * inputs[:, 0]) * inputs[:, 1], jnp.ones(N)
+    fit = jax.jit(fit_network, static_argnames="n_iterations")
+    found, risks = jax.jit(fit_network), set()
+    for steps in range(1, 13):
+        every = fit(network, inputs, output, weight, n_iterations=steps)
+        moved = found(network, inputs, output, weight, n_iterations=jnp.asarray(steps))
+        for one, other in zip(*map(jax.tree.leaves, (every, moved)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+        risks.add(float(moved.risk))
+    assert 3 < len(risks) < 12  # some were accepted, some refused
+
+
 @pytest.mark.parametrize("wrong", ["output", "weight"])
 def test_a_column_for_a_vector_does_not_broadcast(wrong):
     """Where nothing checks the annotations, as for those who use the library."""

@@ -1,0 +1,70 @@
+"""A second discovery compiles nothing, and none does anything twice."""
+
+from collections import Counter
+
+import jax
+import jax.monitoring
+import numpy as np
+import pytest
+
+from ndde_jax.select import _judge, _splines
+
+from .small import DT, NAMES, discover as discover_small, driven_map
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+def discover(x):
+    # At a price networks are always asked.
+    return discover_small(x, dt=DT, names=NAMES, coefficient=0.1, scheme="auto")
+
+
+@pytest.fixture
+def compiled():
+    """Names of events of the compiler so far; a list that grows."""
+    events = []
+
+    def heard(event, duration, **_):
+        if event == COMPILED:
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
+    yield events
+    jax.monitoring.unregister_event_duration_listener(heard)
+
+
+def data(seed, n=200):
+    x = driven_map(n)
+    return x + 0.05 * x.std(axis=0) * np.random.default_rng(seed).normal(size=x.shape)
+
+
+def test_a_second_discovery_compiles_nothing(compiled):
+    jax.jit(lambda x: x + 2.5)(1.0)
+    assert compiled  # the listener hears
+    assert discover(data(0)).networks.any()
+    compiled.clear()
+    discover(data(1))
+    assert not compiled
+    # Nor does another length that is padded to the same.
+    discover(data(1, n=180))
+    assert not compiled
+
+
+def test_nothing_is_fitted_twice(monkeypatch):
+    fitted, searched = Counter(), Counter()
+    refit, search = _judge._refit, _splines.search_target
+
+    def counted_refit(problem, mask, network, steps, decay=1e-2):
+        leaves = [problem.output, problem.inputs, mask, *jax.tree.leaves(network), decay]
+        fitted[b"".join(np.asarray(leaf).tobytes() for leaf in leaves)] += 1
+        return refit(problem, mask, network, steps, decay)
+
+    def counted_search(columns, output, *rest, **options):
+        searched[columns.features.tobytes() + output.tobytes()] += 1
+        return search(columns, output, *rest, **options)
+
+    monkeypatch.setattr(_judge, "_refit", counted_refit)
+    monkeypatch.setattr(_splines, "search_target", counted_search)
+    discover(data(0))
+    assert len(fitted) > 2 and set(fitted.values()) == {1}
+    assert len(searched) > 2 and set(searched.values()) == {1}
