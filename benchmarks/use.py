@@ -78,14 +78,14 @@ class Task:
 def evaluate(task: Task) -> list[Record]:
     """Compute one task. An exception becomes a status."""
     key = jr.fold_in(jr.key(task.seed), zlib.crc32(task.spec.name.encode()))
-    start, metrics = time.perf_counter(), {}
+    start, metrics = time.perf_counter(), {"failed": 1.0}
     try:
         series = simulate(task.spec, task.seed)
         found = ndde.discover(series.x, dt=series.dt, lags=series.lags, key=key)
         status = str(found.verdict)
         metrics |= forecast_scores(found, task, jr.fold_in(key, 1))
         metrics |= effect_scores(found, series) | share_scores(found, series)
-        metrics |= intervention_scores(found, series, jr.fold_in(key, 2))
+        metrics |= intervention_scores(found, series, jr.fold_in(key, 2)) | {"failed": 0.0}
     except Exception as error:
         status = f"error: {type(error).__name__}: {error}"
     return [Record(task.unit, metrics, status[:300], time.perf_counter() - start, {})]
@@ -97,7 +97,8 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
     at = tuple(step * k for k in AHEAD)
     made = found.backtest(
         at[-1],
-        data=another_run(task.spec, task.seed, 1),
+        # With times, since a season may have been found.
+        data=ndde.read_samples(another_run(task.spec, task.seed, 1), dt=found.dt),
         origins=min(ORIGINS, task.spec.length // at[-1]),
         paths=PATHS,
         rivals=RIVALS,
