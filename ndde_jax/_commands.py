@@ -22,6 +22,8 @@ def add_commands(commands: Any, seed: Callable[[str], int]) -> None:
     text = "sign, slope and interval of every edge of a saved discovery"
     command = _command(commands, "effects", _effects, None, text)
     command.add_argument("--no-plot", action="store_true", help="write no picture")
+    text = "formulas of the rates as well, where a few polynomial terms say as much"
+    command.add_argument("--equations", action="store_true", help=text)
 
     text = "paths and intervals from the end of the record of a saved discovery"
     _future(_command(commands, "forecast", _forecast, "forecast", text), seed)
@@ -126,10 +128,10 @@ def _effects(arguments: argparse.Namespace) -> None:
         contents |= _picture("effects.png", effects)
         if together:
             contents |= _picture("interactions.png", pairs)
-    formulas = found.equations(key=jax.random.key(0))
-    contents["equations.txt"] = "\n".join([*formulas, ""]).encode()
     said = f"{effects!r}\n{pairs!r}" if together else repr(effects)
-    if any("= f(" not in formula for formula in formulas):
+    if arguments.equations:
+        formulas = found.equations(key=jax.random.key(0))
+        contents["equations.txt"] = "\n".join([*formulas, ""]).encode()
         said = "\n".join([said, *formulas])
     _finish(arguments, contents if arguments.out else {}, said)
 

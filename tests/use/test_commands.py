@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from ndde_jax import cli
 
 from .small import TRUTH
@@ -32,6 +33,15 @@ def test_effects_are_printed_and_written(found, saved, tmp_path, capsys):
     curves = read(tmp_path / "curves.csv")
     assert len(curves) == 21 * TRUTH.sum()
     assert (tmp_path / "effects.png").exists()
+
+
+def test_formulas_are_written_if_asked_for(saved, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ndde.Discovery, "equations", lambda self, *, key: ("dsun/dt = -sun",))
+    assert (
+        cli.main(["effects", str(saved), "--equations", "--out", str(tmp_path), "--no-plot"]) == 0
+    )
+    assert "dsun/dt = -sun\n" in capsys.readouterr().out
+    assert (tmp_path / "equations.txt").read_text() == "dsun/dt = -sun\n"
 
 
 def test_a_forecast_is_written_and_summed_up(found, saved, tmp_path, capsys):
