@@ -1,6 +1,7 @@
 """What the command lines of all benchmarks read alike."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from . import published
@@ -41,6 +42,16 @@ def add_machines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-cache", action="store_true", help="keep and reuse no compiled programs"
     )
+
+
+def carry_out(parser: argparse.ArgumentParser, arguments: list[str] | None) -> int:
+    """Parse the arguments, do the `action` they name, return the exit status."""
+    options = parser.parse_args(arguments)
+    try:
+        return options.action(options)
+    except (ValueError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def existing_store(path: Path) -> Store:

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 import ndde_jax as ndde
 
 from . import tables
-from ._arguments import add_machines, existing_store, positive
+from ._arguments import add_machines, carry_out, existing_store, positive
 from ._runner import program, run_tasks
 from ._store import Record, Store, Unit
 from ._truths import effect_scores, intervention_scores, share_scores
@@ -123,12 +124,15 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
 def table(store: Store) -> str:
     """Markdown: forecasts, effects, shares and interventions, by group of systems."""
     found: dict[str, dict[str, dict[str, float]]] = {}
+    ended: dict[tuple[str, str], str] = {}
     for row in store.rows(BENCHMARK):
         found.setdefault(row.category, {}).setdefault(row.graph, {})[row.metric] = row.value
+        ended[row.category, row.graph] = row.status
     if not found:
         raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run it first.")
     groups = {name: list(systems.values()) for name, systems in sorted(found.items())}
-    return "\n\n".join([_forecasts(groups), _effects(groups)])
+    statuses = ", ".join(f"{status} {n}" for status, n in Counter(ended.values()).most_common())
+    return "\n\n".join([_forecasts(groups), _effects(groups), f"Statuses: {statuses}."])
 
 
 def _forecasts(groups) -> str:
@@ -195,12 +199,7 @@ def run(
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments, do the work, return the exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        return options.action(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return carry_out(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jax.random as jr
 
-from ._arguments import add_machines, existing_store, positive
+from ._arguments import add_machines, carry_out, existing_store, positive
 from ._runner import program, run_tasks
 from ._store import Record, Store, Unit
 from .delays.data import simulate
@@ -113,12 +113,7 @@ def table(store: Store) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments, do the work, return the exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        return options.action(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return carry_out(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,19 +4,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks._arguments import add_machines, existing_store, positive
+from benchmarks._arguments import add_machines, carry_out, existing_store, positive
 from benchmarks._runner import program
 from benchmarks._store import Store
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments, do the work, return the exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        return options.action(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return carry_out(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._checks import check_whole, refusal, shown
+from .._checks import check_whole
 from .._types import Checked
 from ._basis import Basis
 from ._echo import Drift, mean_slopes
 from ._ensemble import Ensemble
 from ._slices import as_jax, by_model, cast_basis, center_and_spread, histories_of, slices
 from ._surfaces import POINTS, Interactions, Surface, interactions, surface
-from ._times import variable
+from ._times import kept_lags, variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,21 +187,14 @@ class Effects:
         return interactions(self)
 
     def _lag(self, i: int, j: int, lag: Any, name: str = "lag") -> int:
-        kept = np.flatnonzero(self.graph[i, j])
-        names, lags = self.found.names, self.found.lags
-        said = f"{names[i]} -> {names[j]}"
-        if not len(kept):
-            raise ValueError(f"{said} is no edge of the graph, so it has no curve.")
-        listed = ", ".join(str(lags[a]) for a in kept)
-        if lag is None:
-            if len(kept) > 1:
-                raise ValueError(f"{said} has edges at lags {listed}; say which with {name}=.")
-            return int(kept[0])
-        if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
-            raise refusal(name, "a lag in samples", lag)
-        if lag not in lags or lags.index(int(lag)) not in kept:
-            raise ValueError(f"{said} is kept at lags {listed} samples; got {name} {shown(lag)}.")
-        return lags.index(int(lag))
+        found = self.found
+        kept = kept_lags(found, i, j, lag, name, "it has no curve")
+        if len(kept) > 1:
+            said, listed = f"{found.names[i]} -> {found.names[j]}", (found.lags[a] for a in kept)
+            raise ValueError(
+                f"{said} has edges at lags {', '.join(map(str, listed))}; say which with {name}=."
+            )
+        return int(kept[0])
 
     @functools.cached_property
     def total(self) -> Total:

@@ -7,11 +7,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._checks import refusal, shown
+from .._checks import shown
 from ..fit._risk import window_loss
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows
-from ._times import variable
+from ._times import kept_lags, variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
     """As `found.influence` says."""
     i, j = variable(source, found, "a source"), variable(target, found, "a target")
     graph = np.asarray(found.graph)
-    slots = _slots(found, graph, i, j, lag)
+    slots = kept_lags(found, i, j, lag, "lag", "nothing decides it")
     without = graph.copy()
     without[i, j, slots] = False
     windows = found.windows
@@ -86,22 +86,6 @@ def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
     edge = (found.names[i], found.names[j], lags)
     value = weight * gain
     return Influence(value[used], drop[used], strength, time[used], trajectory[used], edge)
-
-
-def _slots(found: Any, graph: np.ndarray, i: int, j: int, lag: Any) -> np.ndarray:
-    kept = np.flatnonzero(graph[i, j])
-    said = f"{found.names[i]} -> {found.names[j]}"
-    if not len(kept):
-        raise ValueError(f"{said} is no edge of the graph, so nothing decides it.")
-    if lag is None:
-        return kept
-    if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
-        raise refusal("lag", "a lag in samples", lag)
-    here = kept[[found.lags[a] == lag for a in kept]]
-    if not len(here):
-        listed = ", ".join(str(found.lags[a]) for a in kept)
-        raise ValueError(f"{said} is kept at lags {listed} samples; got lag {shown(lag)}.")
-    return here
 
 
 def _losses(windows: Windows, graph: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ Drift = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Path:
+class Quadrature:
     """What a step sees: histories `[row lag dim]` and their weights in its mean."""
 
     histories: tuple[np.ndarray, ...]
@@ -29,7 +29,7 @@ class Path:
 
 def lead(
     drift: Drift, rows: Rows, lags: Sequence[int], dt: float, step: str
-) -> tuple[Path, np.ndarray]:
+) -> tuple[Quadrature, np.ndarray]:
     """What a step sees, and the mean rate of it, `[row dim]`."""
     lags = tuple(lags)
     present = lags.index(0) if 0 in lags else None
@@ -43,7 +43,7 @@ def lead(
 
     if step != "flow":
         first = drift(rows.start)
-        path = Path(
+        path = Quadrature(
             (rows.start, at(rows.end, rows.now + (step == "heun") * dt * first)), (0.5, 0.5)
         )
         return path, (first + drift(path.histories[1])) / 2
@@ -59,7 +59,7 @@ def lead(
             begin = rows.now + gone
         state = begin + dt * on * rate
     states = (rows.now, seen[len(seen) // 2], rows.now + gone)
-    path = Path(
+    path = Quadrature(
         tuple(at(past[s], x) for s, x in zip((0.0, 0.5, 1.0), states, strict=True)),
         (1 / 6, 2 / 3, 1 / 6),
     )

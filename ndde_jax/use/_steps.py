@@ -11,7 +11,7 @@ from ..select._splines import FLOOR
 from . import _halves
 from ._basis import CURVED, Basis, columns, families, make_basis
 from ._halves import Sums
-from ._lead import Path, lead
+from ._lead import Quadrature, lead
 from ._regraph import kept_of
 from ._rows import Rows, model_rates
 
@@ -75,7 +75,7 @@ def fit_steps(found: Any, rows: Rows, bases, masks, halves, *, step: str) -> Fit
     )
 
 
-def _correct(found, rows: Rows, bases, step: str) -> tuple[list, Path]:
+def _correct(found, rows: Rows, bases, step: str) -> tuple[list, Quadrature]:
     """Coefficients of what a step of the model misses, per target, and where the model, so
     corrected, leads.
     """
@@ -100,7 +100,7 @@ def _columns(basis: Basis, histories: np.ndarray) -> np.ndarray:
     return columns(basis, flat[:, np.asarray(basis.inputs)], np)
 
 
-def _design(basis: Basis, path: Path) -> np.ndarray:
+def _design(basis: Basis, path: Quadrature) -> np.ndarray:
     """Columns as a step sees them."""
     return path.mean(lambda z: _columns(basis, z))
 
@@ -123,7 +123,7 @@ def _rate(found, rows: Rows) -> np.ndarray:
     return (rows.next - rows.now) / float(found.dt)
 
 
-def _model_step(found, path: Path) -> np.ndarray:
+def _model_step(found, path: Quadrature) -> np.ndarray:
     """What the model says of it."""
     return path.mean(lambda z: model_rates(found.model, z))
 

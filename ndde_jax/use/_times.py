@@ -86,3 +86,23 @@ def variable(value: Any, found: Any, name: str) -> int:
         f"{name} must name a variable, one of {', '.join(names)}, or be an index below "
         f"{len(names)}; got {shown(value)}."
     )
+
+
+def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> np.ndarray:
+    """Positions of the kept lags of an edge, or of the one that is meant.
+
+    **Raises:** `ValueError` for an edge that was not kept, which is `without` something, and for a
+    lag at which it was not.
+    """
+    kept, said = np.flatnonzero(found.graph[i, j]), f"{found.names[i]} -> {found.names[j]}"
+    if not len(kept):
+        raise ValueError(f"{said} is no edge of the graph, so {without}.")
+    if lag is None:
+        return kept
+    if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
+        raise refusal(name, "a lag in samples", lag)
+    here = kept[np.asarray(found.lags)[kept] == lag]
+    if not len(here):
+        listed = ", ".join(str(found.lags[a]) for a in kept)
+        raise ValueError(f"{said} is kept at lags {listed} samples; got {name} {shown(lag)}.")
+    return here

@@ -100,4 +100,15 @@ def test_the_table_counts(tmp_path):
         text = use.table(store)
     assert "| delays  |     1 |   2 |     .800 |     .50 |" in text
     assert "sign of clear slopes" in text and ".875" in text
-    assert text.count("| .500 ") >= len(use.RIVALS) or ".500" in text
+    assert text.count("  .500 |") == len(use.AHEAD) * len(use.RIVALS)
+    assert "|     1 |   2 |     .800 |     .50 |      - |       - |" in text
+    assert "Statuses: supported 2." in text
+
+
+def test_what_fails_is_a_status(monkeypatch):
+    def broken(spec, seed):
+        raise OverflowError("too far")
+
+    monkeypatch.setattr(use, "simulate", broken)
+    (record,) = use.evaluate(use.Task(SPEC, "new", 3))
+    assert record.metrics == {"failed": 1.0} and record.status == "error: OverflowError: too far"

@@ -178,6 +178,29 @@ def test_forecasts_that_cannot_be_made_are_refused(found, options, message):
         found.forecast(**{"key": KEY} | options)
 
 
+def test_a_past_outside_the_range_of_the_data_is_said(found):
+    ordinary, wide = linear_path(80, seed=5), np.ptp(found.samples.values[0], axis=0)
+    assert not any("outside the range" in n for n in found.forecast(3, key=KEY).notes)
+    far = ordinary + np.array([0, 1.5, 0]) * wide
+    (note,) = found.forecast(3, key=KEY, history=far).notes
+    assert note.startswith("heat comes from outside the range of the data, by 1")
+    # What no lag of the drift reads does not count.
+    once = ordinary.copy()
+    once[-2] += wide * 5
+    assert found.forecast(3, key=KEY, history=once).notes == ()
+
+
+def test_a_backtest_counts_such_origins_apart(found):
+    ordinary = linear_path(300, seed=6)
+    assert not found.backtest(3, data=ordinary, key=KEY, rivals=()).beyond.any()
+    data = ordinary.copy()
+    data[150:] += 3 * np.ptp(found.samples.values[0], axis=0)
+    made = found.backtest(3, data=data, key=KEY, rivals=())
+    assert made.beyond.sum() == 10 and not made.beyond[:9].any()
+    assert "10 of the origins have a past outside the range" in repr(made)
+    np.testing.assert_allclose(made.coverage, made.inside.mean(axis=1))
+
+
 def test_irregular_sampling_is_refused():
     x = linear_path(300)
     times = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 300))
