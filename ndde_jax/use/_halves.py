@@ -8,6 +8,7 @@ that share nothing (Shah and Samworth, 2013).
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -51,30 +52,32 @@ def block_sums(
 
 
 class Sums:
-    """Least squares on some columns, from a Gram matrix whose last column is the output."""
+    """Least squares on some columns, from Gram matrices `[*half column+1 column+1]` whose last one
+    is the output.
+    """
 
     def __init__(self, gram: np.ndarray):
-        norm = np.sqrt(np.maximum(np.diag(gram)[:-1], 0))
+        norm = np.sqrt(np.maximum(np.diagonal(gram, axis1=-2, axis2=-1)[..., :-1], 0))
         self.unit = np.where(norm > 0, 1 / np.where(norm > 0, norm, 1), 0)
-        self.gram = gram[:-1, :-1] * self.unit[:, None] * self.unit[None]
-        self.inner = gram[:-1, -1] * self.unit
-        self.square = gram[-1, -1]
-        self.n = gram[0, 0]  # the first column is 1
-        self.spread = self.square - gram[0, -1] ** 2 / max(self.n, 1e-300)
+        self.gram = gram[..., :-1, :-1] * self.unit[..., :, None] * self.unit[..., None, :]
+        self.inner = gram[..., :-1, -1] * self.unit
+        self.square = gram[..., -1, -1]
+        self.n = gram[..., 0, 0]  # the first column is 1
+        self.spread = self.square - gram[..., 0, -1] ** 2 / np.maximum(self.n, 1e-300)
 
-    def solve(self, used: np.ndarray) -> tuple[np.ndarray, float]:
-        """Coefficients `[used]` and the sum of squares that is left."""
-        small = self.gram[np.ix_(used, used)]
-        small = small + RIDGE * np.eye(len(small))
-        coefficients = np.linalg.solve(small, self.inner[used])
-        left = self.square - coefficients @ self.inner[used]
-        return coefficients * self.unit[used], max(left, 0.0)
+    def solve(self, used: np.ndarray, halves: Any = ...) -> tuple[np.ndarray, Any]:
+        """Coefficients `[*half used]` and the sums of squares that are left `[*half]`."""
+        small = self.gram[halves][..., used[:, None], used] + RIDGE * np.eye(len(used))
+        inner = self.inner[halves][..., used]
+        scaled = np.linalg.solve(small, inner[..., None])[..., 0]
+        left = np.maximum(self.square[halves] - np.sum(scaled * inner, axis=-1), 0.0)
+        return scaled * self.unit[halves][..., used], left
 
-    def criterion(self, used: np.ndarray) -> float:
-        """n log(risk + 10⁻⁴) + columns log n, as the search by splines counts."""
-        _, left = self.solve(used)
-        risk = left / self.spread if self.spread > 0 else 0.0
-        return self.n * math.log(risk + FLOOR) + len(used) * math.log(max(self.n, 2.0))
+    def criterion(self, used: np.ndarray, halves: Any = ...) -> Any:
+        """n log(risk + 10⁻⁴) + columns log n, as the search by splines counts, `[*half]`."""
+        left, spread, n = self.solve(used, halves)[1], self.spread[halves], self.n[halves]
+        risk = np.where(spread > 0, left / np.where(spread > 0, spread, 1), 0)
+        return n * np.log(risk + FLOOR) + len(used) * np.log(np.maximum(n, 2.0))
 
 
 def used_columns(chosen: np.ndarray, needs: np.ndarray, kind: np.ndarray, family: int):
@@ -84,51 +87,81 @@ def used_columns(chosen: np.ndarray, needs: np.ndarray, kind: np.ndarray, family
 
 
 def best_family(sums: Sums, chosen: np.ndarray, needs, kind) -> tuple[float, np.ndarray]:
-    """The criterion and the columns of the best of three families on some inputs."""
-    found: list[tuple[float, np.ndarray]] = []
+    """The criterion and the columns of the best of three families on some inputs, of one half."""
+    costs, columns = _families(sums, chosen, needs, kind, ...)
+    best = int(np.argmin(costs))
+    return float(costs[best]), columns[best]
+
+
+def _families(sums: Sums, chosen: np.ndarray, needs, kind, halves):
+    """Criteria `[family *half]` on some inputs, infinite where a half has too few windows, and the
+    columns of each family; the last is the constant alone, for halves that can afford no other.
+    """
+    columns: list[np.ndarray] = []
     for family in range(3):
         used = used_columns(chosen, needs, kind, family)
-        if found and len(used) in (len(found[-1][1]), 0):
-            continue
-        if len(used) >= 0.5 * sums.n:
-            continue
-        found.append((sums.criterion(used), used))
-    if not found:
-        used = np.array([0])
-        return sums.criterion(used), used
-    return min(found, key=lambda pair: pair[0])
+        if not columns or len(used) != len(columns[-1]):
+            columns.append(used)
+    n = sums.n[halves]
+    costs = [
+        np.where(len(used) < 0.5 * n, sums.criterion(used, halves), np.inf) for used in columns
+    ]
+    constant = np.array([0])
+    poor = np.isinf(costs[0])
+    last = sums.criterion(constant, halves) if np.any(poor) else np.inf
+    costs.append(np.where(poor, last, np.inf))
+    return np.stack(costs), [*columns, constant]
 
 
 def choose(
     sums: Sums, start: np.ndarray, needs, kind, *, fixed: np.ndarray, swaps: list, n_candidates: int
 ) -> np.ndarray:
-    """Inputs by the extended Bayesian information criterion: from `start`, the best addition,
-    removal or exchange while one pays. `fixed` inputs stay as they are.
-    """
-    seen: dict[bytes, float] = {}
+    """Inputs by the extended Bayesian information criterion, on every half, bool `[half input]`:
+    from `start`, the best addition, removal or exchange while one pays. `fixed` inputs stay.
 
-    def cost(chosen):
-        word = chosen.tobytes()
-        if word not in seen:
-            k = int(chosen.sum())
+    Halves take their steps together, since most ask for the same models.
+    """
+    n_halves = len(sums.n)
+    seen: list[dict[bytes, float]] = [{} for _ in range(n_halves)]
+
+    def learn(moves: list[list[np.ndarray]]):
+        wanted: dict[bytes, tuple[np.ndarray, list[int]]] = {}
+        for h, of_half in enumerate(moves):
+            for move in of_half:
+                if (word := move.tobytes()) not in seen[h]:
+                    wanted.setdefault(word, (move, []))[1].append(h)
+        for word, (move, halves) in wanted.items():
+            k = int(move.sum())
             ways = (
                 math.lgamma(n_candidates + 1) - math.lgamma(k + 1)
                 - math.lgamma(n_candidates - k + 1)
             )  # fmt: skip
-            seen[word] = best_family(sums, chosen, needs, kind)[0] + 2 * ways
-        return seen[word]
+            costs = _families(sums, move, needs, kind, halves)[0].min(axis=0)
+            for h, cost in zip(halves, costs, strict=True):
+                seen[h][word] = float(cost) + 2 * ways
 
-    chosen, best = start.copy(), cost(start)
+    chosen = [start.copy() for _ in range(n_halves)]
+    learn([[start]] * n_halves)
+    best = [one[start.tobytes()] for one in seen]
+    active = set(range(n_halves))
     for _ in range(STEPS):
-        moves = [chosen ^ (np.arange(len(chosen)) == i) for i in np.flatnonzero(~fixed)]
-        for i, j in swaps:
-            if chosen[i] != chosen[j] and not (fixed[i] or fixed[j]):
-                move = chosen.copy()
-                move[[i, j]] = ~move[[i, j]]
-                moves.append(move)
-        costs = [cost(move) for move in moves]
-        if not costs or min(costs) > best - 1e-3:
-            return chosen
-        chosen = moves[int(np.argmin(costs))]
-        best = min(costs)
-    return chosen
+        moves = [_moves(c, fixed, swaps) if h in active else [] for h, c in enumerate(chosen)]
+        learn(moves)
+        for h in sorted(active):
+            costs = [seen[h][move.tobytes()] for move in moves[h]]
+            if not costs or min(costs) > best[h] - 1e-3:
+                active.remove(h)
+                continue
+            chosen[h], best[h] = moves[h][int(np.argmin(costs))], min(costs)
+    return np.stack(chosen)
+
+
+def _moves(chosen: np.ndarray, fixed: np.ndarray, swaps: list) -> list[np.ndarray]:
+    """What one addition, removal or exchange makes of some inputs."""
+    moves = [chosen ^ (np.arange(len(chosen)) == i) for i in np.flatnonzero(~fixed)]
+    for i, j in swaps:
+        if chosen[i] != chosen[j] and not (fixed[i] or fixed[j]):
+            move = chosen.copy()
+            move[[i, j]] = ~move[[i, j]]
+            moves.append(move)
+    return moves

@@ -60,10 +60,11 @@ def select_again(
     ]
     options = dict(fixed=required, swaps=swaps, n_candidates=windows.dim * windows.n_lags)
     start = kept_of(found, target, slots)
-    chosen = [_halves.choose(Sums(sums[h].sum(0)), start, needs, kind, **options) for h in halves]
+    halved = np.stack([sums[half].sum(0) for half in halves])
+    chosen = _halves.choose(Sums(halved), start, needs, kind, **options)
     every = Sums(sums.sum(0))
     left = every.solve(_halves.best_family(every, start, needs, kind)[1])[1]
-    return np.stack(chosen), left / max(every.n, 1.0)
+    return chosen, float(left / max(every.n, 1.0))
 
 
 def model_risks(found, histories: np.ndarray) -> np.ndarray:

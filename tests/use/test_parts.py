@@ -81,7 +81,7 @@ def test_the_choice_of_inputs_is_the_best_of_all_subsets():
     rng = np.random.default_rng(2)
     output = np.sin(2 * z[:, 0]) * 0.5 + 0.3 * z[:, 1] + 0.3 * rng.normal(size=300)
     gram = _halves.block_sums(found, output, np.ones(300), np.zeros(300, int), 1)[0]
-    sums, (needs, kind) = Sums(gram), families(basis)
+    needs, kind = families(basis)
 
     def cost(mask):
         best = []
@@ -96,10 +96,28 @@ def test_the_choice_of_inputs_is_the_best_of_all_subsets():
     expected = min(subsets, key=cost)
     for start in subsets:
         got = _halves.choose(
-            sums, start, needs, kind, fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4
-        )
-        np.testing.assert_array_equal(got, expected)
+            Sums(gram[None]), start, needs, kind,
+            fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4,
+        )  # fmt: skip
+        np.testing.assert_array_equal(got, expected[None])
     np.testing.assert_array_equal(expected, [True, True, False])
+
+
+def test_halves_choose_together_as_each_would_alone():
+    histories, basis, found = design()
+    z = histories.reshape(len(histories), -1)[:, [0, 1, 3]]
+    rng = np.random.default_rng(3)
+    output = 0.3 * z[:, 0] * z[:, 1] + 0.2 * z[:, 2] + rng.normal(size=300)
+    blocks = _halves.block_sums(found, output, np.ones(300), _halves.block_of(300, 10), 10)
+    halves = _halves.draw_halves(10, 12, rng)
+    halves[-1] = np.arange(10) == 0  # too few rows for any but the smallest models
+    grams = np.stack([blocks[half].sum(axis=0) for half in halves])
+    options = dict(fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4)
+    args = (np.array([True, False, False]), *families(basis))
+    together = _halves.choose(Sums(grams), *args, **options)
+    alone = [_halves.choose(Sums(gram[None]), *args, **options)[0] for gram in grams]
+    np.testing.assert_array_equal(together, alone)
+    assert len(np.unique(together, axis=0)) > 1
 
 
 # ---- noise ----
