@@ -25,6 +25,8 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Where every operation was written is of use to profilers only, and a sixth of the time of tracing.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 # The first example of a property compiles and takes seconds, the next take milliseconds: a deadline
 # would only report that. Derandomised, so that a red run is red for everybody.
@@ -108,6 +110,21 @@ def forget_compiled_programs():
     maps = Path("/proc/self/maps")
     if not maps.exists() or maps.read_bytes().count(b"\n") > MEMORY_MAPS:
         jax.clear_caches()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def forget_here_only():
+    """The library forgets compiled programs earlier than the fixture above, for users' loops; in a
+    suite most of them would be compiled again.
+    """
+    from ndde_jax import _memory  # not before its types are checked
+
+    _memory.MOST_MAPS = MEMORY_MAPS
+
+
+def pytest_sessionfinish():
+    """Nothing is left to find among what has been compiled, and looking for it takes seconds."""
+    gc.freeze()
 
 
 @pytest.fixture
