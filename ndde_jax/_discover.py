@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
+import equinox as eqx
+import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -368,5 +369,9 @@ def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
 
 
 def _failed(model) -> bool:
-    nothing = np.zeros((len(model.lags), model.dim), jnp.result_type(float))
-    return not np.isfinite(np.asarray(model(nothing))).all()
+    """Numbers that are none, or a variable that does not vary: looked up, since asking the model
+    would compile it.
+    """
+    numbers = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+    finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in numbers)
+    return not (finite and np.all(np.asarray(model.scaling.scale) > 0))

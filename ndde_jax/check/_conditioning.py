@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from .._checks import check_concrete, check_windows
 from .._types import Checked, to_jax
 from ..models._model import AbstractDelayModel, check_model_matches
+from ..select._judge import padded_length
 from ..windows._stencils import STENCILS
 from ..windows._thin import is_regular, standardised_samples
 from ..windows._windows import Windows
@@ -150,7 +151,10 @@ def _drift(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
     scaling = windows.scaling
     history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
     history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
-    return np.asarray(jax.vmap(model)(to_jax(history, windows.history.dtype)), float)
+    # At one of a few lengths, since every length compiles anew.
+    n, length = len(history), padded_length(len(history))
+    history = np.concatenate([history, np.repeat(history[-1:], length - n, axis=0)])
+    return np.asarray(jax.vmap(model)(to_jax(history, windows.history.dtype)), float)[:n]
 
 
 def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:

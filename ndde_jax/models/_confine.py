@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import check_real_array, check_windows, is_traced
 from .._scaling import Scaling
-from .._types import Checked, floating_type, to_jax
+from .._types import Checked, floating_type, namespace_of, to_jax
 from ._model import AbstractDelayModel, NeuralDDE, check_model
 
 
@@ -82,18 +82,11 @@ class RestoredDDE(AbstractDelayModel):
 
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
         """Physical drift for one physical history, whose first row is the present state."""
-        # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
-        force = _force(jnp.asarray(history)[0], self.center, self.radius, self.rate)
-        return self.model(history) - force
+        return _confined(self.model, jnp.asarray(history), self.center, self.radius, self.rate)
 
     def certificate(self) -> Certificate:
         """What the restoring force guarantees."""
-        free = jnp.linalg.norm(drift_bound(self.model))
-        # Written so that the derivative at radius zero is zero, not undefined.
-        square = jnp.sum((self.rate * self.radius) ** 2)
-        bound = free + jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-        pull = jnp.min(self.rate)
-        return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
+        return _certificate(drift_bound(self.model), self.radius, self.rate)
 
 
 def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
@@ -103,28 +96,39 @@ def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
     check_model(model)
     if isinstance(model, RestoredDDE):
         raise ValueError("model must be a NeuralDDE, whose drift is bounded; got a RestoredDDE.")
-    return _bound(*model.drift.output_range(), model.scaling)
+    given = (*model.drift.output_range(), model.scaling)
+    xp = namespace_of(given)
+    middle, spread, own = jax.tree.map(xp.asarray, given)
+    middle = own.rate_center + own.rate_scale * middle
+    return to_jax(xp.abs(middle) + own.rate_scale * spread)
 
 
 # One program each where they are called by themselves; parts of the program around them otherwise.
 @partial(jax.jit, inline=True)
-def _force(x, center, radius, rate):
-    u = x - center
-    return rate * (u - jnp.clip(u, -radius, radius))
+def _confined(model, history, center, radius, rate):
+    # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
+    u = history[0] - center
+    return model(history) - rate * (u - jnp.clip(u, -radius, radius))
 
 
 @partial(jax.jit, inline=True)
-def _bound(middle, spread, scaling: Scaling):
-    middle = scaling.rate_center + scaling.rate_scale * middle
-    return jnp.abs(middle) + scaling.rate_scale * spread
+def _certificate(free, radius, rate):
+    # Written so that the derivative at radius zero is zero, not undefined.
+    square = jnp.sum((rate * radius) ** 2)
+    bound = jnp.linalg.norm(free)
+    bound = bound + jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    pull = jnp.min(rate)
+    return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
 
 
-@partial(jax.jit, inline=True)
 def _reach(history, valid, own: Scaling, center):
     """A tenth more than the largest distance of a state from the centre."""
+    given = (history, valid, own, center)
+    xp = namespace_of(given)
+    history, valid, own, center = jax.tree.map(xp.asarray, given)
     states = history * own.scale[None, None] + own.center[None, None]
-    distance = jnp.abs(states - center[None, None])
-    return 1.1 * jnp.max(jnp.where(valid[:, None, None], distance, 0), axis=(0, 1))
+    distance = xp.abs(states - center[None, None])
+    return to_jax(1.1 * xp.max(xp.where(valid[:, None, None], distance, 0), axis=(0, 1)))
 
 
 def _extremes(history, valid):
@@ -197,11 +201,18 @@ def confine(
         # By their own scaling, which is not the model's where the model saw other data.
         radius = _reach(*_extremes(windows.history, windows.valid), windows.scaling, center)
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
-    default = 2 * drift_bound(model) / radius
-    if windows is not None:
-        default = jnp.minimum(default, 1 / windows.dt)
-    rate = _vector(default if rate is None else rate, dim, "rate", positive=True)
+    if rate is None:
+        rate = _default_rate(drift_bound(model), radius, None if windows is None else windows.dt)
+    rate = _vector(rate, dim, "rate", positive=True)
     return RestoredDDE(model, center, radius, rate)
+
+
+def _default_rate(bound, radius, dt):
+    given = (bound, radius, dt)
+    xp = namespace_of(given)
+    bound, radius, dt = jax.tree.map(xp.asarray, given)
+    rate = 2 * bound / radius
+    return to_jax(rate if dt is None else xp.minimum(rate, 1 / dt))
 
 
 def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
@@ -233,7 +244,7 @@ def _check_present(model: Any) -> int:
 def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
     check_real_array(value, name, f"one or {dim} of them")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
-    array = jnp.asarray(value, floating_type(value))
+    array = to_jax(value, floating_type(value))
     if array.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
     # In NumPy, because inside jit the result of any operation of JAX is traced.
@@ -243,4 +254,4 @@ def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Arra
             raise ValueError(f"{name} must be finite; got {known}.")
         if positive and not np.all(known > 0):
             raise ValueError(f"{name} must be positive; got {known}.")
-    return jnp.broadcast_to(array, (dim,))
+    return jnp.broadcast_to(array, (dim,)) if array.shape == () else array

@@ -11,7 +11,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole
-from .._types import Checked
+from .._types import Checked, namespace_of, to_jax
 
 # A layer is (weight [network, out, in], bias [network, out]).
 Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
@@ -74,8 +74,9 @@ class MaskedDrift(eqx.Module):
         """Middle and half-width of an interval that contains all outputs: hidden units lie in
         [−1, 1], so the output is its bias up to the sum of its absolute weights.
         """
-        weight, bias = self.layers[-1]
-        return bias[:, 0], jnp.sum(jnp.abs(weight[:, 0]), axis=1)
+        xp = namespace_of(self.layers[-1])
+        weight, bias = map(xp.asarray, self.layers[-1])
+        return to_jax(bias[:, 0]), to_jax(xp.sum(xp.abs(weight[:, 0]), axis=1))
 
 
 # One program where it is called by itself; part of the program around it otherwise.

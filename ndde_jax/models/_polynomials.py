@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._scaling import Scaling
+from .._types import namespace_of, to_jax
 from ._networks import MaskedDrift
 from ._simple_numbers import FLOOR, RIDGE, simplify
 
@@ -87,11 +88,13 @@ class PolynomialDrift(eqx.Module):
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs."""
-        largest = jnp.maximum(jnp.abs(self.origin + self.lower), jnp.abs(self.origin + self.upper))
-        terms = monomials(largest[self.index], self.exponents)
-        spread = jnp.sum(jnp.abs(self.coefficients) * terms, axis=1)
+        xp = namespace_of(self)
+        own = jax.tree.map(xp.asarray, self)
+        largest = xp.maximum(xp.abs(own.origin + own.lower), xp.abs(own.origin + own.upper))
+        terms = monomials(largest[own.index], self.exponents)
+        spread = to_jax(xp.sum(xp.abs(own.coefficients) * terms, axis=1))
         if self.networks is None:
-            return jnp.zeros_like(spread), spread
+            return to_jax(xp.zeros_like(spread)), spread
         middle, wide = self.networks.output_range()
         return middle, wide + spread
 
@@ -119,14 +122,17 @@ def all_exponents(n_slots: int) -> Exponents:
     return tuple(found)
 
 
-def monomials(z: Float[Array, "row slot"], exponents: Exponents) -> Float[Array, "row term"]:
+def monomials(
+    z: Float[Array | np.ndarray, "row slot"], exponents: Exponents
+) -> Float[Array | np.ndarray, "row term"]:
     """Every term for every row."""
-    powers = [jnp.ones_like(z)]
+    xp = np if isinstance(z, np.ndarray) else jnp
+    powers = [xp.ones_like(z)]
     for _ in range(max(map(max, exponents))):
         powers.append(powers[-1] * z)
-    table = jnp.stack(powers)  # [power row slot]
+    table = xp.stack(powers)  # [power row slot]
     e = np.asarray(exponents)
-    return jnp.prod(table[e.T, :, np.arange(e.shape[1])[:, None]], axis=0).T
+    return xp.prod(table[e.T, :, np.arange(e.shape[1])[:, None]], axis=0).T
 
 
 def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._types import namespace_of, to_jax
 from ._networks import MaskedDrift
 
 
@@ -58,22 +59,24 @@ class SplineDrift(eqx.Module):
         rate = rate + jnp.sum(self.products * products, axis=1)
         return rate if self.networks is None else rate + self.networks(history, mask)
 
-    @eqx.filter_jit
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Middle and half-width of an interval that contains all outputs."""
         # Beyond the outer knots a spline is linear, between them it lies among its coefficients'
         # extremes: bounded term by term at the ends of the box and at a fine grid between.
-        at = jnp.linspace(0, 1, 65)[:, None]
-        z = self.lower[None] + at * (self.upper - self.lower)[None]
-        terms = jax.vmap(lambda row: spline_terms(row, self.knots))(z)  # [point input term]
-        values = jnp.einsum("pjsk,jsk->pjs", terms[:, self.index], self.splines)
-        low, high = jnp.min(values, axis=0), jnp.max(values, axis=0)
+        xp = namespace_of(self)
+        own = jax.tree.map(xp.asarray, self)
+        at = xp.linspace(0, 1, 65, dtype=own.lower.dtype)[:, None]
+        z = own.lower[None] + at * (own.upper - own.lower)[None]
+        knots = xp.broadcast_to(own.knots[None], (len(at), *own.knots.shape))
+        terms = spline_terms(z, knots)  # [point input term]
+        values = xp.einsum("pjsk,jsk->pjs", terms[:, own.index], own.splines)
+        low, high = xp.min(values, axis=0), xp.max(values, axis=0)
         slack = 0.05 * (high - low)
-        first, second = pairs_of(self.index.shape[1])
-        size = jnp.maximum(jnp.abs(self.lower), jnp.abs(self.upper))[self.index]
-        spread = jnp.sum(jnp.abs(self.products) * size[:, first] * size[:, second], axis=1)
-        middle = self.constant + jnp.sum(high + low, axis=1) / 2
-        spread = jnp.sum((high - low) / 2 + slack, axis=1) + spread
+        first, second = pairs_of(own.index.shape[1])
+        size = xp.maximum(xp.abs(own.lower), xp.abs(own.upper))[own.index]
+        spread = xp.sum(xp.abs(own.products) * size[:, first] * size[:, second], axis=1)
+        middle = to_jax(own.constant + xp.sum(high + low, axis=1) / 2)
+        spread = to_jax(xp.sum((high - low) / 2 + slack, axis=1) + spread)
         if self.networks is None:
             return middle, spread
         other, wide = self.networks.output_range()
@@ -87,18 +90,19 @@ def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def spline_terms(
-    z: Float[Array, "*input"], knots: Float[Array, "*input knot"]
-) -> Float[Array, "*input term"]:
+    z: Float[Array | np.ndarray, "*input"], knots: Float[Array | np.ndarray, "*input knot"]
+) -> Float[Array | np.ndarray, "*input term"]:
     """The terms of a restricted cubic spline of every input, itself first; linear beyond the outer
     knots, so that rare extremes have no leverage.
 
     Harrell, *Regression Modeling Strategies* (2015), equation 2.25.
     """
-    span = jnp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
-    wide = jnp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
+    xp = np if isinstance(z, np.ndarray) and isinstance(knots, np.ndarray) else jnp
+    span = xp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
+    wide = xp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
 
     def cube(k):
-        return (jnp.maximum(z - knots[..., k], 0) / span) ** 3
+        return (xp.maximum(z - knots[..., k], 0) / span) ** 3
 
     last, before = cube(-1), cube(-2)
     curved = [
@@ -107,4 +111,4 @@ def spline_terms(
         + last * (knots[..., -2] - knots[..., k]) / wide
         for k in range(knots.shape[-1] - 2)
     ]
-    return jnp.stack([z, *curved], axis=-1)
+    return xp.stack([z, *curved], axis=-1)
