@@ -6,17 +6,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Shaped
 
 from ._checks import check_real_array
-from ._types import Checked
+from ._types import Checked, namespace_of, to_jax
 
 
 def to_graph_axes(array: Array) -> Array:
     """[..., target, lag, source] -> [..., source, target, lag]."""
-    return jnp.moveaxis(array, (-3, -2, -1), (-2, -1, -3))
+    return _moved(array, (-2, -1, -3))
 
 
 def from_graph_axes(array: Array) -> Array:
     """[..., source, target, lag] -> [..., target, lag, source], the inverse of `to_graph_axes`."""
-    return jnp.moveaxis(array, (-3, -2, -1), (-1, -3, -2))
+    return _moved(array, (-1, -3, -2))
+
+
+def _moved(array: Array, to: tuple[int, ...]) -> Array:
+    """By NumPy what is known, since to JAX every other shape is another program."""
+    xp = namespace_of(array)
+    return to_jax(xp.moveaxis(xp.asarray(array), (-3, -2, -1), to))
 
 
 def summary_graph(

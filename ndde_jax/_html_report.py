@@ -162,7 +162,7 @@ def _left(found: Any) -> str:
     memory = found.verdict.memory or (None,) * len(found.names)
     rows = [
         (name, f"{max(0.0, 1 - float(risk)):.0%}", "not measured" if m is None else f"{m:.1%}")
-        for name, risk, m in zip(found.names, found.strengths.risk, memory, strict=True)
+        for name, risk, m in zip(found.names, np.asarray(found.strengths.risk), memory, strict=True)
     ]
     return _table("Residuals", 2, ("rate of", "explained", "left with a memory"), rows) + (
         '<p class="aside">Noise is new at every step. Where what is left of a rate foretells what '

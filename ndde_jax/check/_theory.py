@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_number, check_positive, check_real_array, is_traced
-from .._types import Checked, RealScalarLike, floating_type
+from .._types import Checked, RealScalarLike, floating_type, namespace_of, to_jax
 
 
 def penalty_window(
@@ -42,9 +42,10 @@ def penalty_window(
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
     check_positive(duration, "duration")
-    strength = jnp.asarray(smallest_strength, floating_type(smallest_strength))
-    degree = jnp.asarray(largest_degree, strength.dtype)
-    return duration * strength / jnp.maximum(degree, 1)  # type: ignore[return-value]
+    dtype = floating_type(smallest_strength)
+    xp = namespace_of((smallest_strength, largest_degree, duration))
+    strength, degree = xp.asarray(smallest_strength, dtype), xp.asarray(largest_degree, dtype)
+    return to_jax(xp.asarray(duration, dtype) * strength / xp.maximum(degree, 1))
 
 
 def recovery_margin(
@@ -69,9 +70,10 @@ def recovery_margin(
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
     check_positive(duration, "duration")
-    price = jnp.asarray(coefficient, floating_type(coefficient))
-    degree = jnp.asarray(largest_degree, price.dtype)
-    return jnp.minimum(price, duration * smallest_strength - price * degree)
+    given = (coefficient, smallest_strength, largest_degree, duration)
+    xp, dtype = namespace_of(given), floating_type(coefficient)
+    price, strength, degree, time = (xp.asarray(value, dtype) for value in given)
+    return to_jax(xp.minimum(price, time * strength - price * degree))
 
 
 def occupation_bound(

@@ -75,12 +75,12 @@ class SplineDrift(eqx.Module):
         first, second = pairs_of(own.index.shape[1])
         size = xp.maximum(xp.abs(own.lower), xp.abs(own.upper))[own.index]
         spread = xp.sum(xp.abs(own.products) * size[:, first] * size[:, second], axis=1)
-        middle = to_jax(own.constant + xp.sum(high + low, axis=1) / 2)
-        spread = to_jax(xp.sum((high - low) / 2 + slack, axis=1) + spread)
-        if self.networks is None:
-            return middle, spread
-        other, wide = self.networks.output_range()
-        return middle + other, spread + wide
+        middle = own.constant + xp.sum(high + low, axis=1) / 2
+        spread = xp.sum((high - low) / 2 + slack, axis=1) + spread
+        if self.networks is not None:
+            other, wide = map(xp.asarray, self.networks.output_range())
+            middle, spread = middle + other, spread + wide
+        return to_jax(middle), to_jax(spread)
 
 
 def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
