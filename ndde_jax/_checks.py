@@ -272,7 +272,10 @@ def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.
                 f"{name} must hold edges, True or False; got {bad:.4g} among numbers. Pass "
                 "found.graph, not found.scores, or compare scores with a threshold."
             )
-    return jnp.asarray(array).astype(bool)
+    if is_traced(array):
+        return jnp.asarray(array).astype(bool)
+    # Not by `jnp`, to which every other shape is another program.
+    return jax.device_put(np.asarray(array).astype(bool))
 
 
 # ---- where something cannot be done ----

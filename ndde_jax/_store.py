@@ -29,6 +29,7 @@ import jax.random as jr
 import numpy as np
 
 from ._atomic import write_bytes
+from ._types import to_jax
 from ._version import version
 
 FORMAT = 3
@@ -235,7 +236,7 @@ class _Decoder:
             return jr.wrap_key_data(jnp.asarray(array), impl=code["key"])
         if code["library"] == "numpy":
             return array
-        value = jnp.asarray(array)
+        value = to_jax(array)
         self.rounded |= array.dtype.kind in "fc" and value.dtype != array.dtype
         return value
 

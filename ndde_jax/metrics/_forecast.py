@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from .._checks import check_choice, check_positive, check_real_array
-from .._types import Checked
+from .._types import Checked, to_jax
 
 NORMS = ("l2", "rms")
 
@@ -166,7 +166,7 @@ def _mean_error(predicted: Any, truth: Any, dt: Any, lyapunov: Any, horizon: Any
 def as_trajectory(x: Any, name: str) -> Array:
     """A floating array with at least the axes [time dim]."""
     check_real_array(x, name, "[*batch time dim]")
-    x = jnp.asarray(x)
+    x = to_jax(x)
     if x.ndim < 2 or 0 in x.shape[-2:]:
         raise ValueError(
             f"{name} must be [*batch time dim], with at least one sample and one variable; got "
