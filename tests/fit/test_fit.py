@@ -127,12 +127,11 @@ def test_patience_stops_early_and_losses_end_in_nan(windows):
 
 
 def test_statuses_are_data(windows):
-    config = ndde.FitConfig(max_steps=100, newton_steps=2, refine="none")
     broken = eqx.tree_at(lambda w: w.increment, windows, windows.increment.at[5, 0].set(jnp.nan))
     constant = eqx.tree_at(lambda w: w.increment, windows, windows.increment.at[:, 1].set(0))
     few = eqx.tree_at(lambda w: w.valid, windows, windows.valid.at[2:].set(False))
     for case in (broken, constant, few):
-        result = ndde.fit(ndde.L0NDDE(path=()), case, config, key=jax.random.key(0))
+        result = ndde.fit(ndde.L0NDDE(), case, SMALL, key=jax.random.key(0))
         assert "refused" in str(result.status)
         assert bool(jnp.all(jnp.isnan(result.scores)))
         for model in (result.model, ndde.fitting.fit_graph(case, "full", key=jax.random.key(0))):
