@@ -113,9 +113,9 @@ sys.exit(main(["run", "--data", sys.argv[1], "--method", "slow", "--out", sys.ar
 
 @pytest.mark.usefixtures("double_precision_children")
 def test_killed_run_resumes_to_the_same_results(graphs, tmp_path, register):
-    killed = str(tmp_path / "killed.sqlite")
+    out = tmp_path / "killed.sqlite"
     with subprocess.Popen(
-        [sys.executable, "-c", SLOW_RUN, str(graphs), killed],
+        [sys.executable, "-c", SLOW_RUN, str(graphs), str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -124,7 +124,7 @@ def test_killed_run_resumes_to_the_same_results(graphs, tmp_path, register):
         for _ in range(2):
             assert process.stdout.readline() == "task\n"
         process.send_signal(signal.SIGKILL)  # one task written, the second under way
-    with Store(killed) as store:
+    with Store(out) as store:
         assert {u.graph for u in store.done("causal_dynamics")} == {"simple_default_A"}
 
     tasks = []
@@ -134,10 +134,10 @@ def test_killed_run_resumes_to_the_same_results(graphs, tmp_path, register):
         return methods.selfedges(series, dt, settings, key=key)
 
     register("slow", slow)
-    assert main(["run", "--data", str(graphs), "--method", "slow", "--out", killed]) == 0
+    assert main(["run", "--data", str(graphs), "--method", "slow", "--out", str(out)]) == 0
     assert len(tasks) == 2
 
-    with Store(killed) as killed, Store(tmp_path / "whole.sqlite") as whole:
+    with Store(out) as killed, Store(tmp_path / "whole.sqlite") as whole:
         runner.run(data.find_files(graphs), ["selfedges"], whole, progress=False)
         expected = [(graph, series, "slow", *rest) for graph, series, _, *rest in values(whole)]
         assert values(killed) == expected
