@@ -42,7 +42,7 @@ def test_orientation_of_an_asymmetric_system(chain, getkey):
     x, dt = chain
     windows = ndde.lagged_windows(x, dt=dt, lags=(0, 3))
     result = ndde.fit(
-        ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=400, batch_size=64), key=getkey()
+        ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=400, batch_size=64, depth=1), key=getkey()
     )
     scores = ndde.edge_scores(result)
     assert scores.shape == (2, 2, 2)
@@ -53,14 +53,14 @@ def test_orientation_of_an_asymmetric_system(chain, getkey):
         windows,
         graph="full",
         key=getkey(),
-        config=ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=2),
+        config=ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=2, depth=1),
     )
     assert strengths.kept()[0, 1, 1] and not strengths.kept()[1, 0, 1]
     # And the model: its drift of x1 reacts to the delayed x0, not x0's to x1.
     graph = np.zeros((2, 2, 2), bool)
     graph[0, 0, 0] = graph[0, 1, 1] = graph[1, 1, 0] = True
     model = ndde.fitting.fit_graph(
-        windows, graph, key=getkey(), config=ndde.fitting.StrengthConfig(steps=15)
+        windows, graph, key=getkey(), config=ndde.fitting.StrengthConfig(steps=15, depth=1)
     )
     at = jnp.zeros((2, 2))
     moved = model(at.at[1, 0].set(0.5)) - model(at)

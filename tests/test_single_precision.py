@@ -15,9 +15,10 @@ import ndde_jax as ndde
 
 LAGS, DT = (0, 5), 0.1
 REFIT = ndde.fitting.StrengthConfig(
-    restarts=1, steps=10, fold_steps=4, folds=2, blocks=8, resamples=20, search=2, width=4
+    restarts=1, steps=10, fold_steps=4, folds=2, blocks=8, resamples=20, search=2, width=4, depth=1
 )
-FIT = ndde.FitConfig(max_steps=100, newton_steps=8, batch_size=32, width=4, refine="none")
+FIT = ndde.FitConfig(max_steps=100, newton_steps=8, batch_size=32, width=4, depth=1, refine="none")
+SMALL = ndde.models.Best(ndde.models.Networks(members=2, width=4, depth=1, steps=10))
 
 
 def driven(n=300):
@@ -99,7 +100,8 @@ TRAINED = {
     ),
     "risk": lambda model: ndde.risk(model, windows()),
     "flow": lambda _: ndde.risk(
-        ndde.fit_drift(windows(), flow=ndde.fitting.Flow(1), key=jr.key(0)), windows()
+        ndde.fit_drift(windows(), "full", SMALL, flow=ndde.fitting.Flow(1), key=jr.key(0)),
+        windows(),
     ),
     "rollout": lambda model: ndde.simulate.rollout(model, history=X, n_steps=20).ys,
     "confined": lambda model: (

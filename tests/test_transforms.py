@@ -13,7 +13,7 @@ import ndde_jax as ndde
 
 from .agreement import check, check_compiled
 
-FIT = ndde.FitConfig(max_steps=60, epoch_steps=20, newton_steps=6, batch_size=32)
+FIT = ndde.FitConfig(max_steps=60, epoch_steps=20, newton_steps=6, batch_size=32, depth=1)
 STRENGTH = ndde.fitting.StrengthConfig(
     steps=5, fold_steps=2, restarts=1, folds=2, resamples=20, search=2
 )
@@ -112,14 +112,14 @@ def test_fit_is_differentiable_with_respect_to_data_and_hyperparameters(systems)
         drift = jax.vmap(result.model)(at)
         return jnp.mean(drift**2) + jnp.sum(result.scores)
 
-    run = jax.jit(score)
+    run = jax.jit(jax.value_and_grad(score, argnums=(0, 1, 2)))
     point = (jnp.asarray(0.05), jnp.log(jnp.asarray(0.3)), jnp.log(jnp.asarray(1e-3)))
-    gradient = jax.jit(jax.grad(score, argnums=(0, 1, 2)))(*point)
+    gradient = run(*point)[1]
     for i, g in enumerate(gradient):
         step = 1e-5
-        up = [p + step * (i == j) for j, p in enumerate(point)]
-        down = [p - step * (i == j) for j, p in enumerate(point)]
-        np.testing.assert_allclose(g, (run(*up) - run(*down)) / (2 * step), rtol=1e-3, atol=1e-7)
+        up, down = ([p + s * (i == j) for j, p in enumerate(point)] for s in (step, -step))
+        slope = (run(*up)[0] - run(*down)[0]) / (2 * step)
+        np.testing.assert_allclose(g, slope, rtol=1e-3, atol=1e-7)
         assert abs(float(g)) > 1e-6
 
 
@@ -327,7 +327,7 @@ def test_noise_statistics(name):
     """`jit` and `vmap` agree; those that need to see the data answer NaN instead."""
     x = np.cumsum(np.random.default_rng(0).normal(size=(3, 100, 2)), axis=1)
     statistic = getattr(ndde.samples, name)
-    traced = jax.vmap(statistic)(x)
+    traced = jax.jit(jax.vmap(statistic))(x)
     if name == "noise_share":
         np.testing.assert_allclose(traced, np.stack([statistic(one) for one in x]), rtol=1e-9)
     else:
@@ -358,18 +358,15 @@ def test_forecast_and_attractor_metrics():
     forecasts = jnp.stack([waves(s) for s in (0.0, 0.1, 0.8)])
     check(one, (forecasts,), [(p,) for p in forecasts], rtol=1e-9, atol=1e-12)
 
-    def each(s):
-        return {name: metric(waves(s)) for name, metric in smooth.items()}
-
     @jax.jit
-    def slopes_at(s):
-        return {name: jax.grad(lambda s, m=m: m(waves(s)))(s) for name, m in smooth.items()}
+    def each(s):
+        """Of every metric its value and its slope."""
+        return {n: jax.value_and_grad(lambda s, m=m: m(waves(s)))(s) for n, m in smooth.items()}
 
-    slopes, run = slopes_at(0.3), jax.jit(each)
-    above, below = run(0.3 + 1e-6), run(0.3 - 1e-6)
+    here, above, below = (each(0.3 + shift) for shift in (0.0, 1e-6, -1e-6))
     for name in smooth:
-        expected = (above[name] - below[name]) / 2e-6
-        np.testing.assert_allclose(slopes[name], expected, rtol=1e-5, err_msg=name)
+        expected = (above[name][0] - below[name][0]) / 2e-6
+        np.testing.assert_allclose(here[name][1], expected, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow

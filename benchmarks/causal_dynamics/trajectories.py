@@ -223,7 +223,12 @@ def _second(keys):
 
 def _uniform(keys) -> Float[np.ndarray, "series"]:
     with jax.enable_x64(True):
-        return np.asarray(jax.vmap(lambda key: jr.uniform(key, dtype=jnp.float64))(keys))
+        return np.asarray(_shares(keys))
+
+
+@jax.jit
+def _shares(keys):
+    return jax.vmap(lambda key: jr.uniform(key, dtype=jnp.float64))(keys)
 
 
 def _postprocessed(name: str, series: np.ndarray) -> np.ndarray:

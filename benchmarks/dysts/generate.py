@@ -177,7 +177,7 @@ def _run(drift, starts, *, n_steps, dt, save_every, increments=None) -> np.ndarr
     """Paths `[time member dim]`."""
     path = ndde.solve_sdde(
         drift,
-        history=lambda t: starts,
+        history=starts[None],  # an array, as a new function would compile anew
         dt=dt,
         n_steps=n_steps,
         sigma=0.0 if increments is None else 1.0,

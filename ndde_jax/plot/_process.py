@@ -170,6 +170,7 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
             text = ax.text(*centre, words, fontsize=font - 1, **style)
             outside.append((text, centre, top_of_loop if node in loops else radius + 0.04))
     for _ in range(4):  # room for the texts changes the scale, the scale changes the room
+        before = limit
         for text, centre, distance in outside:
             size = text.get_window_extent()
             half = np.array([size.width, size.height]) / 2 / _pixels_per_unit(ax)
@@ -178,6 +179,8 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
             at = centre + direction * (distance + np.abs(direction) @ half)
             text.set_position(at)
             limit = np.maximum(limit, np.abs(at) + half + 0.03)
+        if np.array_equal(limit, before):
+            break
         _fit(ax, limit)
     return [text for text, _, _ in outside]
 

@@ -130,6 +130,11 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return self.solver.interpolation_cls
 
     @property
+    def scan_kind(self):
+        """How stages are looped over, which `diffrax.ForwardMode` decides."""
+        return getattr(self.solver, "scan_kind", None)
+
+    @property
     def term_compatible_contr_kwargs(self):
         return self.solver.term_compatible_contr_kwargs
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._checks import shown
+from .._types import to_jax
 
 
 class Tableau(eqx.Module):
@@ -34,7 +35,7 @@ class Tableau(eqx.Module):
 
     def weights(self, fraction: Float[Array, ""]) -> Float[Array, "row"]:
         """Weights of a record's rows in the state at a fraction of its step."""
-        basis = jnp.eye(self.n_rows, dtype=jnp.result_type(fraction, float))
+        basis = jnp.asarray(np.eye(self.n_rows, dtype=jnp.result_type(fraction, float)))
         rows = dict(y0=basis[0], y1=basis[1])
         if not isinstance(self.solver, diffrax.Euler):
             rows["k"] = basis[2:]
@@ -68,19 +69,24 @@ class Tableau(eqx.Module):
         Its stages are the least-squares fit of the dense output at equally spaced points, so the
         past is known to the order at which the solver reads it.
         """
-        n = len(self.b)
-        nodes = np.linspace(0, 1, max(n, 4) + 1)[1:]
-        with jax.ensure_compile_time_eval():
-            weights = np.asarray(_weights_at(self, jnp.asarray(nodes)))
         y0, y1 = history(start), history(start + dt)
         if isinstance(self.solver, diffrax.Euler):
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
+        nodes, weights = _at_nodes(self, jnp.result_type(float))
         values = jnp.stack([history(start + node * dt) for node in nodes])
         known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), jnp.stack([y0, y1]), axes=1)
         inverse = jnp.asarray(np.linalg.pinv(weights[:, 2:], rcond=1e-5), y0.dtype)
         return jnp.concatenate(
             [jnp.stack([y0, y1]), jnp.tensordot(inverse, values - known, axes=1)]
         )
+
+
+@cache
+def _at_nodes(tableau: Tableau, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Where a record of the past is fitted, as shares of a step, and the weights there."""
+    nodes = np.linspace(0, 1, max(len(tableau.b), 4) + 1)[1:]
+    with jax.ensure_compile_time_eval():
+        return nodes, np.asarray(_weights_at(tableau, to_jax(nodes, dtype)))
 
 
 # One small program instead of some forty operations that are compiled one by one.

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import to_jax
 from ._system import System, _as_leaf, _suggest, make
 
 # Delay systems of dysts, which are written out in this package.
@@ -125,32 +126,30 @@ def _prepared(instance: Any, parameters: Mapping[str, Any]) -> Any:
 
 
 @functools.cache
-def _failures() -> dict[str, str]:
-    """Names that JAX cannot trace, with the reason it gave."""
-    found = {}
-    for name, record in _records().items():
-        x = jnp.asarray(_initial(record), float)
-        parameters = {key: _as_leaf(value) for key, value in record["parameters"].items()}
-        field = functools.partial(_field(name), lagged=jnp.zeros((0, x.size)))
-        try:
-            shape = jax.eval_shape(lambda t, x, p, f=field: f(t, x, **p), 0.0, x, parameters).shape
-        except Exception as error:
-            # Whatever is raised is the answer: dysts' code may fail under tracing in any way.
-            found[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-        else:
-            if shape != x.shape:
-                found[name] = f"ValueError: the rates have shape {shape}, the state {x.shape}"
-    return found
+def _failure(name: str) -> str:
+    """Why JAX cannot trace a system, in its words; nothing if it can."""
+    record = _records()[name]
+    x = to_jax(_initial(record), float)
+    parameters = {key: _as_leaf(value) for key, value in record["parameters"].items()}
+    field = functools.partial(_field(name), lagged=to_jax(np.zeros((0, x.size))))
+    try:
+        shape = jax.eval_shape(lambda t, x, p: field(t, x, **p), 0.0, x, parameters).shape
+    except Exception as error:
+        # Whatever is raised is the answer: dysts' code may fail under tracing in any way.
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    if shape != x.shape:
+        return f"ValueError: the rates have shape {shape}, the state {x.shape}"
+    return ""
 
 
 def traceable() -> tuple[str, ...]:
     """Names of the systems that JAX can trace."""
-    return tuple(name for name in ode_names() if name not in _failures())
+    return tuple(name for name in ode_names() if not _failure(name))
 
 
 def not_traceable() -> dict[str, str]:
     """Systems of dysts that JAX cannot trace, and why not."""
-    return dict(_failures())
+    return {name: why for name in _records() if (why := _failure(name))}
 
 
 def _initial(record: Mapping) -> Float[np.ndarray, "dim"]:
@@ -165,8 +164,8 @@ def make_dysts(name: str, **options) -> System:
     sampling step), `sampling_step` a hundredth of its period, `transient` five periods.
     """
     record = _records()[name]
-    if name in _failures():
-        raise ValueError(f"JAX cannot trace {name} of dysts: {_failures()[name]}.")
+    if why := _failure(name):
+        raise ValueError(f"JAX cannot trace {name} of dysts: {why}.")
     parameters = dict(record["parameters"])
     for key, value in options.items():
         if key not in parameters:

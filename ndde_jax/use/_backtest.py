@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, refusal, shown
+from .._types import to_jax
 from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
 from ._ensemble import Ensemble
@@ -227,8 +228,8 @@ def _own(found, ensemble, past, steps, paths, key) -> np.ndarray:
     """`[path origin step dim]`, all origins in one run."""
     learned, n = make_learned(found, ensemble), len(past)
     dtype = learned.dt.dtype
-    start = jnp.repeat(jnp.asarray(past, dtype), paths, axis=0)
-    member = jnp.tile(jnp.arange(paths) % ensemble.resamples, n)
+    start = to_jax(np.repeat(past, paths, axis=0), dtype)
+    member = to_jax(np.tile(np.arange(paths) % ensemble.resamples, n))
     change = no_change(steps, past.shape[2], dtype)
     noise_key, error_key = jr.split(key)
     noise = draw_noise(ensemble, noise_key, steps, n * paths, dtype)

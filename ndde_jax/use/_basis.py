@@ -3,9 +3,11 @@
 Unlike the columns a search makes, which exist on the data only, these belong to a simulator.
 """
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
@@ -38,9 +40,14 @@ class Basis(eqx.Module):
         self, history: Float[ArrayLike, "*batch lag dim"]
     ) -> Float[Array, "*batch feature"]:
         """All columns for physical histories."""
-        history = jnp.asarray(history)
-        flat = history.reshape(*history.shape[:-2], -1)
-        return columns(self, flat[..., self.inputs], jnp)
+        return _of_histories(self, jnp.asarray(history))
+
+
+# One program where it is called by itself, part of the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _of_histories(basis, history):
+    flat = history.reshape(*history.shape[:-2], -1)
+    return columns(basis, flat[..., basis.inputs], jnp)
 
 
 def make_basis(histories: np.ndarray, inputs: np.ndarray, pairs: np.ndarray) -> Basis:

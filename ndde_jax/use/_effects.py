@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole
-from .._types import Checked
+from .._types import Checked, to_jax
 from ._basis import Basis
 from ._echo import Drift, mean_slopes
 from ._ensemble import Ensemble
@@ -97,7 +97,8 @@ class Effects:
         edges, slot = slices(values, points, self.found.samples.labels[i])
         model, basis = self.found.model, cast_basis(self.ensemble.basis, self.found.model)
         # The ends of a slice change with the number of distinct values, shapes do not.
-        given = (model, basis, as_jax(histories, model), i, j, a)
+        place = to_jax(np.array([i, j, a]))
+        given = (model, basis, as_jax(histories, model), place)
         low = _at(*given, as_jax(edges[slot], model))
         high = _at(*given, as_jax(edges[slot + 1], model))
         change, columns = (
@@ -270,9 +271,14 @@ def _echoed(ensemble: Ensemble, graph: np.ndarray, echoes: tuple[Drift, ...]) ->
 @eqx.filter_jit
 def _mean_jacobians(model, basis: Basis, histories):
     """Mean over the rows of the derivatives of the model and of every column of a basis."""
-    own = jax.lax.map(jax.jacfwd(model), histories, batch_size=100)
-    columns = jax.lax.map(jax.jacfwd(basis), histories, batch_size=100)
-    return jnp.mean(own, axis=0), jnp.mean(columns, axis=0)
+    # Whole batches, as a shorter last one would be a second program within; its spare rows are
+    # those of the first, and not counted.
+    n = len(histories)
+    spare = -n % min(n, 100)
+    rows = jnp.concatenate([histories, histories[:spare]])
+    both = lambda row: (jax.jacfwd(model)(row), jax.jacfwd(basis)(row))  # noqa: E731
+    own, columns = jax.lax.map(both, rows, batch_size=min(n, 100))
+    return jnp.mean(own[:n], axis=0), jnp.mean(columns[:n], axis=0)
 
 
 def _mean_slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
@@ -293,8 +299,11 @@ def _mean_slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray
 
 
 @eqx.filter_jit
-def _at(model, basis: Basis, histories, i, j, a, values):
-    """Rates of a target by the model, and columns, with one input replaced."""
+def _at(model, basis: Basis, histories, place, values):
+    """Rates of a target by the model, and columns, with one input replaced; `place` is its
+    variable, the target and the position of the lag.
+    """
+    i, j, a = place
     z = histories.at[:, a, i].set(values)
     return jax.vmap(model)(z)[:, j], basis(z)
 

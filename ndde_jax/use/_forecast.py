@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +13,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from .._types import namespace_of, to_jax
 from ..samples._samples import Samples
 from ._ensemble import Ensemble
 from ._level import Level, level_of, read_timed, removed_in_time
-from ._simulate import Change, Learned, no_change, simulate
+from ._simulate import Change, Learned, no_change, simulate, with_column
 from ._times import read_span, variable
 
 # Share of the range of the data beyond which a past is said to lie outside of it.
@@ -95,7 +97,12 @@ def path_quantile(paths: Array, q: Any) -> Array:
     check_real_array(q, "q", "between 0 and 1", least=0)
     if not is_traced(q) and np.any(np.asarray(q) > 1):
         raise ValueError(f"q must lie in [0, 1]; got {shown(q)}.")
-    q, n = jnp.asarray(q, paths.dtype), paths.shape[0]
+    return _quantile(paths, to_jax(q, paths.dtype))
+
+
+@jax.jit
+def _quantile(paths, q):
+    n = paths.shape[0]
     place = jnp.clip((q * (n + 1) - 1) / max(n - 1, 1), 0, 1)
     return jnp.quantile(paths, place, axis=0)
 
@@ -168,10 +175,8 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
 def make_learned(found: Any, ensemble: Ensemble) -> Learned:
     """Arrays in the precision of the model."""
     dtype = found.model.dt.dtype
-    cast = lambda a: jnp.asarray(a, dtype)  # noqa: E731
-    basis = jax.tree.map(
-        lambda a: cast(a) if a.dtype.kind == "f" else jnp.asarray(a), ensemble.basis
-    )
+    cast = lambda a: to_jax(a, dtype)  # noqa: E731
+    basis = jax.tree.map(lambda a: cast(a) if a.dtype.kind == "f" else to_jax(a), ensemble.basis)
     scaling = found.model.scaling
     return Learned(
         found.model, basis, cast(ensemble.trust), cast(ensemble.theta), cast(float(found.dt)),
@@ -280,26 +285,35 @@ def starting_states(
     """Histories `[path time dim]` and the member of the ensemble that each path follows."""
     # One sample more than the largest lag, if there is one: a finer step reads around it.
     need = 1 + (int(learned.lags[-1]) + 1 if need is None else need)
-    member = jnp.arange(paths) % ensemble.resamples
-    start = jnp.asarray(past[-need:], learned.dt.dtype)
-    return jnp.broadcast_to(start[None], (paths, *start.shape)), member
+    start = np.asarray(past[-need:])[None]
+    member = to_jax(np.arange(paths) % ensemble.resamples)
+    return to_jax(np.repeat(start, paths, axis=0), learned.dt.dtype), member
 
 
 def draw_noise(
     ensemble: Ensemble, key: Any, steps: int, paths: int, dtype: Any
 ) -> Float[Array, "step path dim"]:
     """Rows of white residuals."""
-    rows = jnp.asarray(ensemble.noise.draws, dtype)
-    return rows[jr.randint(key, (steps, paths), 0, len(rows))]
+    return _drawn(key, to_jax(ensemble.noise.draws, dtype), (steps, paths))
+
+
+# One program for each number of paths, instead of one for every operation.
+@partial(jax.jit, static_argnames="shape")
+def _drawn(key, rows, shape):
+    return rows[jr.randint(key, shape, 0, len(rows))]
 
 
 def measured(ensemble: Ensemble, run: Array, key: Any, change: Change) -> Array:
     """With the error of measurements, where there is one; what is set is known."""
-    error = jnp.asarray(ensemble.noise.error, run.dtype)
     if not np.any(ensemble.noise.error > 0):
         return run
-    held = change.held[1:][None]
-    return run + jnp.where(held, 0, error[None, None] * jr.normal(key, run.shape, run.dtype))
+    return _with_error(run, to_jax(ensemble.noise.error, run.dtype), key, change.held)
+
+
+@jax.jit
+def _with_error(run, error, key, held):
+    error = error[None, None] * jr.normal(key, run.shape, run.dtype)
+    return run + jnp.where(held[1:][None], 0, error)
 
 
 def known_inputs(
@@ -324,7 +338,8 @@ def known_inputs(
                 "intervene to set a variable."
             )
         check_real_array(values, f"the future of {name}", "[horizon]", finite=True)
-        values = jnp.asarray(values, change.value.dtype)
+        xp = namespace_of(values)
+        values = xp.asarray(values, change.value.dtype)
         if values.shape != (steps,):
             raise ValueError(
                 f"the future of {name} must hold one value per step, [horizon] = ({steps},); got "
@@ -332,13 +347,12 @@ def known_inputs(
             )
         level = level_of(found)
         level.check(j, values, f"the future of {name}")
-        values = level.one_inside(j, values)
+        values = level.one_inside(j, values, xp)
         given.add(j)
         # The present was measured.
-        held = change.held.at[1:, j].set(True)
-        change = eqx.tree_at(
-            lambda c: (c.held, c.value), change, (held, change.value.at[1:, j].set(values))
-        )
+        held = with_column(change.held, j, np.arange(steps + 1) > 0)
+        value = with_column(change.value, j, xp.concatenate([xp.zeros_like(values[:1]), values]))
+        change = eqx.tree_at(lambda c: (c.held, c.value), change, (held, value))
     missing = [found.names[j] for j in exogenous if j not in given]
     if not missing:
         return change, ()

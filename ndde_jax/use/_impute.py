@@ -239,7 +239,11 @@ def _linearised(
         paths, _ = simulate(learned, change, past[place][None], jnp.zeros(1, int), noise)
         return paths[0, 0]
 
-    return jax.vmap(following)(past), jax.vmap(jax.jacrev(following))(past)
+    def linearised(past):
+        value, pull_back = jax.vjp(following, past)
+        return value, jax.vmap(pull_back)(jnp.eye(dim, dtype=dtype))[0]
+
+    return jax.vmap(linearised)(past)
 
 
 # ---- what comes of it ----

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from .._types import namespace_of
 from ._ensemble import Ensemble
 from ._forecast import (
     divergence_note,
@@ -24,7 +25,7 @@ from ._forecast import (
     starting_states,
 )
 from ._level import level_of
-from ._simulate import Change, Edits, no_change, simulate
+from ._simulate import Change, Edits, no_change, simulate, with_column
 from ._times import read_span, variable
 
 # Share of resamples below which an edge is called unsupported.
@@ -169,45 +170,46 @@ def _mapping(value: Any, name: str, what: str) -> dict:
     return dict(value)
 
 
-def _series(value: Any, name: str, steps: int, dtype: Any) -> Array:
+def _series(value: Any, name: str, steps: int, dtype: Any) -> Any:
     """A number or `[horizon]` values, by sample from 0 on."""
     check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
-    value = jnp.asarray(value, dtype)
+    xp = namespace_of(value)
+    value = xp.asarray(value, dtype)
     if value.shape not in ((), (steps,)):
         raise ValueError(
             f"{name} must be a number, or [horizon] = ({steps},) of them; got shape {value.shape}."
         )
-    value = jnp.broadcast_to(value, (steps,))
-    return jnp.concatenate([value[:1], value])
+    value = xp.broadcast_to(value, (steps,))
+    return xp.concatenate([value[:1], value])
 
 
 def _change(found, plain: Change, values, shift, edits, when, clock):
     """What is done, and to which variables."""
-    steps, (_, dim) = len(when) - 1, plain.value.shape
-    dtype, active = plain.value.dtype, jnp.asarray(when)
+    steps, dim, dtype = len(when) - 1, plain.value.shape[1], plain.value.dtype
     held, value, rules, acted = plain.held, plain.value, {}, []
     for name, given in _mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
         acted.append(i)
-        held = held.at[:, i].set(active | held[:, i])
+        held = with_column(held, i, when | held[:, i])
         if callable(given):
             rules[i] = _rule(given, str(name))
         else:
             new = _series(given, f"the value of {name}", steps, dtype)
             clock[2].check(i, given, f"the value of {name}")
-            new = clock[2].one_inside(i, new)
-            value = value.at[:, i].set(jnp.where(active, new, value[:, i]))
+            xp = namespace_of((new, value))
+            new = clock[2].one_inside(i, new, xp)
+            value = with_column(value, i, xp.where(when, new, value[:, i]))
     offset = None
     for name, given in _mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         if i in acted:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
         acted.append(i)
-        offset = jnp.zeros((steps + 1, dim), dtype) if offset is None else offset
+        offset = np.zeros((steps + 1, dim), dtype) if offset is None else offset
         amount = _series(given, f"the shift of {name}", steps, dtype)
-        offset = offset.at[:, i].set(jnp.where(active, amount, 0))
+        offset = with_column(offset, i, namespace_of(amount).where(when, amount, 0))
     rule = _together(rules, clock, when) if rules else None
-    return Change(held, value, offset, active, edits, rule), acted
+    return Change(held, value, offset, when, edits, rule), acted
 
 
 def _rule(function: Any, name: str):

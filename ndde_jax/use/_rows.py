@@ -5,13 +5,15 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from .._types import to_jax
 from ..samples._samples import Samples
 from ._between import NODES, nodes, weights
 
 MOST_ROWS = 20_000
+# Rows come in multiples of it, so that records of unlike lengths share compiled programs.
+SHAPES = 512
 # Shares of a step between its ends at which a finer one asks for the past.
 WITHIN = (0.25, 0.5, 0.75)
 
@@ -104,8 +106,10 @@ def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
 
 def model_rates(model: Any, histories: np.ndarray) -> np.ndarray:
     """What a learned model says of physical histories `[row lag dim]`: `[row dim]`, NumPy."""
-    dtype = model.dt.dtype
-    return np.array(_rates(model, jnp.asarray(histories, dtype)), np.float64)
+    n = len(histories)
+    spare = np.repeat(histories[-1:], -n % SHAPES, axis=0)
+    padded = to_jax(np.concatenate([histories, spare]), model.dt.dtype)
+    return np.array(_rates(model, padded), np.float64)[:n]
 
 
 @eqx.filter_jit

@@ -12,8 +12,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from .._types import namespace_of
 from ._basis import Basis
 from ._between import NODES, nodes, stages, weights
 from ._noise import relative_amplitude
@@ -59,25 +61,35 @@ class Edits(eqx.Module):
 
 
 class Change(eqx.Module):
-    """What is done to a system, by sample; sample 0 is the present, `[sample dim]`.
+    """What is done to a system, by sample; sample 0 is the present, `[sample dim]`. In NumPy where
+    nothing is traced.
 
     - `held`, `value`: variables that are set. `rule` computes values from (sample, state) instead.
     - `shift`: added to what others see of a variable, and to what is recorded.
     - `active`: whether edits hold during the step that begins at a sample, `[sample]`.
     """
 
-    held: Bool[Array, "sample dim"]
-    value: Float[Array, "sample dim"]
-    shift: Float[Array, "sample dim"] | None
-    active: Bool[Array, "sample"]
+    held: Bool[Array | np.ndarray, "sample dim"]
+    value: Float[Array | np.ndarray, "sample dim"]
+    shift: Float[Array | np.ndarray, "sample dim"] | None
+    active: Bool[Array | np.ndarray, "sample"]
     edits: Edits | None
     rule: Callable | None = eqx.field(static=True, default=None)
 
 
 def no_change(horizon: int, dim: int, dtype) -> Change:
     """Nothing is done."""
-    zeros = jnp.zeros((horizon + 1, dim), dtype)
-    return Change(zeros > 0, zeros, None, jnp.zeros(horizon + 1, bool), None)
+    held, active = np.zeros((horizon + 1, dim), bool), np.zeros(horizon + 1, bool)
+    return Change(held, np.zeros(held.shape, dtype), None, active, None)
+
+
+def with_column(table: Any, column: int, new: Any) -> Any:
+    """A copy whose column holds `new`; in NumPy, unless something is traced."""
+    if namespace_of((table, new)) is jnp:
+        return jnp.asarray(table).at[:, column].set(new)
+    table = np.array(table)
+    table[:, column] = new
+    return table
 
 
 @eqx.filter_jit

@@ -3,9 +3,9 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from .._types import to_jax
 from ._basis import Basis
 from ._ensemble import Ensemble
 
@@ -36,14 +36,12 @@ def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.n
 
 def as_jax(values: np.ndarray, model: Any) -> jax.Array:
     """In the type of the model."""
-    return jnp.asarray(values, model.dt.dtype)
+    return to_jax(values, model.dt.dtype)
 
 
 def cast_basis(basis: Basis, model: Any) -> Basis:
     """With all floating numbers in the type of the model."""
-    return jax.tree.map(
-        lambda a: as_jax(a, model) if a.dtype.kind == "f" else jnp.asarray(a), basis
-    )
+    return jax.tree.map(lambda a: as_jax(a, model) if a.dtype.kind == "f" else to_jax(a), basis)
 
 
 def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:

@@ -211,8 +211,7 @@ def _corners(model, basis, histories, place, ends):
         return jax.vmap(model)(z), basis(z)
 
     low, high, left, right = ends
-    corners = [at(u, v) for u, v in ((high, right), (high, left), (low, right), (low, left))]
-    return jax.tree.map(lambda *c: jnp.stack(c), *corners)
+    return jax.vmap(at)(jnp.stack([high, high, low, low]), jnp.stack([right, left, right, left]))
 
 
 class Grid:

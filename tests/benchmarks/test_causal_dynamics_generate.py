@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from benchmarks._store import Store
-from benchmarks.causal_dynamics import coupled, data, generate, networks, recipes, simple
+from benchmarks.causal_dynamics import (
+    coupled,
+    data,
+    generate,
+    networks,
+    recipes,
+    simple,
+    trajectories,
+)
 from benchmarks.causal_dynamics.__main__ import main
 from benchmarks.causal_dynamics.trajectories import corrected_graph, published_graph
 
@@ -16,7 +24,11 @@ FEW = ("Lorenz", "Rossler", "SprottB")
 
 @pytest.fixture(autouse=True)
 def few_systems(monkeypatch):
-    """Every system that takes part is compiled."""
+    """Every system that takes part is compiled. Steps are long: how good they are is a matter of
+    `test_causal_dynamics_trajectories`.
+    """
+    monkeypatch.setattr(trajectories, "_SUBSTEPS", 10)
+    monkeypatch.setattr(trajectories, "_FINE", 10)
     monkeypatch.setattr(simple, "systems_with_jacobian", lambda: FEW)
     monkeypatch.setattr(coupled, "systems_for_roots", lambda: FEW)
 

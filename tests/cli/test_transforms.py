@@ -1,9 +1,12 @@
 """Columns read as logarithms or by their ranks, gaps filled by the model: from file to use."""
 
 import csv
+import functools
 
 import numpy as np
 import pytest
+
+import ndde_jax as ndde
 
 from .small import run, write
 
@@ -71,7 +74,9 @@ def test_what_is_no_column_is_said_in_a_line(river, tmp_path, capsys, words, mes
     assert message in error and error.count("\n") == 1
 
 
-def test_a_river_from_end_to_end(river, tmp_path, capsys):
+def test_a_river_from_end_to_end(river, tmp_path, capsys, monkeypatch):
+    # What a command makes of a discovery, its ensemble, serves the next.
+    monkeypatch.setattr(ndde.Discovery, "load", functools.cache(ndde.Discovery.load))
     out, flow = tmp_path / "out", "flow [m3/s]"
     words = ("--log", flow, "--impute", "1", "--lags", "0,2", "--recipe", "fast", "--full")
     assert run("discover", river, *words, "--no-plot", "--out", out) == 0
@@ -81,7 +86,7 @@ def test_a_river_from_end_to_end(river, tmp_path, capsys):
     assert run("forecast", out, "--horizon", "5day", "--no-plot", "--out", tmp_path / "f") == 0
     rows = [row for row in read(tmp_path / "f" / "forecast.csv") if row["variable"] == flow]
     assert all(0 < float(row["low_90"]) < float(row["high_90"]) < 1000 for row in rows)
-    words = ("--set", f"{flow}=100", "--horizon", "3", "--no-plot", "--out", tmp_path / "i")
+    words = ("--set", f"{flow}=100", "--horizon", "5", "--no-plot", "--out", tmp_path / "i")
     assert run("intervene", out, *words) == 0
     rows = [row for row in read(tmp_path / "i" / "intervention.csv") if row["variable"] == flow]
     np.testing.assert_allclose([float(row["changed"]) for row in rows], 100, rtol=1e-5)

@@ -66,14 +66,14 @@ def test_offsets_are_kept_and_said(made, found):
 
 def test_forecasts_come_at_the_level_of_the_last(made, found, tmp_path):
     x = made
-    f = found.forecast(60, paths=100, key=KEY)
+    f = found.forecast(60, paths=50, key=KEY)
     np.testing.assert_allclose(f.history[-1], x[-1][-1], atol=1e-9)
     np.testing.assert_allclose(f.median[-20:].mean(axis=0), x[-1].mean(axis=0), atol=0.3)
-    again = found.forecast(60, paths=100, key=KEY, history=x[-1][-20:])
+    again = found.forecast(60, paths=50, key=KEY, history=x[-1][-20:])
     np.testing.assert_allclose(again.paths, f.paths, atol=1e-6)
     found.save(tmp_path)
     loaded = ndde.Discovery.load(tmp_path)
-    np.testing.assert_array_equal(loaded.forecast(60, paths=100, key=KEY).paths, f.paths)
+    np.testing.assert_array_equal(loaded.forecast(60, paths=50, key=KEY).paths, f.paths)
 
 
 def test_interventions_set_what_is_measured(made, found):

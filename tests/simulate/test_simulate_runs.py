@@ -1,5 +1,7 @@
 """The SDDE simulator as a tool: batches of delays, statuses, compilation, progress, refusals."""
 
+import functools
+
 import diffrax
 import equinox as eqx
 import jax
@@ -43,9 +45,12 @@ def test_delays_as_a_batch():
 
 
 def test_divergence_is_a_status_of_its_own_path():
+    def cube(t, x, lagged, args):
+        return x**3 + 0 * lagged[0]
+
     def solve(start):
         return solve_sdde(
-            lambda t, x, lagged, args: x**3 + 0 * lagged[0],
+            cube,
             lags=0.1,
             dt=0.1,
             n_steps=60,
@@ -163,27 +168,37 @@ def test_refusals(change, message):
         solve_sdde(given.pop("drift", langevin), **given)
 
 
+def decay(t, x, lagged, args):
+    return -x
+
+
+@functools.cache
+def keys():
+    """Of three members."""
+    return list(jr.split(jr.key(8), 3))
+
+
 def in_a_batch(sigma, batch, **options):
     """Paths of members that start apart, each with its own key."""
     return solve_sdde(
-        lambda t, x, lagged, args: -x,
+        decay,
         dt=0.1,
         n_steps=40,
-        history=jnp.broadcast_to(jnp.linspace(0, 1, batch)[:, None], (1, batch, 2)),
+        history=np.tile(np.linspace(0, 1, 3)[None, :batch, None], (1, 1, 2)),
         sigma=sigma,
-        key=jr.split(jr.key(8), batch),
+        key=jnp.stack(keys()[:batch]),
         **options,
     ).ys
 
 
-def alone(sigma, batch, member):
+def alone(sigma, member):
     return solve_sdde(
-        lambda t, x, lagged, args: -x,
+        decay,
         dt=0.1,
         n_steps=40,
-        history=jnp.full(2, jnp.linspace(0, 1, batch)[member]),
+        history=np.full(2, np.linspace(0, 1, 3)[member]),
         sigma=sigma,
-        key=jr.split(jr.key(8), batch)[member],
+        key=keys()[member],
     ).ys
 
 
@@ -191,23 +206,23 @@ def alone(sigma, batch, member):
 @pytest.mark.parametrize("as_function", [False, True])
 def test_a_matrix_is_a_matrix_whatever_the_size_of_the_batch(batch, as_function):
     """With as many members as variables it used to become the diagonals of the members."""
-    matrix = jnp.array([[1.0, 0.0], [0.9, 0.1]])
-    each = jnp.stack([matrix * (1 + i) for i in range(batch)])
+    matrix = np.array([[1.0, 0.0], [0.9, 0.1]])
+    each = np.stack([matrix * (1 + i) for i in range(batch)])
     given = lambda value: (lambda t, x, lagged, args: value) if as_function else value  # noqa: E731
-    shared, own = in_a_batch(given(matrix), batch), in_a_batch(given(each), batch)
+    shared, own = (np.asarray(in_a_batch(given(a), batch)) for a in (matrix, each))
     for i in range(batch):
-        np.testing.assert_allclose(shared[:, i], alone(matrix, batch, i), atol=1e-12)
-        np.testing.assert_allclose(own[:, i], alone(each[i], batch, i), atol=1e-12)
+        np.testing.assert_allclose(shared[:, i], alone(matrix, i), atol=1e-12)
+        np.testing.assert_allclose(own[:, i], alone(each[i], i), atol=1e-12)
 
 
 @pytest.mark.parametrize("batch", [2, 3])
 @pytest.mark.parametrize("as_function", [False, True])
 def test_diagonals_of_the_members_are_said_to_be_that(batch, as_function):
-    each = 0.1 + jnp.arange(2.0 * batch).reshape(batch, 2)
+    each = 0.1 + np.arange(2.0 * batch).reshape(batch, 2)
     sigma = (lambda t, x, lagged, args: each) if as_function else each
-    together = in_a_batch(sigma, batch, diagonal=True)
+    together = np.asarray(in_a_batch(sigma, batch, diagonal=True))
     for i in range(batch):
-        np.testing.assert_allclose(together[:, i], alone(each[i], batch, i), atol=1e-12)
+        np.testing.assert_allclose(together[:, i], alone(each[i], i), atol=1e-12)
     if batch != 2:
         with pytest.raises(ValueError, match="Say diagonal=True"):
             in_a_batch(sigma, batch)

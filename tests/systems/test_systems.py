@@ -80,10 +80,13 @@ def facts(name):
         def drift(share):
             return system.drift(t[0], x[0], lagged[0], grown(system, share))
 
-        gradient = jax.grad(lambda share: jnp.sum(drift(share)))(0.0)
+        def total(share):
+            return jnp.sum(rate := drift(share)), rate
+
+        # Of all shares, as it is one program with the rates.
+        (_, batch), gradient = jax.vmap(jax.value_and_grad(total, has_aux=True))(SHARES)
         larger = system.with_parameters(**grown(system, SHARES[3])).drift(t[0], x[0], lagged[0])
-        batch = jax.vmap(drift)(SHARES)
-        return Facts(path, t, x, lagged, rates, jacobian, gradient, batch, larger)
+        return Facts(path, t, x, lagged, rates, jacobian, gradient[0], batch, larger)
 
     return jax.tree.map(np.asarray, run(system, noise, chosen, shake))
 

@@ -1,6 +1,7 @@
 """The commands that use a saved discovery."""
 
 import csv
+import functools
 
 import numpy as np
 import pytest
@@ -16,6 +17,15 @@ def saved(found, tmp_path_factory):
     directory = tmp_path_factory.mktemp("result")
     found.save(directory / "discovery")
     return directory
+
+
+LOADED = functools.cache(ndde.Discovery.load)
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(monkeypatch):
+    """What a command makes of a discovery, its ensemble, serves the others."""
+    monkeypatch.setattr(ndde.Discovery, "load", LOADED)
 
 
 def read(path):

@@ -69,19 +69,19 @@ def test_a_rival_is_beaten_origin_by_origin(found):
     table = found.backtest(
         HORIZON,
         data=linear_path(1200, seed=7),
-        origins=30,
+        origins=60,
         key=KEY,
         rivals=["climatology"],
         at=(1, 12),
     )
     assert table.methods == ("ndde_jax", "climatology") and table.steps.tolist() == [1, 12]
-    assert table.scores.shape == (2, 30, 2, 3) and table.energy.shape == (2, 2)
+    assert table.scores.shape == (2, 60, 2, 3) and table.energy.shape == (2, 2)
     better, error = table.against("climatology")
     own, theirs = table.scores.mean(axis=3)
     np.testing.assert_allclose(better, (theirs - own).mean(axis=0))
-    np.testing.assert_allclose(error, (theirs - own).std(axis=0, ddof=1) / np.sqrt(30))
+    np.testing.assert_allclose(error, (theirs - own).std(axis=0, ddof=1) / np.sqrt(60))
     assert better[0] > 5 * error[0]
-    whole = found.backtest(HORIZON, data=linear_path(1200, seed=7), origins=30, key=KEY)
+    whole = found.backtest(HORIZON, data=linear_path(1200, seed=7), origins=60, key=KEY)
     np.testing.assert_allclose(table.crps[0], whole.crps[0][[0, -1]])
 
 
@@ -180,14 +180,14 @@ def test_forecasts_that_cannot_be_made_are_refused(found, options, message):
 
 def test_a_past_outside_the_range_of_the_data_is_said(found):
     ordinary, wide = linear_path(80, seed=5), np.ptp(found.samples.values[0], axis=0)
-    assert not any("outside the range" in n for n in found.forecast(3, key=KEY).notes)
+    assert not any("outside the range" in n for n in found.forecast(HORIZON, key=KEY).notes)
     far = ordinary + np.array([0, 1.5, 0]) * wide
-    (note,) = found.forecast(3, key=KEY, history=far).notes
+    (note,) = found.forecast(HORIZON, key=KEY, history=far).notes
     assert note.startswith("heat comes from outside the range of the data, by 1")
     # What no lag of the drift reads does not count.
     once = ordinary.copy()
     once[-2] += wide * 5
-    assert found.forecast(3, key=KEY, history=once).notes == ()
+    assert found.forecast(HORIZON, key=KEY, history=once).notes == ()
 
 
 def test_a_backtest_counts_such_origins_apart(found):

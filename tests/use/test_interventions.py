@@ -25,7 +25,7 @@ def test_what_is_held_is_seen_a_delay_later_and_no_sooner(found):
     one sample, whenever it was taken hold of.
     """
     for start in (0, 3):
-        made = found.intervene({"sun": 1.0}, horizon=8, start=start, key=KEY)
+        made = found.intervene({"sun": 1.0}, horizon=HORIZON, start=start, key=KEY)
         heard = np.asarray(made.difference)[..., 1]
         # Members may have other edges, hardly.
         np.testing.assert_allclose(heard[:, : start + 2].mean(axis=0), 0, atol=0.02)

@@ -64,9 +64,9 @@ def test_a_history_with_times_is_the_same(found, tmp_path):
 
 
 def test_an_array_says_that_its_season_is_unknown(found):
-    made = found.forecast(6, key=KEY, history=found.samples.values[0][-20:])
+    made = found.forecast(24, key=KEY, history=found.samples.values[0][-20:])
     assert any("without times" in note and "season and a trend" in note for note in made.notes)
-    timed = found.forecast(6, key=KEY)
+    timed = found.forecast(24, key=KEY)
     gone = sum(t.removed(timed.ts) for t in found.samples.treatments)
     np.testing.assert_allclose(made.paths, timed.paths - gone[None], atol=1e-4)
     with pytest.raises(ValueError, match=r"give data=ndde_jax\.read_samples"):
@@ -74,12 +74,12 @@ def test_an_array_says_that_its_season_is_unknown(found):
 
 
 def test_what_is_set_is_what_is_measured(found):
-    made = found.intervene({"a": 12.0}, horizon=30, key=KEY)
+    made = found.intervene({"a": 12.0}, horizon=24, key=KEY)
     np.testing.assert_allclose(made.changed[:, :, 0], 12.0, atol=1e-4)
     np.testing.assert_allclose(
         np.asarray(made.baseline).mean(axis=0)[12:], waves(made.ts)[12:], atol=0.45
     )
-    rule = found.intervene({"a": lambda t, x: x[0] * 0 + 12.0}, horizon=30, key=KEY)
+    rule = found.intervene({"a": lambda t, x: x[0] * 0 + 12.0}, horizon=24, key=KEY)
     np.testing.assert_allclose(rule.changed, made.changed, atol=1e-4)
     # A rule sees states as they are measured, season and all.
     seen = found.intervene({"a": lambda t, x: x[1]}, horizon=6, key=KEY)

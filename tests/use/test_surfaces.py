@@ -1,5 +1,6 @@
 """What two sources do together, against drifts whose second-order effects are known."""
 
+import functools
 import io
 
 import equinox as eqx
@@ -31,6 +32,7 @@ class Known(AbstractDelayModel):
         return jnp.stack([-a, -b, self.product * a * b + a**2 - jnp.sin(b) - c])
 
 
+@functools.cache
 def path(n, product, seed=0):
     rng, x = np.random.default_rng(seed), np.zeros((n, 3))
     x[0] = (1.0, -0.5, 0)
@@ -45,6 +47,7 @@ GRAPH = np.zeros((3, 3, 1), bool)
 GRAPH[[0, 1, 2], [0, 1, 2]] = GRAPH[[0, 1], 2] = True
 
 
+@functools.cache
 def made(product, own=False, n=3000):
     x = path(n, product)
     found = discovery(x, GRAPH, lags=(0,), dt=DT, names=NAMES)
@@ -159,7 +162,7 @@ def test_pairs_come_by_their_share(multiplied):
 
 
 def test_a_source_of_two_values_has_no_slices_and_says_so():
-    x = path(600, PRODUCT)
+    x = path(600, PRODUCT).copy()
     x[:, 1] = np.sign(x[:, 1])
     effects = discovery(x, GRAPH, lags=(0,), dt=DT, names=NAMES).effects()
     with pytest.raises(ValueError, match="b takes too few different values"):
