@@ -17,7 +17,7 @@ from .runner import run
 from .settings import grid, recipes, system_names, tuning_names
 from .tuning import tune
 
-FIVE = ("l0ndde", "node", "cnode", "agl", "pathreg")
+FIVE = ("discover", "node", "cnode", "agl", "pathreg")
 
 
 def main(arguments: list[str] | None = None) -> int:

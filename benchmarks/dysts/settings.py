@@ -20,30 +20,24 @@ class Recipe:
     gradient_penalty: float | None = None
     warmup_steps: int | None = None
     refine_steps: int | None = None
-    flow: bool = False
-    select: str = "gates"
-    family: str = "network"
-    simple_numbers: bool = False
-    members: int = 1
-    rounds: int = 6
+    graph: str = "penalty"
+    drift: str = "map"
     confine: bool = False
 
     def __post_init__(self):
         allowed = {
             "penalty": ("l0ndde", "node", "cnode", "agl", "pathreg"),
             "fit": ("default", "paper"),
-            "select": ("gates", "strength"),
-            "family": ("network", "polynomial", "auto"),
+            "graph": ("penalty", "full", "discover"),
+            "drift": ("map", "networks", "best", "round"),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {values}; got {getattr(self, name)!r}.")
-        if self.select == "strength" and not self.flow:
-            raise ValueError("select='strength' measures corrected windows: set flow=true as well.")
-        if self.family != "network" and not self.flow:
-            raise ValueError(f"family={self.family!r} belongs to fit_flow: set flow=true as well.")
-        if self.simple_numbers and not self.flow:
-            raise ValueError("simple_numbers belongs to fit_flow: set flow=true as well.")
+        if self.drift == "map" and self.graph != "penalty":
+            raise ValueError(
+                "drift='map' is what the penalty was fitted with: its graph is graph='penalty'."
+            )
 
     def to_json(self) -> str:
         """One line of text that is equal if and only if the recipes are."""
