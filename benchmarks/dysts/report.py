@@ -3,7 +3,7 @@
 import fnmatch
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
@@ -25,11 +25,11 @@ LEVEL = 0.05
 Values = dict[str, dict[str, dict[str, float]]]
 
 
-def read(rows: Sequence[Row], *, only: str | None = None) -> Values:
-    """Values by method, metric and system."""
+def read(rows: Sequence[Row], *, only: str | None = None, category: str = "data") -> Values:
+    """Values of a category, by method, metric and system."""
     found: dict = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
-        if only is None or fnmatch.fnmatch(row.graph, f"*{only}*"):
+        if row.category == category and (only is None or fnmatch.fnmatch(row.graph, f"*{only}*")):
             found[row.method][row.metric][row.graph].append(row.value)
     return {
         method: {
@@ -40,7 +40,7 @@ def read(rows: Sequence[Row], *, only: str | None = None) -> Values:
     }
 
 
-def table(store: Store, *, only: str | None = None) -> str:
+def table(store: Store, *, only: str | None = None, category: str = "data") -> str:
     """Medians and average ranks of all methods: over the chaotic systems that no setting was tuned
     on, which is the headline, over all of those, and over the tuning systems.
 
@@ -48,10 +48,13 @@ def table(store: Store, *, only: str | None = None) -> str:
     that is missing ranks last. A star marks a rank that differs from that of `discover` in a paired
     permutation test at the 5 % level.
     """
-    rows = list(store.rows(BENCHMARK))
-    values = read(rows, only=only)
+    rows = [row for row in store.rows(BENCHMARK) if row.category == category]
+    values = read(rows, only=only, category=category)
     if not values:
-        raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
+        raise ValueError(
+            f"{store.path} holds no results of {BENCHMARK}, category {category}; run the "
+            "benchmark first."
+        )
     flagged = lambda name: {  # noqa: E731
         system
         for metrics in values.values()
@@ -182,11 +185,13 @@ def permutation_p(differences: np.ndarray) -> float:
     return float((1 + np.sum(null >= abs(differences.sum()) - 1e-12)) / (1 + FLIPS))
 
 
-def ablation(store: Store, *, known: Mapping, only: str | None = None) -> str:
+def ablation(
+    store: Store, *, known: Container[str], only: str | None = None, category: str = "data"
+) -> str:
     """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic test
     systems that all three have done; their number is in the last column.
     """
-    values = read(list(store.rows(BENCHMARK)), only=only)
+    values = read(list(store.rows(BENCHMARK)), only=only, category=category)
     if not {"node", "oracle"} <= set(values):
         return ""
     flags = values["node"]

@@ -6,8 +6,12 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 PRESETS = ("ours", "ablation", "paper")
+# What the noise is a share of.
+NOISES = ("std", "variance")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,15 @@ class Protocol:
     test_lyapunov_times: float
     n_tests: int
     substeps: int
+    noise_of: str = "std"
+
+    def __post_init__(self):
+        if self.noise_of not in NOISES:
+            raise ValueError(f"noise_of must be one of {NOISES}; got {self.noise_of!r}.")
+
+    def sigma(self, spread: np.ndarray) -> np.ndarray:
+        """Of the noise, per square root of time, of variables with these standard deviations."""
+        return self.noise * spread if self.noise_of == "std" else np.sqrt(self.noise) * spread
 
 
 @cache
@@ -80,9 +93,9 @@ def recipes(file: Path = SETTINGS_FILE) -> dict[str, Recipe]:
     return found
 
 
-def protocol(file: Path = SETTINGS_FILE) -> Protocol:
-    """The protocol of generated data."""
-    return Protocol(**_tables(file)["protocol"])
+def protocol(file: Path = SETTINGS_FILE, **changes) -> Protocol:
+    """The protocol of generated data, with changes if any."""
+    return Protocol(**(_tables(file)["protocol"] | changes))
 
 
 def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:

@@ -97,6 +97,25 @@ def test_a_folder_of_another_seed_is_not_mixed(files):
     assert kept == [files[0]]
     with pytest.raises(ValueError, match="made with seed 3, not 5"):
         generate.generate_all(["Lorenz"], files[0].parent, seed=5)
+    other = protocol(noise_of="variance")
+    with pytest.raises(ValueError, match="share of the std, not of the variance"):
+        generate.generate_all(["Lorenz"], files[0].parent, seed=3, settings=other)
+
+
+def test_noise_is_a_share_of_the_standard_deviation_or_of_the_variance(files, tmp_path):
+    generate.generate(
+        "Lorenz",
+        tmp_path / "Lorenz.npz",
+        seed=3,
+        settings=dataclasses.replace(SHORT, noise_of="variance"),
+    )
+    with np.load(files[0]) as std, np.load(tmp_path / "Lorenz.npz") as variance:
+        # σ = .05 s, or σ² = .05 s².
+        np.testing.assert_allclose(variance["sigma"] / std["sigma"], 0.05**-0.5)
+        np.testing.assert_array_equal(variance["test_ic"].shape, std["test_ic"].shape)
+        assert (std["noise_of"], variance["noise_of"]) == ("std", "variance")
+    with pytest.raises(ValueError, match="noise_of must be one of"):
+        protocol(noise_of="range")
 
 
 def test_broken_files_are_refused(files, tmp_path):
@@ -341,6 +360,9 @@ def test_command_line(files, tmp_path, capsys):
     assert main(arguments) == 0
     assert main(["table", str(out)]) == 0
     assert "| mean" in capsys.readouterr().out
+    # Results of another noise are another category.
+    assert main(["table", str(out), "--noise", "variance"]) == 2
+    assert "category variance" in capsys.readouterr().err
     assert main(["table", str(tmp_path / "none.sqlite")]) == 2
     assert "does not exist" in capsys.readouterr().err
     with Store(out) as store:

