@@ -28,7 +28,7 @@ def test_shares_of_the_way_compare_the_same_systems(store):
     values = {
         "node": {"Lorenz": 1.0, "Chen": 100.0},
         "oracle": {"Lorenz": 5.0, "Chen": 200.0},
-        "l0ndde": {"Lorenz": 4.0},
+        "node_flow": {"Lorenz": 4.0},
     }
     metrics = dict.fromkeys(scoring.METRICS, 0.0)
     store.write(
@@ -42,7 +42,7 @@ def test_shares_of_the_way_compare_the_same_systems(store):
         for system, value in systems.items()
     )
     text = report.ablation(store, known=recipes())
-    (line,) = [line for line in text.splitlines() if "l0ndde" in line]
+    (line,) = [line for line in text.splitlines() if "node_flow" in line]
     assert line.split("|")[2].strip() == ".75"
     assert line.split("|")[-2].strip() == "1"
 
