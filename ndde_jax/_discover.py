@@ -25,9 +25,9 @@ from ._discovery import Discovery
 from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
 from ._types import Checked, RealScalarLike
-from .fit._drift import fit_drift
 from .fit._prices import as_price
 from .measure._events import read_events, travel_times
+from .measure._law import FORWARD, fit_law, law_windows
 from .measure._measured import find_and_measure, measure_graph
 from .measure._profiles import profile_delays
 from .measure._relevance import rank
@@ -242,8 +242,13 @@ def _search(
         )
         strengths, model, networks, graph = measured
         if family is not None:
-            options = dict(family=family, key=model_key)
-            model = stage("fitting the drift", lambda: fit_drift(windows, graph, **options))
+            # Who asks for a scheme has decided what the drift is fitted to as well.
+            chosen = recipe.scheme in ("auto", "midpoint")
+            rates = law_windows(samples, windows) if chosen else windows
+            if rates.scheme != windows.scheme != "midpoint":
+                choices = (*choices, FORWARD)
+            fitted = functools.partial(fit_law, rates, graph, family, key=model_key)
+            model = stage("fitting the drift", fitted)
         delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
         intervals = np.repeat(delays[..., None], 2, axis=-1)
         if recipe.delays and events is not None:

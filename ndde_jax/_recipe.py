@@ -38,8 +38,9 @@ class Recipe(eqx.Module):
         [`Moves`][ndde_jax.select.Moves]; no network judges what it finds.
     - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
         measured the edges, of splines and of networks where these had the word. Where only present
-        states are candidates, it is [`Best`][ndde_jax.models.Best]: laws without delays are often
-        polynomials, and then polynomials forecast best.
+        states are candidates, it is [`Best`][ndde_jax.models.Best], by its flow: laws without
+        delays are often polynomials, which then forecast best; networks are fitted only where
+        polynomials leave something to explain.
     - `refit`: of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `delays`: whether delays are estimated between the candidate lags.
     - `offsets`: whether every recording has a mean of its own, which is taken out before windows

@@ -14,10 +14,10 @@ from benchmarks.causal_dynamics.data import find_files
 from .methods import METHODS
 from .report import ANCHORS, ablation, table
 from .runner import run
-from .settings import grid, recipes, system_names, tuning_names
+from .settings import NOISES, grid, protocol, recipes, system_names, tuning_names
 from .tuning import tune
 
-FIVE = ("l0ndde", "node", "cnode", "agl", "pathreg")
+FIVE = ("discover", "node", "cnode", "agl", "pathreg")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     _select(running)
 
     choosing = actions.add_parser("tune", help="choose settings by the valid prediction time")
-    choosing.set_defaults(action=_tune, only=None, limit=None)
+    choosing.set_defaults(action=_tune, only=None, limit=None, noise=protocol().noise_of)
     choosing.add_argument("--data", type=Path, metavar="DIR", help="systems as .npz; default: made")
     choosing.add_argument("--method", required=True, choices=recipes())
     choosing.add_argument("--key", action="append", choices=grid(), help="may be repeated")
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
     showing.add_argument("--only", metavar="PATTERN", help="systems whose name matches")
+    _noise(showing)
 
     drawing = actions.add_parser("figures", help="trajectories, associations, power spectra")
     drawing.set_defaults(action=_figures)
@@ -76,6 +77,21 @@ def _select(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
     parser.add_argument("--limit", type=positive, metavar="N", help="at most N systems")
     parser.add_argument("--seed", type=int, default=0)
+    _noise(parser)
+
+
+def _noise(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--noise",
+        choices=NOISES,
+        default=protocol().noise_of,
+        help="of what the noise of generated data is a share; a category of results for each",
+    )
+
+
+def category(options) -> str:
+    """Of results, one for each kind of noise."""
+    return "data" if options.noise == protocol().noise_of else options.noise
 
 
 def _generate(options) -> int:
@@ -85,7 +101,7 @@ def _generate(options) -> int:
 
 def _run(options) -> int:
     if options.data is None:
-        files = _made(made_folder(options.out), options)
+        files = _made(made_folder(options.out, category(options)), options)
     else:
         files = find_files(options.data, only=options.only, limit=options.limit)
     with Store(options.out) as store:
@@ -94,6 +110,7 @@ def _run(options) -> int:
             list(dict.fromkeys(options.method or (*FIVE, *ANCHORS))),
             store,
             seed=options.seed,
+            category=category(options),
             predictions=options.predictions,
             workers=options.workers,
             retry_errors=options.retry_errors,
@@ -101,9 +118,9 @@ def _run(options) -> int:
     return 0
 
 
-def made_folder(results: Path) -> Path:
+def made_folder(results: Path, category: str = "data") -> Path:
     """Where the data of a run without `--data` lie."""
-    return results.with_name(f"{results.stem}_data")
+    return results.with_name(f"{results.stem}_{category}")
 
 
 def _tune(options) -> int:
@@ -129,13 +146,15 @@ def _made(folder: Path, options, known: Sequence[str] | None = None) -> list[Pat
     kept = kept[: options.limit]
     if not kept:
         raise ValueError(f"none of the {len(known)} systems matches {options.only!r}.")
-    return generate_all(kept, folder, seed=options.seed, workers=options.workers)
+    settings = protocol(noise_of=options.noise)
+    return generate_all(kept, folder, seed=options.seed, workers=options.workers, settings=settings)
 
 
 def _table(options) -> int:
     with existing_store(options.results) as store:
-        print(table(store, only=options.only))
-        if shares := ablation(store, known=recipes(), only=options.only):
+        which = dict(only=options.only, category=category(options))
+        print(table(store, **which))
+        if shares := ablation(store, known={"discover", *recipes()}, **which):
             print(f"\n{shares}")
     return 0
 

@@ -12,7 +12,7 @@ from .report import ANCHORS, read
 from .runner import BENCHMARK
 from .scoring import METRICS
 
-SHOWN = ("l0ndde", "node", "cnode")
+SHOWN = ("discover", "node", "cnode")
 # Samples of a trajectory that are drawn; more would blacken the attractor.
 DRAWN = 2000
 SEGMENT = 1024

@@ -58,12 +58,19 @@ def generate(name: str, path: Path, *, seed: int = 0, settings: Protocol | None 
 
 
 def generate_all(
-    names: Sequence[str], folder: Path, *, seed: int = 0, workers: int = 1
+    names: Sequence[str],
+    folder: Path,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    settings: Protocol | None = None,
 ) -> list[Path]:
     """Files of the systems, simulated where the folder does not hold them yet.
 
-    **Raises:** `ValueError` if the folder holds one made with another seed.
+    **Raises:** `ValueError` if the folder holds one made with another seed, or noise that is a
+    share of something else.
     """
+    settings = protocol() if settings is None else settings
     paths = [Path(folder) / f"{name}.npz" for name in names]
     missing = []
     for name, path in zip(names, paths, strict=True):
@@ -72,14 +79,21 @@ def generate_all(
             continue
         with np.load(path) as file:
             found = int(file["seed"]) if "seed" in file else None
+            noise = str(file["noise_of"]) if "noise_of" in file else "std"
         if found != seed:
             raise ValueError(f"{path} was made with seed {found}, not {seed}; use another folder.")
+        if noise != settings.noise_of:
+            raise ValueError(
+                f"{path} was made with noise as a share of the {noise}, not of the "
+                f"{settings.noise_of}; use another folder."
+            )
     if workers == 1 or len(missing) < 2:
         for name, path in missing:
-            generate(name, path, seed=seed)
+            generate(name, path, seed=seed, settings=settings)
     else:
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            done = [pool.submit(generate, name, path, seed=seed) for name, path in missing]
+            more = dict(seed=seed, settings=settings)
+            done = [pool.submit(generate, name, path, **more) for name, path in missing]
             for future in done:
                 future.result()
     return paths
@@ -124,6 +138,7 @@ def _simulate(name: str, seed: int, settings: Protocol) -> dict:
         "stride": STRIDE,
         "sigma": sigma,
         "noise_scale": scale,
+        "noise_of": settings.noise_of,
         "test_ic": standardised[0],
         "graph": np.asarray(system.graph[..., 0]).T.astype(int),
         "regime": regime(name),
@@ -152,7 +167,7 @@ def _noisy(name, run, orbit, start, n_train, key, settings):
     draws = np.asarray(jr.normal(key, (n_train * substeps, orbit.shape[1])))
     for halving in range(HALVINGS + 1):
         scale = 0.5**halving
-        sigma = settings.noise * scale * spread
+        sigma = settings.sigma(spread) * scale
         increments = jnp.asarray(np.sqrt(dt) * sigma * draws)[:, None]
         train = run(jnp.asarray(start), increments=increments, n_steps=len(draws))[:n_train, 0]
         centred = np.abs(train - orbit.mean(axis=0)) / spread

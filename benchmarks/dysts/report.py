@@ -3,18 +3,20 @@
 import fnmatch
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from benchmarks import tables
 from benchmarks._store import Row, Store
 
-from .scoring import METRICS
+from .scoring import METRICS, UNRANKED
 
 BENCHMARK = "dysts"
-REFERENCE = "l0ndde"
+REFERENCE = "discover"
 ANCHORS = ("oracle", "terms", "floor", "mean")
+# Of the anchors, who knows the terms and estimates all numbers.
+BEST = "terms"
 # Sign flips of the paired permutation test.
 FLIPS = 9999
 LEVEL = 0.05
@@ -23,11 +25,11 @@ LEVEL = 0.05
 Values = dict[str, dict[str, dict[str, float]]]
 
 
-def read(rows: Sequence[Row], *, only: str | None = None) -> Values:
-    """Values by method, metric and system."""
+def read(rows: Sequence[Row], *, only: str | None = None, category: str = "data") -> Values:
+    """Values of a category, by method, metric and system."""
     found: dict = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
-        if only is None or fnmatch.fnmatch(row.graph, f"*{only}*"):
+        if row.category == category and (only is None or fnmatch.fnmatch(row.graph, f"*{only}*")):
             found[row.method][row.metric][row.graph].append(row.value)
     return {
         method: {
@@ -38,18 +40,21 @@ def read(rows: Sequence[Row], *, only: str | None = None) -> Values:
     }
 
 
-def table(store: Store, *, only: str | None = None) -> str:
+def table(store: Store, *, only: str | None = None, category: str = "data") -> str:
     """Medians and average ranks of all methods: over the chaotic systems that no setting was tuned
     on, which is the headline, over all of those, and over the tuning systems.
 
     Ranks compare the methods that are not anchors, 1 the best, ties sharing their mean; a value
-    that is missing ranks last. A star marks a rank that differs from that of `l0ndde` in a paired
+    that is missing ranks last. A star marks a rank that differs from that of `discover` in a paired
     permutation test at the 5 % level.
     """
-    rows = list(store.rows(BENCHMARK))
-    values = read(rows, only=only)
+    rows = [row for row in store.rows(BENCHMARK) if row.category == category]
+    values = read(rows, only=only, category=category)
     if not values:
-        raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
+        raise ValueError(
+            f"{store.path} holds no results of {BENCHMARK}, category {category}; run the "
+            "benchmark first."
+        )
     flagged = lambda name: {  # noqa: E731
         system
         for metrics in values.values()
@@ -71,12 +76,15 @@ def table(store: Store, *, only: str | None = None) -> str:
         header = ["method"]
         for label, _, _ in METRICS.values():
             header += [label, "rank"]
+        header += [label for label, _ in UNRANKED.values()]
         header += ["mean rank", "escaped", "systems", "s/system"]
         seconds = _seconds(rows)
         for line in body:
             line.append(tables.number(seconds[line[0]], 1))
         parts.append(f"{title} ({n}): medians and average ranks.\n")
         parts.append(tables.markdown(header, body) + "\n")
+        if paired := _paired(values, keep):
+            parts.append(paired + "\n")
     ended = f"{_test_lengths(values)}Statuses, in systems: {tables.statuses(rows, 'vlpt')}."
     return "\n".join([*parts, ended])
 
@@ -94,6 +102,20 @@ def _test_lengths(values: Values) -> str:
         f"Tests last {known[shortest]:.0f} ({shortest}) to {known[longest]:.0f} ({longest}) "
         f"Lyapunov times, half of them at least {np.median(list(known.values())):.0f}.\n\n"
     )
+
+
+def _paired(values: Values, keep: set[str]) -> str:
+    """Valid times relative to those of the anchor that knows the terms, system by system."""
+    best = {s: v for s, v in values.get(BEST, {}).get("vlpt", {}).items() if s in keep and v > 0}
+    shares = {
+        method: [metrics["vlpt"][s] / v for s, v in best.items() if s in metrics["vlpt"]]
+        for method, metrics in values.items()
+        if method not in ANCHORS
+    }
+    said = [f"{m} {tables.number(tables.median(v), 2)}" for m, v in shares.items() if v]
+    if not said:
+        return ""
+    return f"Median over systems of the valid time relative to that of `{BEST}`: {', '.join(said)}."
 
 
 def _rows(values: Values, keep: set[str]) -> tuple[list[list[str]], int]:
@@ -116,6 +138,8 @@ def _rows(values: Values, keep: set[str]) -> tuple[list[list[str]], int]:
         for metric, (_, digits, _) in METRICS.items():
             cells.append(tables.number(median(own[metric], systems), digits))
             cells.append(_rank_cell(ranks[metric], contenders, method))
+        for metric, (_, digits) in UNRANKED.items():
+            cells.append(tables.number(median(own.get(metric, {}), systems), digits))
         anchor = method in ANCHORS or not systems
         means = [] if anchor else [r[contenders.index(method)].mean() for r in ranks.values()]
         cells.append("" if anchor else tables.number(float(np.mean(means)), 2))
@@ -161,11 +185,13 @@ def permutation_p(differences: np.ndarray) -> float:
     return float((1 + np.sum(null >= abs(differences.sum()) - 1e-12)) / (1 + FLIPS))
 
 
-def ablation(store: Store, *, known: Mapping, only: str | None = None) -> str:
+def ablation(
+    store: Store, *, known: Container[str], only: str | None = None, category: str = "data"
+) -> str:
     """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic test
     systems that all three have done; their number is in the last column.
     """
-    values = read(list(store.rows(BENCHMARK)), only=only)
+    values = read(list(store.rows(BENCHMARK)), only=only, category=category)
     if not {"node", "oracle"} <= set(values):
         return ""
     flags = values["node"]

@@ -18,6 +18,8 @@ METRICS = {
     "dstsp": ("D_stsp", 2, False),
     "shd": ("SHD/D²", 3, False),
 }
+# Shown beside them without a rank: LSD in the paper's words, a squared difference.
+UNRANKED = {"lsd_squared": ("LSD²", 2)}
 # Beyond so many standard deviations a trajectory has left the attractor.
 FAR = 20.0
 
@@ -44,6 +46,7 @@ def score(
             "nrmse": metrics.nrmse(start, full.astype(float), **time),
             "vlpt": metrics.valid_prediction_time(start, full.astype(float), **time),
             "lsd": metrics.log_spectral_distance(start, full.astype(float)),
+            "lsd_squared": metrics.squared_log_spectral_distance(start, full.astype(float)),
         }
     # Distances of a million pairs: single precision is ample for a Monte Carlo estimate.
     thin, long = thin.astype(np.float32), long.astype(np.float32)

@@ -6,8 +6,12 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 PRESETS = ("ours", "ablation", "paper")
+# What the noise is a share of.
+NOISES = ("std", "variance")
 
 
 @dataclass(frozen=True)
@@ -20,30 +24,24 @@ class Recipe:
     gradient_penalty: float | None = None
     warmup_steps: int | None = None
     refine_steps: int | None = None
-    flow: bool = False
-    select: str = "gates"
-    family: str = "network"
-    simple_numbers: bool = False
-    members: int = 1
-    rounds: int = 6
+    graph: str = "penalty"
+    drift: str = "map"
     confine: bool = False
 
     def __post_init__(self):
         allowed = {
             "penalty": ("l0ndde", "node", "cnode", "agl", "pathreg"),
             "fit": ("default", "paper"),
-            "select": ("gates", "strength"),
-            "family": ("network", "polynomial", "auto"),
+            "graph": ("penalty", "full", "discover"),
+            "drift": ("map", "networks", "best", "round"),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {values}; got {getattr(self, name)!r}.")
-        if self.select == "strength" and not self.flow:
-            raise ValueError("select='strength' measures corrected windows: set flow=true as well.")
-        if self.family != "network" and not self.flow:
-            raise ValueError(f"family={self.family!r} belongs to fit_flow: set flow=true as well.")
-        if self.simple_numbers and not self.flow:
-            raise ValueError("simple_numbers belongs to fit_flow: set flow=true as well.")
+        if self.drift == "map" and self.graph != "penalty":
+            raise ValueError(
+                "drift='map' is what the penalty was fitted with: its graph is graph='penalty'."
+            )
 
     def to_json(self) -> str:
         """One line of text that is equal if and only if the recipes are."""
@@ -61,6 +59,15 @@ class Protocol:
     test_lyapunov_times: float
     n_tests: int
     substeps: int
+    noise_of: str = "std"
+
+    def __post_init__(self):
+        if self.noise_of not in NOISES:
+            raise ValueError(f"noise_of must be one of {NOISES}; got {self.noise_of!r}.")
+
+    def sigma(self, spread: np.ndarray) -> np.ndarray:
+        """Of the noise, per square root of time, of variables with these standard deviations."""
+        return self.noise * spread if self.noise_of == "std" else np.sqrt(self.noise) * spread
 
 
 @cache
@@ -86,9 +93,9 @@ def recipes(file: Path = SETTINGS_FILE) -> dict[str, Recipe]:
     return found
 
 
-def protocol(file: Path = SETTINGS_FILE) -> Protocol:
-    """The protocol of generated data."""
-    return Protocol(**_tables(file)["protocol"])
+def protocol(file: Path = SETTINGS_FILE, **changes) -> Protocol:
+    """The protocol of generated data, with changes if any."""
+    return Protocol(**(_tables(file)["protocol"] | changes))
 
 
 def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:

@@ -27,7 +27,7 @@ MAX_TERMS = 100
 SPARE = 0.5
 # Zero is the natural origin of physical laws, unless it is so many standard deviations away that
 # the powers of a variable are collinear.
-FAR = 5.0
+FAR = 12.0
 
 Exponents = tuple[tuple[int, ...], ...]
 

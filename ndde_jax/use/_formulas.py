@@ -7,6 +7,7 @@ import numpy as np
 from .._checks import check_choice, check_key, check_whole
 from ..fit._flow import fit_flow
 from ..fit._risk import risk
+from ..models._confine import RestoredDDE
 from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
 from ..models._polynomials import MAX_TERMS
 from ._steps import count_numbers
@@ -35,10 +36,14 @@ def discovery_formulas(
 
 
 def _judged(found: Any, key: Any) -> list:
-    """Polynomials on the graph where the Bayesian information criterion prefers them to the drift
-    that was found; none where there are more inputs than a polynomial can have.
+    """The drift itself where it is a polynomial; elsewhere polynomials on the graph where the
+    Bayesian information criterion prefers them to the drift that was found; none where there are
+    more inputs than a polynomial can have.
     """
     windows, model, graph = found.windows, found.model, np.asarray(found.graph)
+    own = formulas_of(model.model if isinstance(model, RestoredDDE) else model)
+    if all(formula.inputs is None for formula in own):
+        return own
     if graph.sum(axis=(0, 2)).max() + SPARE >= MAX_TERMS:
         return [unspoken(model, j) for j in range(model.dim)]
     # Of the rates that the drift was fitted to.
@@ -50,7 +55,8 @@ def _judged(found: Any, key: Any) -> list:
     ]
     formulas = formulas_of(simple)
     return [
-        f if scores[0][j] <= scores[1][j] else unspoken(simple, j) for j, f in enumerate(formulas)
+        mine if mine.inputs is None else f if scores[0][j] <= scores[1][j] else mine
+        for j, (mine, f) in enumerate(zip(own, formulas, strict=True))
     ]
 
 

@@ -89,6 +89,19 @@ def rings(ringing: Any) -> bool:
     return ringing is not None and bool(np.any(np.asarray(ringing) > RINGING))
 
 
+def reads_filtered(share: Any, roll_off: Any, ringing: Any) -> bool:
+    """Whether the noise was filtered before sampling, or by resampling, as `choose_scheme` says."""
+    typical = float(np.mean(np.asarray(share, float)))
+    falls = _mean_fall(roll_off) < FILTERED_ROLL_OFF
+    return rings(ringing) or (SMOOTH_SHARE <= typical < DOMINANT_SHARE and falls)
+
+
+def _mean_fall(roll_off: Any) -> float:
+    if roll_off is None or not np.all(np.asarray(roll_off) > 0):
+        return np.nan
+    return float(np.exp(np.mean(np.log(np.asarray(roll_off, float)))))
+
+
 def _decide(
     share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool = False
 ) -> tuple[str, str]:
@@ -97,9 +110,7 @@ def _decide(
         return "euler", "samples are not equally spaced"
     share = np.asarray(share, float)
     typical = float(np.mean(share))
-    fall = np.nan
-    if roll_off is not None and np.all(np.asarray(roll_off) > 0):
-        fall = float(np.exp(np.mean(np.log(np.asarray(roll_off, float)))))
+    fall = _mean_fall(roll_off)
     if typical < SMOOTH_SHARE:
         return "central4", f"a mean noise share of {typical:.2g} is below {SMOOTH_SHARE:g}"
     loudest = 0.0 if ringing is None else float(np.max(np.nan_to_num(np.asarray(ringing, float))))

@@ -2,9 +2,7 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +16,6 @@ from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
 from benchmarks.dysts.methods import METHODS, Learned
 from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes, regime, system_names
-from ndde_jax.fit._prices import RESOLUTION
 
 SHORT = Protocol(
     noise=0.05,
@@ -100,6 +97,25 @@ def test_a_folder_of_another_seed_is_not_mixed(files):
     assert kept == [files[0]]
     with pytest.raises(ValueError, match="made with seed 3, not 5"):
         generate.generate_all(["Lorenz"], files[0].parent, seed=5)
+    other = protocol(noise_of="variance")
+    with pytest.raises(ValueError, match="share of the std, not of the variance"):
+        generate.generate_all(["Lorenz"], files[0].parent, seed=3, settings=other)
+
+
+def test_noise_is_a_share_of_the_standard_deviation_or_of_the_variance(files, tmp_path):
+    generate.generate(
+        "Lorenz",
+        tmp_path / "Lorenz.npz",
+        seed=3,
+        settings=dataclasses.replace(SHORT, noise_of="variance"),
+    )
+    with np.load(files[0]) as std, np.load(tmp_path / "Lorenz.npz") as variance:
+        # σ = .05 s, or σ² = .05 s².
+        np.testing.assert_allclose(variance["sigma"] / std["sigma"], 0.05**-0.5)
+        np.testing.assert_array_equal(variance["test_ic"].shape, std["test_ic"].shape)
+        assert (std["noise_of"], variance["noise_of"]) == ("std", "variance")
+    with pytest.raises(ValueError, match="noise_of must be one of"):
+        protocol(noise_of="range")
 
 
 def test_broken_files_are_refused(files, tmp_path):
@@ -132,10 +148,19 @@ def test_unknown_settings_are_refused(tmp_path):
         recipes(file)
     with pytest.raises(ValueError, match="penalty must be one of"):
         Recipe(penalty="lasso")
-    with pytest.raises(ValueError, match="set flow=true"):
-        Recipe(penalty="l0ndde", select="strength")
-    with pytest.raises(ValueError, match="family='auto' belongs to fit_flow"):
-        Recipe(penalty="l0ndde", family="auto")
+    with pytest.raises(ValueError, match="graph must be one of"):
+        Recipe(penalty="l0ndde", graph="strength")
+    with pytest.raises(ValueError, match="what the penalty was fitted with"):
+        Recipe(penalty="l0ndde", graph="full")
+
+
+def test_round_coefficients_are_asked_for_by_name():
+    asked = [name for name, recipe in recipes().items() if recipe.drift == "round"]
+    assert asked == ["l0ndde_round"]
+    assert ndde.models.Best().polynomials.simple_numbers is False
+    assert methods.family(recipes()["l0ndde_round"]).polynomials.simple_numbers is True
+    assert methods.family(recipes()["l0ndde_gates"]) == ndde.models.Best()
+    assert methods.family(recipes()["node_flow"]) == ndde.models.Networks()
 
 
 # Forecasts and scores
@@ -156,7 +181,7 @@ def test_scores_of_the_truth_and_of_anchors(lorenz):
     tests = np.repeat(lorenz.long_tests, lorenz.stride, axis=1)[:, : lorenz.n_forecast]
     tests[:, : lorenz.tests.shape[1]] = lorenz.tests
     perfect = scoring.score(lorenz, tests, lorenz.spectra, lorenz.graph, lorenz.spectra)
-    for metric in ("nrmse", "flee", "dky", "lsd", "shd", "escaped"):
+    for metric in ("nrmse", "flee", "dky", "lsd", "lsd_squared", "shd", "escaped"):
         assert perfect[metric] == 0
     np.testing.assert_allclose(perfect["dstsp"], 0, atol=1e-5)
     steps = lorenz.tests.shape[1]
@@ -167,6 +192,9 @@ def test_scores_of_the_truth_and_of_anchors(lorenz):
     first = np.argmax(distance > 1, axis=1).mean()
     np.testing.assert_allclose(constant["vlpt"], first * lorenz.dt * lorenz.lyapunov, rtol=1e-9)
     assert constant["lsd"] > 10
+    # Twice as large: (ln 4)² everywhere.
+    louder = scoring.score(lorenz, 2 * tests, None, None, None)
+    np.testing.assert_allclose(louder["lsd_squared"], np.log(4) ** 2, rtol=1e-3)
     assert math.isnan(constant["flee"]) and math.isnan(constant["shd"])
 
     gone = tests.copy()
@@ -247,38 +275,54 @@ def pilot(lorenz):
 
 
 def test_a_model_in_standardised_coordinates_is_the_same_model(lorenz, pilot):
-    moved = methods._standardised(pilot, lorenz)
+    moved = methods.standardised(pilot, lorenz)
     z = np.array([[0.3, -0.5, 0.8]])
     expected = np.asarray(pilot(z * lorenz.std + lorenz.mean)) / lorenz.std
     np.testing.assert_allclose(moved(z), expected, rtol=1e-9)
+    # Confined as well, in and out of the box.
+    windows = methods.windows_of(lorenz)
+    held = methods.confined(Recipe("node", confine=True), pilot, windows, lorenz)
+    np.testing.assert_allclose(held(z), expected, rtol=1e-9)
+    far = 50 * np.ones((1, 3))
+    physical = ndde.confine(pilot, windows=windows)(far * lorenz.std + lorenz.mean)
+    np.testing.assert_allclose(held(far), np.asarray(physical) / lorenz.std, rtol=1e-9)
+    assert not np.allclose(held(far), moved(far), rtol=0.1)
 
 
-def test_terms_of_the_pilot_are_edges(pilot):
-    gates = jnp.ones((3, 3, 1), bool).at[0, 1].set(False)
-    no_terms = pilot.drift.coefficients.at[1].set(0)
-    pilot = eqx.tree_at(lambda m: m.drift.coefficients, pilot, no_terms)
-    found = methods._known_by_terms(gates, pilot)
-    support = np.asarray(pilot.drift.support()).T
-    assert support[:, [0, 2]].any(axis=0).all() and not support[:, 1].any()
-    np.testing.assert_array_equal(found[:, [0, 2], 0], support[:, [0, 2]])
-    np.testing.assert_array_equal(found[:, 1], gates[:, 1])
-    networks = eqx.tree_at(lambda m: m.drift, pilot, ndde.models.MaskedDrift(()))
-    assert methods._known_by_terms(gates, networks) is gates
+def test_recipes_are_verbs_of_the_library(lorenz, monkeypatch):
+    """The graph of a penalty, or all of it; a drift by its flow."""
+    key, polynomials = jax.random.key(0), ndde.models.Polynomials()
+    monkeypatch.setattr(methods, "family", lambda recipe: polynomials)  # quick
+    # So large a price that no edge is left.
+    gates = Recipe("l0ndde", coefficient=1e6, drift="best")
+    (nothing,) = methods.learned(gates, [lorenz], keys=[key])
+    assert nothing.solver == "flow" and not nothing.graph.any()
+    np.testing.assert_allclose(
+        nothing.model(np.zeros((1, 3))), nothing.model(np.ones((1, 3))), atol=1e-6
+    )
+    (full,) = methods.learned(
+        Recipe("node", graph="full", drift="best", confine=True), [lorenz], keys=[key]
+    )
+    assert full.solver == "flow" and full.graph.all() and full.status == "ok"
+    expected = ndde.fit_drift(methods.windows_of(lorenz), "full", polynomials, key=key)
+    expected = ndde.confine(expected, windows=methods.windows_of(lorenz))
+    z = np.array([[0.3, -0.5, 0.8]])
+    np.testing.assert_allclose(
+        full.model(z), expected(z * lorenz.std + lorenz.mean) / lorenz.std, rtol=1e-6
+    )
 
 
-def test_a_failed_fit_costs_one_edge_at_most():
-    graph = jnp.array([[True, True], [True, True]])[:, :, None]
-    value = jnp.array([[0.5, -0.2], [0.001, -0.1]])[:, :, None]
-
-    class Strengths(NamedTuple):
-        graph: jax.Array
-        value: jax.Array
-        held_out: jax.Array
-        threshold: jax.Array
-
-    strengths = Strengths(graph, value, jnp.ones_like(value), jnp.full(2, 0.02 + RESOLUTION))
-    kept = methods._worth_keeping(strengths)[..., 0]
-    np.testing.assert_array_equal(kept, [[True, False], [False, True]])
+def test_ablations_of_discover_are_recipes_of_the_library(lorenz, monkeypatch):
+    asked = {}
+    for name in ("l0ndde_network", "l0ndde_round", "l0ndde_free"):
+        monkeypatch.setattr(
+            methods, "discover", lambda _, *, keys, recipe, name=name: asked.update({name: recipe})
+        )
+        methods.learned(recipes()[name], [lorenz], keys=[None])
+    families = {name: recipe.family for name, recipe in asked.items()}
+    rounded = ndde.models.Best(polynomials=ndde.models.Polynomials(simple_numbers=True))
+    assert list(families.values()) == [ndde.models.Networks(), rounded, ndde.models.Best()]
+    assert [recipe.confine for recipe in asked.values()] == [True, True, False]
 
 
 def test_run_stores_scores_statuses_and_predictions(files, store, tmp_path, monkeypatch, lorenz):
@@ -334,6 +378,9 @@ def test_command_line(files, tmp_path, capsys):
     assert main(arguments) == 0
     assert main(["table", str(out)]) == 0
     assert "| mean" in capsys.readouterr().out
+    # Results of another noise are another category.
+    assert main(["table", str(out), "--noise", "variance"]) == 2
+    assert "category variance" in capsys.readouterr().err
     assert main(["table", str(tmp_path / "none.sqlite")]) == 2
     assert "does not exist" in capsys.readouterr().err
     with Store(out) as store:
@@ -364,7 +411,7 @@ def test_a_learned_flow_beats_standing_still(tmp_path):
     longer = dataclasses.replace(SHORT, min_samples=800, max_samples=800)
     generate.generate("SprottB", tmp_path / "SprottB.npz", settings=longer)
     problem = read_problem(tmp_path / "SprottB.npz")
-    recipe = Recipe(penalty="l0ndde", flow=True, select="strength", members=2, confine=True)
+    recipe = Recipe(penalty="l0ndde", graph="discover", drift="best", confine=True)
     (found,) = methods.learned(recipe, [problem], keys=[jax.random.key(0)])
     (path,) = forecast.forecasts([found.model], [problem], found.solver, [problem.starts])
     values = scoring.score(problem, path, None, found.graph, None)

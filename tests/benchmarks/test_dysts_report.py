@@ -28,7 +28,7 @@ def test_shares_of_the_way_compare_the_same_systems(store):
     values = {
         "node": {"Lorenz": 1.0, "Chen": 100.0},
         "oracle": {"Lorenz": 5.0, "Chen": 200.0},
-        "l0ndde": {"Lorenz": 4.0},
+        "node_flow": {"Lorenz": 4.0},
     }
     metrics = dict.fromkeys(scoring.METRICS, 0.0)
     store.write(
@@ -42,6 +42,23 @@ def test_shares_of_the_way_compare_the_same_systems(store):
         for system, value in systems.items()
     )
     text = report.ablation(store, known=recipes())
-    (line,) = [line for line in text.splitlines() if "l0ndde" in line]
+    (line,) = [line for line in text.splitlines() if "node_flow" in line]
     assert line.split("|")[2].strip() == ".75"
     assert line.split("|")[-2].strip() == "1"
+
+
+def test_valid_times_are_compared_system_by_system(store):
+    """The median of ratios, not the ratio of medians; anchors are no contenders."""
+    times = {"terms": (1.0, 10.0, 4.0), "discover": (0.5, 9.0, 4.0), "mean": (0.0, 0.0, 0.0)}
+    store.write(
+        Record(
+            Unit("dysts", "data", system, 0, method, 0),
+            {**dict.fromkeys(scoring.METRICS, 0.0), "vlpt": value, "chaotic": 1.0},
+            "ok",
+            0.0,
+        )
+        for method, values in times.items()
+        for system, value in zip(("A", "B", "C"), values, strict=True)
+    )
+    said = "Median over systems of the valid time relative to that of `terms`: discover .90."
+    assert said in report.table(store)
