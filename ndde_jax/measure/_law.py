@@ -91,7 +91,8 @@ def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
     residual, terms, inputs = (np.asarray(a, np.float64) for a in _residuals(windows, law))
     if not np.isfinite(residual).all():
         return [False] * windows.dim
-    used = np.asarray(law.drift.coefficients) != 0
+    drift: Any = law.drift  # polynomials
+    used = np.asarray(drift.coefficients) != 0
     mask = np.asarray(law.mask).reshape(len(used), -1)
     root = np.sqrt(np.asarray(windows.weight, np.float64))
     return [

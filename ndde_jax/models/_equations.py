@@ -79,7 +79,7 @@ def write_formulas(formulas, names, lags, dt, *, digits: int, form: str) -> tupl
     return write(formulas, names, lags, dt, digits)
 
 
-def formulas_of(model: Any) -> list[Formula | None]:
+def formulas_of(model: Any) -> list[Formula]:
     """Of every target of one system.
 
     **Raises:** `ValueError` as [`equations`][ndde_jax.equations] does of a model.
