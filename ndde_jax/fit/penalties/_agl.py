@@ -4,9 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..._checks import check_flag
+from ..._checks import check_choice, check_flag
 from ..._types import Checked, as_number
 from ._base import (
+    UNITS,
     AbstractMethod,
     Layers,
     as_path,
@@ -31,6 +32,7 @@ class AGL(AbstractMethod):
     - `coefficient`: λ, in the units of [`L0NDDE`][ndde_jax.L0NDDE]: a column as large as its pilot
         pays λ/F.
     - `path`: prices of an input that rank edges, as for `L0NDDE`; none by default.
+    - `unit`: as for `L0NDDE`.
     - `gamma`: power of the pilot's norm; 1. 0 is the plain group lasso.
     - `reset`: after the pilot, start again from the random initial weights, as the reference does,
         instead of going on from the pilot.
@@ -43,10 +45,12 @@ class AGL(AbstractMethod):
         converter=as_number("coefficient", least=0), default=0.1
     )
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
+    unit: Checked[str] = eqx.field(static=True, default="mean")
     gamma: Float[Array, ""] = eqx.field(converter=as_number("gamma", least=0), default=1.0)
     reset: Checked[bool] = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        check_choice(self.unit, "unit", UNITS)
         check_flag(self.reset, "reset")
 
     @property
