@@ -200,7 +200,7 @@ def test_the_stopping_rule_step_by_step(windows):
         key=jax.random.key(0),
     )
     # All gates start alike and move one way or the other, so the end lies further out.
-    start = float(ndde.gates.open_probability(jnp.asarray(2.0)))
+    start = float(ndde.gates.open_probability(jnp.asarray(1.0)))
     apart = [np.abs(np.asarray(one.scores) - start).max() for one in (found, phase)]
     assert apart[0] > apart[1] > 0
 
