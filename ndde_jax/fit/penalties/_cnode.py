@@ -63,7 +63,7 @@ class CNODE(AbstractMethod):
         check_choice(self.unit, "unit", UNITS)
         check_choice(self.variant, "variant", VARIANTS)
         if self.variant != "gates" and self.logit is not None:
-            raise ValueError(f"variant={self.variant!r} has no logits, so logit must be left out.")
+            raise ValueError(f"variant={self.variant!r} has no gates, so logit must be left out.")
 
     @classmethod
     def paper(cls, coefficient=50.0) -> "CNODE":
