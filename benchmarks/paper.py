@@ -33,7 +33,8 @@ GUESSES = ("allones", "empty", "selfedges", "linear")
 class Step(NamedTuple):
     """A command, `python -m benchmarks.MODULE ...`; what it prints goes to a file if it has one.
 
-    `hours` are of one core of the machine that the READMEs' figures are of, compilation included.
+    `hours` are estimates, of one free core, from what parts of the steps took; most of some is
+    compilation.
     """
 
     name: str

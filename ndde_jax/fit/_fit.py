@@ -231,7 +231,7 @@ def _fit(method, windows, config, key):
     dtype = windows.history.dtype
     data = FlatData(windows)
     dim, n_inputs = data.dim, data.inputs.shape[1]
-    coefficients = method.coefficients(n_inputs, dim).astype(dtype)
+    coefficients = method.coefficients(n_inputs, dim, config.batch_size).astype(dtype)
     n_coefficients = coefficients.shape[0]
     n_networks = n_coefficients * dim
     init_key, train_key, refine_key = jr.split(key, 3)

@@ -379,5 +379,5 @@ def test_every_method_of_rates_can_have_the_windows_of_search(monkeypatch):
 def test_gates_that_price_an_edge_charge_the_same_for_any_number_of_candidates():
     from benchmarks.delays.methods import by_edge
 
-    prices = [float(by_edge(n).coefficients(n, 4)[0]) / n for n in (3, 30)]
+    prices = [float(by_edge(n).coefficients(n, 4, 128)[0]) / n for n in (3, 30)]
     assert prices[0] == pytest.approx(prices[1]) == pytest.approx(0.05 / 3)

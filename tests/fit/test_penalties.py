@@ -258,20 +258,21 @@ def test_paper_presets():
 
 
 def test_the_unit_of_a_coefficient():
-    """mean_j risk_j + λ Σ_ij z_ij and Σ_j (risk_j + λ mean_i z_ij), differentiated by one gate and
-    by the risk of its target.
+    """mean_j risk_j + λ Σ_ij z_ij, Σ_j (risk_j + λ mean_i z_ij) and Σ_k Σ_j error² + λ Σ_ij z_ij,
+    differentiated by one gate and by the risk of its target.
     """
-    dim, inputs, price = 3, 5, 0.02
+    dim, inputs, batch, price = 3, 5, 40, 0.02
     probability = jnp.full((dim, inputs), 0.4)
     objectives = {
         "sum": lambda risk, z: jnp.mean(risk) + price * jnp.sum(z),
         "mean": lambda risk, z: jnp.sum(risk + price * jnp.mean(z, axis=1)),
+        "batch": lambda risk, z: batch * jnp.sum(risk) + price * jnp.sum(z),
     }
     for unit, objective in objectives.items():
         by_risk, by_gate = jax.grad(objective, argnums=(0, 1))(jnp.ones(dim), probability)
         for method in (ndde.L0NDDE, ndde.AGL, ndde.CNODE, ndde.PathReg):
             given = method(coefficient=price, unit=unit, path=(0.1,))
-            own, further = np.asarray(given.coefficients(inputs, dim))
+            own, further = np.asarray(given.coefficients(inputs, dim, batch))
             assert own / inputs == pytest.approx(float(by_gate[0, 0] / by_risk[0]), rel=1e-6)
             assert further == pytest.approx(0.1 * inputs)
 

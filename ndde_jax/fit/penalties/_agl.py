@@ -62,9 +62,10 @@ class AGL(AbstractMethod):
     def paper(cls, coefficient=5.0) -> "AGL":
         """The paper's coefficient for CausalDynamics, 5 (dysts: 50). Not in the paper: the power of
         the pilot's norm, what a pilot is, and that the penalty acts by proximal steps; its weights
-        were 0 or above 1e-3, which gradients alone do not make.
+        were 0 or above 1e-3, which gradients alone do not make. Nor what λ multiplies, here the sum
+        of all columns beside squared errors that are added up over a batch, as for `CNODE.paper`.
         """
-        return cls(coefficient=coefficient)
+        return cls(coefficient=coefficient, unit="batch")
 
     def init(self, layers: Layers) -> Array:
         """Adaptive weights of the columns, 1 until there is a pilot."""

@@ -14,7 +14,7 @@ from ...models._networks import Layer
 
 Selector: TypeAlias = PyTree[Array]
 # What λ multiplies, see `L0NDDE`.
-UNITS = ("mean", "sum")
+UNITS = ("mean", "sum", "batch")
 Layers = tuple[Layer, ...]
 
 
@@ -33,13 +33,13 @@ class AbstractMethod(eqx.Module):
     n_draws: eqx.AbstractVar[int]
     unit: eqx.AbstractVar[str]
 
-    def coefficients(self, n_inputs: int, dim: int) -> Float[Array, "coefficient"]:
+    def coefficients(self, n_inputs: int, dim: int, batch_size: int) -> Float[Array, "coefficient"]:
         """Penalty coefficients trained side by side; the first belongs to the model, the others,
         prices of one input times the number of inputs, only rank edges.
         """
         path = self.path * n_inputs
-        # Networks minimise the sum over targets of their losses, "sum" is about the mean of them.
-        scale = 1 if self.unit == "mean" else n_inputs * dim
+        # Networks minimise the sum over targets of mean squared errors plus means over inputs.
+        scale = {"mean": 1.0, "sum": n_inputs * dim, "batch": n_inputs / batch_size}[self.unit]
         return jnp.concatenate([(self.coefficient * scale).astype(path.dtype)[None], path])
 
     @abc.abstractmethod

@@ -69,11 +69,11 @@ class CNODE(AbstractMethod):
     def paper(cls, coefficient=50.0) -> "CNODE":
         """The paper's settings for CausalDynamics: 50 (dysts: 0.05), weights cut at 1e-8. It says
         that its weights were either 0 or above 1e-3, so they are no sigmoids, which are never 0.
-        Not in the paper: that they start at 1 and never fall below 0; and the unit of the
-        coefficient, which `python -m benchmarks.causal_dynamics run --method unit_cnode_mean ...`
-        compares with others.
+        Not in the paper: that they start at 1 and never fall below 0; and what λ multiplies, here
+        the sum of all weights beside squared errors that are added up over a batch, by far the
+        nearest to its wrong edges (benchmarks/causal_dynamics/README.md).
         """
-        return cls(coefficient=coefficient, variant="weights", threshold=1e-8)
+        return cls(coefficient=coefficient, variant="weights", unit="batch", threshold=1e-8)
 
     def init(self, layers: Layers) -> Array:
         """Logits, or weights of the inputs; path products need none."""

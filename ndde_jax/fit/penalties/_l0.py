@@ -39,9 +39,11 @@ class L0NDDE(AbstractMethod):
         its open probability averaged over them, λ itself and the sparsifying phase, so it says how
         high a price the edge survives, and how long. The default spans what can matter, whatever
         the number of inputs. `()` trains λ alone.
-    - `unit`: `"mean"`, as above, or `"sum"`: the loss is the mean over targets of their risks plus
-        λ Σ P(z_ij ≠ 0) over all inputs of all targets, so an input must lower its target's error by
-        λ · dim. Only the model's own coefficient is meant.
+    - `unit`: what λ multiplies. `"mean"`: as above. `"sum"`: the loss is the mean over targets of
+        their risks plus λ Σ P(z_ij ≠ 0) over all inputs of all targets, so an input must lower its
+        target's error by λ · dim. `"batch"`: the squared errors of a batch are added up, not
+        averaged, beside the same sum, so by λ / batch size. Only the model's own coefficient is
+        meant, not the path.
     - `n_draws`: gate draws per minibatch; 3 as in the paper.
     - `log_alpha`: where gates start; 2, open with probability 0.94. Started higher, they have
         almost no gradient.
