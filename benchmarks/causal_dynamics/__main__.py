@@ -21,6 +21,7 @@ from .recipes import RECIPES
 from .report import cost, table
 from .runner import run
 from .tuning import tune
+from .units import readings_table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,7 +97,13 @@ def _parser() -> argparse.ArgumentParser:
         "--reference", metavar="METHOD", help="mark methods that differ from it (Welch's test)"
     )
     showing.add_argument("--latex", action="store_true", help="the paper-shaped table in LaTeX")
-    showing.add_argument("--brief", action="store_true", help="the first table alone")
+    alone = showing.add_mutually_exclusive_group()
+    alone.add_argument("--brief", action="store_true", help="the first table alone")
+    alone.add_argument("--paper", action="store_true", help="the paper-shaped table alone")
+
+    comparing = actions.add_parser("readings", help="methods unit_… beside the published rows")
+    comparing.set_defaults(action=_readings)
+    comparing.add_argument("results", type=Path, help="as written by run --out")
 
     drawing = actions.add_parser("figures", help="draw results")
     drawing.set_defaults(action=_figures)
@@ -204,7 +211,7 @@ def _limits(options) -> int:
 
 def _table(options) -> int:
     with existing_store(options.results) as store:
-        if not options.latex:
+        if not options.latex and not options.paper:
             print(table(store, joint=options.joint), end="\n\n")
             if options.brief:
                 return 0
@@ -214,6 +221,12 @@ def _table(options) -> int:
                 store, labels=options.labels, reference=options.reference, latex=options.latex
             )
         )
+    return 0
+
+
+def _readings(options) -> int:
+    with existing_store(options.results) as store:
+        print(readings_table(store))
     return 0
 
 

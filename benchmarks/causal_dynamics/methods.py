@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks import linear, peers
 
+from . import paper
 from .outcomes import OK, Method, Prediction, blind_to_constants, outcome, values
 from .settings import Settings
 
@@ -31,7 +32,7 @@ def selfedges(series: Sequence[np.ndarray], dt: float, settings: Settings, *, ke
     return [_guess(np.eye(x.shape[1])) for x in series]
 
 
-def penalised(name: str, config: Callable | None = None) -> Method:
+def penalised(name: str) -> Method:
     """A method of the library with one coefficient, which `settings.toml` holds: the one that ranks
     the edges of Lorenz84 best against its published labels, as the paper chooses it.
     """
@@ -42,8 +43,7 @@ def penalised(name: str, config: Callable | None = None) -> Method:
 
         windows = [_windows(x, dt, settings) for x in series]
         method = single_coefficient(name, settings.coefficients.get(name))
-        fit_config = ndde.FitConfig() if config is None else config(ndde)
-        fits = ndde.fit_many(method, windows, fit_config, key=key, progress=False)
+        fits = ndde.fit_many(method, windows, ndde.FitConfig(), key=key, progress=False)
         return [
             _prediction(ndde.edge_scores(fit), ndde.window_graph(fit), fit.outcome) for fit in fits
         ]
@@ -57,8 +57,6 @@ def single_coefficient(name: str, coefficient: float | None):
 
     kinds = {
         "l0ndde_single": ndde.L0NDDE,
-        "l0ndde_paper": ndde.L0NDDE.paper,
-        "l0ndde_paper_no_gradient": ndde.L0NDDE.paper,
         "agl": ndde.AGL,
         "cnode": ndde.CNODE,
         "pathreg": ndde.PathReg,
@@ -181,10 +179,8 @@ METHODS: dict[str, Method] = {
     "granger": regression(linear.vector_autoregression),
     "linear": regression(linear.linear_strengths),
     "l0ndde": l0ndde,
-    "l0ndde_paper": penalised("l0ndde_paper", lambda ndde: ndde.FitConfig.paper()),
-    "l0ndde_paper_no_gradient": penalised(
-        "l0ndde_paper_no_gradient", lambda ndde: ndde.FitConfig.paper(gradient_penalty=0.0)
-    ),
+    **paper.presets(),
+    **paper.readings(),
     **{name: penalised(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg", "node")},
     **{f"{name}_free": truth_free(name) for name in ("l0ndde_single", "agl", "cnode", "pathreg")},
     "discover": discover,

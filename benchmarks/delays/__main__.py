@@ -31,7 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument("--method", action="append", choices=METHODS, help="may be repeated")
     _add_choice(running)
-    running.add_argument("--seed", type=int, default=0)
+    running.add_argument(
+        "--seed", type=int, default=0, help="noise and starts; unless 0, other random networks too"
+    )
     running.add_argument("--attractor", action="store_true", help="simulate what was learned too")
     add_machines(running)
     running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
@@ -83,6 +85,8 @@ def _choose(options):
         length=options.length,
         series=options.series,
         smoke=options.smoke,
+        # What describes tasks has no seed.
+        draw=getattr(options, "seed", 0),
     )
 
 

@@ -58,18 +58,32 @@ def selfedges(x, dt, lags, *, key):
     return Prediction(graph.astype(float), graph)
 
 
-def gates(method: ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE):
-    """One of the library's methods with its default coefficient."""
+Gated = ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
+
+
+def gates(method: Gated | Callable[[int], Gated], windows_of: Callable | None = None):
+    """One of the library's methods with its default coefficient, or one for a number of inputs; on
+    the windows of the settings, or others.
+    """
 
     def fit(x, dt, lags, *, key):
-        windows = _windows(x, dt, lags)
-        result = ndde.fit(method, windows, key=key)
+        windows = (windows_of or _windows)(x, dt, lags)
+        inputs = windows.dim * windows.n_lags
+        chosen = method if isinstance(method, ndde.fitting.AbstractMethod) else method(inputs)
+        result = ndde.fit(chosen, windows, key=key)
         scores = np.asarray(ndde.edge_scores(result))
         status = OK if np.isfinite(scores).all() else result.outcome
         graph = np.asarray(ndde.window_graph(result))
         return Prediction(scores, graph, result.model, status=status, windows=windows)
 
     return fit
+
+
+def by_edge(inputs: int) -> ndde.L0NDDE:
+    """Gates whose price of an edge is what the default is at three candidates, however many there
+    are: `L0NDDE` divides its coefficient by their number.
+    """
+    return ndde.L0NDDE(coefficient=0.05 / 3 * inputs)
 
 
 def tuned(name: str):
@@ -126,13 +140,14 @@ def _checked(prediction: Prediction) -> Prediction:
     return prediction if usable else prediction._replace(status="refused")
 
 
-def regression(regress: Callable, **options):
+def regression(regress: Callable, windows_of: Callable | None = None, **options):
     """A function of flat lagged inputs and rates, see `linear`."""
 
     def fit(x, dt, lags, *, key):
         if regress is linear.random_forest:
             options["seed"] = int(jr.randint(key, (), 0, 2**31 - 1))
-        return Prediction(*linear.on_windows(regress, _windows(x, dt, lags), **options))
+        windows = (windows_of or _windows)(x, dt, lags)
+        return Prediction(*linear.on_windows(regress, windows, **options))
 
     return fit
 
@@ -142,20 +157,33 @@ def pcmci_plus(x, dt, lags, *, key):
     return Prediction(*peers.pcmci_plus(x, lags))
 
 
+def _midpoints_too(methods: dict) -> dict:
+    """The same with states at the middle of each step, as `search` has them."""
+    found = {name: make(given) for name, (make, given) in methods.items()}
+    for name, (make, given) in methods.items():
+        found[f"{name}_midpoint"] = make(given, lambda *given: _midpoints(*given))
+    return found
+
+
 Method = Callable[..., Prediction]
 METHODS: dict[str, Method] = {
     "allones": allones,
     "selfedges": selfedges,
-    "lasso": regression(linear.lagged_lasso),
-    "granger": regression(linear.vector_autoregression),
-    "forest": regression(linear.random_forest),
     "pcmci_plus": pcmci_plus,
-    "pysindy": regression(peers.lagged_sparse_regression),
-    "l0ndde": gates(ndde.L0NDDE()),
-    "agl": gates(ndde.AGL()),
-    "cnode": gates(ndde.CNODE()),
-    "pathreg": gates(ndde.PathReg()),
-    "node": gates(ndde.NODE()),
+    **_midpoints_too(
+        {
+            "lasso": (regression, linear.lagged_lasso),
+            "granger": (regression, linear.vector_autoregression),
+            "forest": (regression, linear.random_forest),
+            "pysindy": (regression, peers.lagged_sparse_regression),
+            "l0ndde": (gates, ndde.L0NDDE()),
+            "l0ndde_edge": (gates, by_edge),
+            "agl": (gates, ndde.AGL()),
+            "cnode": (gates, ndde.CNODE()),
+            "pathreg": (gates, ndde.PathReg()),
+            "node": (gates, ndde.NODE()),
+        }
+    ),
     **{f"{name}_tuned": tuned(name) for name in SINGLE},
     **{f"{name}_free": truth_free(name) for name in SINGLE},
     "discover": discover,

@@ -7,7 +7,7 @@ from ndde_jax import systems
 
 
 def random_network(
-    size: int, *, delays: tuple[float, ...], seed: int, most_drivers: int = 3
+    size: int, *, delays: tuple[float, ...], seed: int | tuple[int, ...], most_drivers: int = 3
 ) -> systems.System:
     """Units that relax to the sum of what they receive late.
 
@@ -53,7 +53,7 @@ def random_network(
         dt=0.02,
         sampling_step=0.1,
         transient=50.0,
-        name=f"network_{size}_{len(delays)}_{seed}",
+        name=f"network_{size}_{len(delays)}_{'_'.join(map(str, np.atleast_1d(seed)))}",
         source="made for this benchmark",
         description=random_network.__doc__,
     )

@@ -75,12 +75,17 @@ def choose(
     length: int | None = None,
     series: int = 1,
     smoke: bool = False,
+    draw: int = 0,
 ) -> list[Specification]:
-    """The tasks asked for, by text or shell pattern in `category/name`.
+    """The tasks asked for, by text or shell pattern in `category/name`; with a `draw` other than 0
+    random networks are others than those of `settings.toml`.
 
     **Raises:** `ValueError` if nothing is left.
     """
-    found = list(SMOKE) if smoke else specifications(categories, length=length, series=series)
+    if smoke:
+        found = [dataclasses.replace(spec, draw=draw) for spec in SMOKE]
+    else:
+        found = specifications(categories, length=length, series=series, draw=draw)
     kept = [
         spec
         for spec in found

@@ -2,6 +2,7 @@
 
 import functools
 import tomllib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +34,15 @@ class Specification:
         true one), or `length/n` (low, n samples).
     - `length`: samples.
     - `series`: replicate; with the names it fixes all random numbers.
+    - `draw`: 0 for the random networks of `settings.toml`; with any other number their structure
+        and weights are drawn anew.
     """
 
     name: str
     category: str
     length: int
     series: int = 0
+    draw: int = 0
 
     @property
     def noise(self) -> float:
@@ -76,7 +80,7 @@ class Specification:
 
     def system(self) -> systems.System:
         """The system with its documented noise."""
-        return _system(self.name)
+        return _system(self.name, self.draw)
 
 
 def _entry(name: str) -> dict:
@@ -89,15 +93,16 @@ def _entry(name: str) -> dict:
 
 
 @functools.lru_cache(maxsize=64)
-def _system(name: str) -> systems.System:
+def _system(name: str, draw: int) -> systems.System:
     entry = _entry(name)
     if "size" in entry:
-        return random_network(entry["size"], delays=tuple(entry["delays"]), seed=entry["seed"])
+        seed = entry["seed"] if draw == 0 else (zlib.crc32(name.encode()), draw)
+        return random_network(entry["size"], delays=tuple(entry["delays"]), seed=seed)
     return systems.get(name, **entry.get("options", {}))
 
 
 def specifications(
-    categories=CATEGORIES, *, length: int | None = None, series: int = 1
+    categories=CATEGORIES, *, length: int | None = None, series: int = 1, draw: int = 0
 ) -> list[Specification]:
     """All tasks of the categories; `length` alone adds those of the learning curves."""
     lengths = settings()["length"]
@@ -105,14 +110,14 @@ def specifications(
     for category in categories:
         if category == "length":
             found += [
-                Specification(name, f"length/{n}", n, i)
+                Specification(name, f"length/{n}", n, i, draw)
                 for n in lengths["curve"]
                 for name in lengths["systems"]
                 for i in range(series)
             ]
         else:
             found += [
-                Specification(name, category, length or lengths["default"], i)
+                Specification(name, category, length or lengths["default"], i, draw)
                 for name in settings()["systems"]
                 for i in range(series)
             ]

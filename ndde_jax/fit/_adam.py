@@ -80,6 +80,7 @@ def sparsify(
     chex.assert_shape([known.allowed, known.required], (n_networks, n_inputs))
     adam = optax.scale_by_adam(*ADAM_MEMORY)
     rates = (config.learning_rate.astype(dtype), config.gate_learning_rate.astype(dtype))
+    memory, least = config.smoothing.astype(dtype), 1 - config.improvement.astype(dtype)
 
     def objective(params, inputs, outputs, weight, noise, active):
         layers, selector = params
@@ -134,9 +135,8 @@ def sparsify(
         loss = jnp.mean(own)
         # The objective jumps when the penalty sets in, so the average starts afresh there.
         fresh = (state.epoch == 0) | (state.epoch == n_warmup)
-        smoothed = jnp.where(fresh, loss, 0.7 * state.smoothed + 0.3 * loss)
-        # An improvement counts from a tenth of a per cent on: less is the noise of minibatches.
-        improved = (smoothed < 0.999 * state.best) | (active == 0) | fresh
+        smoothed = jnp.where(fresh, loss, memory * state.smoothed + (1 - memory) * loss)
+        improved = (smoothed < least * state.best) | (active == 0) | fresh
         return Train(
             params,
             optimiser,

@@ -266,7 +266,7 @@ def test_single_coefficients_reach_the_methods():
     for name in ("l0ndde_single", "l0ndde_paper", "agl", "cnode", "pathreg"):
         method = methods.single_coefficient(name, 0.125)
         assert float(method.coefficient) == 0.125 and method.path.shape == (0,)
-    assert methods.single_coefficient("node", None).coefficients(3).shape == (1,)
+    assert methods.single_coefficient("node", None).coefficients(3, 3, 128).shape == (1,)
     assert METHODS.keys() >= {"agl_free", "cnode_free", "pathreg_free", "l0ndde_single_free"}
 
 
@@ -285,3 +285,35 @@ def test_baselines_on_a_driven_variable(name):
     assert found.scores.shape == (2, 2) and np.isfinite(found.scores).all()
     assert found.scores[0, 1] > found.scores[1, 0]
     assert found.graph[0, 1]
+
+
+def test_rows_of_the_paper_have_its_windows_and_settings(monkeypatch):
+    """Euler rates of the present state whatever the settings of the category say, and its table of
+    hyperparameters.
+    """
+    import ndde_jax as ndde
+
+    seen = []
+
+    def fits(method, windows, config, **_):
+        seen.append((method, windows, config))
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr(ndde, "fit_many", fits)
+    x = np.cumsum(np.random.default_rng(0).normal(size=(200, 3)), axis=0)
+    settings = Settings(lags=(0, 2, 4), scheme="central4")
+    rows = {"l0ndde_paper": 0.025, "l0ndde_paper_no_gradient": 0.01, "agl_paper": 5.0,
+            "cnode_paper": 50.0}  # fmt: skip
+    for name in (*rows, "unit_cnode_batch"):
+        with pytest.raises(RuntimeError, match="seen"):
+            METHODS[name]([x], 0.1, settings, key=jr.key(0))
+    for (name, coefficient), (method, windows, config) in zip(rows.items(), seen, strict=False):
+        assert float(method.coefficient) == pytest.approx(coefficient)
+        assert windows[0].lags == (0,) and windows[0].scheme == "euler"
+        penalty = config.gradient_penalty
+        assert (penalty is None) if "no_gradient" in name else float(penalty) == 100
+        assert (config.warmup, config.warmup_steps, config.patience) == ("adam", 100, 200)
+    # λ Σ over targets and inputs beside squared errors summed over targets and a batch of 128.
+    for method in (seen[3][0], seen[-1][0]):
+        price = float(method.coefficients(3, 3, 128)[0]) / 3
+        assert price == pytest.approx(50 / 128)

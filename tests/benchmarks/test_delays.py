@@ -337,3 +337,47 @@ def test_further_categories_are_low_noise_with_larger_errors():
         best, _ = measurement_error(series.x[:, 0])
         assert np.sqrt(best) / series.x.std() == pytest.approx(share, rel=0.35)
     assert not {"observed_5", "observed_10"} & {s.category for s in specifications()}
+
+
+def test_a_seed_draws_other_networks_and_leaves_the_published_ones():
+    def graphs(seed):
+        specs = choose(categories=["low"], only="low/network_*", draw=seed)
+        return {spec.name: np.asarray(spec.system().graph) for spec in specs}
+
+    first, same, other = graphs(0), graphs(0), graphs(1)
+    assert first.keys() == other.keys() and len(first) == 9
+    for name, graph in first.items():
+        np.testing.assert_array_equal(same[name], graph)
+        assert other[name].shape == graph.shape
+    # Two units with one delay can only be drawn alike; nothing larger is.
+    changed = [name for name, graph in first.items() if not np.array_equal(graph, other[name])]
+    assert set(changed) >= {"network_3", "network_5", "network_8", "network_10", "network_20"}
+    mackey = [choose(categories=["low"], only="low/mackey_glass", draw=d)[0] for d in (0, 1)]
+    np.testing.assert_array_equal(*(np.asarray(spec.system().graph) for spec in mackey))
+
+
+def test_every_method_of_rates_can_have_the_windows_of_search(monkeypatch):
+    from benchmarks.delays import methods as module
+
+    for name in ("lasso", "granger", "forest", "pysindy", "l0ndde", "l0ndde_edge", "agl", "cnode",
+                 "pathreg", "node"):  # fmt: skip
+        assert {name, f"{name}_midpoint"} <= METHODS.keys()
+    seen = []
+    real = module.linear.on_windows
+
+    def looked_at(regress, windows, **options):
+        seen.append(windows.scheme)
+        return real(regress, windows, **options)
+
+    monkeypatch.setattr(module.linear, "on_windows", looked_at)
+    x = np.cumsum(np.random.default_rng(0).normal(size=(300, 2)), axis=0) * 0.1
+    for name in ("granger", "granger_midpoint"):
+        METHODS[name](x, 0.1, (0, 1, 2), key=jax.random.key(0))
+    assert seen[0] != "midpoint" and seen[1] == "midpoint"
+
+
+def test_gates_that_price_an_edge_charge_the_same_for_any_number_of_candidates():
+    from benchmarks.delays.methods import by_edge
+
+    prices = [float(by_edge(n).coefficients(n, 4, 128)[0]) / n for n in (3, 30)]
+    assert prices[0] == pytest.approx(prices[1]) == pytest.approx(0.05 / 3)

@@ -122,3 +122,21 @@ def test_command_line(store, capsys):
     assert main(["table", str(store.path), "--latex"]) == 0
     assert capsys.readouterr().out.startswith(r"\begin{tabular}")
     assert main(["table", str(store.path), "--reference", "nobody"]) == 2
+
+
+def test_readings_stand_below_the_row_that_they_might_explain(tmp_path, capsys):
+    """SHD of 52.84 and 13.21 where 26.42 was published are one doubling off, each."""
+    file = tmp_path / "readings.sqlite"
+    shd = {"unit_l0ndde_sum_open": 52.84, "unit_l0ndde_mean_undecided": 13.21, "allones": 28.0}
+    with Store(file) as results:
+        for method, value in shd.items():
+            metrics = {"published.auroc": 0.7, "published.auprc": 0.8, "published.shd": value}
+            unit = Unit(BENCHMARK, "simple/default", "a", POOLED, method, 0)
+            results.write([Record(unit, metrics | {"series": 10}, "pooled", 0.0)])
+    assert main(["readings", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert cells(text, "L0-NDDE †")[0][3:] == ["26", ".64", "-"]
+    found = cells(text, "unit_l0ndde_sum_open")[0]
+    assert found[1:] == ["mean_j risk_j + λ Σ_ij z_ij", "open", "53", ".70", "1.00"]
+    assert cells(text, "unit_l0ndde_mean_undecided")[0][2:] == ["undecided", "13", ".70", "1.00"]
+    assert cells(text, "allones")[0][-1] == "-" and not cells(text, "AGL †")

@@ -34,7 +34,7 @@ def test_the_price_of_an_edge_is_the_exchange_rate_of_its_objective(name):
 
 def test_the_method_charges_that_price():
     price = 0.02
-    method = ndde.L0NDDE.paper(price * 3)
+    method = ndde.L0NDDE(coefficient=price * 3)
     open_gates, closed = jnp.full((1, 3), 30.0), jnp.array([[30.0, 30.0, -30.0]])
     paid = [method.penalty(z, (), jnp.array([price * 3]))[0] for z in (open_gates, closed)]
     assert float(paid[0] - paid[1]) == pytest.approx(price, rel=1e-6)

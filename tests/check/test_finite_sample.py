@@ -148,3 +148,27 @@ def test_the_modulus_of_a_linear_drift():
     uneven = ndde.lagged_windows(x[:50, None], t=np.arange(50.0) ** 1.1)
     with pytest.raises(ValueError, match="equally spaced"):
         theory.drift_modulus(Pull(), uneven)
+
+
+def test_the_whole_bound_as_the_paper_writes_it():
+    """Its equation for ε_n, in NumPy, on an uneven grid; and the radius with a hypothetical S_p."""
+    steps = np.random.default_rng(4).uniform(0.02, 0.6, 700)
+    modulus, c = 0.07, CONSTANTS
+    total, largest, eta = steps.sum(), steps.max(), (1 - c["confidence"]) / 6
+    pieces = max(1, np.ceil(total))
+    block = max(1, np.log(c["mixing_prefactor"] * pieces / eta) / c["mixing_rate"])
+    complexity = np.log(4 * np.exp(c["covering"]) / eta)
+    epsilon, envelope = c["resolution"], c["envelope"]
+    whole = (
+        2 * c["spread"] * total / eta * modulus
+        + 2 * c["noise_norm"] * envelope * np.sqrt(2 * total * complexity)
+        + 2 * epsilon * c["noise_trace"] / eta * np.sum(np.sqrt(steps))
+        + envelope**2 * np.sqrt(2 * total * (block + largest) * complexity)
+        + 4 * envelope * epsilon * total
+        + c["tail"] * total
+    )
+    found = terms(steps, modulus=modulus, gap=2.5)
+    assert float(found.error) == pytest.approx(whole, rel=1e-9)
+    assert float(found.drift_error) == pytest.approx((whole + 2.5) / total, rel=1e-9)
+    radius = theory.truncation_radius(total, 40.0, confidence=c["confidence"], n_delays=2, order=3)
+    assert float(radius) == pytest.approx((pieces * 3**3 * 40.0 / eta) ** (1 / 6), rel=1e-9)

@@ -257,3 +257,43 @@ def test_refusals_of_moments():
         theory.moments(good, np.ones((3, 3)))
     with pytest.raises(ValueError, match="beta must have one rate for each of the 1 delays"):
         theory.Dissipativity(center=[0.0], beta0=1.0, alpha=0.0, delays=[1.0])
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_constants_of_moments_as_the_paper_writes_them(order):
+    """γ_p, K_p, A^seg and B^seg of its lemmas, in NumPy, with two delays, a ball and a matrix of
+    noise.
+    """
+    beta0, alpha, inside, radius = 3.0, 0.4, 1.1, 0.8
+    beta, epsilon, delays = np.array([0.3, 0.2]), np.array([0.1, 0.0]), np.array([0.5, 2.0])
+    known = theory.Dissipativity(
+        center=[0.0, 1.0], beta0=beta0, alpha=alpha, delays=delays, beta=beta, radius=radius,
+        inside=inside, epsilon=epsilon,
+    )  # fmt: skip
+    sigma = np.array([[0.5, 0.1], [0.0, 0.7]])
+    p, b = order, beta + epsilon
+    whole, largest = b.sum(), np.linalg.norm(sigma, 2)
+    level = max(alpha, inside + beta0 * radius**2)
+    k = 2 * p * level + p * np.trace(sigma @ sigma.T) + 2 * p * (p - 1) * largest**2
+    eta = 0.0 if p == 1 else 2.0
+    constant = k if p == 1 else k**p * (p - 1) ** (p - 1) / (p**p * eta ** (p - 1))
+    decay = 2 * p * beta0 - 2 * (p - 1) * whole - eta
+    # The characteristic equation by bisection.
+    low, high = 0.0, decay
+    for _ in range(200):
+        middle = (low + high) / 2
+        above = middle + 2 * np.sum(b * np.exp(middle * delays)) > decay
+        low, high = (low, middle) if above else (middle, high)
+    slack = {} if p == 1 else {"slack": eta}
+    one = theory.moments(known, sigma, order=p, **slack)
+    assert float(one.rate) == pytest.approx(low, rel=1e-9)
+    rest = constant / (decay - 2 * whole)
+    assert float(one.level) == pytest.approx(rest, rel=1e-9)
+    bdg, tau = 5.0, 2.0
+    martingale = (2 * p * largest * bdg) ** 2
+    factor = 2 + 4 * whole * tau + martingale * tau
+    segment = theory.segment_moments(known, sigma, order=p, bdg=bdg, **slack)
+    prefactor = factor * np.exp(2 * low * tau) + np.exp(low * tau)
+    assert float(segment.prefactor) == pytest.approx(prefactor, rel=1e-9)
+    bound = factor * rest + 2 * constant * tau + martingale * tau
+    assert float(segment.level) == pytest.approx(bound, rel=1e-9)

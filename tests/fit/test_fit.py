@@ -167,12 +167,41 @@ def test_paper_preset():
     config = ndde.FitConfig.paper()
     assert float(config.learning_rate) == float(config.gate_learning_rate) == 1e-3
     assert config.patience == 200 and config.warmup_steps == 100 and config.batch_size == 128
+    # Its plateau is one of single steps, and its scores those of the end.
+    assert config.epoch_steps == 1 and float(config.smoothing) == float(config.improvement) == 0
+    assert config.scores == "end"
     method = ndde.L0NDDE.paper()
-    np.testing.assert_allclose(method.coefficients(3), [0.025])
+    np.testing.assert_allclose(method.coefficients(3, 2, 128), [0.025 * 6])
     # The paper's mask is the sigmoid of the logits, cut at one half.
     logits = jnp.array([[-3.0, -0.5, -0.01, 0.01, 2.0]])
     np.testing.assert_array_equal(method.mask(logits, ()), jax.nn.sigmoid(logits) > 0.5)
     assert ndde.L0NDDE().rule == "open_probability"
+
+
+def test_the_stopping_rule_step_by_step(windows):
+    """It ends `patience` steps after the last step whose objective was the lowest so far, and ranks
+    by what the gates are then.
+    """
+    changes = dict(max_steps=600, patience=20, warmup_steps=3, width=4, refine="none")
+    config = ndde.FitConfig.paper(**changes)
+    found = ndde.fit(ndde.L0NDDE.paper(), windows, config, key=jax.random.key(0))
+    losses = np.asarray(found.losses)
+    losses = losses[np.isfinite(losses)][3:]
+    best = np.minimum.accumulate(losses)
+    last = int(np.flatnonzero(losses == best)[-1])
+    lowest = [k for k in range(1, len(losses)) if losses[k] < best[k - 1]]
+    assert (lowest[-1] if lowest else 0) == last and len(losses) - 1 - last == 20
+    assert found.outcome == "converged" and int(found.steps) == len(losses) + 3
+    phase = ndde.fit(
+        ndde.L0NDDE.paper(),
+        windows,
+        ndde.FitConfig.paper(**changes, scores="phase"),
+        key=jax.random.key(0),
+    )
+    # All gates start alike and move one way or the other, so the end lies further out.
+    start = float(ndde.gates.open_probability(jnp.asarray(1.0)))
+    apart = [np.abs(np.asarray(one.scores) - start).max() for one in (found, phase)]
+    assert apart[0] > apart[1] > 0
 
 
 def warmed_up(warmup_steps, refine_steps, learning_rate=5e-3):

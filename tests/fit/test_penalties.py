@@ -251,10 +251,44 @@ def test_paper_presets():
     assert float(ndde.AGL.paper().coefficient) == 5
     assert float(ndde.CNODE.paper().coefficient) == 50
     assert ndde.PathReg.paper().variant == "gates" and ndde.PathReg.paper().rule == "median"
-    # Gates that the penalty has all but closed are closed, which at 1e-8 none ever was.
-    logits = jnp.array([[2.0, -3.0, -6.0, -8.0]])
-    np.testing.assert_array_equal(ndde.CNODE.paper().mask(logits, ()), [[True, True, True, False]])
+    # Weights are 0 or not; sigmoids would never be cut at 1e-8.
+    weights = jnp.array([[2.0, 1e-3, 0.0]])
+    np.testing.assert_array_equal(ndde.CNODE.paper().mask(weights, ()), [[True, True, False]])
     assert ndde.NODE.paper() == ndde.NODE()
+
+
+def test_the_unit_of_a_coefficient():
+    """mean_j risk_j + λ Σ_ij z_ij, Σ_j (risk_j + λ mean_i z_ij) and Σ_k Σ_j error² + λ Σ_ij z_ij,
+    differentiated by one gate and by the risk of its target.
+    """
+    dim, inputs, batch, price = 3, 5, 40, 0.02
+    probability = jnp.full((dim, inputs), 0.4)
+    objectives = {
+        "sum": lambda risk, z: jnp.mean(risk) + price * jnp.sum(z),
+        "mean": lambda risk, z: jnp.sum(risk + price * jnp.mean(z, axis=1)),
+        "batch": lambda risk, z: batch * jnp.sum(risk) + price * jnp.sum(z),
+    }
+    for unit, objective in objectives.items():
+        by_risk, by_gate = jax.grad(objective, argnums=(0, 1))(jnp.ones(dim), probability)
+        for method in (ndde.L0NDDE, ndde.AGL, ndde.CNODE, ndde.PathReg):
+            given = method(coefficient=price, unit=unit, path=(0.1,))
+            own, further = np.asarray(given.coefficients(inputs, dim, batch))
+            assert own / inputs == pytest.approx(float(by_gate[0, 0] / by_risk[0]), rel=1e-6)
+            assert further == pytest.approx(0.1 * inputs)
+
+
+def test_weights_of_cnode_reach_zero_and_stay_there():
+    method = ndde.CNODE(coefficient=1.0, variant="weights", threshold=0.0)
+    layers = ((jnp.ones((1, 4, 3)), jnp.zeros((1, 4))), (jnp.ones((1, 1, 4)), jnp.zeros((1, 1))))
+    weights = method.init(layers)
+    np.testing.assert_array_equal(weights, jnp.ones((1, 3)))
+    for _ in range(3):
+        slope = jax.grad(lambda w: method.penalty(w, layers, jnp.ones(1))[0])(weights)
+        weights = method.project(weights - jnp.array([[1.3, 0.9, 0.0]]) * slope * 3)
+    np.testing.assert_allclose(weights, [[0.0, 0.0, 1.0]])
+    np.testing.assert_array_equal(method.mask(weights, layers), [[False, False, True]])
+    np.testing.assert_allclose(method.freeze(weights, layers)[0][0][0, 0], [0.0, 0.0, 1.0])
+    np.testing.assert_allclose(method.scores(weights, layers), [[0.0, 0.0, 0.5]])
 
 
 @pytest.mark.slow

@@ -4,9 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..._checks import check_flag
+from ..._checks import check_choice, check_flag
 from ..._types import Checked, as_number
 from ._base import (
+    UNITS,
     AbstractMethod,
     Layers,
     as_path,
@@ -31,6 +32,7 @@ class AGL(AbstractMethod):
     - `coefficient`: λ, in the units of [`L0NDDE`][ndde_jax.L0NDDE]: a column as large as its pilot
         pays λ/F.
     - `path`: prices of an input that rank edges, as for `L0NDDE`; none by default.
+    - `unit`: as for `L0NDDE`.
     - `gamma`: power of the pilot's norm; 1. 0 is the plain group lasso.
     - `reset`: after the pilot, start again from the random initial weights, as the reference does,
         instead of going on from the pilot.
@@ -43,10 +45,12 @@ class AGL(AbstractMethod):
         converter=as_number("coefficient", least=0), default=0.1
     )
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
+    unit: Checked[str] = eqx.field(static=True, default="mean")
     gamma: Float[Array, ""] = eqx.field(converter=as_number("gamma", least=0), default=1.0)
     reset: Checked[bool] = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        check_choice(self.unit, "unit", UNITS)
         check_flag(self.reset, "reset")
 
     @property
@@ -58,9 +62,10 @@ class AGL(AbstractMethod):
     def paper(cls, coefficient=5.0) -> "AGL":
         """The paper's coefficient for CausalDynamics, 5 (dysts: 50). Not in the paper: the power of
         the pilot's norm, what a pilot is, and that the penalty acts by proximal steps; its weights
-        were 0 or above 1e-3, which gradients alone do not make.
+        were 0 or above 1e-3, which gradients alone do not make. Nor what λ multiplies, here the sum
+        of all columns beside squared errors that are added up over a batch, as for `CNODE.paper`.
         """
-        return cls(coefficient=coefficient)
+        return cls(coefficient=coefficient, unit="batch")
 
     def init(self, layers: Layers) -> Array:
         """Adaptive weights of the columns, 1 until there is a pilot."""

@@ -13,6 +13,8 @@ from ..._checks import check_real_array, is_traced, refusal, shown
 from ...models._networks import Layer
 
 Selector: TypeAlias = PyTree[Array]
+# What λ multiplies, see `L0NDDE`.
+UNITS = ("mean", "sum", "batch")
 Layers = tuple[Layer, ...]
 
 
@@ -29,13 +31,16 @@ class AbstractMethod(eqx.Module):
     coefficient: eqx.AbstractVar[Float[Array, ""]]
     path: eqx.AbstractVar[Float[Array, "price"]]
     n_draws: eqx.AbstractVar[int]
+    unit: eqx.AbstractVar[str]
 
-    def coefficients(self, n_inputs: int) -> Float[Array, "coefficient"]:
+    def coefficients(self, n_inputs: int, dim: int, batch_size: int) -> Float[Array, "coefficient"]:
         """Penalty coefficients trained side by side; the first belongs to the model, the others,
         prices of one input times the number of inputs, only rank edges.
         """
         path = self.path * n_inputs
-        return jnp.concatenate([self.coefficient.astype(path.dtype)[None], path])
+        # Networks minimise the sum over targets of mean squared errors plus means over inputs.
+        scale = {"mean": 1.0, "sum": n_inputs * dim, "batch": n_inputs / batch_size}[self.unit]
+        return jnp.concatenate([(self.coefficient * scale).astype(path.dtype)[None], path])
 
     @abc.abstractmethod
     def init(self, layers: Layers) -> Selector:

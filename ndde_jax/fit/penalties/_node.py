@@ -28,6 +28,11 @@ class NODE(AbstractMethod):
         return as_path(())
 
     @property
+    def unit(self) -> str:
+        """Of nothing."""
+        return "mean"
+
+    @property
     def n_draws(self) -> int:
         """Gates are deterministic."""
         return 1

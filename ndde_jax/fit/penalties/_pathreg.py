@@ -17,7 +17,7 @@ from .._gates import (
     logistic_noise,
     open_probability,
 )
-from ._base import AbstractMethod, Layers, as_path, path_weights, scale_inputs
+from ._base import UNITS, AbstractMethod, Layers, as_path, path_weights, scale_inputs
 
 VARIANTS = ("reference", "gates")
 
@@ -35,6 +35,7 @@ class PathReg(AbstractMethod):
     - `coefficient`: λ; an open input with all hidden units open pays λ/F.
     - `path`: prices of an input that rank edges, as for [`L0NDDE`][ndde_jax.L0NDDE]; none by
         default.
+    - `unit`: as for `L0NDDE`.
     - `variant`: `"reference"` (weights and gates) or `"gates"`, the paper's.
     - `log_alpha`, `max_log_alpha`, `rule`, `gate`: as for `L0NDDE`.
 
@@ -45,6 +46,7 @@ class PathReg(AbstractMethod):
         converter=as_number("coefficient", least=0), default=0.1
     )
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
+    unit: Checked[str] = eqx.field(static=True, default="mean")
     variant: Checked[str] = eqx.field(static=True, default="reference")
     log_alpha: Float[Array, ""] = eqx.field(converter=as_number("log_alpha"), default=2.0)
     max_log_alpha: Float[Array, ""] = eqx.field(
@@ -59,6 +61,7 @@ class PathReg(AbstractMethod):
         return 1
 
     def __check_init__(self):
+        check_choice(self.unit, "unit", UNITS)
         check_choice(self.variant, "variant", VARIANTS)
         check_choice(self.rule, "rule", RULES)
         check_gate(self.gate)
