@@ -2,6 +2,7 @@
 
 import importlib.resources
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -35,6 +36,17 @@ def test_workflows_try_every_python_that_is_declared():
     declared = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
     assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", workflow)[1]) == declared
     assert ".ci/oldest.txt" in workflow
+
+
+def test_pictures_and_links_of_the_readme_are_made_absolute_for_a_release():
+    absolute = runpy.run_path(str(ROOT / ".ci" / "absolute_links"))["absolute"]
+    text = "![a](docs/a.png) [b](docs/b.md#c) [d](https://e.org/f) [g](#h)"
+    assert absolute(text, "https://host/us/it", "123") == (
+        "![a](https://host/us/it/raw/123/docs/a.png) [b](https://host/us/it/blob/123/docs/b.md#c) "
+        "[d](https://e.org/f) [g](#h)"
+    )
+    readme = absolute((ROOT / "README.md").read_text("utf-8"), "https://host/us/it", "123")
+    assert all(re.match("https?:", link) for link in re.findall(r"\]\(([^)]+)\)", readme))
 
 
 def test_the_style_of_the_gallery_is_in_the_package():
