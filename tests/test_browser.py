@@ -171,7 +171,9 @@ def test_the_main_pages_can_be_read_by_all(site):
         assert not broken, (page, scheme, width)
 
 
-def test_the_report(served):
+@pytest.fixture
+def report(served):
+    """Where a report with long names is."""
     folder, address = served
     found = found_on(noise(), edges=EDGES, names=("a long name of a variable", "another_one" * 4))
     pictures = {"lag_matrix.png": (ROOT / "docs" / "lag_matrix.png").read_bytes()}
@@ -179,8 +181,25 @@ def test_the_report(served):
     page = html_report(found, found.report(full=True), pictures=pictures, repeat=("x " * 200,))
     (folder / "report.html").write_bytes(page)
     (folder / "favicon.ico").touch()
-    for _, width, wrong in seen([address + "report.html"]):
+    return address + "report.html"
+
+
+def test_the_report(report):
+    for _, width, wrong in seen([report]):
         assert wrong == FINE, width
     if AXE:
-        for _, scheme, width, broken in unreadable([address + "report.html"]):
+        for _, scheme, width, broken in unreadable([report]):
             assert not broken, (scheme, width)
+
+
+def test_the_report_on_paper(report):
+    """Nothing is folded away there, and nothing is wider than the page, which is A4."""
+    height = "document.querySelector('details pre').getBoundingClientRect().height"
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 680, "height": 1000})
+        page.goto(report)
+        assert page.evaluate(height) == 0
+        page.emulate_media(media="print")
+        assert page.evaluate(height) > 100
+        assert page.evaluate("document.documentElement.scrollWidth") <= 680
+        assert len(page.pdf(format="A4")) > 10_000
