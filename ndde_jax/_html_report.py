@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._spoken import amount
 from ._version import version
 
 STYLE = """
@@ -156,10 +157,10 @@ def _words(found: Any) -> str:
 
 
 def _part(found: Any, i: int, j: int, k: int) -> str:
-    lag, unit = found.lags[k], found.time_unit
+    delay = float(found.delays[i, j, k])
+    delay = delay if np.isfinite(delay) else found.lags[k] * found.dt
     who = "its own value" if i == j else f"<strong>{_text(found.names[i])}</strong>"
-    when = f"{lag * found.dt:.4g} {unit}" if unit else f"{lag} sample{'s' * (lag > 1)}"
-    ago = f"{_text(when)} before" if lag else "now"
+    ago = f"{_text(amount(delay, found.time_unit))} before" if delay else "now"
     return f"{who} {ago} ({found.scores[i, j, k]:.0%})"
 
 

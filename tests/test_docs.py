@@ -230,9 +230,7 @@ def test_figures_of_the_comparison_are_those_of_the_benchmarks():
 def test_figures_of_the_readme_are_those_of_the_benchmarks():
     """Every number of a row stands in the README that the row leads to."""
     text = (ROOT / "README.md").read_text("utf-8")
-    rows = re.findall(
-        r"^\| .* \| (.*) \| (.*) \| \[\w+\]\((benchmarks/.*)\) \|$", text, re.MULTILINE
-    )
+    rows = re.findall(r"^\| .* \|(.*)\|(.*)\| \[\w+\]\((benchmarks/.*)\) \|$", text, re.MULTILINE)
     assert len(rows) == 6
     for ours, theirs, page in rows:
         measured = set(re.findall(r"\d*\.\d+", (ROOT / page).read_text("utf-8")))

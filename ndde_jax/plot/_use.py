@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
 from .._checks import refusal
+from .._spoken import amount
 
 _OWN, _CHANGED, _MEASURED = "#0072B2", "#D55E00", "#000000"
 # Curves on one figure; the others have smaller slopes.
@@ -67,8 +68,8 @@ def ago(lag: int, found: Any) -> str:
     if not lag:
         return ""
     if found.time_unit:
-        return f", {lag * found.dt:.4g} {found.time_unit} ago"
-    return f", {lag} sample{'s' if lag > 1 else ''} ago"
+        return f", {amount(lag * found.dt, found.time_unit)} ago"
+    return f", {amount(lag, 'sample')} ago"
 
 
 def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:

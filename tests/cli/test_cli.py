@@ -74,7 +74,7 @@ def test_the_page_is_whole_in_itself(table, tmp_path, calls):
     assert page.tags.count("h1") == 1 and len(page.images) == 2 and all(page.images)
     shown = " ".join(page.shown)
     pieces = ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000", "12.5%")
-    pieces += ("2 samples before (50%). Together these explain 75%.", "nothing among the cand")
+    pieces += ("1.5 months before (50%). Together these explain 75%.", "nothing among the cand")
     for piece in (*pieces, "More: docs/problems/short_<b>.md", "Not drawn: ndde-jax discover"):
         assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
     assert "full report on a, b, checked with" in shown
