@@ -1,8 +1,9 @@
-"""The two pictures of the page on the idea, from the ten lines of the front page.
+"""The picture of the front page, of its command; and the two of the idea, of its ten lines.
 
-`python docs/idea/pictures.py` draws them beside this file.
+`python docs/idea/pictures.py` draws them, the first in docs and the others beside this file.
 """
 
+import tempfile
 from pathlib import Path
 
 import jax
@@ -11,6 +12,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 import ndde_jax as ndde
+from ndde_jax import cli
 
 HERE = Path(__file__).parent
 # Of Okabe and Ito: what drives, what is driven, and what was found.
@@ -89,9 +91,19 @@ def how_it_is_judged(found) -> Figure:
     return figure
 
 
+def front_page() -> Figure:
+    """What `ndde-jax discover --example tropical_pacific` finds."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["discover", "--example", "tropical_pacific", "--quiet", "--out", folder]
+        if cli.main(command):
+            raise RuntimeError("the example of the front page failed.")
+        return ndde.Discovery.load(Path(folder) / "discovery").plot()
+
+
 def main():
-    """Draw both."""
+    """Draw all three."""
     style.use("ndde_jax.plot.talk")
+    front_page().savefig(HERE.parent / "tropical_pacific.png")
     x = simulated()
     found = discovered(x)
     for name, figure in (("sought", what_is_sought(x, found)), ("judged", how_it_is_judged(found))):
