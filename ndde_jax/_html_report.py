@@ -160,7 +160,7 @@ def _part(found: Any, i: int, j: int, k: int) -> str:
     delay = float(found.delays[i, j, k])
     delay = delay if np.isfinite(delay) else found.lags[k] * found.dt
     who = "its own value" if i == j else f"<strong>{_text(found.names[i])}</strong>"
-    ago = f"{_text(amount(delay, found.time_unit))} before" if delay else "now"
+    ago = f"{_text(amount(float(delay), found.time_unit))} before" if delay else "now"
     return f"{who} {ago} ({found.scores[i, j, k]:.0%})"
 
 

@@ -84,5 +84,5 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     )
     ax.set_title(share, fontsize=8, color="#555555")
     for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):
-        label(name + (f", {amount(lag, 'sample')} ago" if lag else ""), fontsize=8)
+        label(name + (f", {amount(float(lag), 'sample')} ago" if lag else ""), fontsize=8)
     ax.tick_params(labelsize=7)

@@ -68,8 +68,8 @@ def ago(lag: int, found: Any) -> str:
     if not lag:
         return ""
     if found.time_unit:
-        return f", {amount(lag * found.dt, found.time_unit)} ago"
-    return f", {amount(lag, 'sample')} ago"
+        return f", {amount(float(lag * found.dt), found.time_unit)} ago"
+    return f", {amount(float(lag), 'sample')} ago"
 
 
 def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:
