@@ -19,6 +19,7 @@ PAGES = {
     },
 }
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
+PICTURE = re.compile(r"!\[([^\]\n]+)\]\((gallery/\w+\.png)\)")
 LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
 # A section of the navigation that is a page too: its name is in the link before, not in the label.
 LABEL = re.compile(r'<label(?=[^>]* id="__nav_\w+_label"[^>]*>\s*<span class="md-nav__icon)')
@@ -29,9 +30,12 @@ def on_files(files, config):
     for source, page in PAGES.items():
         text = (ROOT / source).read_text("utf-8")
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
+    gallery = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    shown = {address: words for words, address in PICTURE.findall(gallery)}
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         source, page = f"notebooks/{notebook.name}", f"notebooks/{notebook.stem}.md"
-        text = as_markdown(json.loads(notebook.read_text("utf-8")), notebook.stem)
+        cells = json.loads(notebook.read_text("utf-8"))
+        text = as_markdown(cells, notebook.stem, shown[f"gallery/{notebook.stem}.png"])
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     return files
 
@@ -47,8 +51,10 @@ def on_post_page(output, page, config):
     return output.replace('class="md-search"', 'class="md-search" aria-label="Search"')
 
 
-def as_markdown(notebook: dict, name: str) -> str:
-    """A notebook to read: its words, its programs, what they print, and its picture."""
+def as_markdown(notebook: dict, name: str, shown: str) -> str:
+    """A notebook to read: its words, its programs, what they print, and its picture, of which the
+    gallery says what it shows.
+    """
     printed = ROOT / "docs" / "gallery" / f"{name}.json"
     texts = json.loads(printed.read_text("utf-8")) if printed.exists() else {}
     parts = []
@@ -60,7 +66,7 @@ def as_markdown(notebook: dict, name: str) -> str:
         else:
             parts.append(FORMULA.sub(with_mathml, text))
         if "picture" in cell["metadata"].get("tags", ()):
-            parts.append(f"![What this draws](../docs/gallery/{name}.png)")
+            parts.append(f"![{shown}](../docs/gallery/{name}.png)")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

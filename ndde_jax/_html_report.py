@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._spoken import amount
 from ._version import version
 
 STYLE = """
@@ -33,9 +34,11 @@ dt span, dd span { font-weight: 400; font-size: .9rem; }
 figure { margin: 0; } img { max-width: 100%; height: auto; background: #ffffff; }
 figcaption, .aside { font-size: .9rem; }
 pre { overflow-x: auto; padding: .75rem; background: var(--soft); font-size: .85rem; }
+@page { margin: 15mm; }
 @media print { body { max-width: none; padding: 0; } .uses img { min-width: 0; }
   .wide, .uses div, pre { overflow: visible; } pre { white-space: pre-wrap; }
-  details > * { display: block; }  h2, figure, tr { break-inside: avoid; } }
+  details > * { display: block; } details::details-content { content-visibility: visible; }
+  h2, h3, figure, tr { break-inside: avoid; } h2, h3, dt { break-after: avoid; } }
 """
 
 # What the pictures show, for those who do not see them, and below them for all others.
@@ -71,6 +74,7 @@ def html_report(
         f'<h1>{_text(", ".join(found.names))}: <span class="verdict '
         f'{verdict.replace(" ", "-")}">{_text(verdict)}</span></h1>\n{lines}'
         f"{_figures(pictures, PICTURES)}"
+        f"<h2>In words</h2>\n{_words(found)}"
         f"<h2>Edges kept</h2>\n{_edges(found)}"
         f"<h2>Effects and forecast</h2>\n{_figures(pictures, USES, 'uses') or _paragraph(uses)}"
         f"<h2>What is left unexplained</h2>\n{_left(found)}"
@@ -129,6 +133,35 @@ def _table(caption: str, numbers: int, columns: Sequence[str], rows: Sequence[Se
         f'<div class="wide" role="region" tabindex="0" aria-label="{_text(caption)}">\n<table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n</div>\n"
     )
+
+
+def _words(found: Any) -> str:
+    """A sentence for each variable: what its rate of change follows, and how much of it that is."""
+    items = []
+    for j, name in enumerate(found.names):
+        edges = np.argwhere(found.graph[:, j])
+        order = np.argsort(-found.scores[:, j][tuple(edges.T)], kind="stable")
+        parts = [_part(found, i, j, k) for i, k in edges[order].tolist()]
+        share = f"{max(0.0, 1 - float(found.strengths.risk[j])):.0%}"
+        said = (
+            f"how fast it changes follows {'; '.join(parts)}. Together these explain {share}."
+            if parts
+            else "nothing among the candidates says how fast it changes."
+        )
+        items.append(f"<li><strong>{_text(name)}</strong>: {said}</li>\n")
+    return (
+        f'<ul>\n{"".join(items)}</ul>\n<p class="aside">In brackets: what share of the variance of '
+        "that rate only this one explains. In which direction it acts, and by how much, say the "
+        "effects.</p>\n"
+    )
+
+
+def _part(found: Any, i: int, j: int, k: int) -> str:
+    delay = float(found.delays[i, j, k])
+    delay = delay if np.isfinite(delay) else found.lags[k] * found.dt
+    who = "its own value" if i == j else f"<strong>{_text(found.names[i])}</strong>"
+    ago = f"{_text(amount(float(delay), found.time_unit))} before" if delay else "now"
+    return f"{who} {ago} ({found.scores[i, j, k]:.0%})"
 
 
 def _edges(found: Any) -> str:

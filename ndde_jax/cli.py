@@ -190,6 +190,8 @@ def _discover(arguments: argparse.Namespace) -> None:
         print()
         for name in written:
             print(f"wrote {directory / name}")
+        print(f"\nTo read: {directory / 'report.html'}. In which direction, and how strongly:")
+        print(f"  ndde-jax effects {directory / 'discovery'} --out {directory / 'effects'}")
 
 
 def _recipe(ndde_jax: Any, arguments: argparse.Namespace) -> Any:

@@ -157,6 +157,15 @@ def test_the_main_pages(site):
         assert wrong == FINE, (page, width)
 
 
+def test_command_verdict_and_picture_of_the_front_page_fit_one_screen(site):
+    box = "document.querySelector('article {}').getBoundingClientRect().{}"
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(site)
+        top, bottom = (page.evaluate(box.format(*of)) for of in (("pre", "top"), ("img", "bottom")))
+        assert 0 < bottom - top < 900
+
+
 @needs_axe
 def test_what_is_unreadable_is_seen(served):
     folder, address = served
@@ -171,16 +180,35 @@ def test_the_main_pages_can_be_read_by_all(site):
         assert not broken, (page, scheme, width)
 
 
-def test_the_report(served):
+@pytest.fixture
+def report(served):
+    """Where a report with long names is."""
     folder, address = served
     found = found_on(noise(), edges=EDGES, names=("a long name of a variable", "another_one" * 4))
-    pictures = {"lag_matrix.png": (ROOT / "docs" / "lag_matrix.png").read_bytes()}
+    pictures = {"lag_matrix.png": (ROOT / "docs" / "tropical_pacific.png").read_bytes()}
     pictures["effects.png"] = pictures["lag_matrix.png"]
     page = html_report(found, found.report(full=True), pictures=pictures, repeat=("x " * 200,))
     (folder / "report.html").write_bytes(page)
     (folder / "favicon.ico").touch()
-    for _, width, wrong in seen([address + "report.html"]):
+    return address + "report.html"
+
+
+def test_the_report(report):
+    for _, width, wrong in seen([report]):
         assert wrong == FINE, width
     if AXE:
-        for _, scheme, width, broken in unreadable([address + "report.html"]):
+        for _, scheme, width, broken in unreadable([report]):
             assert not broken, (scheme, width)
+
+
+def test_the_report_on_paper(report):
+    """Nothing is folded away there, and nothing is wider than the page, which is A4."""
+    seen_at_all = "document.querySelector('details pre').checkVisibility()"
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 680, "height": 1000})
+        page.goto(report)
+        assert not page.evaluate(seen_at_all)
+        page.emulate_media(media="print")
+        assert page.evaluate(seen_at_all)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 680
+        assert len(page.pdf(format="A4")) > 10_000

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import ndde_jax
+from tests.pages import CONTINUED, ELSEWHERE, given, unknown
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,18 +34,6 @@ MODULES = (
 )  # fmt: skip
 # Programs that take a second or two; the others that are whole are run by `pytest -m slow`.
 QUICK = ("choosing.md[0]", "guides/missing_values.md[0]", "data_problems.md[0]")
-# Lines that begin where a discovery, or data, are.
-FRAGMENTS = (
-    "README.md[1]",
-    "guides/differentiate.md[1]",
-    "guides/recordings.md[1]",
-    "guides/simulate_forecast_intervene.md[1]",
-    "guides/simulate_forecast_intervene.md[2]",
-    # Of systems, clusters and schedulers that are not here.
-    *(f"many_systems.md[{k}]" for k in range(5)),
-    "use.md[0]",
-    "use.md[1]",
-)
 
 
 def programs(*languages):
@@ -115,8 +105,14 @@ def test_programs_compile(name):
 
 
 def test_the_lists_of_programs_name_programs():
-    assert {*QUICK, *FRAGMENTS} <= set(PROGRAMS)
-    assert "README.md[2]" in PRINTED
+    assert {*QUICK, *CONTINUED, *ELSEWHERE} <= set(PROGRAMS)
+    assert "guides/equations.md[0]" in PRINTED
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_begin_from_nothing_or_are_continued(name):
+    whole = name not in (*CONTINUED, *ELSEWHERE)
+    assert not (whole and unknown(PROGRAMS[name]))
 
 
 def parts(text):
@@ -130,7 +126,7 @@ def parts(text):
     [
         pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))
         for name in PROGRAMS
-        if name not in FRAGMENTS and not name.startswith("CONTRIBUTING")
+        if name not in (*CONTINUED, *ELSEWHERE) and not name.startswith("CONTRIBUTING")
     ],
 )
 def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
@@ -141,6 +137,14 @@ def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
         words, numbers = parts(capsys.readouterr().out)
         assert words == parts(PRINTED[name])[0]
         np.testing.assert_allclose(numbers, parts(PRINTED[name])[1], rtol=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CONTINUED)
+def test_continued_programs_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(PROGRAMS[name], name, "exec"), given(tmp_path))
 
 
 @pytest.mark.slow
@@ -218,6 +222,19 @@ def test_figures_of_the_comparison_are_those_of_the_benchmarks():
     rows = re.findall(r"^\| `\w+` \|.*$", page, re.MULTILINE)
     measured = (ROOT / "benchmarks" / "delays" / "README.md").read_text("utf-8")
     assert len(rows) == 3 and all(row in measured.splitlines() for row in rows)
+    stored = (ROOT / "benchmarks" / "dysts" / "README.md").read_text("utf-8") + measured
+    said = re.findall(r"(?<![\w.])\d*\.\d+(?!\w)", re.sub(r"^\|.*$", "", page, flags=re.MULTILINE))
+    assert len(said) == 12 and all(re.search(rf"[| ]{re.escape(x)} \|", stored) for x in said)
+
+
+def test_figures_of_the_readme_are_those_of_the_benchmarks():
+    """Every number of a row stands in the README that the row leads to."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| .* \|(.*)\|(.*)\| \[\w+\]\((benchmarks/.*)\) \|$", text, re.MULTILINE)
+    assert len(rows) == 6
+    for ours, theirs, page in rows:
+        measured = set(re.findall(r"\d*\.\d+", (ROOT / page).read_text("utf-8")))
+        assert set(re.findall(r"\d*\.\d+", f"{ours} {theirs}")) <= measured, page
 
 
 @pytest.mark.slow
@@ -232,6 +249,11 @@ def test_the_site_builds_without_a_warning(tmp_path):
     for name in ("discover", "metrics.auroc"):
         page = "discover" if name == "discover" else "metrics"
         assert f'id="ndde_jax.{name}"' in (tmp_path / "api" / page / "index.html").read_text()
+    # A search for a public name finds the page where it stands, by a heading that is the name.
+    index = json.loads((tmp_path / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    found = {entry["location"].partition("#")[2]: entry["title"] for entry in index}
+    for name in referenced():
+        assert name.rpartition(".")[2] in found.get(f"ndde_jax.{name}", ""), name
     # Formulas are set, and what a notebook prints is below its program.
     notebook = (tmp_path / "notebooks" / "twenty_units" / "index.html").read_text("utf-8")
     assert "<math" in notebook and "$$" not in notebook and "of 40 lines, " in notebook

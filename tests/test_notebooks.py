@@ -153,6 +153,9 @@ def test_the_delay_of_el_nino():
     text = "".join(run("the_delay_of_el_nino.ipynb"))
     # What its prose quotes.
     assert "best: 5 months; not worse: [4 5 6 7]" in text
+    kept = [int(lag) for lag in re.findall(r"lag +(\d+) months .* kept", text)]
+    held = int(re.search(r"intervals that hold it: (\d+) of 30", text)[1])
+    assert kept == [0, 3, 6] and held >= 24
     assert "first half: best at 3 months" in text and "second half: best at 5 months" in text
 
 

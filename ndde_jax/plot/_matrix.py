@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import ArrayLike, Bool, Real, Shaped
+from jaxtyping import ArrayLike, Bool, Real
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -25,7 +25,7 @@ from matplotlib.ticker import MaxNLocator
 from .._checks import check_graph, check_names, check_positive, check_real_array, refusal
 from .._types import Checked
 from ..samples._trajectories import read_lags
-from ._process import Edge, draw_process_graph, wrapped
+from ._process import Edge, draw_process_graph, extent, wrapped
 
 _KEPT = "#D55E00"
 _SCORES = colormaps["Blues"].with_extremes(bad="#DDDDDD")
@@ -34,6 +34,7 @@ _DELAYS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.75, 256)))
 _SOURCES = "#0072B2 #D55E00 #009E73 #CC79A7 #000000 #56B4E9 #E69F00 #7F7F7F".split()
 _MANY = 8  # more targets than this share one matrix: panels of their own would be stamp-sized
 _MAX_MATRIX_WIDTH = 20.0  # inches
+_PAGE = 4 / 3  # width by height, that a picture should come near to
 _BAR = {"pad": 0.02, "fraction": 0.04, "panchor": False}
 
 
@@ -67,19 +68,24 @@ def plot_lag_matrix(
     >>> figure = plot_lag_matrix(scores, graph=scores > 0, lags=(0, 1, 2), names=("wind", "sea"))
     """
     scores, graph = _checked(scores, graph, lags, names, dt)
+    if fig is None:
+        size = _matrix_size(len(names), len(lags), _PAGE)
+        fig = Figure(figsize=size, layout="constrained")
+    return _draw_matrix(fig, scores, graph, _PAGE, lags, names, dt, time_unit)
+
+
+def _draw_matrix(fig, scores, graph, page, lags, names, dt, time_unit):
     dim, _, n_lags = scores.shape
     top = np.nanmax(scores, initial=0.0)
     norm = PowerNorm(0.5, vmin=0.0, vmax=top if top > 0 else 1.0, clip=True)
-    if fig is None:
-        fig = Figure(figsize=_matrix_size(dim, n_lags), layout="constrained")
     in_blocks = _in_blocks(dim, n_lags)
     if in_blocks:
         axes = [_draw_blocks(fig.add_subplot(), scores, graph, norm, lags, names)]
     else:
-        axes = _draw_panels(fig, scores, graph, norm, lags, names)
+        axes = _draw_panels(fig, scores, graph, norm, lags, names, page)
     if n_lags > 1:
         label = _lag_label(lags, dt, time_unit, in_blocks)
-        if in_blocks or _panel_columns(dim, n_lags) == 1:
+        if in_blocks or _panel_columns(dim, n_lags, page) == 1:
             axes[-1].set_xlabel(label, fontsize=10)
         else:
             fig.supxlabel(label, fontsize=10)
@@ -123,8 +129,7 @@ def plot_process_graph(
     scores, graph = _checked(graph if scores is None else scores, graph, lags, names, dt)
     dim = len(names)
     if ax is None:
-        side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
-        ax = Figure(figsize=(side, side), layout="constrained").add_subplot()
+        ax = Figure(figsize=_graph_size(dim), layout="constrained").add_subplot()
     norm = Normalize(min(lags), max(max(lags), min(lags) + 1))
     edges, used = [], set()
     for source, target in np.argwhere(graph.any(axis=2)).tolist():
@@ -165,63 +170,21 @@ def plot_discovery(found: Any) -> Figure:
     ]:
         raise refusal("found", f"a Discovery, with {missing[0]}", found)
     dim, _, n_lags = np.shape(found.scores)
-    width, height = _matrix_size(dim, n_lags)
-    side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
+    side, tall = _graph_size(dim)
+    page = _PAGE if dim > _MANY else 0.6  # beside the graph, panels are rather stacked
+    width, height = _matrix_size(dim, n_lags, page)
     shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
     shared["time_unit"] = found.time_unit
     if dim > _MANY:
-        fig = Figure(figsize=(max(width, side), height + side), layout="constrained")
-        left, right = fig.subfigures(2, 1, height_ratios=(height, side))  # type: ignore[misc]
+        fig = Figure(figsize=(max(width, side), height + tall), layout="constrained")
+        left, right = fig.subfigures(2, 1, height_ratios=(height, tall))  # type: ignore[misc]
     else:
-        width *= np.clip(side / height, 1.0, 1.4)  # larger cells rather than empty space
-        fig = Figure(figsize=(width + side, max(height, side)), layout="constrained")
+        width *= np.clip(tall / height, 1.0, 1.4)  # larger cells rather than empty space
+        fig = Figure(figsize=(width + side, max(height, tall)), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
-    plot_lag_matrix(found.scores, graph=found.graph, fig=left, **shared)
+    scores, graph = _checked(found.scores, found.graph, found.lags, found.names, found.dt)
+    _draw_matrix(left, scores, graph, page, **shared)
     plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
-    return fig
-
-
-def plot_trajectories(
-    t: Checked[Shaped[ArrayLike, "time"]],
-    x: Checked[Real[ArrayLike, "time dim"]],
-    names: Checked[Sequence[str]],
-    *,
-    units: Checked[Sequence[str] | None] = None,
-    time_unit: str = "",
-    fig: FigureBase | None = None,
-) -> FigureBase:
-    """One strip for each variable over a shared time axis; missing values leave gaps.
-
-    `t` holds numbers or `datetime64` stamps. Raises ValueError if `names` or `units` do not fit.
-
-    >>> t = np.linspace(0, 6, 50)
-    >>> figure = plot_trajectories(t, np.stack([np.sin(t), np.cos(t)], axis=1), ("sin", "cos"))
-    """
-    check_real_array(x, "x", "[time dim]")
-    t, x = np.asarray(t), np.asarray(x)
-    if x.ndim != 2 or 0 in x.shape:
-        raise refusal("x", "[time dim], with at least one sample and variable", x)
-    if t.shape != x.shape[:1] or t.dtype.kind not in "fiuM":
-        raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
-    names = check_names(names, x.shape[1])
-    if units is not None:
-        if isinstance(units, str) or not isinstance(units, Sequence):
-            raise refusal("units", "a sequence of words, one per variable", units)
-        if len(units) != x.shape[1]:
-            raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
-    if fig is None:
-        fig = Figure(figsize=(8.0, 0.8 + 0.95 * x.shape[1]), layout="constrained")
-    axes = fig.subplots(x.shape[1], 1, sharex=True, squeeze=False)[:, 0]
-    for j, ax in enumerate(axes):
-        ax.plot(t, x[:, j], color="#0072B2", linewidth=0.9)
-        unit = f"\n({units[j]})" if units is not None else ""
-        ax.set_ylabel(names[j] + unit, rotation=0, ha="right", va="center")
-        ax.yaxis.set_major_locator(MaxNLocator(3))
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.margins(x=0.01)
-    fig.align_ylabels(axes)
-    if not np.issubdtype(t.dtype, np.datetime64):
-        axes[-1].set_xlabel(f"time ({time_unit})" if time_unit else "time")
     return fig
 
 
@@ -249,14 +212,14 @@ def _in_blocks(dim: int, n_lags: int) -> bool:
     return dim > _MANY or (n_lags == 1 and dim > 1)
 
 
-def _panel_columns(dim: int, n_lags: int) -> int:
-    """Number of columns that brings the whole picture closest to a 4:3 page."""
+def _panel_columns(dim: int, n_lags: int, page: float) -> int:
+    """Number of columns that brings the whole picture closest to a page, width by height."""
     width, height = _cell_size(n_lags)
 
     def shape(columns: int) -> float:
         rows = -(-dim // columns)
         total = columns * (width * n_lags + 0.2), rows * (height * dim + 0.5)
-        return abs(np.log(total[0] / total[1] * 3 / 4)) + 0.7 * (rows * columns - dim)
+        return abs(np.log(total[0] / total[1] / page)) + 0.7 * (rows * columns - dim)
 
     return min(range(1, dim + 1), key=shape)
 
@@ -267,12 +230,20 @@ def _cell_size(n_lags: int) -> tuple[float, float]:
     return width, max(width, 0.28)
 
 
-def _matrix_size(dim: int, n_lags: int) -> tuple[float, float]:
+def _graph_size(dim: int) -> tuple[float, float]:
+    """Width and height of the process graph in inches: no wider than its nodes need."""
+    side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
+    low, high = extent(dim)
+    wide, tall = side * (high - low) / np.max(high - low)
+    return max(wide, 0.9 * side), tall + 0.3  # below is the caption
+
+
+def _matrix_size(dim: int, n_lags: int, page: float) -> tuple[float, float]:
     if _in_blocks(dim, n_lags):
         cell = 0.45 if n_lags == 1 else 0.13
         return min(2.6 + cell * dim * n_lags, _MAX_MATRIX_WIDTH), 1.7 + 0.32 * max(dim, 4)
     width, height = _cell_size(n_lags)
-    columns = _panel_columns(dim, n_lags)
+    columns = _panel_columns(dim, n_lags, page)
     rows = -(-dim // columns)
     return 2.4 + columns * (width * n_lags + 0.2), 0.9 + rows * (height * dim + 0.5)
 
@@ -290,12 +261,12 @@ def _cells(ax, values, kept, norm) -> None:
             PatchCollection(frames, facecolor="none", edgecolor=_KEPT, linewidth=width, zorder=3)
         )
     ax.tick_params(length=0)
-    ax.spines[:].set_color("#999999")
+    ax.spines[:].set(color="#999999", visible=True)
 
 
-def _draw_panels(fig, scores, graph, norm, lags, names) -> list[Axes]:
+def _draw_panels(fig, scores, graph, norm, lags, names, page) -> list[Axes]:
     dim, n_lags = len(names), len(lags)
-    columns = _panel_columns(dim, n_lags)
+    columns = _panel_columns(dim, n_lags, page)
     width, height = _cell_size(n_lags)
     grid = fig.subplots(-(-dim // columns), columns, sharex=True, sharey=True, squeeze=False)
     axes = list(grid.ravel())

@@ -146,9 +146,8 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
     n = len(names)
     style = {"ha": "center", "va": "center", "color": _INK, "zorder": 4}
     top_of_loop = radius + 1.45 * _loop_size(radius) + 0.02
-    limit = np.abs(positions).max(axis=0) + top_of_loop + 0.1
-    limit = np.maximum(limit, 0.8)
-    _fit(ax, limit)
+    low, high = extent(n)
+    _fit(ax, low, high)
     inside = [
         ax.text(*centre, wrapped(name), fontsize=font, **style)
         for centre, name in zip(positions, names, strict=True)
@@ -170,7 +169,7 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
             text = ax.text(*centre, words, fontsize=font - 1, **style)
             outside.append((text, centre, top_of_loop if node in loops else radius + 0.04))
     for _ in range(4):  # room for the texts changes the scale, the scale changes the room
-        before = limit
+        before = np.stack([low, high])
         for text, centre, distance in outside:
             size = text.get_window_extent()
             half = np.array([size.width, size.height]) / 2 / _pixels_per_unit(ax)
@@ -178,15 +177,24 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
             # The whole box lies beyond the tangent of the loop.
             at = centre + direction * (distance + np.abs(direction) @ half)
             text.set_position(at)
-            limit = np.maximum(limit, np.abs(at) + half + 0.03)
-        if np.array_equal(limit, before):
+            low = np.minimum(low, at - half - 0.03)
+            high = np.maximum(high, at + half + 0.03)
+        if np.array_equal((low, high), before):
             break
-        _fit(ax, limit)
+        _fit(ax, low, high)
     return [text for text, _, _ in outside]
 
 
-def _fit(ax: Axes, limit: np.ndarray) -> None:
-    ax.set(xlim=(-limit[0], limit[0]), ylim=(-limit[1], limit[1]))
+def extent(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Corners `[2]` of what `n` nodes, their loops and a little air take up."""
+    positions, radius = _circle(n), _node_radius(n)
+    around = radius + 1.45 * _loop_size(radius) + 0.12
+    low, high = positions.min(axis=0) - around, positions.max(axis=0) + around
+    return np.minimum(low, -0.8), np.maximum(high, 0.8)
+
+
+def _fit(ax: Axes, low: np.ndarray, high: np.ndarray) -> None:
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     # Text is measured in pixels: the layout has to be final before anything is placed.
     if figure := ax.get_figure(root=True):
         figure.draw_without_rendering()

@@ -12,6 +12,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, FigureBase
 
 from .._checks import refusal
+from .._spoken import amount
 
 _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
 # Surfaces on one figure, and the least share of a rate's variance that one of them carries.
@@ -83,5 +84,5 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     )
     ax.set_title(share, fontsize=8, color="#555555")
     for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):
-        label(name + (f", {lag} samples ago" if lag else ""), fontsize=8)
+        label(name + (f", {amount(float(lag), 'sample')} ago" if lag else ""), fontsize=8)
     ax.tick_params(labelsize=7)

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
 from .._checks import refusal
+from .._spoken import amount
 
 _OWN, _CHANGED, _MEASURED = "#0072B2", "#D55E00", "#000000"
 # Curves on one figure; the others have smaller slopes.
@@ -53,13 +54,22 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
         ax.plot(x, np.zeros_like(x), "|", color="#555555", markersize=5, clip_on=False,
                 transform=ax.get_xaxis_transform())  # fmt: skip
         ax.set_title(f"in {share:.0%} of resamples", fontsize=8, color="#555555")
-        ax.set_xlabel(source + (f", {lag} samples ago" if lag else ""), fontsize=8)
+        ax.set_xlabel(source + ago(lag, effects.found), fontsize=8)
         ax.set_ylabel(f"rate of {target}" + (f" (per {unit})" if unit else ""), fontsize=8)
         ax.tick_params(labelsize=7)
     more = f"; {len(rows) - len(shown)} smaller ones not shown" if len(rows) > len(shown) else ""
     title = "no edge kept" if not rows else f"effects on rates, 90 % intervals{more}"
     fig.suptitle(title, fontsize=10)
     return fig
+
+
+def ago(lag: int, found: Any) -> str:
+    """How long ago a source is read: a time where its unit is known, samples otherwise."""
+    if not lag:
+        return ""
+    if found.time_unit:
+        return f", {amount(float(lag * found.dt), found.time_unit)} ago"
+    return f", {amount(float(lag), 'sample')} ago"
 
 
 def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:

@@ -344,7 +344,7 @@ def _filled(samples: Samples, known) -> Samples:
     columns = np.flatnonzero(counts)
     error = np.max(np.stack(errors), axis=0)
     left = sum(int(np.isnan(x).sum()) for x in values)
-    worst = int(np.argmax(error))
+    worst = columns[np.argmax(error[columns])]  # of those that were filled
     text = (
         f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
         f"estimated; the error has {_times(error[worst])} the variance of a step of "

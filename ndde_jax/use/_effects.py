@@ -235,7 +235,11 @@ class Effects:
         return plot_effects(self)
 
     def __repr__(self) -> str:
-        lines = [f"Effects of {int(self.graph.sum())} edges on rates, 90 % intervals, and shares"]
+        per = f" per {self.found.time_unit}" if self.found.time_unit else ""
+        lines = [
+            f"Effects of {int(self.graph.sum())} edges: by how much the target changes more{per} "
+            "where the source is higher by one, 90 % intervals"
+        ]
         for row in self.rows()[:12]:
             source, target, lag, _, _, slope, low, high, share = row
             delay = f"@{lag}" if lag else ""

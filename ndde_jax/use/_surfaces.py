@@ -110,7 +110,7 @@ class Interactions:
         return len(self.table)
 
     def __repr__(self) -> str:
-        lines = [f"Interactions of {len(self)} pairs: shares of the variance of a rate"]
+        lines = [f"Interactions of {len(self)} pairs: shares of a rate that only both explain"]
         for first, a, second, b, target, share, low, high in self.table[:8]:
             lines.append(
                 f"  {said(first, a)} with {said(second, b)} -> {target}  {share:.1%} "

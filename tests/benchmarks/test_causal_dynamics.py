@@ -263,7 +263,7 @@ def test_tuning_takes_the_best_coefficient_of_the_grid(graphs, register, monkeyp
 
 
 def test_single_coefficients_reach_the_methods():
-    for name in ("l0ndde_single", "l0ndde_paper", "agl", "cnode", "pathreg"):
+    for name in ("l0ndde_single", "agl", "cnode", "pathreg"):
         method = methods.single_coefficient(name, 0.125)
         assert float(method.coefficient) == 0.125 and method.path.shape == (0,)
     assert methods.single_coefficient("node", None).coefficients(3, 3, 128).shape == (1,)

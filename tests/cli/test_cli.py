@@ -34,6 +34,7 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     assert printed.startswith("report on a, b\n")
     for name in ("report.txt", "edges.csv", "lag_matrix.png", "process_graph.png", "discovery"):
         assert f"wrote {out / name}" in printed
+    assert f"ndde-jax effects {out / 'discovery'} --out {out / 'effects'}" in printed
 
 
 class Page(html.parser.HTMLParser):
@@ -73,6 +74,7 @@ def test_the_page_is_whole_in_itself(table, tmp_path, calls):
     assert page.tags.count("h1") == 1 and len(page.images) == 2 and all(page.images)
     shown = " ".join(page.shown)
     pieces = ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000", "12.5%")
+    pieces += ("1.5 months before (50%). Together these explain 75%.", "nothing among the cand")
     for piece in (*pieces, "More: docs/problems/short_<b>.md", "Not drawn: ndde-jax discover"):
         assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
     assert "full report on a, b, checked with" in shown

@@ -162,6 +162,18 @@ def test_long_gaps_stay():
     assert not np.isnan(samples.values[0][200:203, 0]).any()
 
 
+def test_the_error_that_is_stated_is_that_of_a_variable_that_was_filled():
+    """Beside its steps, a walk is harder to foretell than white noise; but it is whole."""
+    walk, white = np.random.default_rng(0).normal(size=(2, 800))
+    walk = np.cumsum(walk)
+    white[[100, 300, 500]] = np.nan
+    (treatment,) = ndde.prepare_samples(
+        ndde.read_samples(np.stack([walk, white], axis=1), dt=1.0, names=("whole", "holed")),
+        steps=("gaps",),
+    ).treatments
+    assert "a step of holed" in treatment.text and "whole" not in treatment.text
+
+
 # ---- together ----
 
 
