@@ -15,7 +15,7 @@ from benchmarks.dysts import anchors, forecast, generate, methods, report, runne
 from benchmarks.dysts.__main__ import main
 from benchmarks.dysts.data import read_problem
 from benchmarks.dysts.methods import METHODS, Learned
-from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes, regime, system_names
+from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes
 
 SHORT = Protocol(
     noise=0.05,
@@ -127,43 +127,6 @@ def test_broken_files_are_refused(files, tmp_path):
     for name, message in (("A", "lacks graph"), ("B", "expected a graph"), ("C", "expected train")):
         with pytest.raises(ValueError, match=message):
             read_problem(tmp_path / f"{name}.npz")
-
-
-def test_settings_hold_the_papers_lists():
-    names = system_names()
-    assert len(names) == len(set(names)) == 41
-    assert sum(regime(name) == "chaotic" for name in names) == 32
-    assert protocol().noise == 0.05
-    # 250 Lyapunov times for every system, also where the training trajectory hits a limit.
-    lengths = {name: generate.lengths(0.01 * k, protocol()) for k, name in enumerate(names, 1)}
-    for k, (n_train, n_test) in enumerate(lengths.values(), 1):
-        assert 1000 <= n_train <= 10000 and n_test == pytest.approx(25000 / k, abs=1)
-    assert recipes()["cnode_paper"].refine_steps == 500
-
-
-def test_unknown_settings_are_refused(tmp_path):
-    file = tmp_path / "settings.toml"
-    file.write_text('[ours.a]\npenalty = "l0ndde"\nlambda = 3\n')
-    with pytest.raises(ValueError, match="unknown setting lambda of a"):
-        recipes(file)
-    with pytest.raises(ValueError, match="penalty must be one of"):
-        Recipe(penalty="lasso")
-    with pytest.raises(ValueError, match="graph must be one of"):
-        Recipe(penalty="l0ndde", graph="strength")
-    with pytest.raises(ValueError, match="what the penalty was fitted with"):
-        Recipe(penalty="l0ndde", graph="full")
-
-
-def test_round_coefficients_are_asked_for_by_name():
-    asked = [name for name, recipe in recipes().items() if recipe.drift == "round"]
-    assert asked == ["l0ndde_round"]
-    assert ndde.models.Best().polynomials.simple_numbers is False
-    assert methods.family(recipes()["l0ndde_round"]).polynomials.simple_numbers is True
-    assert methods.family(recipes()["l0ndde_gates"]) == ndde.models.Best()
-    assert methods.family(recipes()["node_flow"]) == ndde.models.Networks()
-
-
-# Forecasts and scores
 
 
 def test_the_true_system_reproduces_its_own_tests(lorenz):
