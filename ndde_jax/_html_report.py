@@ -37,6 +37,7 @@ pre { overflow-x: auto; padding: .75rem; background: var(--soft); font-size: .85
 @page { margin: 15mm; }
 @media print { body { max-width: none; padding: 0; } .uses img { min-width: 0; }
   .wide, .uses div, pre { overflow: visible; } pre { white-space: pre-wrap; }
+  pre, td, th, p, li, dd { overflow-wrap: anywhere; } td, th { white-space: normal; }
   details > * { display: block; } details::details-content { content-visibility: visible; }
   h2, h3, figure, tr { break-inside: avoid; } h2, h3, dt { break-after: avoid; } }
 """
