@@ -54,6 +54,13 @@ def _many(option: str, values) -> tuple[str, ...]:
     return tuple(text for value in values for text in (option, value))
 
 
+def _climate(name: str, run, climate: Path | None, only: str, hours: float) -> list[Step]:
+    """The tier that is not generated, if its files are there."""
+    if climate is None:
+        return []
+    return [Step(name, "causal_dynamics", (*run, "--data", str(climate), "--only", only), hours)]
+
+
 def _causal_dynamics(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
     """Table 1, the appendix's full table, and its ablation of the gradient penalty."""
     simple, coupled, results = out / "simple", out / "coupled", out / "causal_dynamics.sqlite"
@@ -78,11 +85,7 @@ def _causal_dynamics(out: Path, smoke: bool, climate: Path | None) -> list[Step]
         Step("causal_dynamics: rows, coupled", "causal_dynamics",
              (*run, "--data", str(coupled)), 0.6),
     ]  # fmt: skip
-    if climate is not None:
-        found.append(
-            Step("causal_dynamics: rows, climate", "causal_dynamics",
-                 (*run, "--data", str(climate), "--only", "climate"), 0.1)
-        )  # fmt: skip
+    found += _climate("causal_dynamics: rows, climate", run, climate, "climate", 0.1)
     show = ("table", str(results), "--joint", "--reference", "l0ndde_paper")
     found.append(Step("causal_dynamics: table", "causal_dynamics", show, 0, "table_1.md"))
     return found
@@ -100,11 +103,7 @@ def _units(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
         for folder, name in (("simple", "simple_default"), ("coupled", "coupled_default"),
                              *(() if smoke else (("coupled", "coupled_noise"),)))
     ]  # fmt: skip
-    if climate is not None:
-        found.append(
-            Step("units: climate", "causal_dynamics",
-                 (*run, "--data", str(climate), "--only", "climate_enso"), 0.05)
-        )  # fmt: skip
+    found += _climate("units: climate", run, climate, "climate_enso", 0.05)
     show = ("readings", str(results))
     return [*found, Step("units: table", "causal_dynamics", show, 0, "units.md")]
 

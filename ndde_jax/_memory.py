@@ -1,4 +1,4 @@
-"""Compiled programs are forgotten before there are too many for the operating system.
+"""Compiled programs are kept few, and forgotten before there are too many for the operating system.
 
 Every compiled program takes some memory areas, of which Linux allows a process 65 530; beyond that
 compilation fails or the process ends. A program is compiled for each combination of shapes, so a
@@ -16,6 +16,8 @@ MOST_MAPS = 30_000
 # Counting takes milliseconds, so it is not done at every call. Areas come from compiling, which
 # takes far longer: a second of it adds a few hundred.
 INTERVAL = 0.5
+# Rows of the shortest padded data.
+SHORTEST = 256
 
 _last_count = -INTERVAL
 # Areas that stayed when programs were forgotten: they are of something else.
@@ -48,3 +50,11 @@ def memory_maps() -> int:
             return sum(1 for _ in file)
     except OSError:
         return 0
+
+
+def padded_length(n: int) -> int:
+    """Room for so many rows: 2^k or 3·2^k, so that few lengths are compiled."""
+    length = SHORTEST
+    while length < n:
+        length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3
+    return length

@@ -114,8 +114,8 @@ def forget_compiled_programs():
 
 @pytest.fixture(autouse=True, scope="session")
 def forget_here_only():
-    """The library forgets compiled programs earlier than the fixture above, for users' loops; in a
-    suite most of them would be compiled again.
+    """The library forgets compiled programs earlier than the fixture above, for users' loops, which
+    takes seconds each time.
     """
     from ndde_jax import _memory  # not before its types are checked
 

@@ -1,6 +1,7 @@
 """The pages: every public name has its place, programs compile or run, links lead somewhere."""
 
 import ast
+import dis
 import importlib.util
 import itertools
 import json
@@ -143,8 +144,12 @@ def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CONTINUED)
 def test_continued_programs_run(name, tmp_path, monkeypatch):
+    """With what the text around them speaks of; every name that they give is given to something."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(PROGRAMS[name], name, "exec"), given(tmp_path))
+    scope, program = given(tmp_path), compile(PROGRAMS[name], name, "exec")
+    exec(program, scope)
+    stored = {i.argval for i in dis.get_instructions(program) if i.opname == "STORE_NAME"}
+    assert all(scope[word] is not None for word in stored)
 
 
 @pytest.mark.slow

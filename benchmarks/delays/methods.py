@@ -157,11 +157,21 @@ def pcmci_plus(x, dt, lags, *, key):
     return Prediction(*peers.pcmci_plus(x, lags))
 
 
+@functools.lru_cache(maxsize=2)
+def _cached_midpoints(data: bytes, shape, dt, lags):
+    return ndde.select.midpoint_windows(np.frombuffer(data).reshape(shape), dt=dt, lags=lags)
+
+
+def _midpoints(x, dt, lags) -> ndde.Windows:
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    return _cached_midpoints(x.tobytes(), x.shape, dt, tuple(lags))
+
+
 def _midpoints_too(methods: dict) -> dict:
     """The same with states at the middle of each step, as `search` has them."""
     found = {name: make(given) for name, (make, given) in methods.items()}
     for name, (make, given) in methods.items():
-        found[f"{name}_midpoint"] = make(given, lambda *given: _midpoints(*given))
+        found[f"{name}_midpoint"] = make(given, _midpoints)
     return found
 
 
@@ -203,13 +213,3 @@ def _windows(x, dt, lags) -> ndde.Windows:
     """Windows with the scheme of the settings; the methods of one task share them."""
     x = np.ascontiguousarray(x, dtype=np.float64)
     return _cached_windows(x.tobytes(), x.shape, dt, tuple(lags), settings()["method"]["scheme"])
-
-
-@functools.lru_cache(maxsize=2)
-def _cached_midpoints(data: bytes, shape, dt, lags):
-    return ndde.select.midpoint_windows(np.frombuffer(data).reshape(shape), dt=dt, lags=lags)
-
-
-def _midpoints(x, dt, lags) -> ndde.Windows:
-    x = np.ascontiguousarray(x, dtype=np.float64)
-    return _cached_midpoints(x.tobytes(), x.shape, dt, tuple(lags))

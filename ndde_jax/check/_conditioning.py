@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._checks import check_concrete, check_windows
 from .._types import Checked, to_jax
-from ..models._model import AbstractDelayModel, check_model_matches
-from ..select._judge import padded_length
+from ..models._model import AbstractDelayModel, check_model_matches, model_rates
 from ..windows._stencils import STENCILS
 from ..windows._thin import is_regular, standardised_samples
 from ..windows._windows import Windows
@@ -151,10 +149,7 @@ def _drift(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
     scaling = windows.scaling
     history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
     history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
-    # At one of a few lengths, since every length compiles anew.
-    n, length = len(history), padded_length(len(history))
-    history = np.concatenate([history, np.repeat(history[-1:], length - n, axis=0)])
-    return np.asarray(jax.vmap(model)(to_jax(history, windows.history.dtype)), float)[:n]
+    return model_rates(model, history, windows.history.dtype)
 
 
 def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:

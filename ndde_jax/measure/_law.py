@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._memory import padded_length
 from ..fit._correction import meet_midway
 from ..fit._drift import Flow, fit_drift
 from ..models._families import AbstractFamily, Best
@@ -21,7 +22,6 @@ from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials
 from ..samples._error import measurement_errors
 from ..samples._samples import Samples
-from ..select._judge import padded_length
 from ..select._leftover import chance_of_leftover
 from ..windows._stack import pad_windows
 from ..windows._stencils import reads_filtered

@@ -7,11 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import check_real_array, refusal
+from .._memory import padded_length
 from .._scaling import Scaling
-from .._types import Checked
+from .._types import Checked, to_jax
 from ._networks import MaskedDrift
 from ._polynomials import PolynomialDrift
 from ._splines import SplineDrift
@@ -94,6 +96,21 @@ class NeuralDDE(AbstractDelayModel):
 def _physical(drift, mask, s: Scaling, history):
     z = (history - s.center[None]) / s.scale[None]
     return s.rate_center + s.rate_scale * drift(z, mask)
+
+
+def model_rates(model: Any, histories: np.ndarray, dtype: Any) -> np.ndarray:
+    """What a model says of physical histories `[row lag dim]`: `[row dim]`, NumPy; at one of a few
+    lengths, since every length compiles anew.
+    """
+    n = len(histories)
+    spare = np.repeat(histories[-1:], padded_length(n) - n, axis=0)
+    rates = _all_rates(model, to_jax(np.concatenate([histories, spare]), dtype))
+    return np.array(rates, np.float64)[:n]
+
+
+@eqx.filter_jit
+def _all_rates(model, histories):
+    return jax.vmap(model)(histories)
 
 
 def check_model(model: Any, name: str = "model") -> None:

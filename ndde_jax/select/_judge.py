@@ -11,6 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._memory import padded_length
 from .._types import to_jax
 from ..fit._newton import NetworkFit, predict
 from ..models._networks import init_layers
@@ -18,8 +19,6 @@ from ._problem import REFITTED, MoveProblem
 from ._regression import FLOOR
 from ._splines import SplineGraph
 
-# Windows of the shortest padded data.
-SHORTEST = 256
 # Inputs of a problem: those chosen and some that could take their place.
 SPARE_SLOTS, FEWEST_SLOTS = 4, 8
 # Stretches of a record over which the worth of an edge is compared.
@@ -99,14 +98,6 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
         row.evidence[slots], row.worth[slots], row.blocks[slots] = inside, worth, blocks
         found.append(row)
     return found
-
-
-def padded_length(n: int) -> int:
-    """Room for so many windows: 2^k or 3·2^k, so that few lengths are compiled."""
-    length = SHORTEST
-    while length < n:
-        length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3
-    return length
 
 
 def _padded(array, length: int):

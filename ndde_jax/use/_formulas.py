@@ -46,7 +46,7 @@ def _judged(found: Any, key: Any) -> list:
         return own
     if graph.sum(axis=(0, 2)).max() + SPARE >= MAX_TERMS:
         return [unspoken(model, j) for j in range(model.dim)]
-    # Of the rates that the drift was fitted to.
+    # Of the rates that edges were measured by, both.
     simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
     n = int(windows.n_valid)
     scores = [

@@ -67,7 +67,9 @@ class Sums:
 
     def solve(self, used: np.ndarray, halves: Any = ...) -> tuple[np.ndarray, Any]:
         """Coefficients `[*half used]` and the sums of squares that are left `[*half]`."""
-        small = self.gram[halves][..., used[:, None], used] + RIDGE * np.eye(len(used))
+        # Of a list of halves the columns are taken at once: whole matrices would be copied first.
+        pairs = halves if halves is ... else np.reshape(halves, (-1, 1, 1))
+        small = self.gram[pairs, used[:, None], used] + RIDGE * np.eye(len(used))
         inner = self.inner[halves][..., used]
         scaled = np.linalg.solve(small, inner[..., None])[..., 0]
         left = np.maximum(self.square[halves] - np.sum(scaled * inner, axis=-1), 0.0)

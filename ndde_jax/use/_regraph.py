@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from ..models._model import model_rates
 from . import _halves
 from ._basis import Basis, columns, families
 from ._halves import Sums
-from ._rows import model_rates
 
 # Candidates per target that a half may choose from.
 SLOTS = 12
@@ -71,7 +71,8 @@ def model_risks(found, histories: np.ndarray) -> np.ndarray:
     """Mean squared errors of the learned model on all windows, standardised, `[target]`."""
     windows = found.windows
     scaling, weight = windows.scaling, np.asarray(windows.weight, np.float64)[_valid(windows)]
-    rate = model_rates(found.model, histories) - np.asarray(scaling.rate_center)
+    rate = model_rates(found.model, histories, found.model.dt.dtype)
+    rate = rate - np.asarray(scaling.rate_center)
     left = np.asarray(windows.increment, np.float64)[_valid(windows)]
     left = left - rate / np.asarray(scaling.rate_scale)
     return weight @ left**2 / max(weight.sum(), 1.0)

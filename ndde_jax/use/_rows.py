@@ -3,17 +3,12 @@
 import dataclasses
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 
-from .._types import to_jax
 from ..samples._samples import Samples
 from ._between import NODES, nodes, weights
 
 MOST_ROWS = 20_000
-# Rows come in multiples of it, so that records of unlike lengths share compiled programs.
-SHAPES = 512
 # Shares of a step between its ends at which a finer one asks for the past.
 WITHIN = (0.25, 0.5, 0.75)
 
@@ -102,16 +97,3 @@ def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
         line = (1 - s) * values[place] + s * values[place + 1]
         found[:, i] = np.where(np.isfinite(cubic), cubic, line)
     return found
-
-
-def model_rates(model: Any, histories: np.ndarray) -> np.ndarray:
-    """What a learned model says of physical histories `[row lag dim]`: `[row dim]`, NumPy."""
-    n = len(histories)
-    spare = np.repeat(histories[-1:], -n % SHAPES, axis=0)
-    padded = to_jax(np.concatenate([histories, spare]), model.dt.dtype)
-    return np.array(_rates(model, padded), np.float64)[:n]
-
-
-@eqx.filter_jit
-def _rates(model, histories):
-    return jax.vmap(model)(histories)

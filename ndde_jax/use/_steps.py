@@ -7,13 +7,14 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ..models._model import model_rates
 from ..select._splines import FLOOR
 from . import _halves
 from ._basis import CURVED, Basis, columns, families, make_basis
 from ._halves import Sums
 from ._lead import Quadrature, lead
 from ._regraph import kept_of
-from ._rows import Rows, model_rates
+from ._rows import Rows
 
 ROUNDS = 2
 # Numbers that a smooth function of a few inputs uses up, however large the network: an upper guess,
@@ -83,7 +84,7 @@ def _correct(found, rows: Rows, bases, step: str) -> tuple[list, Quadrature]:
     for _ in range(ROUNDS):
 
         def drift(z, of=corrected):
-            rates = model_rates(found.model, z)
+            rates = model_rates(found.model, z, found.model.dt.dtype)
             for j, (basis, c) in enumerate(zip(bases, of, strict=True)):
                 if c.any():
                     rates[:, j] += _columns(basis, z) @ c
@@ -125,7 +126,7 @@ def _rate(found, rows: Rows) -> np.ndarray:
 
 def _model_step(found, path: Quadrature) -> np.ndarray:
     """What the model says of it."""
-    return path.mean(lambda z: model_rates(found.model, z))
+    return path.mean(lambda z: model_rates(found.model, z, found.model.dt.dtype))
 
 
 def _spread(found, rows, path, target, basis, masks, halves, output, *, trusted=False):
@@ -233,5 +234,9 @@ def _assemble(rows: Rows, bases, used):
 def _residual(found, rows: Rows, center, basis, trust, step: str) -> np.ndarray:
     """What a step of the centre leaves, `[row dim]`."""
     model, dt = found.model, float(found.dt)
-    drift = lambda z: model_rates(model, z) * trust[None] + _columns(basis, z) @ center.T  # noqa: E731
+
+    def drift(z):
+        known = model_rates(model, z, model.dt.dtype) * trust[None]
+        return known + _columns(basis, z) @ center.T
+
     return rows.next - rows.now - dt * lead(drift, rows, found.lags, dt, step)[1]

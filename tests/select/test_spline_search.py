@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
 from ndde_jax.select._basis import N_FEATURES
-from ndde_jax.select._judge import padded_length
 from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_fit import known_drift
 from ndde_jax.select._spline_search import columns_of, spline_terms_of
