@@ -61,4 +61,4 @@ def existing_store(path: Path) -> Store:
     """
     if not path.exists():
         raise ValueError(f"{path} does not exist; `run --out` makes it.")
-    return published.read(path) if path.suffix == ".csv" else Store(path)
+    return published.read(path) if path.name.endswith(published.ENDINGS) else Store(path)

@@ -1,7 +1,8 @@
 """Results behind the tables of the READMEs: `python -m benchmarks.published keep|readme`.
 
-`keep` writes a results file as CSV, with the commit it is kept at and a digest of the settings;
-`table` of every benchmark reads it like the file it came from. In a README, a table between
+`keep` writes a results file as CSV, compressed where the name ends in .gz, with the commit it is
+kept at and a digest of the settings; `table` of every benchmark reads it like the file it came
+from. In a README, a table between
 
     <!-- python -m benchmarks.delays table benchmarks/delays/published/low.csv -->
     <!-- end -->
@@ -13,6 +14,7 @@ results it came from.
 import argparse
 import contextlib
 import csv
+import gzip
 import hashlib
 import importlib
 import io
@@ -23,14 +25,17 @@ import shlex
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from ._store import Record, Store, Unit
+from ._store import POOLED, Record, Store, Unit
 
 ROOT = Path(__file__).parent.parent
 COLUMNS = ("benchmark", "category", "graph", "series", "method", "seed", "what", "value")
+# Files that hold published results.
+ENDINGS = (".csv", ".csv.gz")
 # Of numbers, enough for any table.
 DIGITS = 6
 _BLOCK = re.compile(
@@ -40,17 +45,20 @@ _BLOCK = re.compile(
 )
 
 
-def keep(results: Path, out: Path, *, benchmark: str, arrays: bool = False) -> int:
+def keep(
+    results: Path, out: Path, *, benchmark: str, arrays: bool = False, pooled: bool = False
+) -> int:
     """Write the units of one benchmark as CSV; returns how many. `arrays` as well if a table needs
-    them.
+    them; only what is `pooled` if none needs more.
     """
     with Store(results) as store:
         units = defaultdict(list)
         for row in store.rows(benchmark):
-            units[Unit(*(getattr(row, name) for name in COLUMNS[:6]))].append(row)
+            if row.series == POOLED or not pooled:
+                units[Unit(*(getattr(row, name) for name in COLUMNS[:6]))].append(row)
         settings = sorted(store.settings(benchmark))
         out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("w", newline="") as file:
+        with _written(out) as file:
             file.write(f"# kept at {_commit()}\n")
             for method, category, text in settings:
                 digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -70,7 +78,8 @@ def keep(results: Path, out: Path, *, benchmark: str, arrays: bool = False) -> i
 def read(path: Path) -> Store:
     """A store, in memory, of what [`keep`][benchmarks.published.keep] wrote."""
     units: dict[Unit, dict] = defaultdict(dict)
-    with path.open(newline="") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="") as file:
         rows = csv.reader(line for line in file if not line.startswith("#"))
         if tuple(next(rows, ())) != COLUMNS:
             raise ValueError(f"{path} does not hold published results: its columns are others.")
@@ -80,6 +89,15 @@ def read(path: Path) -> Store:
     store = Store(Path(":memory:"))
     store.write(_record(unit, found) for unit, found in units.items())
     return store
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[io.TextIOBase]:
+    """A text file; the same bytes for the same text, compressed or not."""
+    text = io.StringIO()
+    yield text
+    data = text.getvalue().encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def _record(unit: Unit, found: dict[str, str]) -> Record:
@@ -112,7 +130,7 @@ def _printed(module: str, arguments: list[str]) -> str:
     found = importlib.import_module(module)
     # A package has its command line beside it.
     main = getattr(found, "main", None) or importlib.import_module(f"{module}.__main__").main
-    named = [str(ROOT / a) if a.endswith(".csv") else a for a in arguments]
+    named = [str(ROOT / a) if a.endswith(ENDINGS) else a for a in arguments]
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         if status := main(named):
@@ -143,6 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     keeping.add_argument("--benchmark", required=True, help="causal_dynamics, dysts, delays, …")
     keeping.add_argument("--out", type=Path, required=True, metavar="FILE")
     keeping.add_argument("--arrays", action="store_true", help="scores and graphs too")
+    keeping.add_argument("--pooled", action="store_true", help="no single series of a graph")
     actions.add_parser("readme", help="put the tables into the READMEs")
     options = parser.parse_args(arguments)
     if options.action == "readme":
@@ -150,7 +169,8 @@ def main(arguments: list[str] | None = None) -> int:
             file.write_text(rendered(file.read_text(encoding="utf-8")), encoding="utf-8")
             print(file.relative_to(ROOT))
         return 0
-    n = keep(options.results, options.out, benchmark=options.benchmark, arrays=options.arrays)
+    chosen = dict(arrays=options.arrays, pooled=options.pooled)
+    n = keep(options.results, options.out, benchmark=options.benchmark, **chosen)
     print(f"{options.out}: {n} units")
     return 0
 

@@ -1,12 +1,13 @@
 """No figure outlives the results it came from."""
 
+import gzip
 import math
 
 import numpy as np
 import pytest
 
 from benchmarks import published
-from benchmarks._store import Record, Store, Unit
+from benchmarks._store import POOLED, Record, Store, Unit
 from benchmarks.delays.report import table
 
 UNIT = Unit("delays", "low", "ring", 0, "discover", 3)
@@ -37,6 +38,27 @@ def test_what_is_published_reads_like_the_results(results, tmp_path):
     assert text.startswith("# kept at ") and "# settings discover low " in text
 
 
+def test_compressed_files_hold_the_same_and_are_always_the_same(results, tmp_path):
+    plain, small, again = (tmp_path / name for name in ("low.csv", "low.csv.gz", "again.csv.gz"))
+    for out in (plain, small, again):
+        published.keep(results, out, benchmark="delays")
+    assert gzip.decompress(small.read_bytes()) == plain.read_bytes()
+    assert small.read_bytes() == again.read_bytes()
+    with published.read(small) as read, published.read(plain) as original:
+        assert table(read) == table(original)
+
+
+def test_what_is_pooled_can_be_kept_alone(results, tmp_path):
+    pooled = UNIT._replace(series=POOLED)
+    with Store(results) as store:
+        store.write([Record(pooled, METRICS, "ok", 0.0, {})])
+    out = tmp_path / "low.csv"
+    assert published.keep(results, out, benchmark="delays") == 2
+    assert published.keep(results, out, benchmark="delays", pooled=True) == 1
+    with published.read(out) as read:
+        assert {row.series for row in read.rows("delays")} == {POOLED}
+
+
 def test_other_tables_are_refused(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
@@ -63,5 +85,5 @@ def test_readmes_hold_what_was_published(file):
 
 def test_everything_published_is_shown():
     shown = "".join(file.read_text(encoding="utf-8") for file in published.readmes())
-    for path in sorted((published.ROOT / "benchmarks").glob("*/published/*.csv")):
+    for path in sorted((published.ROOT / "benchmarks").glob("*/published/*.csv*")):
         assert str(path.relative_to(published.ROOT)) in shown
