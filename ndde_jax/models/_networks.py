@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole
@@ -15,6 +16,8 @@ from .._types import Checked, namespace_of, to_jax
 
 # A layer is (weight [network, out, in], bias [network, out]).
 Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
+# Random numbers for every array of a small network, so that those of most sizes share one program.
+SHORTEST = 512
 
 
 class MaskedDrift(eqx.Module):
@@ -104,26 +107,31 @@ def init_layers(
     if depth < 1 or width < 1:
         raise ValueError(f"width and depth must be at least 1; got {width} and {depth}.")
     dtype = jnp.result_type(float) if dtype is None else dtype
-    return _uniform_layers(key, n_networks, (n_inputs, *(width,) * depth, 1), dtype)
-
-
-@partial(jax.jit, static_argnums=(1, 2, 3), inline=True)
-def _uniform_layers(key, n_networks, sizes, dtype):
-    # All arrays in one draw, as long as the longest of them and cut: the generator is by far the
-    # largest part of this to compile, and element i of a draw does not depend on how many follow.
+    sizes = (n_inputs, *(width,) * depth, 1)
     shapes = [
         shape
         for fan_in, fan_out in pairwise(sizes)
         for shape in ((n_networks, fan_out, fan_in), (n_networks, fan_out))
     ]
-    bounds = jnp.asarray([1 / math.sqrt(fan_in) for fan_in in sizes[:-1] for _ in range(2)], dtype)
-    keys = jax.vmap(jr.split)(jr.split(key, len(sizes) - 1)).reshape(-1, *key.shape)
-    longest = max(map(math.prod, shapes))
-    draw = jax.vmap(lambda k, bound: jr.uniform(k, (longest,), dtype, -bound, bound))(keys, bounds)
+    bounds = np.array([1 / math.sqrt(fan_in) for fan_in in sizes[:-1] for _ in range(2)])
+    draw = _uniform(key, to_jax(bounds, dtype), max(SHORTEST, *map(math.prod, shapes)))
+    traced = isinstance(draw, jax.core.Tracer)
+    # A slice of an array of JAX would be a program of its own.
+    rows = draw if traced else np.asarray(draw)
     arrays = [
-        row[: math.prod(shape)].reshape(shape) for row, shape in zip(draw, shapes, strict=True)
+        to_jax(row[: math.prod(shape)].reshape(shape))
+        for row, shape in zip(rows, shapes, strict=True)
     ]
     return tuple(zip(arrays[::2], arrays[1::2], strict=True))
+
+
+@partial(jax.jit, static_argnums=2, inline=True)
+def _uniform(key, bounds, length):
+    # All arrays in one draw, as long as the longest of them and cut: the generator is by far the
+    # largest part of this to compile, and element i of a draw does not depend on how many follow.
+    keys = jax.vmap(jr.split)(jr.split(key, len(bounds) // 2)).reshape(-1, *key.shape)
+    draw = lambda k, bound: jr.uniform(k, (length,), bounds.dtype, -bound, bound)  # noqa: E731
+    return jax.vmap(draw)(keys, bounds)
 
 
 def apply_layers(

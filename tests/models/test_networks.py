@@ -5,15 +5,22 @@ is the derivative to the last digit, and the oracle shares no code with JAX.
 """
 
 import itertools
+import math
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.models._networks import apply_layers, init_layers, squared_input_gradient
+from ndde_jax.models._networks import (
+    _uniform,
+    apply_layers,
+    init_layers,
+    squared_input_gradient,
+)
 
 DIM, N_LAGS = 3, 2
 N_INPUTS = DIM * N_LAGS
@@ -225,3 +232,24 @@ def test_dtype(dtype, getkey):
 def test_unusable_shapes(shape, getkey):
     with pytest.raises(ValueError, match=r"(width|depth) must be at least 1"):
         ndde.models.MaskedDrift.create(DIM, N_LAGS, key=getkey(), **shape)
+
+
+def test_networks_of_unlike_sizes_share_one_generator():
+    before = _uniform._cache_size()
+    for n_inputs in (8, 12, 16):
+        layers = init_layers(2, n_inputs, width=8, depth=2, key=jr.key(0))
+        assert layers[0][0].shape == (2, 8, n_inputs)
+        assert isinstance(layers[0][0], jax.Array)
+    assert _uniform._cache_size() <= before + 1
+
+
+def test_starts_are_the_same_wherever_they_are_drawn():
+    size = dict(width=4, depth=1, key=jr.key(3))
+    traced = jax.jit(lambda: init_layers(3, 5, **size))()
+    many = init_layers(3, 500, width=4, depth=1, key=jr.key(3))  # beyond the shared length
+    for one, other in zip(
+        jax.tree.leaves(init_layers(3, 5, **size)), jax.tree.leaves(traced), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert float(jnp.max(jnp.abs(many[0][0]))) <= 1 / math.sqrt(500)
+    assert len(np.unique(np.asarray(many[0][0]))) > 5900  # of 6000
