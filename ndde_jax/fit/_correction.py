@@ -141,6 +141,15 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     )
 
 
+def left_midway(windows: Windows, model) -> tuple[Windows, Float[Array, "window dim"]]:
+    """Windows at the middle of every step, and what a model leaves of their rates; 0 where a window
+    is not used.
+    """
+    seen = meet_midway(windows, model)
+    rates = jax.vmap(model.drift)(seen.history)
+    return seen, jnp.where(windows.valid[:, None], seen.increment - rates, 0)
+
+
 def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
     """[`meet_midway`][ndde_jax.fit._correction.meet_midway] in NumPy, which compiles nothing, for
     a drift of many physical histories at once.

@@ -16,16 +16,22 @@ from ..models._model import AbstractDelayModel
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
-from ..windows._stencils import STENCILS, choose_scheme
+from ..windows._stencils import STENCILS, choose_scheme, reads_filtered, rings
 from ..windows._thin import is_regular
 from ..windows._windows import Windows, lagged_windows
 from ._regression import FLOOR
 from ._screened import Screened
 from ._spline_fit import known_drift
 from ._splines import spline_graph
+from ._whiteness import leaves_white_noise
 
 # By how much the logarithm of a risk must be lower, per variable, for samples to be a map's.
 CLEARLY = 0.03
+SIGNAL = (
+    "Increments lose power towards the sampling frequency, as if noise had been filtered, but what "
+    "polynomials leave of them is white: it is the signal that does. So they are forward "
+    "differences, with the states halfway through each step."
+)
 IRREGULAR = (
     "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
     "stamps, or interpolate to a regular grid."
@@ -198,7 +204,7 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, 
     first = "euler" if scheme == "midpoint" else scheme
     windows = lagged_windows(samples, lags=lags, scheme=first, prior=prior)
     regular = is_regular(windows)
-    decided = scheme
+    decided, said = scheme, ()
     if scheme == "auto":
         decided = choose_scheme(
             np.asarray(windows.noise_share),
@@ -207,13 +213,24 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, 
             regular=regular,
             delayed=any(lag > 0 for lag in windows.lags),
         )
+        if decided == "central4" and _only_the_signal_falls(windows, samples):
+            decided, said = "midpoint", (SIGNAL,)
         if decided == "euler" and regular:
             return _forward(windows, samples, prior)
     if decided != "midpoint":
         return Screened(windows), ()
     if not regular:
         raise ValueError(IRREGULAR)
-    return Screened(midpoint_windows(samples, lags=windows.lags, prior=prior)), ()
+    return Screened(midpoint_windows(samples, lags=windows.lags, prior=prior)), said
+
+
+def _only_the_signal_falls(windows: Windows, samples: Samples) -> bool:
+    """Whether increments lose power towards the sampling frequency because the signal reaches that
+    far, and not because noise was filtered.
+    """
+    if rings(windows.ringing) or not reads_filtered(windows.noise_share, windows.roll_off, None):
+        return False
+    return leaves_white_noise(lagged_windows(samples, lags=windows.lags, scheme="euler"))
 
 
 def _forward(plain: Windows, samples: Samples, prior) -> tuple[Screened, tuple[str, ...]]:
