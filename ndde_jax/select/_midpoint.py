@@ -196,7 +196,9 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, 
 
     Where noise drives the system, both forward schemes have the same rates: midpoints suit samples
     of a continuous path, the samples themselves a map from one step to the next, which the data
-    then describe clearly better.
+    then describe clearly better. Midpoints as well where increments lose power towards the sampling
+    frequency, as filtered noise does, but polynomials leave white noise of them: there the signal
+    reaches that far, and central differences would blur it.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """

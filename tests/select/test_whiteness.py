@@ -1,0 +1,95 @@
+"""Whether noise was filtered or a signal is smooth, on systems whose noise is known."""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.select._midpoint import SIGNAL, choose_windows
+from ndde_jax.select._whiteness import leaves_white_noise, memory_of_steps
+from ndde_jax.windows._stencils import choose_scheme
+
+STEPS = 20  # of the simulation in a sample
+DT = 0.025
+
+
+def spiky(n=2500, mean_over_steps=False, seed=0):
+    """A flow whose fastest turns take a few samples, driven by white noise: that of Lü and Chen,
+    *Int. J. Bifurcation Chaos* 12 (2002). Samples, or means over the steps between them.
+    """
+    rng = np.random.default_rng(seed)
+    x, h, samples = np.array([0.1, 0.3, -0.6]), DT / STEPS, []
+    for kick in 0.35 * np.sqrt(h) * rng.normal(size=(n, STEPS, 3)):
+        path = []
+        for own in kick:
+            a, b, c = x
+            drift = np.array([36 * (b - a), 18 * b - a * c, a * b - 3 * c])
+            x = x + h * drift + own
+            path.append(x)
+        samples.append(np.mean(path, axis=0) if mean_over_steps else x)
+    return np.array(samples)
+
+
+def forward(x):
+    return ndde.lagged_windows(x, dt=DT, scheme="euler")
+
+
+def test_a_signal_that_falls_off_is_no_filter():
+    x = spiky()
+    windows = ndde.lagged_windows(x, dt=DT, scheme="auto")
+    assert windows.scheme == "central4"  # what the increments alone look like
+    assert leaves_white_noise(forward(x))
+    samples = ndde.read_samples(x, dt=DT)
+    screened, said = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
+    assert screened.windows.scheme == "midpoint" and said == (SIGNAL,)
+    found = ndde.discover(samples, lags=(0,), key=jax.random.key(0))
+    assert SIGNAL in found.choices
+    truth = np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1]], bool)  # [source target]
+    np.testing.assert_array_equal(found.graph[..., 0], truth)
+    words = ndde.equations(found.model.model, ["x", "y", "z"], digits=2)
+    assert words[0].startswith("dx/dt = -36 x + 36 y") and words[1].startswith("dy/dt = 18 y - x z")
+
+
+def test_filtered_noise_is_not_white():
+    x = spiky(mean_over_steps=True)
+    assert not leaves_white_noise(forward(x))
+    samples = ndde.read_samples(x, dt=DT)
+    assert choose_windows(samples, lags=(0,), scheme="auto", prior=None)[1] == ()
+
+
+def test_what_is_no_polynomial_is_not_white():
+    assert not leaves_white_noise(forward(np.tanh(spiky() / 10)))
+
+
+def test_means_of_brownian_motion_remember_a_quarter():
+    fine = np.random.default_rng(0).normal(size=(20_000, STEPS, 2)).reshape(-1, 2).cumsum(axis=0)
+    means = fine.reshape(-1, STEPS, 2).mean(axis=1)
+    windows = forward(means)
+    memory = memory_of_steps(windows, windows.increment)
+    np.testing.assert_allclose(memory, 0.25, atol=0.03)
+    samples = forward(fine[::STEPS])
+    np.testing.assert_allclose(memory_of_steps(samples, samples.increment), 0, atol=0.03)
+
+
+def test_steps_on_both_sides_of_a_gap_are_no_neighbours():
+    x = np.random.default_rng(1).normal(size=(400, 1)).cumsum(axis=0)
+    x[100:110] = np.nan
+    windows = forward(x)
+    left, position = np.asarray(windows.increment)[:, 0], np.asarray(windows.position)
+    valid = np.asarray(windows.valid)
+    pairs = [
+        (left[k], left[k + 1])
+        for k in range(len(left) - 1)
+        if valid[k] and valid[k + 1] and position[k + 1] == position[k] + 1
+    ]
+    first, second = np.array(pairs).T
+    expected = first @ second / np.sqrt(first @ first * (second @ second))
+    np.testing.assert_allclose(memory_of_steps(windows, left[:, None]), [expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [2, 13])
+def test_past_states_and_many_variables_are_not_judged(dim):
+    x = np.random.default_rng(2).normal(size=(100, dim)).cumsum(axis=0)
+    lags = (0, 1) if dim == 2 else (0,)
+    assert not leaves_white_noise(ndde.lagged_windows(x, dt=1.0, lags=lags, scheme="euler"))
+    assert choose_scheme(np.full(dim, 0.01), np.full(dim, 0.5)) == "central4"
