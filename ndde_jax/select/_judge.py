@@ -31,7 +31,7 @@ class Judged(NamedTuple):
     - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.select.LagSearch].
     - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
         `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
-        `[input block]`.
+        `[input block]`; `left`, what is left of the rate there.
     - `risk`, `threshold`: corrected risk and the price of an edge.
     - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
     """
@@ -40,6 +40,7 @@ class Judged(NamedTuple):
     evidence: Float[np.ndarray, " input"]
     worth: Float[np.ndarray, " input"]
     blocks: Float[np.ndarray, "input block"]
+    left: Float[np.ndarray, " block"]
     risk: float
     threshold: float
     fit: NetworkFit
@@ -84,12 +85,13 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
             found.append(None)
             continue
         mask, last, linear, tried = _search(problem, mask, first)
-        inside, worth, blocks = _evidence(problem, mask, last, linear, tried, data.weight)
+        inside, worth, blocks, left = _evidence(problem, mask, last, linear, tried, data.weight)
         row = Judged(
             mask=np.isin(np.arange(n_inputs), slots[mask]),
             evidence=evidence[j].copy(),
             worth=np.zeros(n_inputs),
             blocks=np.zeros((n_inputs, blocks.shape[1])),
+            left=left,
             risk=last.risk,
             threshold=last.price,
             fit=last.network,
@@ -192,11 +194,12 @@ def stretches(weight) -> np.ndarray:
 
 def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
     """Change of the log-risk by each slot, positive where it speaks for the edge; what each is
-    worth; and the worth of kept ones by blocks of windows, `[slot block]`. `tried` are refits from
-    the same network that are known.
+    worth; the worth of kept ones by blocks of windows, `[slot block]`; and what is left there, by
+    block. `tried` are refits from the same network that are known.
     """
     rank = stretches(weight)
     size = np.bincount(rank, weight, BLOCKS)
+    size = np.where(size > 0, size, 1)
     n, n_slots = max(float(weight.sum()), 1.0), len(mask)
     own = np.where(mask, found.risk, float(found.network.risk))
     risk, blocks = np.array(linear[:n_slots], float), np.zeros((n_slots, BLOCKS))
@@ -208,11 +211,13 @@ def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
             steps, decay = problem.config.fold_steps, found.network.decay
             refit = _refit(problem, left, network, steps, decay)
         more = weight * (refit.squares - found.squares)[: len(weight)]
-        blocks[slot] = np.bincount(rank, more, BLOCKS) / np.where(size > 0, size, 1)
+        blocks[slot] = np.bincount(rank, more, BLOCKS) / size
         risk[slot] = refit.risk
     # A factorisation can fail in single precision; that says nothing for or against an edge.
     risk = np.where(np.isfinite(risk), risk, own)
     # An addition brings `width` weights, which chance alone would use.
     chance = np.where(mask, 0, found.network.risk * problem.config.width / n)
     change = np.log((risk + chance + FLOOR) / (own + FLOOR))
-    return np.where(mask, change, -change), np.where(mask, risk - own, own - risk - chance), blocks
+    worth = np.where(mask, risk - own, own - risk - chance)
+    left = np.bincount(rank, weight * found.squares[: len(weight)], BLOCKS) / size
+    return np.where(mask, change, -change), worth, blocks, left

@@ -1,0 +1,83 @@
+"""Lower bounds of what an edge is worth."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+import ndde_jax as ndde
+from ndde_jax.measure import _measured
+from ndde_jax.measure._measured import BLOCKS, CONFIDENCE, lower_bound
+
+
+def students(worth, blocks, left):
+    bound = scipy.stats.ttest_1samp(blocks, 0, axis=1).confidence_interval(2 * CONFIDENCE - 1)
+    return bound.low
+
+
+def draw(rng, shape=()):
+    """Errors with an edge and without, in blocks whose sizes differ by much."""
+    size = rng.lognormal(sigma=2, size=(*shape, BLOCKS))
+    left = size * rng.uniform(0.1, 0.3, (*shape, BLOCKS))
+    return size, left
+
+
+def test_what_is_worth_something_in_the_mean_has_students_bound():
+    rng = np.random.default_rng(0)
+    blocks, left = 1 + 0.5 * rng.normal(size=(6, BLOCKS)), np.full(BLOCKS, 0.5)
+    worth = blocks.mean(axis=1)
+    found = lower_bound(worth, blocks, left)
+    np.testing.assert_allclose(found, students(worth, blocks, left), rtol=1e-12)
+
+
+def test_what_explains_most_of_every_block_is_worth_something():
+    size, left = draw(np.random.default_rng(1))
+    size[[3, 17]] *= 1000
+    left[[3, 17]] *= 1000
+    blocks = (size - left)[None]
+    worth = blocks.mean(axis=1)
+    assert students(worth, blocks, left) < 0
+    found = lower_bound(worth, blocks, left)
+    assert 0 < found[0] <= np.median(blocks) < worth[0]
+
+
+@pytest.mark.parametrize("bursts", [1, 2])
+def test_what_explains_a_burst_alone_is_not(bursts):
+    rng = np.random.default_rng(2)
+    left = rng.uniform(0.9, 1.1, BLOCKS)
+    blocks = 0.01 * rng.normal(size=(1, BLOCKS))
+    blocks[0, :bursts] = 50.0
+    assert lower_bound(blocks.mean(axis=1), blocks, left)[0] < blocks.mean()
+    assert lower_bound(blocks.mean(axis=1), blocks, left)[0] < 0.02 * blocks.mean()
+
+
+def test_what_explains_nothing_is_seldom_worth_something():
+    """In blocks of unlike sizes, signs left to chance: one in twenty by each of two bounds."""
+    rng = np.random.default_rng(3)
+    size, left = draw(rng, (4000,))
+    blocks = size * rng.uniform(-0.05, 0.05, size.shape)
+    found = [lower_bound(b.mean()[None], b[None], e)[0] for b, e in zip(blocks, left, strict=True)]
+    assert np.mean(np.array(found) > 0) < 2 * (1 - CONFIDENCE)
+
+
+def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
+    """A variable that follows another through storms and calms, a thousand times as large in one as
+    in the other: nearly all of the variance lies in two stretches, and the edge holds in all.
+    """
+    rng = np.random.default_rng(4)
+    n = 1600
+    size = np.where((np.arange(n) // 50) % 16 == 3, 100.0, 1.0)
+    first = size * rng.normal(size=n)
+    second = np.zeros(n)
+    second[1:] = np.cumsum(first[:-1] + 0.3 * size[:-1] * rng.normal(size=n - 1))
+    x = np.stack([first, second], 1)
+    recipe = dataclasses.replace(ndde.Recipe.fast(), events=False, scheme="euler")
+
+    def found():
+        return ndde.discover(x, dt=1.0, recipe=recipe, key=jax.random.key(0), treat=False)
+
+    assert found().graph[0, 1, 0] and found().lower[0, 1, 0] > 0
+    monkeypatch.setattr(_measured, "lower_bound", students)
+    assert not found().graph[0, 1, 0]
