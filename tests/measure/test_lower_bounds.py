@@ -8,8 +8,11 @@ import pytest
 import scipy.stats
 
 import ndde_jax as ndde
+from ndde_jax.fit._prices import EBIC
 from ndde_jax.measure import _measured
 from ndde_jax.measure._measured import BLOCKS, CONFIDENCE, lower_bound
+from ndde_jax.select._judge import judge, stretches
+from ndde_jax.select._screened import Screened
 
 
 def students(worth, blocks, left):
@@ -41,6 +44,20 @@ def test_what_explains_most_of_every_block_is_worth_something():
     assert students(worth, blocks, left) < 0
     found = lower_bound(worth, blocks, left)
     assert 0 < found[0] <= np.median(blocks) < worth[0]
+
+
+def test_the_bound_of_shares_against_their_definition():
+    rng = np.random.default_rng(5)
+    size, left = draw(rng)
+    size[0], left[0] = 1e4, 1e3
+    blocks = (size - left)[None]
+    shares = [(b - a) / (b + a) for a, b in zip(left, left + blocks[0], strict=True)]
+    least = scipy.stats.ttest_1samp(shares, 0).confidence_interval(2 * CONFIDENCE - 1).low
+    expected = least * np.median([a + b for a, b in zip(left, left + blocks[0], strict=True)])
+    worth = blocks.mean(axis=1)
+    np.testing.assert_allclose(lower_bound(worth, blocks, left), [expected], rtol=1e-12)
+    # What is charged for weights may leave less: no bound lies above what it bounds.
+    assert lower_bound(expected / 2 * np.ones(1), blocks, left)[0] == expected / 2
 
 
 @pytest.mark.parametrize("bursts", [1, 2])
@@ -81,3 +98,16 @@ def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
     assert found().graph[0, 1, 0] and found().lower[0, 1, 0] > 0
     monkeypatch.setattr(_measured, "lower_bound", students)
     assert not found().graph[0, 1, 0]
+
+
+def test_blocks_of_a_network_add_up_to_its_risk():
+    x = np.random.default_rng(6).normal(size=(300, 2)).cumsum(axis=0)
+    x[:, 1] += 3 * np.sin(x[:, 0])
+    screened = Screened(ndde.lagged_windows(x, dt=1.0, scheme="euler"))
+    data = screened.data
+    rows = judge(
+        data, screened.found, EBIC(), ndde.fitting.StrengthConfig(steps=5), key=jax.random.key(0)
+    )
+    size = np.bincount(stretches(data.weight), data.weight, BLOCKS)
+    for row in rows:
+        np.testing.assert_allclose(row.left @ size / size.sum(), float(row.fit.risk), rtol=1e-4)

@@ -3,8 +3,10 @@
 import jax
 import numpy as np
 import pytest
+import scipy.signal
 
 import ndde_jax as ndde
+from ndde_jax.select import _midpoint
 from ndde_jax.select._midpoint import SIGNAL, choose_windows
 from ndde_jax.select._whiteness import leaves_white_noise, memory_of_steps
 from ndde_jax.windows._stencils import choose_scheme
@@ -71,20 +73,29 @@ def test_means_of_brownian_motion_remember_a_quarter():
     np.testing.assert_allclose(memory_of_steps(samples, samples.increment), 0, atol=0.03)
 
 
-def test_steps_on_both_sides_of_a_gap_are_no_neighbours():
-    x = np.random.default_rng(1).normal(size=(400, 1)).cumsum(axis=0)
-    x[100:110] = np.nan
-    windows = forward(x)
-    left, position = np.asarray(windows.increment)[:, 0], np.asarray(windows.position)
-    valid = np.asarray(windows.valid)
-    pairs = [
-        (left[k], left[k + 1])
-        for k in range(len(left) - 1)
-        if valid[k] and valid[k + 1] and position[k + 1] == position[k] + 1
-    ]
-    first, second = np.array(pairs).T
+def test_steps_of_two_recordings_are_no_neighbours():
+    rng = np.random.default_rng(1)
+    steps = [rng.normal(size=(200, 1)) for _ in range(2)]
+    steps[0][-1] = steps[1][0] = 1000.0  # one after the other, they would be all that counts
+    windows = forward([np.concatenate([[[0.0]], s]).cumsum(axis=0) for s in steps])
+    left = np.concatenate(steps)
+    np.testing.assert_allclose(np.asarray(windows.valid).sum(), 400)
+    first, second = (
+        np.concatenate([s[cut, 0] for s in steps]) for cut in (slice(-1), slice(1, None))
+    )
     expected = first @ second / np.sqrt(first @ first * (second @ second))
-    np.testing.assert_allclose(memory_of_steps(windows, left[:, None]), [expected], rtol=1e-5)
+    np.testing.assert_allclose(memory_of_steps(windows, left), [expected], rtol=1e-5)
+    assert abs(expected) < 0.1
+
+
+def test_what_rings_is_not_asked_for_its_law(monkeypatch):
+    """Resampled by Fourier transform, ends ring; a law would be fitted to the ringing."""
+    x = scipy.signal.resample(spiky(n=800), 2400)
+    samples = ndde.read_samples(x, dt=DT / 3)
+    assert np.any(np.asarray(ndde.samples.end_ringing(x)) > 1.5)
+    monkeypatch.setattr(_midpoint, "leaves_white_noise", lambda windows: pytest.fail("asked"))
+    screened, said = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
+    assert screened.windows.scheme == "central4" and said == ()
 
 
 @pytest.mark.parametrize("dim", [2, 13])
