@@ -11,6 +11,7 @@ from benchmarks._runner import program
 from benchmarks._store import Store
 from benchmarks.causal_dynamics.data import find_files
 
+from . import associations
 from .methods import METHODS
 from .report import ANCHORS, ablation, table
 from .runner import run
@@ -63,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
     showing.add_argument("--only", metavar="PATTERN", help="systems whose name matches")
+    showing.add_argument(
+        "--associations", action="store_true", help="of metrics with errors of graph and step"
+    )
     _noise(showing)
 
     drawing = actions.add_parser("figures", help="trajectories, associations, power spectra")
@@ -153,6 +157,9 @@ def _made(folder: Path, options, known: Sequence[str] | None = None) -> list[Pat
 def _table(options) -> int:
     with existing_store(options.results) as store:
         which = dict(only=options.only, category=category(options))
+        if options.associations:
+            print(associations.table(store, **which))
+            return 0
         print(table(store, **which))
         if shares := ablation(store, known={"discover", *recipes()}, **which):
             print(f"\n{shares}")

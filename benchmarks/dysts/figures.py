@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks._store import Store, Unit
 
+from .associations import AGAINST, RELATED, association
 from .data import Problem, read_problem
 from .report import ANCHORS, read
 from .runner import BENCHMARK
@@ -136,28 +137,17 @@ def spectra(problems: Sequence[Problem], methods: Sequence[str], starts):
 def associations(values):
     """Every metric against SHD and against the training error, with Kendall's τ."""
     from matplotlib.figure import Figure
-    from scipy.stats import kendalltau
 
-    shown = [m for m in METRICS if m != "shd"]
-    figure = Figure(figsize=(2.3 * len(shown), 4.8), layout="constrained")
-    axes = figure.subplots(2, len(shown))
-    methods = [m for m in values if m not in ANCHORS]
-    for row, (against, label) in enumerate((("shd", "SHD/D²"), ("train", "one-step error"))):
-        for axis, metric in zip(axes[row], shown, strict=True):
-            xs, ys = [], []
-            for method in methods:
-                own = values[method]
-                systems = [s for s in own[metric] if s in own[against]]
-                x = np.array([own[against][s] for s in systems])
-                y = np.array([own[metric][s] for s in systems])
+    figure = Figure(figsize=(2.3 * len(RELATED), 4.8), layout="constrained")
+    axes = figure.subplots(2, len(RELATED))
+    for row, (against, label) in enumerate(AGAINST.items()):
+        for axis, metric in zip(axes[row], RELATED, strict=True):
+            found = association(values, metric, against)
+            for method, x in found.x.items():
                 # Where many values coincide, a little jitter shows how many.
                 jitter = 0.01 * np.random.default_rng(0).normal(size=x.size) * (against == "shd")
-                axis.plot(x + jitter, y, ".", ms=3, alpha=0.7, label=method)
-                xs.append(x)
-                ys.append(y)
-            tau = kendalltau(np.concatenate(xs), np.concatenate(ys), nan_policy="omit")
-            star = "*" if tau.pvalue < 0.05 else ""
-            axis.set_title(f"{METRICS[metric][0]}: τ = {tau.statistic:.2f}{star}", fontsize=8)
+                axis.plot(x + jitter, found.y[method], ".", ms=3, alpha=0.7, label=method)
+            axis.set_title(f"{METRICS[metric][0]}: τ = {found.text}", fontsize=8)
             axis.set_yscale("symlog", linthresh=1e-4) if metric in ("flee", "dky") else None
             axis.set_yscale("log") if metric in ("lsd",) else None
             axis.set_yscale("symlog", linthresh=0.1) if metric == "dstsp" else None

@@ -1,9 +1,11 @@
 """Ranks, tests of significance and shares in the tables of dysts."""
 
+import itertools
+
 import numpy as np
 
 from benchmarks._store import Record, Unit
-from benchmarks.dysts import report, scoring
+from benchmarks.dysts import associations, report, scoring
 from benchmarks.dysts.settings import recipes
 
 
@@ -62,3 +64,26 @@ def test_valid_times_are_compared_system_by_system(store):
     )
     said = "Median over systems of the valid time relative to that of `terms`: discover .90."
     assert said in report.table(store)
+
+
+def test_associations_are_kendalls_over_all_methods_and_systems(store):
+    """By counting pairs; anchors and systems without both numbers are left out."""
+    rng = np.random.default_rng(0)
+    numbers = {}
+    for method in ("discover", "node", "mean"):
+        for system in "ABCDE":
+            own = dict.fromkeys((*scoring.METRICS, "train"), 1.0)
+            own |= {"shd": float(rng.integers(3)), "vlpt": float(rng.normal()), "chaotic": 1.0}
+            numbers[method, system] = own
+            store.write([Record(Unit("dysts", "data", system, 0, method, 0), own, "ok", 0.0)])
+    pairs = [(n["shd"], n["vlpt"]) for (method, _), n in numbers.items() if method != "mean"]
+    signs, ties = [], [0, 0]
+    for (x, y), (u, v) in itertools.combinations(pairs, 2):
+        signs.append(np.sign(x - u) * np.sign(y - v))
+        ties[0], ties[1] = ties[0] + (x == u), ties[1] + (y == v)
+    tau = sum(signs) / np.sqrt((len(signs) - ties[0]) * (len(signs) - ties[1]))
+    found = associations.association(report.read(list(store.rows("dysts"))), "vlpt", "shd")
+    np.testing.assert_allclose(found.tau, tau, rtol=1e-12)
+    assert set(found.x) == {"discover", "node"}
+    (line,) = [x for x in associations.table(store).splitlines() if x.startswith("| SHD/D²")]
+    assert line.split("|")[3].strip().rstrip("*") == f"{tau:.2f}".replace("0.", ".", tau > 0)
