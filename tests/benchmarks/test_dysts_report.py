@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from benchmarks import tables
 from benchmarks._store import Record, Unit
 from benchmarks.dysts import associations, report, scoring
 from benchmarks.dysts.settings import recipes
@@ -86,4 +87,4 @@ def test_associations_are_kendalls_over_all_methods_and_systems(store):
     np.testing.assert_allclose(found.tau, tau, rtol=1e-12)
     assert set(found.x) == {"discover", "node"}
     (line,) = [x for x in associations.table(store).splitlines() if x.startswith("| SHD/D²")]
-    assert line.split("|")[3].strip().rstrip("*") == f"{tau:.2f}".replace("0.", ".", tau > 0)
+    assert line.split("|")[3].strip().rstrip("*") == tables.number(tau, 2)
