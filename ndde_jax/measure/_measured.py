@@ -315,15 +315,18 @@ def lower_bound(
     Student's bound of the mean. Where a variable moves in bursts, a few blocks hold all that an
     edge is worth, and that bound lies below zero although the edge explains most of the rate in
     nearly every block. There it is the bound of the mean share (b − a) / (b + a) of errors a with
-    the edge and b without, which no block dominates, in a block of median size.
+    the edge and b without, which no block dominates, in a block of median size. Bursts are sizes
+    b + a that count as fewer than half as many equal ones, (Σ size)² / Σ size².
     """
-    quantile = student_quantile(CONFIDENCE, blocks.shape[1] - 1) / np.sqrt(blocks.shape[1])
+    count = blocks.shape[1]
+    quantile = student_quantile(CONFIDENCE, count - 1) / np.sqrt(count)
     plain = worth - quantile * blocks.std(axis=1, ddof=1)
     size = 2 * left[None] + blocks
+    bursts = size.sum(axis=1) ** 2 < count / 2 * (size**2).sum(axis=1)
     share = blocks / np.where(size > 0, size, 1)
     steady = share.mean(axis=1) - quantile * share.std(axis=1, ddof=1)
     steady = np.minimum(steady * np.median(size, axis=1), worth)
-    return np.where(plain > 0, plain, np.maximum(plain, steady))
+    return np.where(bursts & (plain <= 0), np.maximum(plain, steady), plain)
 
 
 def _sources(own: _Fit, worth, dim: int):

@@ -60,6 +60,16 @@ def test_the_bound_of_shares_against_their_definition():
     assert lower_bound(expected / 2 * np.ones(1), blocks, left)[0] == expected / 2
 
 
+def test_where_nothing_bursts_the_mean_alone_decides():
+    """A second chance to be above zero would let one in ten through instead of one in twenty."""
+    rng = np.random.default_rng(7)
+    left = rng.uniform(0.8, 1.2, BLOCKS)
+    blocks = 0.1 * rng.normal(size=(4000, BLOCKS))
+    worth = blocks.mean(axis=1)
+    found = lower_bound(worth, blocks, left)
+    np.testing.assert_allclose(found, students(worth, blocks, left), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("bursts", [1, 2])
 def test_what_explains_a_burst_alone_is_not(bursts):
     rng = np.random.default_rng(2)
