@@ -93,7 +93,7 @@ def _correct(windows: Windows, model) -> Windows:
         rate = _rate(model, start, end)
         return _mean_rate(rate, start[0], 0.0, 1.0, h) - rate(start[0], 0.0)
 
-    following = _following(windows, windows.history)
+    following = following_rows(windows, windows.history)
     difference = _each_step(bias, windows, following) / windows.scaling.rate_scale[None]
     # A model that leaves the attractor within one step has nothing to say there.
     difference = jnp.where(jnp.isfinite(difference), difference, 0)
@@ -124,7 +124,7 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
         return 0.5 * h * first, rate(middle, 0.5) - 0.5 * (first + second)
 
     s = windows.scaling
-    following = _following(windows, windows.history) if following is None else following
+    following = following_rows(windows, windows.history) if following is None else following
     bend = jnp.zeros_like(following) if bend is None else bend
     move, difference = _each_step(meet, windows, following, bend * s.scale[None, None])
     usable = jnp.all(jnp.isfinite(move) & jnp.isfinite(difference), axis=1) & windows.valid
@@ -139,15 +139,6 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
         windows,
         (history.astype(windows.history.dtype), increment.astype(windows.increment.dtype)),
     )
-
-
-def left_midway(windows: Windows, model) -> tuple[Windows, Float[Array, "window dim"]]:
-    """Windows at the middle of every step, and what a model leaves of their rates; 0 where a window
-    is not used.
-    """
-    seen = meet_midway(windows, model)
-    rates = jax.vmap(model.drift)(seen.history)
-    return seen, jnp.where(windows.valid[:, None], seen.increment - rates, 0)
 
 
 def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
@@ -225,9 +216,12 @@ def _mean_rate(rate, x, start, stop, h):
     return (k1 + 2 * k2 + 2 * k3 + k4) / 6
 
 
-def _following(windows: Windows, history: Float[Array, "window lag dim"]):
-    """Histories at the end of the step, where the next row is that; else the same."""
-    valid, position = windows.valid, windows.position
+def following_rows(windows: Windows, history: Float[Array | np.ndarray, "window lag dim"]):
+    """Histories at the end of the step, where the next row is that; else the same. In NumPy where
+    the history is.
+    """
+    xp = np if isinstance(history, np.ndarray) else jnp
+    valid, position = xp.asarray(windows.valid), xp.asarray(windows.position)
     adjacent = (position[1:] == position[:-1] + windows.step) & valid[1:] & valid[:-1]
-    later = jnp.where(adjacent[:, None, None], history[1:], history[:-1])
-    return jnp.concatenate([later, history[-1:]])
+    later = xp.where(adjacent[:, None, None], history[1:], history[:-1])
+    return xp.concatenate([later, history[-1:]])

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._memory import padded_length
-from ..fit._correction import left_midway
+from ..fit._correction import meet_midway
 from ..fit._drift import Flow, fit_drift
 from ..models._families import AbstractFamily, Best
 from ..models._model import AbstractDelayModel, NeuralDDE
@@ -107,7 +107,7 @@ def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
 @eqx.filter_jit
 def _residuals(windows: Windows, law: NeuralDDE):
     """Of the rates, by all terms, and the inputs, at the middle of every step."""
-    seen, residual = left_midway(windows, law)
+    seen = meet_midway(windows, law)
     drift = law.drift
     inputs = jnp.where(windows.valid[:, None], seen.history.reshape(len(seen.valid), -1), 0)
 
@@ -115,4 +115,6 @@ def _residuals(windows: Windows, law: NeuralDDE):
         own = (drift.origin + z)[drift.index]
         return jax.vmap(lambda seen: monomials(seen[None], drift.exponents)[0])(own)
 
+    rates = jax.vmap(drift)(seen.history)
+    residual = jnp.where(windows.valid[:, None], seen.increment - rates, 0)
     return residual, jax.vmap(one)(inputs), inputs

@@ -279,12 +279,12 @@ def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Tar
         worth, blocks = np.maximum(outside, 0), np.zeros((n_inputs, BLOCKS))
         rank = stretches(own.root)
         size = np.maximum(np.bincount(rank, own.root > 0, BLOCKS), 1)
-        left = np.bincount(rank, own.errors(own.all), BLOCKS) / size
+        errors = own.errors(own.all)
+        left = np.bincount(rank, errors, BLOCKS) / size
         for place, i in enumerate(own.inputs):
             keep = own.all & (np.arange(len(own.inputs)) != place)
             worth[i] = own.corrected_risk(keep) - risk
-            more = own.errors(keep) - own.errors(own.all)
-            blocks[i] = np.bincount(rank, more, BLOCKS) / size
+            blocks[i] = np.bincount(rank, own.errors(keep) - errors, BLOCKS) / size
         # What the criterion charges for a linear input, the least it charges.
         threshold = (risk + FLOOR) * (np.log(n) + 2 * np.log(n_inputs)) / n
         # The criterion has decided, edge by edge and with the others adapting: the price shown is

@@ -205,11 +205,11 @@ def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
     risk, blocks = np.array(linear[:n_slots], float), np.zeros((n_slots, BLOCKS))
     network = problem.alive(found.network.network, mask)
     for slot in np.flatnonzero(mask):
-        left = mask & (np.arange(n_slots) != slot)
-        refit = tried.get(left.tobytes())
+        others = mask & (np.arange(n_slots) != slot)
+        refit = tried.get(others.tobytes())
         if refit is None:
             steps, decay = problem.config.fold_steps, found.network.decay
-            refit = _refit(problem, left, network, steps, decay)
+            refit = _refit(problem, others, network, steps, decay)
         more = weight * (refit.squares - found.squares)[: len(weight)]
         blocks[slot] = np.bincount(rank, more, BLOCKS) / size
         risk[slot] = refit.risk

@@ -135,9 +135,13 @@ def _decide(
     return "euler", f"a mean noise share of {typical:.2g} says that white noise drives the system"
 
 
-def explain_scheme(scheme: str, share: Any, roll_off: Any, ringing: Any, *, regular: bool) -> str:
+def explain_scheme(
+    scheme: str, share: Any, roll_off: Any, ringing: Any, *, regular: bool, delayed: bool
+) -> str:
     """What a scheme computes, what the automatic rule makes of this noise, and caveats."""
-    automatic, reason = _decide(share, roll_off, ringing, regular, scheme == "midpoint")
+    # Midpoints are an option where past states are candidates, and for who asks for them.
+    delayed = delayed and scheme == "midpoint"
+    automatic, reason = _decide(share, roll_off, ringing, regular, delayed)
     shares = ", ".join("unknown" if np.isnan(s) else f"{s:.2g}" for s in share.tolist())
     parts = [
         f"Rates of change by scheme {scheme!r}, {FORMULAS[scheme]}. Estimated share of noise in "
@@ -147,6 +151,11 @@ def explain_scheme(scheme: str, share: Any, roll_off: Any, ringing: Any, *, regu
     agrees = ", as was done" if automatic == scheme or forward else ""
     automatic = "euler or midpoint" if forward else automatic
     parts.append(f"The automatic rule takes {automatic!r}{agrees}: {reason}.")
+    if scheme == "midpoint" and automatic == "central4" and reads_filtered(share, roll_off, None):
+        parts.append(
+            "It sees the increments alone: where what a law leaves of them is white, the signal "
+            "loses that power, and midpoints are right."
+        )
     if scheme == "euler" and automatic != "euler":
         parts.append(
             "With so little noise the error of the forward difference, of order dt, can show as "

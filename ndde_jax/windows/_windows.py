@@ -137,6 +137,7 @@ class Windows(eqx.Module):
                 np.asarray(self.roll_off),
                 np.asarray(self.ringing),
                 regular=regular,
+                delayed=self.lags[-1] > 0,
             )
             + " Standardised per variable: states by mean "
             f"{_numbers(s.center)} and standard deviation {_numbers(s.scale)}, rates by mean "
