@@ -69,15 +69,22 @@ def ode_names() -> tuple[str, ...]:
 
 def original_rhs(name: str, parameters: Mapping[str, Any]) -> Callable:
     """dysts' own right-hand side in NumPy, `rhs(x, t)` for `x` `[dim]`."""
-    _, flows = _modules()
-    cls = getattr(flows, name)
-    return _prepared(cls.__new__(cls), parameters).rhs
+    return in_numpy(name, parameters).rhs
+
+
+def in_numpy(name: str, parameters: Mapping[str, Any]) -> Any:
+    """dysts' own system, which computes by NumPy.
+
+    Where Numba is installed, dysts compiles what this evaluates a few hundred times, in seconds a
+    system, and Numba refuses parameters that are arrays without axes.
+    """
+    return _prepared(_written_in(np, name)(), parameters)
 
 
 @functools.cache
 def _field(name: str) -> Callable:
     """The right-hand side on JAX arrays; one function per system, since it is static in a jit."""
-    cls = _on_jax(name)
+    cls = _written_in(jnp, name)
 
     def field(t, x, lagged, **parameters):
         # dysts relies on NumPy's broadcasting, whatever the process allows elsewhere.
@@ -89,25 +96,25 @@ def _field(name: str) -> Callable:
     return field
 
 
-def _on_jax(name: str) -> type:
-    """A copy of dysts' class `name` whose methods call `jax.numpy` where dysts' call NumPy."""
+def _written_in(numpy: types.ModuleType, name: str) -> type:
+    """A copy of dysts' class `name` whose methods call `numpy` where dysts' call NumPy."""
     base, flows = _modules()
     members: dict[str, Any] = {}
     for cls in reversed(getattr(flows, name).__mro__):
         if issubclass(cls, base.DynSys):
             for key, member in vars(cls).items():
                 if isinstance(member, staticmethod):
-                    members[key] = staticmethod(_rebound(member.__func__))
+                    members[key] = staticmethod(_rebound(member.__func__, numpy))
                 elif isinstance(member, types.FunctionType) and key != "__init__":
-                    members[key] = _rebound(member)
+                    members[key] = _rebound(member, numpy)
     return type(name, (), members)
 
 
-def _rebound(function: Callable) -> Callable:
+def _rebound(function: Callable, numpy: types.ModuleType) -> Callable:
     while isinstance(function, staticmethod):  # some are wrapped twice
         function = function.__func__
     function = getattr(function, "py_func", function)  # what Numba wraps, if it is there
-    namespace = {**function.__globals__, "np": jnp}
+    namespace = {**function.__globals__, "np": numpy}
     return types.FunctionType(
         function.__code__,
         namespace,

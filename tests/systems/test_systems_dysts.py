@@ -46,7 +46,7 @@ def check(name):
     assert not (np.abs(jacobians).max(axis=0).T[~edges] > 1e-8 * np.abs(jacobians).max()).any()
 
     cls = getattr(_dysts._modules()[1], name)
-    dysts_system = _dysts._prepared(cls.__new__(cls), parameters)
+    dysts_system = _dysts.in_numpy(name, parameters)
     if "_jac" in vars(cls):
         every = np.array(
             [dysts_system.jac(a, b) for a, b in zip(states, times, strict=True)], float
