@@ -29,23 +29,22 @@ class Plan(eqx.Module):
     n_steps: int = eqx.field(static=True)
     save_every: int = eqx.field(static=True)
     chunk: int = eqx.field(static=True)
+    block: int = eqx.field(static=True)
     ring: bool = eqx.field(static=True)
     ring_backward: bool = eqx.field(static=True)
 
     @classmethod
     def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
-        """Chunks hold whole blocks, no more steps than there are and, if possible, a whole part of
-        them, which spares each step the question whether it is still needed.
+        """As few chunks as may be, of as few blocks, all alike: what their number leaves over at
+        the end is computed for nothing.
         """
         euler = isinstance(tableau.solver, diffrax.Euler)
-        block = _blocks.block_length(problem)
-        chunk = block * -(-min(CHUNK, n_steps) // block)
-        for shorter in range(chunk, chunk // 4, -block):
-            if n_steps % shorter == 0:
-                chunk = shorter
-                break
-        short = problem.delays.number > 0 and block < SHORT_BLOCK
-        return cls(tableau, int(n_steps), int(save_every), chunk, euler, euler and short)
+        longest = _blocks.block_length(problem)
+        chunk = _part_length(n_steps, CHUNK)
+        block = _part_length(chunk, longest)
+        chunk = block * -(-chunk // block)
+        short = problem.delays.number > 0 and longest < SHORT_BLOCK
+        return cls(tableau, int(n_steps), int(save_every), chunk, block, euler, euler and short)
 
     @property
     def n_chunks(self) -> int:
@@ -61,6 +60,11 @@ class Plan(eqx.Module):
     def rows(self) -> int:
         """Upper bound on the states that one chunk saves."""
         return -(-self.chunk // self.save_every)
+
+
+def _part_length(n: int, longest: int) -> int:
+    """Of equal parts of `n` steps, as few as may be."""
+    return -(-n // -(-n // longest))
 
 
 @eqx.filter_jit
@@ -194,7 +198,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
             carry, states = _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
         else:
             carry, states = _blocks.run(
-                problem, plan.tableau, carry, first, draws, plan.chunk, plan.limit
+                problem, plan.tableau, carry, first, draws, plan.chunk, plan.block, plan.limit
             )
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.

@@ -17,10 +17,8 @@ FREE_BLOCK = 256
 
 
 def block_length(problem: Problem, longest: int = 1024) -> int:
-    """Steps in a block; bounded, so that short runs with long delays waste nothing."""
-    if not problem.delays.number:
-        return FREE_BLOCK
-    return min(problem.delays.shortest, longest)
+    """The most steps that a block may have."""
+    return min(problem.delays.shortest if problem.delays.number else FREE_BLOCK, longest)
 
 
 def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
@@ -86,9 +84,8 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
     return (y, kept), new[:, 1]
 
 
-def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
-    """`n_steps` steps, a multiple of the block length, from step `first` on."""
-    length = block_length(problem)
+def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, length: int, limit):
+    """`n_steps` steps, a multiple of the block's `length`, from step `first` on."""
     n_blocks = n_steps // length
 
     def one(carry, xs):

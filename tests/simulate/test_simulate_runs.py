@@ -270,3 +270,23 @@ def test_ten_million_steps():
         progress=True,
     )
     assert path.ys.shape == (1001, 1) and path.status == PathStatus.successful
+
+
+@pytest.mark.parametrize("delays", [None, 0.3, 40.0], ids=["free", "short", "long"])
+@pytest.mark.parametrize("n_steps", [1, 300, 1100])
+def test_no_steps_beyond_the_last_are_computed(n_steps, delays):
+    """One step of thousands of paths used to cost as much as 256, or as the delay has steps."""
+    calls = []
+
+    def drift(t, x, lagged, args):
+        jax.debug.callback(lambda: calls.append(1))
+        return -x
+
+    given = {} if delays is None else {"lags": delays}
+    path = solve_sdde(
+        drift, dt=0.1, n_steps=n_steps, history=jnp.ones(1), solver=diffrax.Heun(), **given
+    )
+    jax.block_until_ready(path.ys)
+    jax.effects_barrier()
+    assert n_steps <= len(calls) / 2 <= 1.01 * n_steps
+    np.testing.assert_allclose(path.ys[-1], (1 - 0.1 + 0.1**2 / 2) ** n_steps, rtol=1e-9)
