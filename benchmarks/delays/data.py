@@ -113,11 +113,13 @@ def _run(spec: Specification, sigma, n_samples: int, key):
     dt = step / fine
     # The past that the first sample needs, and the transient before.
     lead = math.ceil(max(system.transient, 2 * float(system.lags[-1])) / step)
+    # As long as the longest run of the task, which begins with this one: one program for all.
+    longest = max(PILOT, spec.length, TEST + spec.lags[-1])
     path = ndde.solve_sdde(
         system.drift,
         lags=system.lags,
         dt=dt,
-        n_steps=(lead + n_samples - 1) * fine,
+        n_steps=(lead + longest - 1) * fine,
         history=system.history,
         sigma=jnp.asarray(sigma),
         key=key,
