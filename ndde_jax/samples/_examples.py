@@ -40,6 +40,8 @@ class KnownLink(NamedTuple):
 class Example:
     """A real trajectory with everything needed to analyse it and to cite it.
 
+    [`discover`][ndde_jax.discover] takes it as it is, `discover(example, lags=example.lags, ...)`.
+
     - `values`: float64 `[time dim]`, in `units`, without missing values
     - `names`, `units`: one per variable
     - `dt`, `time_unit`: sampling interval, and the unit it is given in

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._examples import Example
 from ._samples import Samples, as_given
 from ._tables import sampling
 
@@ -20,7 +21,7 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
-    """Unpack samples, pandas and xarray objects; anything else is returned as it is.
+    """Unpack samples, examples, pandas and xarray objects; anything else is returned as it is.
 
     A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
     numbers that is not a mere row count, its time axis. An xarray DataArray or Dataset must have
@@ -30,6 +31,8 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     if isinstance(x, Samples):
         values, dt, t = as_given(x)
         return Labelled(values, x.names, dt, t, x.time_unit, x.mask)
+    if isinstance(x, Example):
+        return Labelled(x.values, x.names, x.dt if time else None, None, x.time_unit)
     module = type(x).__module__.partition(".")[0]
     if module == "pandas":
         return _from_pandas(x, time)

@@ -1,4 +1,4 @@
-"""The shipped series: shapes, published statistics, provenance."""
+"""The example series: shapes, published statistics, provenance."""
 
 import importlib.resources
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ndde_jax.samples._examples import example_names, load_example
+from ndde_jax.samples._reading import read_samples
 
 MONTHLY = ("enso", "tropical_pacific")
 
@@ -150,3 +151,11 @@ def test_loading_twice_gives_independent_arrays():
 def test_unknown_example_lists_the_choices():
     with pytest.raises(ValueError, match=r"enso, tropical_pacific; got 'el_nino'"):
         load_example("el_nino")
+
+
+def test_an_example_is_read_with_its_names_and_its_clock(example):
+    samples = read_samples(example)
+    np.testing.assert_array_equal(samples.values[0], example.values)
+    assert (samples.names, samples.dt) == (example.names, example.dt)
+    assert samples.time_unit == example.time_unit
+    assert read_samples(example, dt=2.0, time_unit="day").dt == 2
