@@ -103,6 +103,11 @@ def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
     return _tables(file)["grid"]
 
 
+def beyond_grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
+    """Values that `tune` tries where the best of the grid is its end, on that side."""
+    return _tables(file)["beyond_grid"]
+
+
 def tuning_names(file: Path = SETTINGS_FILE) -> tuple[str, ...]:
     """The systems on which settings are chosen."""
     return tuple(_tables(file)["systems"]["tuning"])

@@ -14,7 +14,7 @@ from benchmarks._store import Record, Store, Unit
 
 from .methods import learned
 from .runner import Task, evaluate_with, killed
-from .settings import Recipe, grid, recipes
+from .settings import Recipe, beyond_grid, grid, recipes
 
 BENCHMARK = "dysts-tuning"
 
@@ -60,7 +60,8 @@ def tune(
 
     All 1080 combinations would be 5400 fits a method; this is 24 times 5. The best is the one with
     the largest valid prediction time in Lyapunov times, the mean over systems; of equally good ones
-    the first. Trials are in the store, so a search can be stopped and goes on.
+    the first. Where it is an end of the grid, values beyond it are tried as well. Trials are in the
+    store, so a search can be stopped and goes on.
 
     **Returns:** a Markdown table of all trials, and the choice as it stands in `settings.toml`.
 
@@ -77,16 +78,28 @@ def tune(
         )
     body = []
     for key in keys:
-        choices = [dataclasses.replace(recipe, **{key: value}) for value in grid()[key]]
-        times = [
-            _valid_prediction_time(method, one, files, store, seed, workers, progress)
-            for one in choices
-        ]
-        best = int(np.argmax([-math.inf if math.isnan(t) else t for t in times]))
-        recipe = choices[best]
-        for one, time in zip(choices, times, strict=True):
-            mark = " ←" if one is recipe else ""
-            body.append([key, f"{getattr(one, key):g}{mark}", tables.number(time, 2)])
+        times: dict[float, float] = {}
+
+        def tried(values, key=key, recipe=recipe, times=times):
+            """The best value so far, of equally good ones the first."""
+            for value in values:
+                one = dataclasses.replace(recipe, **{key: value})
+                times[value] = _valid_prediction_time(
+                    method, one, files, store, seed, workers, progress
+                )
+            return max(times, key=lambda value: np.nan_to_num(times[value], nan=-math.inf))
+
+        values = grid()[key]
+        best = tried(values)
+        further = beyond_grid().get(key, [])
+        if best == min(values):
+            best = tried([value for value in further if value < best])
+        elif best == max(values):
+            best = tried([value for value in further if value > best])
+        recipe = dataclasses.replace(recipe, **{key: best})
+        for value, time in sorted(times.items()):
+            mark = " ←" if value == best else ""
+            body.append([key, f"{value:g}{mark}", tables.number(time, 2)])
     chosen = "\n".join(f"{key} = {getattr(recipe, key):g}" for key in keys)
     return f"{tables.markdown([method, 'value', 'VLPT'], body)}\n\n{chosen}"
 

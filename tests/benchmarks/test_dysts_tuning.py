@@ -56,6 +56,22 @@ def test_one_setting_after_another_each_with_the_best_before(tmp_path, store, tr
     assert len(trials) == before + 2 * len(grid()["coefficient"])
 
 
+@pytest.mark.parametrize("end", ["least", "largest"])
+def test_beyond_the_grid_where_its_end_is_best(tmp_path, store, monkeypatch, end):
+    sign, done = (1 if end == "least" else -1), []
+
+    def evaluate(trial):
+        done.append(trial.recipe.coefficient)
+        return [Record(trial.unit, {"vlpt": -sign * done[-1]}, "ok", 0.1)]
+
+    monkeypatch.setattr(tuning, "evaluate", evaluate)
+    monkeypatch.setattr(tuning, "grid", lambda: {"coefficient": [0.1, 1.0, 10.0]})
+    monkeypatch.setattr(tuning, "beyond_grid", lambda: {"coefficient": [0.01, 0.02, 50.0]})
+    text = tuning.tune("agl", [tmp_path / "A.npz"], store, progress=False)
+    assert done[3:] == ([0.01, 0.02] if end == "least" else [50.0])
+    assert text.endswith(f"coefficient = {0.01 if end == 'least' else 50:g}")
+
+
 def test_only_what_a_recipe_uses_is_tuned(tmp_path, store, trials):
     assert tuning.tuned_keys(Recipe("node")) == []
     assert tuning.tuned_keys(Recipe("agl")) == ["coefficient"]
@@ -79,6 +95,7 @@ def test_recipes_are_fitted_and_the_better_coefficient_wins(tmp_path, monkeypatc
     generate.generate("Lorenz", tmp_path / "Lorenz.npz", seed=3, settings=SHORT)
     monkeypatch.setattr("benchmarks.dysts.__main__.tuning_names", lambda: ("Lorenz",))
     monkeypatch.setattr(tuning, "grid", lambda: {"coefficient": [0.01, 1000.0]})
+    monkeypatch.setattr(tuning, "beyond_grid", dict)
     out = tmp_path / "trials.sqlite"
     arguments = ["--data", str(tmp_path), "--out", str(out)]
     assert main(["tune", "--method", "cnode", *arguments]) == 0
