@@ -29,7 +29,7 @@ from ..windows._windows import Windows, lagged_windows
 
 # Inputs of a target are given room in steps of so many.
 SLOTS = 4
-# Of a leftover without a cause, below which a law is not enough.
+# Of a leftover without a cause in any of the targets, below which a law is not enough.
 CHANCE = 0.01
 # Corrections of networks: a law is corrected six times, which costs it nothing.
 NETWORK_ROUNDS = 3
@@ -95,13 +95,14 @@ def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
     used = np.asarray(drift.coefficients) != 0
     mask = np.asarray(law.mask).reshape(len(used), -1)
     root = np.sqrt(np.asarray(windows.weight, np.float64))
-    return [
+    chances = [
         chance_of_leftover(
             root * residual[:, j], root[:, None] * terms[:, j, used[j]], inputs[:, mask[j]], root
         )
-        < CHANCE
         for j in range(len(used))
     ]
+    # One target of a hundred leaves something by chance, and networks cost as much as all else.
+    return [chance < CHANCE / len(chances) for chance in chances]
 
 
 @eqx.filter_jit

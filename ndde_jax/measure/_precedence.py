@@ -261,22 +261,32 @@ def _shares(samples: Samples):
     dim = samples.dim
     root = _root(samples, max(ORDERS))
     step, total = root[:, -dim:], np.sum(root[:, -dim:] ** 2, axis=0)
-    source, target = np.nonzero(~np.eye(dim, dtype=bool))
+    # The values that order p knows of a variable are its first p rows: [variable order moment].
+    past = np.moveaxis(root[:, :-dim].reshape(len(root), -1, dim), 0, 2).swapaxes(0, 1)
     shares, own = np.zeros((dim, dim)), np.zeros(dim)
-    for order in ORDERS:
-        at = dim * np.arange(order)
-        columns = np.concatenate([at + target[:, None], at + source[:, None]], axis=1)
-        stacked = np.concatenate([root.T[columns], step.T[target][:, None]], axis=1)
-        left = _triangle(np.swapaxes(stacked, 1, 2))[..., -1] ** 2
-        alone, both = left[:, order:].sum(axis=1), left[:, -1]
-        usable = alone > STILL * total[target]
-        part = np.where(usable, 1 - both / np.where(usable, alone, 1), 0)
-        shares[source, target] += part / len(ORDERS)
-        moves = total[target] > 0
-        explained = np.where(moves, 1 - alone / np.where(moves, total[target], 1), 0)
-        # Every source of a target says the same.
-        own[target] = own[target] + explained / len(ORDERS)
+    for target in range(dim):
+        others = np.arange(dim) != target
+        for order in ORDERS:
+            known, _ = np.linalg.qr(past[target, :order].T)
+            left = _without(step[:, target], known)
+            alone = float(np.sum(left**2))
+            if total[target] > 0:
+                own[target] += (1 - alone / total[target]) / len(ORDERS)
+            if alone <= STILL * total[target]:
+                continue
+            # One target at a time: all pairs at once would be gigabytes of a hundred variables.
+            sources = _without(past[others, :order], known)
+            stacked = np.concatenate([sources, np.tile(left, (len(sources), 1, 1))], axis=1)
+            both = _triangle(np.swapaxes(stacked, 1, 2))[:, -1, -1] ** 2
+            shares[others, target] += np.maximum(1 - both / alone, 0) / len(ORDERS)
     return shares, own
+
+
+def _without(rows, known):
+    """What orthonormal columns leave of rows; twice, since once leaves rounding of what goes."""
+    for _ in range(2):
+        rows = rows - (rows @ known) @ known.T
+    return rows
 
 
 def _root(samples: Samples, order: int):

@@ -1,5 +1,7 @@
 """Who predicts whom first, and travel times, against brute-force regressions and known waves."""
 
+import tracemalloc
+
 import jax
 import numpy as np
 import pytest
@@ -64,6 +66,22 @@ def test_own_past_explains_what_a_closed_form_says():
     for t in range(1, len(x)):
         x[t] = a * x[t - 1] + rng.normal(size=2)
     np.testing.assert_allclose(np.diag(ndde.measure.precedence(x)), 1 - (1 + a) / 2, atol=0.02)
+
+
+def test_a_variable_alone_has_a_past_too():
+    x, _ = feedback(n=400)
+    together = np.diag(ndde.measure.precedence(x))
+    np.testing.assert_allclose(ndde.measure.precedence(x[:, :1])[0, 0], together[0], atol=1e-9)
+
+
+def test_many_variables_fit_into_memory():
+    """All pairs at once used to need gigabytes of a hundred variables."""
+    x = np.random.default_rng(0).normal(size=(300, 50))
+    tracemalloc.start()
+    ndde.measure.precedence(x)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 * x.nbytes * max(ORDERS)
 
 
 def test_water_upstream_comes_first():
