@@ -25,6 +25,8 @@ FEWEST = 60
 # Share of its size below which the spread of a column is rounding, and what regressions add to the
 # spread of columns: far below what any record resolves.
 STILL, RIDGE = 1e-12, 1e-7
+# Shares below it are rounding, such as those of sources that do not move.
+ROUNDING = 1e-13
 # Shifts, in samples, at which two variables are compared for likeness.
 SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 # Where trust in precedence begins and is complete; fixed on simulated rivers against simulated
@@ -278,7 +280,8 @@ def _shares(samples: Samples):
             sources = _without(past[others, :order], known)
             stacked = np.concatenate([sources, np.tile(left, (len(sources), 1, 1))], axis=1)
             both = _triangle(np.swapaxes(stacked, 1, 2))[:, -1, -1] ** 2
-            shares[others, target] += np.maximum(1 - both / alone, 0) / len(ORDERS)
+            part = 1 - both / alone
+            shares[others, target] += np.where(part > ROUNDING, part, 0) / len(ORDERS)
     return shares, own
 
 
