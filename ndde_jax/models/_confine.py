@@ -19,6 +19,10 @@ from .._scaling import Scaling
 from .._types import Checked, floating_type, namespace_of, to_jax
 from ._model import AbstractDelayModel, NeuralDDE, check_model
 
+# Half-width of a box, of the largest distance from its centre in the data. With a tenth to spare,
+# learned attractors that reach a little beyond their data were bent.
+SPARE = 2.0
+
 
 class Certificate(eqx.Module):
     """Constants that prove dissipativity, u = x − center, in physical units.
@@ -122,13 +126,13 @@ def _certificate(free, radius, rate):
 
 
 def _reach(history, valid, own: Scaling, center):
-    """A tenth more than the largest distance of a state from the centre."""
+    """`SPARE` times the largest distance of a state from the centre."""
     given = (history, valid, own, center)
     xp = namespace_of(given)
     history, valid, own, center = jax.tree.map(xp.asarray, given)
     states = history * own.scale[None, None] + own.center[None, None]
     distance = xp.abs(states - center[None, None])
-    return to_jax(1.1 * xp.max(xp.where(valid[:, None, None], distance, 0), axis=(0, 1)))
+    return to_jax(SPARE * xp.max(xp.where(valid[:, None, None], distance, 0), axis=(0, 1)))
 
 
 def _extremes(history, valid):
@@ -161,7 +165,8 @@ def confine(
     - `model`: with lag 0 among its lags, since the force acts on the present state.
     - `center`: of the box, `[dim]` or a number; by default the mean of the training data.
     - `radius`: half-width of the box, `[dim]` or a number; by default, with `windows`, whatever
-        covers all their states with a tenth to spare, otherwise 5 standard deviations.
+        reaches twice as far as any of their states, otherwise 5 standard deviations. What lies a
+        little beyond a record is part of the attractor, and a force there would bend it.
     - `rate`: K, per unit of time, `[dim]` or a number; by default twice the bound on |N_j| over the
         half-width, so that half a half-width outside the box the force outweighs anything the
         network can do; with `windows` at most 1 / dt, since what is steeper overshoots within a

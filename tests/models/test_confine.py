@@ -121,7 +121,7 @@ def test_default_box_covers_other_data_than_the_model_saw(model):
     windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
     confined = ndde.confine(model, windows=windows)
     distance = np.abs(x[:-1] - np.asarray(model.scaling.center)).max(axis=0)
-    np.testing.assert_allclose(confined.radius, 1.1 * distance, rtol=1e-9)
+    np.testing.assert_allclose(confined.radius, 2 * distance, rtol=1e-9)
     three = ndde.lagged_windows(np.concatenate([x, x[:, :1] ** 2], axis=1), dt=1.0, lags=LAGS)
     with pytest.raises(ValueError, match="2 variables of the model; got 3"):
         ndde.confine(model, windows=three)
