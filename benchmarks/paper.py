@@ -81,9 +81,9 @@ def _causal_dynamics(out: Path, smoke: bool, climate: Path | None) -> list[Step]
         Step("causal_dynamics: coupled networks", "causal_dynamics",
              generate(coupled, categories[1], nets, "1" if smoke else "2"), 0.1),
         Step("causal_dynamics: rows, simple", "causal_dynamics",
-             (*run, "--data", str(simple)), 0.2),
+             (*run, "--data", str(simple)), 0.1),
         Step("causal_dynamics: rows, coupled", "causal_dynamics",
-             (*run, "--data", str(coupled)), 0.6),
+             (*run, "--data", str(coupled)), 0.25),
     ]  # fmt: skip
     found += _climate("causal_dynamics: rows, climate", run, climate, "climate", 0.1)
     show = ("table", str(results), "--joint", "--reference", "l0ndde_paper")
@@ -136,8 +136,8 @@ def _dysts(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
     names = ("node_paper", "mean") if smoke else (*recipes(), *ANCHORS)
     rows = _many("--method", dict.fromkeys(names))
     return [
-        Step("dysts: systems", "dysts", ("generate", *size, "--out", data), 0.1),
-        Step("dysts: rows", "dysts", ("run", "--data", data, *size, *rows, "--out", results), 4.0),
+        Step("dysts: systems", "dysts", ("generate", *size, "--out", data), 0.05),
+        Step("dysts: rows", "dysts", ("run", "--data", data, *size, *rows, "--out", results), 1.7),
         Step("dysts: table", "dysts", ("table", results), 0, "table_2.md"),
         Step("dysts: figures", "dysts",
              ("figures", results, "--data", data, "--out", str(out / "figures")), 0.02),
