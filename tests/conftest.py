@@ -94,20 +94,23 @@ def _share_contexts():
 
     Of JAX's own house, so where it looks otherwise, nothing is done.
     """
-    from jax._src.interpreters import mlir
+    try:
+        from jax._src.interpreters import mlir
 
-    make, local = getattr(mlir, "make_ir_context", None), threading.local()
+        make, contexts = mlir.make_ir_context, mlir.ir.Context
+    except (ImportError, AttributeError):
+        return
+    local = threading.local()
 
     def make_ir_context():
-        if mlir.ir.Context.current is not None:  # it writes another program in the middle of one
+        if contexts.current is not None:  # it writes another program in the middle of one
             return make()
         if getattr(local, "programs", PER_CONTEXT) == PER_CONTEXT:
             local.context, local.programs = make(), 0
         local.programs += 1
         return local.context
 
-    if make is not None:
-        mlir.make_ir_context = make_ir_context
+    mlir.make_ir_context = make_ir_context
 
 
 def _known_to_xla(flag):

@@ -262,3 +262,15 @@ def test_the_site_builds_without_a_warning(tmp_path):
     # Formulas are set, and what a notebook prints is below its program.
     notebook = (tmp_path / "notebooks" / "twenty_units" / "index.html").read_text("utf-8")
     assert "<math" in notebook and "$$" not in notebook and "of 40 lines, " in notebook
+
+
+def test_seconds_in_the_readme_are_those_of_the_speed_page():
+    page = (ROOT / "benchmarks" / "speed" / "README.md").read_text("utf-8")
+    (row,) = re.findall(
+        r"^\| How long does it take.*$", (ROOT / "README.md").read_text("utf-8"), re.M
+    )
+    measured = [
+        re.search(rf"^\| {re.escape(what)}, warm +\| +([\d.]+) \|", page, re.M)
+        for what in ("`ndde.discover`", "PCMCI+ (tigramite)", "sparse regression (PySINDy)")
+    ]
+    assert re.findall(r"\d+\.\d+", row) == [found.group(1) for found in measured if found]

@@ -268,8 +268,10 @@ def _shares(samples: Samples):
     shares, own = np.zeros((dim, dim)), np.zeros(dim)
     for target in range(dim):
         others = np.arange(dim) != target
+        # The first columns span what fewer past values do.
+        basis, _ = np.linalg.qr(past[target].T)
         for order in ORDERS:
-            known, _ = np.linalg.qr(past[target, :order].T)
+            known = basis[:, :order]
             left = _without(step[:, target], known)
             alone = float(np.sum(left**2))
             if total[target] > 0:

@@ -113,13 +113,16 @@ def test_a_law_is_as_accurate_as_least_squares_of_its_own_terms(driven):
     np.testing.assert_array_equal(law.drift.support(), [[False, True], [True, True]])
 
 
-def test_what_no_polynomial_says_is_left_to_networks():
+def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     windows = ndde.lagged_windows(path(spring=lambda p: 2 * np.sign(p) * np.abs(p) ** 0.5), dt=DT)
     graph = np.array([[[False], [True]], [[True], [True]]])
     simple = ndde.fit_drift(windows, graph, Polynomials(), key=jr.key(0))
     assert _law.leaves_something(windows, simple) == [False, True]
     drift = _law.fit_law(windows, graph, QUICK, key=jr.key(0)).drift
     assert drift.networks is not None
+    # The more targets, the less one of them says by itself.
+    monkeypatch.setattr(_law, "chance_of_leftover", lambda *_: 0.6 * _law.CHANCE)
+    assert _law.leaves_something(windows, simple) == [False, False]
 
 
 def test_other_families_and_windows_are_fitted_as_they_are(driven):
