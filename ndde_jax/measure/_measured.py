@@ -28,7 +28,7 @@ from ._strength import SignalStrengths
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
-# Of a leftover without a cause, below which networks are asked.
+# Of a leftover without a cause in any target, below which networks are asked.
 CHANCE = 0.01
 # Of the one-sided lower bounds.
 CONFIDENCE = 0.95
@@ -106,7 +106,7 @@ def find_and_measure(
             return bool(at_any_price or excess(j, found, int(chosen[j].sum())) < slack)
 
         # Who asks for a price wants networks' strengths at it.
-        asked = [at_any_price or own.leaves_something(data) for own in regressions]
+        asked = [at_any_price or own.leaves_something(data, CHANCE / dim) for own in regressions]
         judged = judge(data, screening, price, config, key=key, asked=asked, needed=needed)
         judged = [
             row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
@@ -205,13 +205,13 @@ class _Fit:
         risk, _, count = self.solution(self.all if keep is None else keep)
         return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
 
-    def leaves_something(self, data: KnownData) -> bool:
-        """Whether smooth functions of the inputs explain more than this does."""
+    def leaves_something(self, data: KnownData, chance: float) -> bool:
+        """Whether smooth functions of the inputs explain more, by more than such a chance."""
         coefficients = self.solution(self.all)[1]
         columns = self.model.columns[:, coefficients != 0]
         residual = self.y - self.model.columns @ coefficients
         return bool(
-            chance_of_leftover(residual, columns, data.inputs[:, self.inputs], self.root) < CHANCE
+            chance_of_leftover(residual, columns, data.inputs[:, self.inputs], self.root) < chance
         )
 
     def hidden(self, columns: Columns, data: KnownData, sizes) -> float:

@@ -103,13 +103,16 @@ def columns_of(inputs, weight) -> Columns:
 
 
 def search_target(columns: Columns, output, allowed, required, *, slots: int, steps: int, dim: int):
-    """The best model of one target, by rounds of shortlist and local search."""
+    """The best model of one target, by rounds of shortlist and local search among the inputs that
+    it may have.
+    """
     root, n_inputs = columns.root, columns.n_inputs
     y = _centred(np.asarray(output, np.float64)[:, None], root)[:, 0]
     scale = float(y @ y)
     y = y / np.sqrt(scale if scale > 0 else 1)
-    required = np.asarray(required)
-    model, chosen = _rounds(columns, y, slots, steps, np.asarray(allowed), required)
+    allowed, required = np.asarray(allowed), np.asarray(required)
+    own_slots = min(slots, max(int(allowed.sum()), 1))
+    model, chosen = _rounds(columns, y, own_slots, steps, allowed, required)
     chosen = _resolved(model, chosen, required[model.slots])
     risk, coefficients = model.best(chosen)[1:]
     residual = y - model.columns @ coefficients
@@ -120,13 +123,16 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     change = np.log((flips + FLOOR) / (risk + FLOOR))
     gains = outside_gains(columns, residual, model.slots[chosen]) - N_FEATURES * risk / model.n
     evidence = np.log((risk + FLOOR) / (np.maximum(risk - gains, 0) + FLOOR))
-    evidence[model.slots] = np.where(chosen, change, -change)
+    inside = np.where(allowed[model.slots], -change, evidence[model.slots])
+    evidence[model.slots] = np.where(chosen, change, inside)
     mask = np.zeros(n_inputs, bool)
     mask[model.slots] = chosen
     safe = np.where(root > 0, root, 1)
     fitted = np.where(root > 0, (y - residual) * np.sqrt(scale) / safe, 0)
     mean = root**2 @ np.asarray(output, np.float64) / max(float(root @ root), 1)
-    return Found(mask, evidence, rise, model.slots, risk, fitted + mean)
+    others = np.setdiff1d(np.arange(n_inputs), model.slots)
+    shortlist = np.concatenate([model.slots, others])[:slots]
+    return Found(mask, evidence, rise, shortlist, risk, fitted + mean)
 
 
 def _resolved(model: "Regression", chosen, required):
@@ -147,15 +153,16 @@ def _rounds(columns: Columns, y, n_slots: int, steps: int, allowed, required):
     n_inputs = columns.n_inputs
     most = n_slots - min(ROOM, n_slots // 3)
     slots = _pursuit(columns, y, n_slots, allowed, required)
+    whole = n_slots >= allowed.sum()
     best = None
-    for _ in range(ROUNDS if n_slots < n_inputs else 1):
+    for _ in range(1 if whole else ROUNDS):
         model = Regression(columns, y, slots)
         start = np.isin(slots, best[0].slots[best[1]]) if best is not None else None
         chosen, cost = _local_search(model, steps, allowed[slots], required[slots], start)
         better = best is None or cost < best[2] - PROGRESS
         if best is None or cost <= best[2] + PROGRESS:
             best = (model, chosen, cost)
-        if not better or n_slots == n_inputs:
+        if not better or whole:
             break
         risk, coefficients = model.best(chosen)[1:]
         residual = y - model.columns @ coefficients

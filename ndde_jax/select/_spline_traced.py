@@ -45,7 +45,7 @@ def search_targets(data: FlatData, n_slots: int, steps: int) -> Found:
         slots, chosen = _choose(*given, n_slots, steps, allowed, required)
         model = _Model(features[slots], data.inputs[:, slots], y, root, len(features))
         chosen = _resolved(model, chosen, required[slots])
-        found, residual = _described(model, features, slots, chosen, data.dim)
+        found, residual = _described(model, features, slots, chosen, allowed, data.dim)
         fitted = (y - residual) * jnp.sqrt(scale)
         fitted = jnp.where(root > 0, fitted / jnp.where(root > 0, root, 1), 0)
         mean = (data.weight @ output) / jnp.maximum(jnp.sum(data.weight), 1)
@@ -54,7 +54,7 @@ def search_targets(data: FlatData, n_slots: int, steps: int) -> Found:
     return jax.lax.map(target, (data.outputs.T, data.allowed, data.required))
 
 
-def _described(model: "_Model", features, slots, chosen, dim: int) -> tuple[Found, Array]:
+def _described(model: "_Model", features, slots, chosen, allowed, dim: int) -> tuple[Found, Array]:
     """What every edge of a model says, without its rate; and its residual."""
     n_inputs, n_slots = len(features), len(slots)
     # One map over the model and all its neighbours: every further use compiles once more.
@@ -66,7 +66,8 @@ def _described(model: "_Model", features, slots, chosen, dim: int) -> tuple[Foun
     change = jnp.log((flipped + FLOOR) / (risk + FLOOR))
     gains = _outside_gains(features, residual, slots, chosen) - N_FEATURES * risk / model.n
     evidence = jnp.log((risk + FLOOR) / (jnp.maximum(risk - gains, 0) + FLOOR))
-    evidence = evidence.at[slots].set(jnp.where(chosen, change, -change))
+    inside = jnp.where(chosen, change, jnp.where(allowed[slots], -change, evidence[slots]))
+    evidence = evidence.at[slots].set(inside)
     mask = jnp.zeros(n_inputs, bool).at[slots].set(chosen)
     return Found(mask, evidence, left_out - risk, slots, risk, residual), residual
 
@@ -129,7 +130,7 @@ def _choose(features, inputs, norms, y, root, n_slots: int, steps: int, allowed,
     slots = _pursuit(features, y, n_slots, allowed, required)
     nothing = (slots, jnp.zeros(n_slots, bool), jnp.asarray(jnp.inf, y.dtype))
     start = (slots, nothing, jnp.zeros((), int), jnp.asarray(True))
-    rounds = ROUNDS if n_slots < n_inputs else 1
+    rounds = jnp.where(n_slots < jnp.sum(allowed), ROUNDS, 1)
     return jax.lax.while_loop(lambda c: c[3] & (c[2] < rounds), improve, start)[1][:2]
 
 

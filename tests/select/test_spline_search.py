@@ -47,13 +47,36 @@ def found(windows):
     return ndde.select.spline_graph(windows, shortlist=5)
 
 
-def test_known_windows_are_searched_as_traced_ones(windows, found):
-    traced = eqx.filter_jit(lambda w: ndde.select.spline_graph(w, shortlist=5))(windows)
+@pytest.fixture(scope="module")
+def traced_search():
+    return eqx.filter_jit(lambda w: ndde.select.spline_graph(w, shortlist=5))
+
+
+def assert_same_search(found, traced):
     np.testing.assert_array_equal(found.graph, traced.graph)
-    np.testing.assert_array_equal(np.sort(found.shortlist), np.sort(traced.shortlist))
     for name in ("evidence", "source_value", "risk", "rate"):
         np.testing.assert_allclose(getattr(found, name), getattr(traced, name), atol=1e-6)
+
+
+def test_known_windows_are_searched_as_traced_ones(windows, found, traced_search):
+    traced = traced_search(windows)
+    assert_same_search(found, traced)
+    np.testing.assert_array_equal(np.sort(found.shortlist), np.sort(traced.shortlist))
     assert found.graph[2, 0, 0] and np.asarray(found.graph)[1, 0, 1:3].any()
+
+
+def test_few_allowed_inputs_are_all_that_is_searched(windows, traced_search):
+    """As in the traced search; and a target without any has none."""
+    allowed = np.zeros((3, 3, len(LAGS)), bool)
+    allowed[[0, 1, 2], 0, [0, 2, 0]] = allowed[1, 1, 0] = True
+    prior = ndde.windows.PriorKnowledge(jnp.asarray(allowed), jnp.zeros_like(allowed))
+    few = eqx.tree_at(lambda w: w.prior, windows, prior)
+    found = ndde.select.spline_graph(few, shortlist=5)
+    assert_same_search(found, traced_search(few))
+    np.testing.assert_array_equal(found.graph, allowed)
+    assert all(len(set(slots)) == 5 for slots in np.asarray(found.shortlist).tolist())
+    assert set(np.flatnonzero(allowed[:, 0].T)) <= set(np.asarray(found.shortlist[0]).tolist())
+    assert np.isfinite(found.evidence).all()
 
 
 def every_move(model, chosen, free):
