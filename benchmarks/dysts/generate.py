@@ -4,6 +4,8 @@ The tests of a system, which no noise drives, are stepped as one batch.
 """
 
 import functools
+import itertools
+import sys
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +30,10 @@ STRIDE = 5
 HALVINGS = 4
 
 
+class EscapeError(ValueError):
+    """A system that leaves its attractor."""
+
+
 class _Batched(eqx.Module):
     """A drift for states `[batch dim]`."""
 
@@ -45,7 +51,7 @@ def generate(name: str, path: Path, *, seed: int = 0, settings: Protocol | None 
     lets the training trajectory escape is halved until it does not, and `noise_scale` in the file
     says so.
 
-    **Raises:** `ValueError` if the system escapes whatever the noise.
+    **Raises:** `EscapeError` if the system escapes whatever the noise.
     """
     settings = protocol() if settings is None else settings
     with jax.enable_x64(True):
@@ -65,10 +71,11 @@ def generate_all(
     workers: int = 1,
     settings: Protocol | None = None,
 ) -> list[Path]:
-    """Files of the systems, simulated where the folder does not hold them yet.
+    """Files of the systems, simulated where the folder does not hold them yet. One that escapes is
+    left out, which a line on standard error says.
 
     **Raises:** `ValueError` if the folder holds one made with another seed, or noise that is a
-    share of something else.
+    share of something else; if all escape.
     """
     settings = protocol() if settings is None else settings
     paths = [Path(folder) / f"{name}.npz" for name in names]
@@ -87,16 +94,28 @@ def generate_all(
                 f"{path} was made with noise as a share of the {noise}, not of the "
                 f"{settings.noise_of}; use another folder."
             )
+    make = functools.partial(_generated, seed=seed, settings=settings)
     if workers == 1 or len(missing) < 2:
-        for name, path in missing:
-            generate(name, path, seed=seed, settings=settings)
+        escaped = list(itertools.starmap(make, missing))
     else:
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            more = dict(seed=seed, settings=settings)
-            done = [pool.submit(generate, name, path, **more) for name, path in missing]
-            for future in done:
-                future.result()
-    return paths
+            running = [pool.submit(make, name, path) for name, path in missing]
+            escaped = [future.result() for future in running]
+    for why in filter(None, escaped):
+        print(f"{why} It is left out.", file=sys.stderr)
+    made = [path for path in paths if path.exists()]
+    if not made:
+        raise ValueError(f"none of {', '.join(names)} stays on its attractor.")
+    return made
+
+
+def _generated(name: str, path: Path, **options) -> str | None:
+    """Write a system's file, or say why it has none."""
+    try:
+        generate(name, path, **options)
+    except EscapeError as error:
+        return str(error)
+    return None
 
 
 def _simulate(name: str, seed: int, settings: Protocol) -> dict:
@@ -116,13 +135,13 @@ def _simulate(name: str, seed: int, settings: Protocol) -> dict:
         jnp.asarray(system.history, float)[None] * nudge, n_steps=n_train * settings.substeps
     )
     if not np.isfinite(clean).all():
-        raise ValueError(f"{name} escapes from its published initial condition.")
+        raise EscapeError(f"{name} escapes from its published initial condition.")
     orbit = clean[len(clean) // 4 :].reshape(-1, system.dim)
     starts = orbit[np.asarray(jr.choice(pick_key, len(orbit), (members,), replace=False))]
     train, sigma, scale = _noisy(name, run, orbit, starts[:1], n_train, noise_key, settings)
     tests = run(jnp.asarray(starts[1:]), n_steps=n_test * settings.substeps)[:n_test]
     if not np.isfinite(tests).all():
-        raise ValueError(f"{name} escapes from its own attractor.")
+        raise EscapeError(f"{name} escapes from its own attractor.")
 
     mean, std = train.mean(axis=0), train.std(axis=0)
     kept = min(int(FULL_RESOLUTION * n_train), n_test)
@@ -173,7 +192,7 @@ def _noisy(name, run, orbit, start, n_train, key, settings):
         centred = np.abs(train - orbit.mean(axis=0)) / spread
         if np.isfinite(train).all() and centred.max() < 20:
             return train, sigma, scale
-    raise ValueError(f"{name} escapes even with {scale:g} of the noise.")
+    raise EscapeError(f"{name} escapes even with {scale:g} of the noise.")
 
 
 def _spectra(system, starts, dt, n_steps) -> np.ndarray:

@@ -92,6 +92,18 @@ def test_data_are_deterministic_in_the_seed(files, tmp_path):
             assert np.array_equal(new["test2"], old["test2"]) == same
 
 
+def test_a_system_that_noise_drives_away_is_left_out_and_named(files, capsys):
+    folder = files[0].parent
+    wild = dataclasses.replace(SHORT, noise=1e3)
+    kept = generate.generate_all(["Lorenz", "SprottE"], folder, seed=3, settings=wild)
+    assert kept == [files[0]] and not (folder / "SprottE.npz").exists()
+    assert (
+        "SprottE escapes even with 0.0625 of the noise. It is left out." in capsys.readouterr().err
+    )
+    with pytest.raises(ValueError, match="none of SprottE stays on its attractor"):
+        generate.generate_all(["SprottE"], folder, seed=3, settings=wild)
+
+
 def test_a_folder_of_another_seed_is_not_mixed(files):
     kept = generate.generate_all(["Lorenz"], files[0].parent, seed=3)
     assert kept == [files[0]]
