@@ -1,6 +1,6 @@
-"""The picture of the front page, of its command; and the two of the idea, of its ten lines.
+"""The pictures of two examples, of their commands; and those of the idea, of its ten lines.
 
-`python docs/idea/pictures.py` draws them, the first in docs and the others beside this file.
+`python docs/idea/pictures.py` draws them, the first two in docs and the others beside this file.
 """
 
 import tempfile
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from matplotlib import style
+from matplotlib import dates, style
 from matplotlib.figure import Figure
 
 import ndde_jax as ndde
@@ -91,19 +91,60 @@ def how_it_is_judged(found) -> Figure:
     return figure
 
 
-def front_page() -> Figure:
-    """What `ndde-jax discover --example tropical_pacific` finds."""
+def found_by_command(example: str) -> ndde.Discovery:
+    """What `ndde-jax discover --example` finds."""
     with tempfile.TemporaryDirectory() as folder:
-        command = ["discover", "--example", "tropical_pacific", "--quiet", "--out", folder]
-        if cli.main(command):
-            raise RuntimeError("the example of the front page failed.")
-        return ndde.Discovery.load(Path(folder) / "discovery").plot()
+        if cli.main(["discover", "--example", example, "--quiet", "--out", folder]):
+            raise RuntimeError(f"the example {example} failed.")
+        return ndde.Discovery.load(Path(folder) / "discovery")
+
+
+def front_page() -> Figure:
+    """Two rivers in flood, what is found, and what the map says."""
+    found, example = found_by_command("elbe_flood"), ndde.load_example("elbe_flood")
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    levels, answer, rivers = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
+    own = dict(zip(example.names, (DRIVER, DRIVER, DRIVER, FOLLOWER, FOLLOWER), strict=True))
+    days = slice(2 * 96, 12 * 96)  # 11 to 20 September
+    for k, name in enumerate(example.names):
+        height = example.values[days, k]
+        height = (height - height.min()) / np.ptp(height)
+        levels.plot(example.time[days], height - k, color=own[name], lw=1)
+        levels.text(example.time[days][0], 0.06 - k, name, fontsize=9, va="bottom")
+    levels.set(yticks=[], title="water levels", xlabel="September 2024")
+    levels.xaxis.set_major_locator(dates.DayLocator(interval=2))
+    levels.xaxis.set_major_formatter(dates.DateFormatter("%d"))
+    between = {
+        (example.names[i], example.names[j]): f"{np.nanmin(found.delays[i, j]):.1f} h"
+        for i, j in np.argwhere(found.graph.any(axis=2))
+        if i != j
+    }
+    _network(answer, own, between, FOUND)
+    answer.set_title("found: who follows whom")
+    _network(rivers, own, {(link.source, link.target): "" for link in example.known}, "0.3")
+    rivers.set_title("the rivers on the map")
+    return figure
+
+
+def _network(axis, colours, links, colour):
+    """Gauges from the hills down, a column per river."""
+    places = dict(zip(colours, ((0, 2), (0, 1), (0, 0), (1, 1), (1, 0)), strict=True))
+    for name, place in places.items():
+        axis.text(*place, name, ha="center", va="center", color=colours[name], fontsize=10)
+    for (source, target), label in links.items():
+        ends = np.array([places[source], places[target]], float)
+        start, end = ends + 0.22 * (ends[::-1] - ends) / np.linalg.norm(ends[1] - ends[0])
+        axis.annotate("", end, start, arrowprops=dict(arrowstyle="-|>", color=colour, lw=2))
+        axis.text(*(start + end) / 2 + [0.06, 0], label, color=colour, va="center", fontsize=10)
+    axis.set(xlim=(-0.55, 1.5), ylim=(-0.4, 2.4), xticks=[], yticks=[])
+    axis.spines[:].set_visible(False)
 
 
 def main():
-    """Draw all three."""
+    """Draw all four."""
     style.use("ndde_jax.plot.talk")
-    front_page().savefig(HERE.parent / "tropical_pacific.png")
+    front_page().savefig(HERE.parent / "flood.png")
+    found_by_command("tropical_pacific").plot().savefig(HERE.parent / "tropical_pacific.png")
     x = simulated()
     found = discovered(x)
     for name, figure in (("sought", what_is_sought(x, found)), ("judged", how_it_is_judged(found))):

@@ -30,9 +30,9 @@ class Events(NamedTuple):
     """What a record of events says before any search.
 
     - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
-    - `next`: pairs of which each is the other's neighbour: of all that the source predicts first
-        the target is most like it, some time later, and of all that predict the target first the
-        source is, `[source target]`.
+    - `next`: pairs of which the target is, some time later, most like the source among all that
+        the source predicts first, and which the tree of the greatest likenesses joins,
+        `[source target]`.
     - `prior`: what was known, and edges between these and from a variable to itself alone, those
         required excepted.
     """
@@ -46,15 +46,20 @@ class Events(NamedTuple):
         """A sentence for a report."""
         dim = len(self.next)
         return (
-            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were looked for "
-            f"between the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs in which each "
-            "is the other's neighbour; what lies further apart is not told from what lies between."
+            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were looked for in "
+            f"the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs in which one of two "
+            "that the tree of the greatest likenesses joins follows the other most closely; what "
+            "lies further apart is not told from what lies between."
         )
 
 
 def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
     """None unless precedence has the word, by [`rank_sources`][ndde_jax.measure.rank_sources] with
     the strengths of linear regressions on forward differences at `lags`.
+
+    Where what passes between two variables passes through all that lie between them, the network is
+    a tree, and that of the greatest dependences (Chow and Liu,
+    [1968](https://doi.org/10.1109/TIT.1968.1054142)); what flows on, flows to one place.
     """
     if not events_alone(samples) > DECISIVE:
         return None
@@ -68,10 +73,22 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
     itself = np.eye(samples.dim, dtype=bool)
     leads = (ranking.precedence > FIRST) & ~itself
     alike = np.where(leads, likeness(samples, largest_shift(samples)), -np.inf)
-    nearest = (alike == alike.max(axis=0)[None]) & (alike == alike.max(axis=1)[:, None]) & leads
+    nearest = leads & _tree(np.maximum(alike, alike.T)) & (alike == alike.max(axis=1)[:, None])
     near, required = jnp.asarray(nearest | itself)[..., None], windows.prior.required
     allowed = (windows.prior.allowed & near) | required
     return Events(ranking, nearest, PriorKnowledge(allowed, required))
+
+
+def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source target"]:
+    """The forest of the greatest sum; pairs of −inf are not joined."""
+    found, part = np.zeros(alike.shape, bool), np.arange(len(alike))
+    one, other = np.triu_indices(len(alike), 1)
+    for k in np.argsort(-alike[one, other], kind="stable"):
+        i, j = one[k], other[k]
+        if np.isfinite(alike[i, j]) and part[i] != part[j]:
+            found[i, j] = found[j, i] = True
+            part[part == part[j]] = part[i]
+    return found
 
 
 def largest_shift(samples: Samples) -> int:

@@ -78,9 +78,9 @@ def example_names() -> tuple[str, ...]:
 def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> Example:
     """Load a real series that ships with the package; needs NumPy only.
 
-    - `"elbe_flood"`: levels at five gauges of the Weißeritz in Saxony during the flood of
-      September 2024, every 15 minutes, `[3009 5]`. Water moves downstream, so the true network is
-      known; the time it takes is not.
+    - `"elbe_flood"`: levels at five gauges of two small rivers in Saxony, Müglitz and Gottleuba,
+      during the flood of September 2024, every 15 minutes, `[3010 5]`. Water moves downstream, so
+      the true network is known; the time it takes is not.
     - `"enso"`: monthly sea-surface temperature anomaly off Peru (Niño 1+2), 1950-2010. One
       variable `[732 1]`, an example of delayed feedback of a variable on itself.
     - `"tropical_pacific"`: Niño 1+2 and Niño 3.4 temperature anomalies and the Southern
@@ -243,22 +243,21 @@ def _tropical_pacific() -> Example:
     )
 
 
-# The Weißeritz from its two springs to where both have met.
+# Two rivers side by side, from the hills to the Elbe.
 _GAUGES = {
-    "702": "Rote Weißeritz 702",
-    "701": "Rote Weißeritz 701",
-    "700": "Rote Weißeritz 700",
-    "1084": "Wilde Weißeritz 1084",
-    "990": "Weißeritz 990",
+    "706": "Rotes Wasser",
+    "547": "upper Müglitz",
+    "546": "lower Müglitz",
+    "59": "Bahra",
+    "257": "Gottleuba",
 }
-_DOWNSTREAM = (("702", "701"), ("701", "700"), ("700", "990"), ("1084", "990"))
+_DOWNSTREAM = (("706", "547"), ("547", "546"), ("59", "257"))
 
 
 def _elbe_flood() -> Example:
     path = importlib.resources.files("ndde_jax") / "data" / "elbe_flood.csv.gz"
     text = gzip.decompress(path.read_bytes()).decode()
-    # One of these gauges misses the last sample.
-    header, *rows, _ = csv.reader(io.StringIO(text))
+    header, *rows = csv.reader(io.StringIO(text))
     columns = [header.index(gauge) for gauge in _GAUGES]
     network = "river network of CausalRivers, Stein et al. (2025), ICLR"
     return Example(
@@ -271,9 +270,9 @@ def _elbe_flood() -> Example:
         lags=tuple(range(5)),
         time=np.array([row[0] for row in rows], dtype="datetime64[m]"),
         description=(
-            "Level of the Weißeritz in Saxony at five gauges during the flood of September 2024, "
-            "every 15 minutes from 9 September to 10 October, as scaled by the source; the last "
-            "sample, which one gauge misses, left out."
+            "Level of Müglitz and Gottleuba, rivers of Saxony, and of a tributary of each during "
+            "the flood of September 2024, every 15 minutes from 9 September to 10 October, as "
+            "scaled by the source."
         ),
         source=(
             "Sächsisches Landesamt für Umwelt, Landwirtschaft und Geologie, taken from the flood "

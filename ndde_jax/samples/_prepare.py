@@ -348,7 +348,8 @@ def _filled(samples: Samples, known) -> Samples:
     text = (
         f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
         f"estimated; the error has {_times(error[worst])} the variance of a step of "
-        f"{samples.names[worst]}, where it is largest. {left} missing values stay."
+        f"{samples.names[worst]}, where it is largest."
+        + (f" {left} missing values stay." if left else "")
     )
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})
 

@@ -3,10 +3,11 @@
 import jax
 import numpy as np
 import pytest
+import scipy.sparse.csgraph
 
 import ndde_jax as ndde
 from benchmarks.rivers.simulated import simulate
-from ndde_jax.measure._events import largest_shift, read_events
+from ndde_jax.measure._events import _tree, largest_shift, read_events
 from ndde_jax.measure._travel import likeness
 
 LAGS = (0, 2, 4)
@@ -23,12 +24,27 @@ def found(flood):
     return ndde.discover(flood[0], lags=LAGS, key=jax.random.key(0))
 
 
-def test_neighbours_are_each_others_and_no_unit_matters(flood):
+@pytest.mark.parametrize("joined", [1.0, 0.4])
+def test_the_tree_is_that_of_scipy(joined):
+    rng = np.random.default_rng(3)
+    for dim in (2, 5, 12):
+        alike = rng.uniform(-1, 1, (dim, dim))
+        alike = np.where(rng.random((dim, dim)) < joined, alike, -np.inf)
+        alike = np.maximum(alike, alike.T)
+        # Its least spanning forest, of costs where 0 means none.
+        costs = np.where(np.isfinite(alike), 2 - alike, 0) * ~np.eye(dim, dtype=bool)
+        tree = scipy.sparse.csgraph.minimum_spanning_tree(costs).toarray() > 0
+        np.testing.assert_array_equal(_tree(alike), tree | tree.T)
+
+
+def test_who_follows_whom_is_a_forest_and_no_unit_matters(flood):
     samples, truth = flood
     events = read_events(samples, lags=LAGS)
     assert events.ranking.trust > 0.5
     assert events.next.any() and not np.diag(events.next).any()
-    assert (events.next.sum(axis=0) <= 1).all() and (events.next.sum(axis=1) <= 1).all()
+    assert (events.next.sum(axis=1) <= 1).all()
+    n_parts, _ = scipy.sparse.csgraph.connected_components(events.next, directed=False)
+    assert n_parts == 5 - events.next.sum()
     assert (events.ranking.precedence[events.next] > 0).all()
     assert (events.next & truth).sum() >= events.next.sum() / 2
     units = ndde.read_samples(samples.values[0] * [1e-5, 3, 1e6, 1, 7] - 4, dt=0.25)
@@ -75,7 +91,7 @@ def test_likeness_is_a_correlation_of_later_values(flood):
     np.testing.assert_allclose(likeness(samples, 40), best, atol=1e-9)
 
 
-def test_a_discovery_joins_neighbours_only_and_says_why(found):
+def test_a_discovery_joins_who_follows_only_and_says_why(found):
     events = read_events(found.samples, lags=LAGS)
     between = found.graph.any(axis=2) & ~np.eye(5, dtype=bool)
     assert found.events and between.any()
