@@ -9,6 +9,9 @@ from jaxtyping import Float
 
 from ._store import Row
 
+# What a report may say of its graph, the best first.
+VERDICTS = ("supported", "with reservations", "not supported")
+
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
     """A Markdown table, readable as plain text too.

@@ -7,15 +7,14 @@ import numpy as np
 from jaxtyping import Bool
 
 import ndde_jax as ndde
-
-VERDICTS = ("supported", "with reservations", "not supported")
+from benchmarks.tables import VERDICTS
 
 
 class Answer(NamedTuple):
     """What a method says about one record.
 
     - `graph`: edges kept; `names`: of the findings, those that weigh nothing last.
-    - `verdict`: position in `VERDICTS`, or -1 where a method has none.
+    - `verdict`: position in `tables.VERDICTS`, or -1 where a method has none.
     - `reasons`: how many of the names weigh something.
     """
 

@@ -7,7 +7,6 @@ from benchmarks import tables
 from benchmarks._store import Store
 
 from .data import KINDS
-from .methods import VERDICTS
 from .runner import BENCHMARK, TWIN
 
 
@@ -33,7 +32,7 @@ def table(store: Store) -> str:
     """
     found = results(store, BENCHMARK)
     methods = sorted({key[3] for key in found})
-    header = ["method", "kind", "seeds", "false", "twin's", "named", "good", *VERDICTS]
+    header = ["method", "kind", "seeds", "false", "twin's", "named", "good", *tables.VERDICTS]
     rows = []
     for method in methods:
         for kind in (TWIN, *KINDS):
@@ -55,7 +54,7 @@ def _row(found, method, kind, chosen) -> list[str]:
     quiet = [float(metrics["reasons"] == 0) for metrics in chosen.values()]
     shares = [
         tables.mean(float(metrics["verdict"] == k) for metrics in chosen.values())
-        for k in range(len(VERDICTS))
+        for k in range(len(tables.VERDICTS))
     ]
     return [
         method,
@@ -81,7 +80,7 @@ def calibration(items) -> str:
     rows = []
     for method, all_metrics in sorted(groups.items()):
         everything = sum(m["summary_truth"] for m in all_metrics)
-        for number, verdict in enumerate(VERDICTS):
+        for number, verdict in enumerate(tables.VERDICTS):
             chosen = [m for m in all_metrics if m["verdict"] == number]
             sums = {
                 name: sum(m[name] for m in chosen)

@@ -25,11 +25,13 @@ class Prediction(NamedTuple):
 
     - `scores` rank the edges, NaN where the method failed.
     - `graph`: edges it would keep; None if it only ranks.
+    - `verdict`: what it says of that graph, one of `tables.VERDICTS`; None where it says nothing.
     - `status`: `ok`, or what happened.
     """
 
     scores: Float[np.ndarray, "source target"]
     graph: Bool[np.ndarray, "source target"] | None = None
+    verdict: str | None = None
     status: str = OK
 
 
@@ -145,7 +147,8 @@ def discover(x, dt, *, key):
     names = [f"gauge {i}" for i in range(x.shape[1])]
     lags = settings()["windows"]["lags"]
     found = ndde.discover(x, dt=dt, lags=lags, names=names, time_unit="h", key=key)
-    return Prediction(np.asarray(found.source_scores), np.asarray(found.graph).any(axis=2))
+    graph = np.asarray(found.graph).any(axis=2)
+    return Prediction(np.asarray(found.source_scores), graph, str(found.verdict))
 
 
 def _windows(x, dt) -> ndde.Windows:

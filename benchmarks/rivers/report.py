@@ -15,11 +15,13 @@ from .scoring import auroc, pairs
 
 HEADER = ("sets", "method", "settings", "tasks", "failed", "AUROC", "joint")
 HEADER = (*HEADER, "false", "missed", "swapped", "s/task", "CPU s/task")
+TRUST = ("sets", "method", "verdict", "reports", "edges", "true", "of the true links")
 
 
 def table(store: Store) -> str:
     """Markdown: one row per kind of sets and method. AUROC is a mean over sets, `joint` that of all
-    pairs of all sets in one ranking; wrong edges are means over sets.
+    pairs of all sets in one ranking; wrong edges are means over sets. Then one row per verdict of
+    methods that pass one: how many of the edges in such reports are true.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -36,7 +38,27 @@ def table(store: Store) -> str:
         for group, tasks in sorted(groups.items())
     ]
     ended = tables.statuses(rows, "failed")
-    return f"{tables.markdown(HEADER, body, text_columns=3)}\n\nStatuses: {ended}."
+    said = [row for group, tasks in sorted(groups.items()) for row in _trust(store, *group, tasks)]
+    parts = [tables.markdown(HEADER, body, text_columns=3)]
+    parts += [tables.markdown(TRUST, said, text_columns=3)] if said else []
+    return "\n\n".join([*parts, f"Statuses: {ended}."])
+
+
+def _trust(store, category, method, tasks):
+    """Of the edges between gauges in reports of each verdict, how many are true, and what share of
+    the true links of all sets they are.
+    """
+    judged = {unit: task for unit, task in tasks.items() if "verdict" in task}
+    links = {unit: float(_kept(store, unit)[1].sum()) for unit in judged}
+    for number, verdict in enumerate(tables.VERDICTS):
+        chosen = [unit for unit, task in judged.items() if task["verdict"] == number]
+        if not chosen:
+            continue
+        right = sum(links[unit] - judged[unit]["missed"] for unit in chosen)
+        edges = right + sum(judged[unit]["false"] for unit in chosen)
+        shares = (right / edges if edges else math.nan, right / sum(links.values()))
+        numbers = (tables.number(share, 2) for share in shares)
+        yield [category, method, verdict, str(len(chosen)), f"{edges:.0f}", *numbers]
 
 
 def _line(store, category, method, tasks, seconds):

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax.random as jr
 import numpy as np
 
+from benchmarks import tables
 from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
 
@@ -139,6 +140,8 @@ def _evaluate(task: Task, gauges: tuple[int, ...]) -> Record:
     metrics = {"auroc": auroc(pairs(scores), pairs(truth)), "failed": float(failed), "cpu": cpu}
     if found.graph is not None:
         metrics |= wrong_edges(np.asarray(found.graph), truth)
+    if found.verdict is not None:
+        metrics["verdict"] = float(tables.VERDICTS.index(found.verdict))
     arrays = {"scores": scores, "truth": truth}
     return Record(task.unit(gauges), metrics, found.status, seconds, arrays)
 

@@ -1,11 +1,13 @@
 """The rivers benchmark: protocol, baselines against other code, a small run, predictions."""
 
 import itertools
+import re
 
 import jax
 import numpy as np
 import pytest
 
+from benchmarks import tables
 from benchmarks._store import Store
 from benchmarks.blowflies import recruitment_delay
 from benchmarks.rivers import baselines, methods, report, runner, travel
@@ -147,6 +149,30 @@ def test_all_gauges_at_once_and_a_record_of_ones_own(tmp_path, capsys):
     assert main(whole) == 2
     assert "no series of 10" in capsys.readouterr().err
     assert main(["run", "--data", str(tmp_path / "nowhere"), "--out", out]) == 2
+
+
+def test_verdicts_are_set_beside_the_truth(monkeypatch, tmp_path):
+    """All true links in one report, and one swapped link in another."""
+    category, (first, second) = runner.choose(limit=2)
+    record = read_record(None)
+    truths = [record.truth[np.ix_(gauges, gauges)] for gauges in (first, second)]
+    one_swapped = np.zeros((5, 5), bool)
+    one_swapped[tuple(np.argwhere(truths[1] & ~truths[1].T)[0][::-1])] = True
+    said = iter([(truths[0], "supported"), (one_swapped, "not supported")])
+
+    def says(x, dt, *, key):
+        graph, verdict = next(said)
+        return methods.Prediction(graph.astype(float), graph, verdict)
+
+    monkeypatch.setitem(methods.METHODS, "chance", says)
+    with Store(tmp_path / "r.sqlite") as store:
+        runner.run([first, second], category, ["chance"], store, progress=False)
+        lines = [re.split(r" *\| *", line) for line in report.table(store).splitlines()]
+    share = truths[0].sum() / (truths[0].sum() + truths[1].sum())
+    assert [line[3:-1] for line in lines if line[3:4] and "supported" in line[3]] == [
+        ["supported", "1", str(truths[0].sum()), "1.00", tables.number(share, 2)],
+        ["not supported", "1", "1", ".00", ".00"],
+    ]
 
 
 def test_a_method_that_fails_ranks_nothing(monkeypatch, tmp_path):
