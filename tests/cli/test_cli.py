@@ -4,8 +4,11 @@ import csv
 import html.parser
 import importlib.metadata
 import importlib.util
+import re
 import shlex
+import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,6 +17,8 @@ import pytest
 from ndde_jax.samples._examples import load_example
 
 from .small import EXPECTED, run, write
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
@@ -222,6 +227,31 @@ def test_version(capsys):
     except importlib.metadata.PackageNotFoundError:
         expected = "unknown"
     assert expected in capsys.readouterr().out
+
+
+def shown(names):
+    """The verdict on these variables that the first pages show."""
+    pages = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/index.md")]
+    texts = {
+        text for page in pages for text in re.findall(r"```text\n(Verdict: .*?)```", page, re.S)
+    }
+    (verdict,) = (text for text in texts if names[0] in text)
+    return verdict.removesuffix("[...]\n")
+
+
+def test_the_first_page_shows_what_its_command_prints(tmp_path):
+    assert run("discover", "--example=elbe_flood", "--out", tmp_path, "--no-plot", "--quiet") == 0
+    report = (tmp_path / "report.txt").read_text("utf-8")
+    assert report.startswith(shown(load_example("elbe_flood").names))
+
+
+@pytest.mark.slow
+def test_the_second_example_is_what_its_command_prints(tmp_path):
+    """In single precision, as users have it: networks start elsewhere in double."""
+    command = [sys.executable, "-m", "ndde_jax.cli", "discover", "--example=tropical_pacific"]
+    subprocess.run([*command, "--out", tmp_path, "--no-plot", "--quiet"], check=True)
+    report = (tmp_path / "report.txt").read_text("utf-8")
+    assert report.startswith(shown(load_example("tropical_pacific").names))
 
 
 @pytest.mark.slow
