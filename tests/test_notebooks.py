@@ -78,7 +78,7 @@ def test_a_flood_and_its_rivers():
     # The Elbe from gauge to gauge; what its prose says of the rest.
     assert all(f"{pair} " in text for pair in ("177 -> 176", "176 -> 175", "175 -> 174"))
     hits, links = map(int, re.search(r"(\d+) of (\d+) links are on the map", text).groups())
-    assert "Verdict: not supported" in text and links - hits == 5 and hits >= 5
+    assert "Verdict: not supported" in text and links <= 20 and hits >= 7
     assert re.search(r"missed, into the Elbe +20 .* beyond a day: 19", text)
 
 

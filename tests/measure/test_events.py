@@ -104,6 +104,16 @@ def test_a_discovery_joins_who_follows_only_and_says_why(found):
     assert events.choice in found.choices
 
 
+def test_of_many_variables_the_graph_is_not_supported(found):
+    def weight(found):
+        return {f.weight for f in found.verdict.reasons if f.name == "passing events"}
+
+    assert weight(found) == {"reservation"}
+    many = ndde.read_samples(simulate(23, 9)[0], dt=0.25)
+    many = ndde.discover(many, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+    assert many.events and weight(many) == {"problem"}
+
+
 def test_its_delays_are_travel_times(found):
     between = found.graph.any(axis=2) & ~np.eye(5, dtype=bool)
     for i, j in np.argwhere(between):
