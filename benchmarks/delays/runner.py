@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import jax
 import jax.random as jr
 import numpy as np
 
@@ -132,7 +131,6 @@ def run(
 
 def evaluate(task: Task) -> list[Record]:
     """Compute one task. An exception of the method becomes a status."""
-    _forget_programs(task.spec)
     series = simulate(task.spec, task.seed)
     name = f"{task.spec.category}/{task.spec.name}/{task.spec.series}".encode()
     key = jr.fold_in(jr.key(task.seed), zlib.crc32(name))
@@ -163,10 +161,3 @@ def _records(task: Task, series: Series, found: Prediction, seconds: float) -> l
     if found.delays is not None:
         arrays["delays"] = found.delays
     return [Record(task.unit, metrics, found.status, seconds, arrays)]
-
-
-def _forget_programs(spec: Specification, last: list[str] = []) -> None:  # noqa: B006
-    """Every system compiles for shapes of its own; kept, the programs would fill the memory."""
-    if last and last[0] != spec.name:
-        jax.clear_caches()
-    last[:] = [spec.name]
