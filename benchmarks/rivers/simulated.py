@@ -11,7 +11,7 @@ from benchmarks import tables
 from ndde_jax.measure._events import read_events
 
 # Hours, at 15 minutes a sample; gauges; records of the table.
-DT, GAUGES, RECORDS = 0.25, (5, 8), 40
+DT, GAUGES, RECORDS = 0.25, (3, 5, 8, 12), 120
 LAGS = (0, 1, 2, 3, 4)
 
 

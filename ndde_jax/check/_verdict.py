@@ -31,8 +31,8 @@ CLEAR = 2.0
 # about one edge in twenty is named, and weighs nothing.
 DOUBT, DOUBTFUL = 0.05, 0.5
 # Variables that events pass through, beyond which the wrong neighbour is picked as often as the
-# right one: in simulated floods .6 of the pairs are true of 3 to 5 gauges, .5 of 7 to 10 and .4 of
-# 12 to 16.
+# right one: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 and 12
+# (`python -m benchmarks.rivers simulated`).
 MANY = 8
 # Edges named in a line.
 SHOWN = 3

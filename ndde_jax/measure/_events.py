@@ -80,15 +80,12 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
 
 
 def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source target"]:
-    """The forest of the greatest sum; pairs of −inf are not joined."""
-    found, part = np.zeros(alike.shape, bool), np.arange(len(alike))
-    one, other = np.triu_indices(len(alike), 1)
-    for k in np.argsort(-alike[one, other], kind="stable"):
-        i, j = one[k], other[k]
-        if np.isfinite(alike[i, j]) and part[i] != part[j]:
-            found[i, j] = found[j, i] = True
-            part[part == part[j]] = part[i]
-    return found
+    """The forest of the greatest sum of correlations; pairs of −inf are not joined."""
+    from scipy.sparse.csgraph import minimum_spanning_tree  # takes a moment to import
+
+    # Costs of 0 would mean no pair, as those of inf do.
+    tree = minimum_spanning_tree(2 - alike).toarray() > 0
+    return tree | tree.T
 
 
 def largest_shift(samples: Samples) -> int:

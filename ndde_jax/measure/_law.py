@@ -22,15 +22,13 @@ from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials
 from ..samples._error import measurement_errors
 from ..samples._samples import Samples
-from ..select._leftover import chance_of_leftover
+from ..select._leftover import beyond_chance, chance_of_leftover
 from ..windows._stack import pad_windows
 from ..windows._stencils import reads_filtered
 from ..windows._windows import Windows, lagged_windows
 
 # Inputs of a target are given room in steps of so many.
 SLOTS = 4
-# Of a leftover without a cause in any of the targets, below which a law is not enough.
-CHANCE = 0.01
 # Corrections of networks: a law is corrected six times, which costs it nothing.
 NETWORK_ROUNDS = 3
 # Relative error of a rate of change of frequency ω by a stencil, at a step of h: (hω)^power / by.
@@ -101,8 +99,7 @@ def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
         )
         for j in range(len(used))
     ]
-    # One target of a hundred leaves something by chance, and networks cost as much as all else.
-    return [chance < CHANCE / len(chances) for chance in chances]
+    return beyond_chance(chances)
 
 
 @eqx.filter_jit

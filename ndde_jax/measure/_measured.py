@@ -15,7 +15,7 @@ from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..select._basis import N_FEATURES
 from ..select._judge import BLOCKS, Judged, judge, stretches
-from ..select._leftover import chance_of_leftover
+from ..select._leftover import beyond_chance, chance_of_leftover
 from ..select._regression import FLOOR, Regression, log_choices
 from ..select._screened import Screened
 from ..select._spline_fit import spline_drift
@@ -28,8 +28,6 @@ from ._strength import SignalStrengths
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
-# Of a leftover without a cause in any target, below which networks are asked.
-CHANCE = 0.01
 # Of the one-sided lower bounds.
 CONFIDENCE = 0.95
 
@@ -106,7 +104,9 @@ def find_and_measure(
             return bool(at_any_price or excess(j, found, int(chosen[j].sum())) < slack)
 
         # Who asks for a price wants networks' strengths at it.
-        asked = [at_any_price or own.leaves_something(data, CHANCE / dim) for own in regressions]
+        asked = [True] * dim
+        if not at_any_price:
+            asked = beyond_chance([own.leftover(data) for own in regressions])
         judged = judge(data, screening, price, config, key=key, asked=asked, needed=needed)
         judged = [
             row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
@@ -205,14 +205,12 @@ class _Fit:
         risk, _, count = self.solution(self.all if keep is None else keep)
         return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
 
-    def leaves_something(self, data: KnownData, chance: float) -> bool:
-        """Whether smooth functions of the inputs explain more, by more than such a chance."""
+    def leftover(self, data: KnownData) -> float:
+        """The chance that smooth functions of the inputs explain more of nothing but noise."""
         coefficients = self.solution(self.all)[1]
         columns = self.model.columns[:, coefficients != 0]
         residual = self.y - self.model.columns @ coefficients
-        return bool(
-            chance_of_leftover(residual, columns, data.inputs[:, self.inputs], self.root) < chance
-        )
+        return chance_of_leftover(residual, columns, data.inputs[:, self.inputs], self.root)
 
     def hidden(self, columns: Columns, data: KnownData, sizes) -> float:
         """The share of the rate's variance that errors of these `sizes` in the inputs, each on its

@@ -12,6 +12,15 @@ STEEPNESS = 1.5
 MOST = 3
 # Windows per unit that a test needs.
 PER_UNIT = 4
+# Of a leftover without a cause in any target.
+CHANCE = 0.01
+
+
+def beyond_chance(chances: list[float]) -> list[bool]:
+    """Of which targets, each with the chance of its leftover, something is left. One of a hundred
+    leaves as little by chance, so each has its share of `CHANCE` (Bonferroni).
+    """
+    return [chance < CHANCE / len(chances) for chance in chances]
 
 
 def chance_of_leftover(

@@ -9,6 +9,7 @@ import scipy.optimize
 import ndde_jax as ndde
 from ndde_jax.measure import _law
 from ndde_jax.models import Best, Networks, PolynomialDrift, Polynomials
+from ndde_jax.select._leftover import CHANCE
 
 DT, SIGMA = 0.06, 0.06
 QUICK = Best(networks=Networks(members=1, width=4, depth=1, steps=8))
@@ -121,7 +122,7 @@ def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     drift = _law.fit_law(windows, graph, QUICK, key=jr.key(0)).drift
     assert drift.networks is not None
     # The more targets, the less one of them says by itself.
-    monkeypatch.setattr(_law, "chance_of_leftover", lambda *_: 0.6 * _law.CHANCE)
+    monkeypatch.setattr(_law, "chance_of_leftover", lambda *_: 0.6 * CHANCE)
     assert _law.leaves_something(windows, simple) == [False, False]
 
 

@@ -10,9 +10,11 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
+from ndde_jax.measure import _measured
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
 from ndde_jax.select._basis import N_FEATURES
+from ndde_jax.select._leftover import CHANCE
 from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_fit import known_drift
 from ndde_jax.select._spline_search import columns_of, spline_terms_of
@@ -171,6 +173,22 @@ def test_what_has_no_inputs_gets_its_mean_rate(windows):
     np.testing.assert_allclose(
         nothing(jnp.zeros((4, 3))), np.asarray(windows.scaling.rate_center), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("share, asked", [(0.2, True), (0.6, False)])
+def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, share, asked):
+    """Of three, each has a third of the chance."""
+    seen = []
+
+    def judge(*arguments, asked, **options):
+        seen.extend(asked)
+        return [None] * len(asked)
+
+    monkeypatch.setattr(_measured, "chance_of_leftover", lambda *_: share * CHANCE)
+    monkeypatch.setattr(_measured, "judge", judge)
+    config = ndde.fitting.StrengthConfig()
+    find_and_measure(windows, ndde.select.EBIC(), key=jr.key(0), config=config)
+    assert seen == [asked] * 3
 
 
 @pytest.mark.parametrize(
