@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ._held import held
 from ._recipe import Recipe
 from ._store import read, write
 from ._types import Checked
@@ -28,6 +29,7 @@ from .windows._windows import Windows
 FILE = "discovery.npz"
 
 
+@held("windows", "strengths", "model")
 @dataclasses.dataclass(frozen=True)
 class Discovery(Usable):
     """What [`discover`][ndde_jax.discover] found; arrays are NumPy, `[source target lag]`.

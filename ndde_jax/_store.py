@@ -29,6 +29,7 @@ import jax.random as jr
 import numpy as np
 
 from ._atomic import write_bytes
+from ._held import look
 from ._types import to_jax
 from ._version import version
 
@@ -184,7 +185,7 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
                 return {"enumeration": name, "items": list(kind._name_to_item), "value": encoded}
         elif type(value) is kind:
             fields = {
-                field.name: _encode(getattr(value, field.name), _join(path, field.name), arrays)
+                field.name: _encode(look(value, field.name), _join(path, field.name), arrays)
                 for field in dataclasses.fields(kind)
             }
             return {"class": name, "fields": fields}

@@ -12,6 +12,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax import _atomic, _discover, _store
 from ndde_jax._discovery import FILE
+from ndde_jax._held import _Packed
 
 from .small import DT, LAGS, NAMES, STRENGTH, X, discover
 
@@ -160,3 +161,13 @@ def test_stages_of_another_call_are_not_used(change, tmp_path, monkeypatch):
         with pytest.raises(Reached):
             ndde.discover(X, **call)
     assert kept[0] == kept[2] != kept[1]
+
+
+def test_what_was_never_asked_for_is_saved_the_same_and_stays_packed(found):
+    fresh = dataclasses.replace(found)
+    before = _store.to_bytes(fresh)
+    packed = [type(vars(fresh)[name]) for name in ("windows", "strengths", "model")]
+    assert packed == [_Packed] * 3
+    _ = fresh.windows, fresh.strengths, fresh.model
+    assert not any(isinstance(value, _Packed) for value in vars(fresh).values())
+    assert _store.to_bytes(fresh) == before

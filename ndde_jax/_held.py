@@ -1,0 +1,79 @@
+"""Fields of a value that thousands are kept of: in NumPy until they are asked for."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from ._types import to_jax
+
+Kind = TypeVar("Kind")
+
+
+class _OnHost(np.ndarray):
+    """What was an array of JAX, and becomes one again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Packed:
+    tree: Any
+
+    def unpacked(self) -> Any:
+        # Numbers are numbers in a function that is being traced, too.
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(_to_device, self.tree)
+
+
+class _Held:
+    def __init__(self, name: str):
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = _Packed(jax.tree.map(_to_host, value))
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            raise AttributeError(self.name)  # like any field without a default
+        value = instance.__dict__[self.name]
+        if isinstance(value, _Packed):
+            value = instance.__dict__[self.name] = value.unpacked()
+        return value
+
+
+def held(*names: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Of a dataclass, fields that are pytrees with many small arrays.
+
+    An array of JAX takes three kilobytes beside its numbers, and an answer has dozens: of a
+    thousand small systems that is more than all their numbers.
+    """
+
+    def hold(kind: type[Kind]) -> type[Kind]:
+        for name in names:
+            setattr(kind, name, _Held(name))
+        return kind
+
+    return hold
+
+
+def look(instance: Any, name: str) -> Any:
+    """The field, as it is when asked for, but left packed."""
+    value = vars(instance).get(name) if hasattr(instance, "__dict__") else None
+    return value.unpacked() if isinstance(value, _Packed) else getattr(instance, name)
+
+
+def _to_host(leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return leaf
+    # Keys and weak types have no equal in NumPy.
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type:
+        return leaf
+    # A copy: what NumPy only looks at stays an array of JAX.
+    copied = np.array(leaf).view(_OnHost)
+    copied.flags.writeable = False
+    return copied
+
+
+def _to_device(leaf: Any) -> Any:
+    return to_jax(leaf.view(np.ndarray)) if isinstance(leaf, _OnHost) else leaf
