@@ -1,15 +1,11 @@
 """`python -m benchmarks.speed`: Markdown tables of ratios. Everything is measured in this run."""
 
 import argparse
-import os
 import sys
 
 from . import batches, discovery, fits, simulator, systems
 
 PARTS = ("fits", "simulator", "discovery", "systems", "batches")
-# Threads of XLA where batches are timed, at least: with as many as cores, batches of factorisations
-# can wait for one another for ever (jaxlib 0.10.1). The others are timed as users have them.
-THREADS = 8
 
 
 def main(argv=None) -> int:
@@ -32,9 +28,7 @@ def main(argv=None) -> int:
         "systems": lambda: systems.report(quick=quick),
         "batches": lambda: batches.report(quick=quick),
     }
-    if wanted == "batches":
-        os.environ.setdefault("NPROC", str(max(THREADS, os.cpu_count() or 1)))
-    else:
+    if wanted != "batches":
         parts.pop("batches")
     chosen = [part for name, part in parts.items() if wanted in (None, name)]
     for number, part in enumerate(chosen):

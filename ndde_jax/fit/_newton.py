@@ -20,6 +20,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from .._order import after
+
 # One network: layers without the leading axis of stacked networks.
 Network = tuple[tuple[Float[Array, "_ _"], Float[Array, "_"]], ...]
 
@@ -150,7 +152,7 @@ def fit_network(
         tolerance = 4 * jnp.finfo(dtype).eps
         accept = proposed_error + jnp.sum(decay * proposed_norm) < cost * (1 - tolerance)
 
-        inverse = jax.scipy.linalg.solve_triangular(factor, identity, lower=True)
+        inverse = jax.scipy.linalg.solve_triangular(factor, after(identity, proposal), lower=True)
         variance = per_group(jnp.sum(inverse**2, axis=0))
         # At least one parameter in all is resolved, in a single group as among several.
         least = 1.0 / n_groups

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._order import after
 from .._scaling import Scaling
 from .._types import namespace_of, to_jax
 from ._networks import MaskedDrift
@@ -204,7 +205,7 @@ def fit_polynomial(
         """Coefficients, risk, and by how much it rises without each term."""
         pivots = jnp.where(mask, RIDGE, 1.0).astype(dtype)
         q, r = jnp.linalg.qr(jnp.concatenate([jnp.where(mask[None], design, 0), jnp.diag(pivots)]))
-        inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(n_terms, dtype=dtype))
+        inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
         found = jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0)
         risk = jnp.sum((target - design @ found) ** 2)
         return found, risk, found**2 / jnp.sum(inverse**2, axis=1)

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .._order import after
+
 # Keeps collinear terms from breaking a factorisation in single precision.
 RIDGE = 1e-5
 # Added to a risk, a share of variance: what corrected differences err anyway.
@@ -64,7 +66,7 @@ def simplify(
         norm = jnp.sqrt(jnp.where(free, square, 1))  # the root of 0 has no derivative
         pivots = jnp.where(free, RIDGE, 1.0).astype(dtype)
         q, r = jnp.linalg.qr(jnp.concatenate([grouped / norm[None], jnp.diag(pivots)]))
-        inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(n_terms, dtype=dtype))
+        inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
         rest = target - columns @ held
         values = jnp.where(free, inverse @ (q[: len(design)].T @ rest), 0) / norm
         error = jnp.sum((rest - grouped @ values) ** 2)

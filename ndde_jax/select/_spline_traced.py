@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._order import after
 from ..fit._prices import RESOLUTION
 from ..windows._flat import FlatData
 from ._basis import N_FEATURES, centred, normalised, spline
@@ -217,9 +218,7 @@ class _Model:
             count = jnp.sum(used).astype(c.dtype)
             return self.n * jnp.log(risk + FLOOR) + count * jnp.log(self.n), risk, c
 
-        # One after the other: under `vmap` each is a batch of factorisations whose parts wait for
-        # threads, and as many of them side by side as there are threads wait for ever (jaxlib
-        # 0.10.1, `ParallelBatchMap`).
+        # One after the other, see `after`.
         criteria, *_ = found = jax.lax.map(kind, jnp.stack(self._masks(chosen)))
         best = jnp.argmin(jnp.where(jnp.isnan(criteria), jnp.inf, criteria))
         return tuple(part[best] for part in found)
@@ -273,10 +272,9 @@ def _outside_gains(features, residual, slots, chosen) -> Float[Array, "input"]:
     """What the splines of inputs explain of a residual, less what chosen ones can take over."""
     basis = jnp.where(chosen[:, None, None], features[slots], 0)
     basis = jnp.moveaxis(basis, 1, 0).reshape(len(residual), -1)
-    # Nothing is added that is not 0; but what made the residual has come to an end, and its
-    # factorisations with it, see `_Model.best`.
-    ridge = RIDGE + jnp.minimum(jnp.abs(residual[0]), 0)
-    gram = basis.T @ basis + ridge * jnp.eye(basis.shape[1], dtype=basis.dtype)
+    # The residual comes from other factorisations.
+    ridge = after(RIDGE * jnp.eye(basis.shape[1], dtype=basis.dtype), residual)
+    gram = basis.T @ basis + ridge
     overlap = jnp.einsum("wb,iwf->bif", basis, features)
     flat = overlap.reshape(len(overlap), -1)
     solved = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram), True), flat)
