@@ -42,7 +42,7 @@ from .samples._reading import read_samples
 from .samples._samples import Samples
 from .samples._trajectories import read_lags
 from .samples._transforms import TRANSFORM
-from .select._midpoint import choose_windows, midpoint_windows
+from .select._midpoint import choose_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
@@ -232,11 +232,9 @@ def _search(
         stage.expect((time.perf_counter() - started) / 2 * (passes + 1))
         search_key, model_key = jr.split(key)
         for number in range(1, passes):
-            again = functools.partial(
-                _next_windows, screened, samples, recipe, coefficient, search_key
-            )
+            again = functools.partial(_next_windows, screened, recipe, coefficient, search_key)
             windows = stage(f"searching, pass {number}", again)
-            screened = Screened(windows)
+            screened = Screened(windows, steps=screened.steps)
         measured = stage(
             "measuring edges",
             lambda: _measured(screened, errors, recipe, coefficient, search_key),
@@ -340,15 +338,14 @@ def _passes(recipe: Recipe, windows: Windows) -> int:
     return recipe.passes if windows.scheme == "midpoint" else 1
 
 
-def _next_windows(screened: Screened, samples: Samples, recipe: Recipe, coefficient, key):
+def _next_windows(screened: Screened, recipe: Recipe, coefficient, key):
     """Midpoints that know what the drift found in these does during a step."""
-    windows = screened.windows
     if recipe.strategy is None:
         graph = screened.found.graph
     else:
-        graph = _recovered(windows, recipe, coefficient, key).graph
+        graph = _recovered(screened.windows, recipe, coefficient, key).graph
     model = fit_screened(screened, graph)
-    return midpoint_windows(samples, lags=windows.lags, model=model, prior=windows.prior)
+    return screened.steps.met_by(model)
 
 
 def _recovered(windows: Windows, recipe: Recipe, coefficient, key):

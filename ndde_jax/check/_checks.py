@@ -9,9 +9,8 @@ from ..models._confine import RestoredDDE, confine
 from ..models._model import AbstractDelayModel
 from ..simulate._solve import solve_sdde
 from ..windows._stencils import SMOOTH_SHARE
-from ..windows._thin import is_regular
 from ..windows._windows import Windows
-from ._conditioning import condition_number, noise_covariance, radial_drift, residual_memory
+from ._conditioning import condition_number, covariance_of, memory_of, radial_drift
 from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
 from ._theory import penalty_window, recovery_margin
 
@@ -179,10 +178,12 @@ def about_signal(
         )
 
 
-def about_noise(notes: Notes, windows: Windows, model: AbstractDelayModel) -> None:
-    """Whether the noise reaches all directions, and far enough to explore."""
+def about_noise(notes: Notes, windows: Windows, drift: np.ndarray | None) -> None:
+    """Whether the noise reaches all directions, and far enough to explore; `drift` is that of all
+    valid rows, None where samples are not equally spaced.
+    """
     theorem = "the noise explores (invertible Σ)"
-    if not is_regular(windows) or 0 not in windows.lags:
+    if drift is None or 0 not in windows.lags:
         notes.add(
             ASSUMED,
             "noise covariance",
@@ -192,7 +193,7 @@ def about_noise(notes: Notes, windows: Windows, model: AbstractDelayModel) -> No
         )
         return
     scale = np.asarray(windows.scaling.scale, float)
-    covariance = np.asarray(noise_covariance(windows, model), float) / np.outer(scale, scale)
+    covariance = covariance_of(windows, drift) / np.outer(scale, scale)
     eigenvalues = np.linalg.eigvalsh(covariance)
     smallest, largest = max(float(eigenvalues[0]), 0.0), float(eigenvalues[-1])
     condition = largest / smallest if smallest > 0 else np.inf
@@ -229,10 +230,10 @@ def about_noise(notes: Notes, windows: Windows, model: AbstractDelayModel) -> No
         )
 
 
-def about_memory(notes: Notes, windows: Windows, model: AbstractDelayModel) -> None:
-    """Whether what a rate depends on is all among the inputs."""
+def about_memory(notes: Notes, windows: Windows, drift: np.ndarray | None) -> None:
+    """Whether what a rate depends on is all among the inputs; `drift` as above."""
     theorem = "data-generating process"
-    if not is_regular(windows):
+    if drift is None:
         notes.add(
             ASSUMED,
             "residual memory",
@@ -241,7 +242,7 @@ def about_memory(notes: Notes, windows: Windows, model: AbstractDelayModel) -> N
             "that needs equally spaced samples.",
         )
         return
-    memory = residual_memory(windows, model)
+    memory = memory_of(windows, drift)
     if not np.isfinite(memory).all():
         notes.add(ASSUMED, "residual memory", "not measured", theorem, "the model is not finite.")
         return

@@ -52,6 +52,13 @@ def noise_covariance(
     _check("noise_covariance", windows, model)
     if 0 not in windows.lags:
         raise ValueError(f"windows must have lag 0 among their lags; got {windows.lags}.")
+    return to_jax(covariance_of(windows, drift_of(windows, model)), windows.history.dtype)
+
+
+def covariance_of(
+    windows: Windows, drift: Float[np.ndarray, "row dim"]
+) -> Float[np.ndarray, "dim dim"]:
+    """[`noise_covariance`][ndde_jax.check.noise_covariance] where a model says `drift`."""
     valid, scaling = np.asarray(windows.valid), windows.scaling
     scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
     if windows.scheme in ("euler", "midpoint"):
@@ -61,14 +68,14 @@ def noise_covariance(
         samples, first = standardised_samples(windows)
         position = np.asarray(windows.position)[valid] - first
         step = (samples[position + windows.step] - samples[position]) * scale[None]
-    residual = step - dt * _drift(windows, model)
+    residual = step - dt * drift
     residual = residual[np.isfinite(residual).all(axis=1)]
     if not len(residual):
         raise ValueError(
             "noise_covariance found no two neighbouring samples among these windows; make them "
             "with scheme='euler', or thin them less."
         )
-    return to_jax(residual.T @ residual / (len(residual) * dt), windows.history.dtype)
+    return residual.T @ residual / (len(residual) * dt)
 
 
 def residual_memory(
@@ -100,8 +107,13 @@ def residual_memory(
     ```
     """
     _check("residual_memory", windows, model)
+    return memory_of(windows, drift_of(windows, model))
+
+
+def memory_of(windows: Windows, drift: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "dim"]:
+    """[`residual_memory`][ndde_jax.check.residual_memory] where a model says `drift`."""
     valid, scaling = np.asarray(windows.valid), windows.scaling
-    fitted = _drift(windows, model) - np.asarray(scaling.rate_center)[None]
+    fitted = drift - np.asarray(scaling.rate_center)[None]
     residual = np.asarray(windows.increment, float)[valid]
     residual -= fitted / np.asarray(scaling.rate_scale)[None]
     residual -= residual.mean(axis=0)
@@ -144,7 +156,7 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
     return largest
 
 
-def _drift(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
+def drift_of(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
     """What a model says of all valid rows, physical units."""
     scaling = windows.scaling
     history = np.asarray(windows.history, float)[np.asarray(windows.valid)]

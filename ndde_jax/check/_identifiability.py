@@ -28,6 +28,7 @@ from ..measure._strength import SignalStrengths, signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
 from ..select._recover import default_strategy
 from ..select._strategy import AbstractStrategy
+from ..windows._thin import is_regular
 from ..windows._windows import Windows
 from ._checks import (
     Notes,
@@ -39,6 +40,7 @@ from ._checks import (
     assumptions,
     prices,
 )
+from ._conditioning import drift_of
 from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
 from ._refits import FoundBy, edges_alone, refits
 
@@ -209,7 +211,8 @@ def identifiability_report(
     names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
     refit = key is not None
     keys = jr.split(jr.key(0) if key is None else check_key(key), 6)
-    strategy = default_strategy(windows, config) if strategy is None else strategy
+    if strategy is None and refit:
+        strategy = default_strategy(windows, config)
     priced = coefficient is not None and not callable(strategy)
     found_at = as_price(coefficient, "coefficient") if priced else None
     if strengths is None:
@@ -226,8 +229,9 @@ def identifiability_report(
     # With the key of the joint strengths, which these are where there is one lag.
     alone = edges_alone(windows, graph, config, keys[5]) if refit else None
     about_signal(notes, strengths, price, alone)
-    about_memory(notes, windows, model)
-    about_noise(notes, windows, model)
+    drift = drift_of(windows, model) if is_regular(windows) else None
+    about_memory(notes, windows, drift)
+    about_noise(notes, windows, drift)
     about_damping(notes, windows, model, simulate=refit)
     extra = {}
     if refit:

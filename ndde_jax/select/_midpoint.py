@@ -101,16 +101,11 @@ def midpoint_windows(
                 f"expected rate or model, and a model with the lags {read_lags(lags)}; got "
                 f"{'both' if rate is not None else tuple(model.lags)}."
             )
-    steps = _steps(x, dt=dt, lags=lags, names=names, prior=prior)
-    if model is None:
-        return _halfway(steps, spline_graph(steps.plain).rate if rate is None else rate)
-    traced = is_traced(steps.plain)
-    if not traced and (drift := known_drift(model)) is not None:
-        return meet_midway_known(steps.plain, drift, steps.end, steps.bend)
-    return meet_midway(steps.plain, model, to_jax(steps.end), to_jax(steps.bend))
+    steps = read_steps(x, dt=dt, lags=lags, names=names, prior=prior)
+    return halfway(steps, rate) if model is None else steps.met_by(model)
 
 
-class _Steps(NamedTuple):
+class Steps(NamedTuple):
     """Forward differences with the states at the start of each step, `plain`; and the states at its
     end, and how far the path between lies off the straight line, `[window lag dim]`.
     """
@@ -119,8 +114,16 @@ class _Steps(NamedTuple):
     end: Any
     bend: Any
 
+    def met_by(self, model: Any) -> Windows:
+        """States halfway through each step, and rates corrected there, as a model says."""
+        traced = is_traced(self.plain)
+        if not traced and (drift := known_drift(model)) is not None:
+            return meet_midway_known(self.plain, drift, self.end, self.bend)
+        return meet_midway(self.plain, model, to_jax(self.end), to_jax(self.bend))
 
-def _steps(x, *, dt, lags, names, prior) -> _Steps:
+
+def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:
+    """Of measurements, read as [`midpoint_windows`][ndde_jax.select.midpoint_windows] does."""
     lags = read_lags(lags)
     around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
     wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
@@ -138,11 +141,14 @@ def _steps(x, *, dt, lags, names, prior) -> _Steps:
     plain = dataclasses.replace(
         wide, history=to_jax(start), lags=lags, prior=prior, scheme="midpoint"
     )
-    return _Steps(plain, end, bend)
+    return Steps(plain, end, bend)
 
 
-def _halfway(steps: _Steps, rate) -> Windows:
-    """States halfway through each step, present ones predicted by the rates expected."""
+def halfway(steps: Steps, rate=None) -> Windows:
+    """States halfway through each step, present ones predicted by the rates expected: by default
+    those of [`spline_graph`][ndde_jax.select.spline_graph].
+    """
+    rate = spline_graph(steps.plain).rate if rate is None else rate
     wide, lags = steps.plain, steps.plain.lags
     check_real_array(rate, "rate", f"shape {wide.increment.shape}")
     if np.shape(rate) != wide.increment.shape:
@@ -185,8 +191,7 @@ def measured_rows(samples: Samples, windows: Windows) -> np.ndarray:
     values = tuple(np.where(guessed, np.nan, x) for x, guessed in pairs)
     samples = dataclasses.replace(samples, values=values)
     if windows.scheme == "midpoint":
-        steps = _steps(samples, dt=None, lags=windows.lags, names=None, prior=None)
-        return np.asarray(steps.plain.valid)
+        return np.asarray(read_steps(samples, lags=windows.lags).plain.valid)
     return np.asarray(lagged_windows(samples, lags=windows.lags, scheme=windows.scheme).valid)
 
 
@@ -223,7 +228,8 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, 
         return Screened(windows), ()
     if not regular:
         raise ValueError(IRREGULAR)
-    return Screened(midpoint_windows(samples, lags=windows.lags, prior=prior)), said
+    steps = read_steps(samples, lags=windows.lags, prior=prior)
+    return Screened(halfway(steps), steps=steps), said
 
 
 def _only_the_signal_falls(windows: Windows, samples: Samples) -> bool:
@@ -238,12 +244,12 @@ def _only_the_signal_falls(windows: Windows, samples: Samples) -> bool:
 def _forward(plain: Windows, samples: Samples, prior) -> tuple[Screened, tuple[str, ...]]:
     """Forward differences with the states at the samples or between them."""
     try:
-        steps = _steps(samples, dt=None, lags=plain.lags, names=None, prior=prior)
+        steps = read_steps(samples, lags=plain.lags, prior=prior)
     except ValueError:  # too short for its wider stencil
         return Screened(plain), ()
     # On the same rows, a few fewer than there are.
     at_samples = Screened(steps.plain)
-    between = Screened(_halfway(steps, at_samples.found.rate))
+    between = Screened(halfway(steps, at_samples.found.rate), steps=steps)
     gain = _criterion(at_samples) - _criterion(between)
     if gain > -plain.dim * CLEARLY:
         return between, (

@@ -1,6 +1,7 @@
 """Windows together with what splines find in them, so that several uses share one search."""
 
 import functools
+from typing import Any
 
 from .._memory import make_room
 from ..windows._flat import KnownData
@@ -12,11 +13,12 @@ from ._splines import SHORTLIST, SplineGraph, search_known
 class Screened:
     """Windows of one system, and what is made of them when it is first asked for: flat arrays
     (`data`), splines of all inputs (`columns`), and the graph that
-    [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given.
+    [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given. `steps` are
+    what windows halfway through steps were made of, and others will be.
     """
 
-    def __init__(self, windows: Windows, found: SplineGraph | None = None):
-        self.windows = windows
+    def __init__(self, windows: Windows, found: SplineGraph | None = None, steps: Any = None):
+        self.windows, self.steps = windows, steps
         if found is not None:
             self.found = found
 

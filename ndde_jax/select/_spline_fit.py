@@ -9,7 +9,7 @@ import numpy as np
 
 from .._axes import from_graph_axes
 from .._checks import check_concrete, check_windows
-from .._types import Checked, to_jax
+from .._types import Checked, Graph, to_jax
 from ..fit._fixed import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
@@ -55,15 +55,17 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
     """
     check_windows(windows, "fit_splines")
     check_concrete("fit_splines", (windows, graph), "Use fit_drift there.")
-    return fit_screened(Screened(windows), graph)
+    return fit_screened(Screened(windows), checked_graph(windows, graph)[0])
 
 
-def fit_screened(screened: Screened, graph: Any) -> NeuralDDE:
-    """[`fit_splines`][ndde_jax.select.fit_splines] to windows whose columns may be at hand."""
-    windows = screened.windows
-    graph, base = checked_graph(windows, graph)
-    drift = spline_drift(screened.data, screened.columns, np.asarray(base))
-    return NeuralDDE(drift, from_graph_axes(graph), windows.scaling, windows.dt, windows.lags)
+def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
+    """[`fit_splines`][ndde_jax.select.fit_splines] to windows whose columns may be at hand, of a
+    graph that is known to be one.
+    """
+    windows, mask = screened.windows, from_graph_axes(graph)
+    base = np.asarray(mask).reshape(len(mask), -1)
+    drift = spline_drift(screened.data, screened.columns, base)
+    return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 
 def spline_drift(data: KnownData, columns: Columns, mask, networks=None) -> SplineDrift:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..samples._reading import read_samples
-from ..select._midpoint import midpoint_windows
+from ..select._midpoint import halfway, read_steps
 from ..select._spline_fit import fit_splines, known_drift
 from ..simulate._solve import solve_sdde
 from ..windows._windows import lagged_windows
@@ -121,10 +121,10 @@ def _fitted(found: Any, scheme: str, x: np.ndarray) -> Drift | None:
     if scheme != "midpoint":
         windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
         return known_drift(fit_splines(windows, found.graph))
-    model = None
-    for _ in range(max(found.recipe.passes, 1)):
-        windows = midpoint_windows(samples, lags=found.lags, model=model)
-        model = fit_splines(windows, found.graph)
+    steps = read_steps(samples, lags=found.lags)
+    model = fit_splines(halfway(steps), found.graph)
+    for _ in range(found.recipe.passes - 1):
+        model = fit_splines(steps.met_by(model), found.graph)
     return known_drift(model)
 
 

@@ -10,7 +10,7 @@ import scipy.linalg
 
 import ndde_jax as ndde
 from ndde_jax.check._checks import Notes, about_memory
-from ndde_jax.check._conditioning import condition_number, radial_drift
+from ndde_jax.check._conditioning import condition_number, drift_of, radial_drift
 from tests.helpers import QUICK
 
 
@@ -74,7 +74,7 @@ def test_a_delay_that_is_no_candidate_is_noticed():
         w = ndde.lagged_windows(x, dt=0.1, lags=lags)
         model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
         notes = Notes(("driver", "follower"), lags, np.ones((2, 2, len(lags)), bool))
-        about_memory(notes, w, model)
+        about_memory(notes, w, drift_of(w, model))
         (finding,) = notes.findings
         assert (finding.value > 0.1) == missed
         assert len(notes.reservations) == missed
@@ -114,8 +114,8 @@ def test_residuals_need_one_system_on_a_grid_and_a_finite_model():
     regular = ndde.lagged_windows(x, dt=1.0)
     assert np.isnan(ndde.check.residual_memory(regular, broken)).all()
     notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
-    about_memory(notes, w, model)
-    about_memory(notes, regular, broken)
+    about_memory(notes, w, None)
+    about_memory(notes, regular, drift_of(regular, broken))
     assert [finding.value for finding in notes.findings] == ["not measured"] * 2
 
 

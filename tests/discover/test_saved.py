@@ -102,10 +102,10 @@ def test_a_full_disk_leaves_the_previous_discovery(found, tmp_path, monkeypatch)
     assert (tmp_path / FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("stage", ["midpoint_windows", "find_and_measure", "profile_delays"])
+@pytest.mark.parametrize("stage", ["fit_screened", "find_and_measure", "profile_delays"])
 def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monkeypatch):
     """What came before `stage` is not done twice."""
-    stages = ("midpoint_windows", "find_and_measure", "profile_delays")
+    stages = ("fit_screened", "find_and_measure", "profile_delays")
     calls = []
 
     def counted(name, original):
