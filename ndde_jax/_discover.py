@@ -217,7 +217,9 @@ def _search(
     windows = screened.windows
     asked = (t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
     choices = (*choices, *said, *asked)
-    choices = (*choices, *said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid)))
+    if samples.mask:
+        inside = said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
+        choices = (*choices, *inside)
     # A strategy of one's own answers for the lags it keeps.
     errors = measurement_errors(samples) if recipe.strategy is None else None
     choices = choices if errors is None else (*choices, *said_of_errors(samples, errors))
@@ -361,14 +363,13 @@ def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
         config = recipe.refit if recipe.networks else None
         options = dict(key=key, config=config, screened=screened, errors=errors)
         found = find_and_measure(windows, price, **options)
-        graph = found.strengths.kept(coefficient)
-        return found.strengths, found.model, found.networks, np.asarray(graph)
+        return found.strengths, found.model, found.networks, found.graph
     recovered = _recovered(windows, recipe, coefficient, key)
     found = measure_graph(windows, recovered.graph, price)
     # What a penalty alone keeps comes with the networks it was fitted with.
     alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
     model = recovered.details.model if alone else found.model
-    return found.strengths, model, found.networks, np.asarray(recovered.graph)
+    return found.strengths, model, found.networks, found.graph
 
 
 def _failed(model) -> bool:

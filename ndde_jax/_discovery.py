@@ -136,8 +136,7 @@ class Discovery(Usable):
         price = as_price(self.coefficient, "coefficient")
         config = self.recipe.refit if self.recipe.networks and not self.events else None
         options = dict(key=key, config=config, errors=measurement_errors(self.samples))
-        strengths = find_and_measure(windows, price, **options).strengths
-        return np.asarray(strengths.kept(self.coefficient))
+        return find_and_measure(windows, price, **options).graph
 
     def equations(
         self, *, key: PRNGKeyArray, digits: int = 3, form: str = "text", **options

@@ -43,11 +43,6 @@ class Notes:
         return ", ".join(found[:4]) + more
 
 
-def prices(windows: Windows, strengths: SignalStrengths, coefficient) -> np.ndarray:
-    """What one edge costs, per target, under the rule that keeps edges."""
-    return np.asarray(strengths.price(coefficient))
-
-
 def about_data(notes: Notes, windows: Windows) -> None:
     """Enough windows, and inputs that can be told apart."""
     n_inputs = windows.dim * windows.n_lags
@@ -328,10 +323,10 @@ def _share_outside(confined: RestoredDDE, windows: Windows, n_steps: int):
     return jnp.mean(~jnp.all(distance <= confined.radius[None], axis=1))
 
 
-def assumptions(notes: Notes, windows: Windows) -> None:
+def assumptions(notes: Notes) -> None:
     """What no check can say."""
     add = notes.add
-    lags = ", ".join(str(lag) for lag in windows.lags)
+    lags = ", ".join(str(lag) for lag in notes.lags)
     add(
         ASSUMED,
         "no hidden driver",

@@ -3,6 +3,7 @@
 import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -38,7 +39,6 @@ from ._checks import (
     about_noise,
     about_signal,
     assumptions,
-    prices,
 )
 from ._conditioning import drift_of
 from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
@@ -205,14 +205,17 @@ def identifiability_report(
         raise refusal("strengths", "what signal_strengths returns", strengths)
     if model is not None:
         check_model_matches(windows, model)
-    if key is None and (strengths is None or model is None):
-        raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
     dim = windows.dim
     names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
-    refit = key is not None
-    keys = jr.split(jr.key(0) if key is None else check_key(key), 6)
-    if strategy is None and refit:
-        strategy = default_strategy(windows, config)
+    if key is None:
+        if strengths is None or model is None:
+            raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
+        graph = np.asarray(strengths.kept(coefficient))
+        price = np.asarray(strengths.price(coefficient))
+        notes = _noted(windows, strengths, model, graph, price, names)
+        return _report(notes, strengths)
+    keys = jr.split(check_key(key), 6)
+    strategy = default_strategy(windows, config) if strategy is None else strategy
     priced = coefficient is not None and not callable(strategy)
     found_at = as_price(coefficient, "coefficient") if priced else None
     if strengths is None:
@@ -220,34 +223,47 @@ def identifiability_report(
         selected, _ = find_again(windows, strategy, found_at, search_key)
         strengths = signal_strengths(windows, graph=selected, key=strength_key, config=config)
     graph = np.asarray(strengths.kept(coefficient))
+    price = np.asarray(strengths.price(coefficient))
     if model is None:
         model = fit_graph(windows, graph, key=keys[1], config=config)
-
-    notes = Notes(names, windows.lags, graph)
-    price = prices(windows, strengths, coefficient)
-    about_data(notes, windows)
     # With the key of the joint strengths, which these are where there is one lag.
-    alone = edges_alone(windows, graph, config, keys[5]) if refit else None
+    alone = edges_alone(windows, graph, config, keys[5])
+    notes = _noted(windows, strengths, model, graph, price, names, alone, simulate=True)
+    found_by = FoundBy(strategy, found_at, config)
+    extra = refits(notes, windows, price, found_by, seeds, keys[2:], progress, alone)
+    return _report(notes, strengths, alone=alone, **extra)
+
+
+def report_without_refits(found: Any, price: np.ndarray) -> IdentifiabilityReport:
+    """Of a discovery, whose parts are known to belong together, at the price of an edge."""
+    graph = np.asarray(found.graph)
+    notes = _noted(found.windows, found.strengths, found.model, graph, price, found.names)
+    return _report(notes, found.strengths)
+
+
+def _noted(windows, strengths, model, graph, price, names, alone=None, *, simulate=False) -> Notes:
+    """What can be said of a graph and of a drift; `simulate` also runs the latter."""
+    notes = Notes(names, windows.lags, graph)
+    about_data(notes, windows)
     about_signal(notes, strengths, price, alone)
     drift = drift_of(windows, model) if is_regular(windows) else None
     about_memory(notes, windows, drift)
     about_noise(notes, windows, drift)
-    about_damping(notes, windows, model, simulate=refit)
-    extra = {}
-    if refit:
-        found_by = FoundBy(strategy, found_at, config)
-        extra = refits(notes, windows, price, found_by, seeds, keys[2:], progress, alone)
-    assumptions(notes, windows)
+    about_damping(notes, windows, model, simulate=simulate)
+    return notes
+
+
+def _report(notes: Notes, strengths: SignalStrengths, **refitted) -> IdentifiabilityReport:
+    assumptions(notes)
     return IdentifiabilityReport(
-        names=names,
-        lags=windows.lags,
-        graph=graph,
+        names=notes.names,
+        lags=notes.lags,
+        graph=notes.graph,
         strengths=strengths,
-        alone=alone,
         findings=tuple(notes.findings),
         problems=tuple(notes.problems),
         reservations=tuple(notes.reservations),
-        **extra,
+        **refitted,
     )
 
 

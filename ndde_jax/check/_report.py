@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from .._checks import refusal, shown
-from ._checks import COLLINEAR, WINDOWS_PER_INPUT, prices
+from ._checks import COLLINEAR, WINDOWS_PER_INPUT
 from ._conditioning import condition_number
-from ._identifiability import IdentifiabilityReport, identifiability_report
+from ._identifiability import IdentifiabilityReport, report_without_refits
 
 # Edges in the few lines of a prompt.
 SHOWN_EDGES = 5
@@ -24,13 +24,14 @@ def write_report(found: Any, identifiability: Any = None, *, full: bool = False)
         raise refusal("identifiability", "what found.identifiability returns", identifiability)
     sections = [("Edges kept", _edges(found)), ("Findings", _findings(found))]
     if full or identifiability is not None:
+        price = np.asarray(found.strengths.price(found.coefficient))
         sections = [
             ("Data", _data(found)),
             ("Method", _method(found)),
             *sections,
-            ("Targets", _targets(found)),
-            ("Warnings", _warnings(found)),
-            ("Identifiability", _identifiability(found, identifiability)),
+            ("Targets", _targets(found, price)),
+            ("Warnings", _warnings(found, price)),
+            ("Identifiability", _identifiability(found, identifiability, price)),
         ]
     text = "\n\n".join(f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections)
     more = "" if full else "\n\nMore: found.report(full=True), or --full on the command line."
@@ -155,10 +156,9 @@ def _edges(found) -> str:
     return "\n".join((*rows, note))
 
 
-def _targets(found) -> str:
+def _targets(found, price: np.ndarray) -> str:
     risk = np.asarray(found.strengths.risk)
     in_sample = np.asarray(found.strengths.risk_in_sample)
-    limits = prices(found.windows, found.strengths, found.coefficient)
     measured_on = np.asarray(found.strengths.graph)
     n_inputs = len(found.names) * len(found.lags)
     rows = []
@@ -169,33 +169,26 @@ def _targets(found) -> str:
         rows.append(
             f"{name}: {degree} of {n_inputs} inputs; unexplained share of the rate's variance "
             f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out{other}; edges must be worth "
-            f"{limits[j]:.3g}."
+            f"{price[j]:.3g}."
         )
     return "\n".join(_wrap(row, "  ") for row in rows)
 
 
-def _warnings(found) -> str:
-    found_warnings = list(_collect(found))
+def _warnings(found, price: np.ndarray) -> str:
+    found_warnings = list(_collect(found, price))
     if not found_warnings:
         return "none."
     return "\n".join(_wrap("- " + text, "  ") for text in found_warnings)
 
 
-def _identifiability(found, report) -> str:
+def _identifiability(found, report, price: np.ndarray) -> str:
     if report is not None:
         return str(report)
-    report = identifiability_report(
-        found.windows,
-        strengths=found.strengths,
-        model=found.model,
-        coefficient=found.coefficient,
-        names=found.names,
-    )
     hint = _wrap("Refits on parts of the data say more: found.identifiability(key=...).")
-    return f"{report}\n\n{hint}"
+    return f"{report_without_refits(found, price)}\n\n{hint}"
 
 
-def _collect(found):
+def _collect(found, price: np.ndarray):
     n_inputs = len(found.names) * len(found.lags)
     used, dropped = int(found.windows.n_valid), int(found.windows.dropped)
     if used < WINDOWS_PER_INPUT * n_inputs:
@@ -233,15 +226,14 @@ def _collect(found):
             f"{int(doubtful.sum())} of {int(found.graph.sum())} kept edges have a lower bound at "
             "or below zero on held-out data."
         )
-    yield from _against_the_prior(found)
+    yield from _against_the_prior(found, price)
     if 0 not in found.lags:
         yield "Lag 0 is not a candidate: instantaneous drivers can show up at the smallest lag."
 
 
-def _against_the_prior(found):
+def _against_the_prior(found, price: np.ndarray):
     """Edges of the prior that the data speak against."""
     prior = found.windows.prior
-    price = prices(found.windows, found.strengths, found.coefficient)
     lower = np.asarray(found.strengths.lower)
     worth = (np.asarray(found.scores) > price[None, :, None]) & (lower > 0)
     for i, j, a in np.argwhere(worth & ~np.asarray(prior.allowed)):

@@ -11,7 +11,7 @@ from .._types import to_jax
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
-from ._conditioning import residual_memory
+from ._conditioning import drift_of, memory_of
 from ._data_findings import data_findings
 from ._finding import ESTIMATED, MEASURED, NOTE, PROBLEM, RESERVATION, Finding
 
@@ -284,7 +284,8 @@ def _memory(found: Any) -> np.ndarray:
     """Of what the drift leaves; none where neighbours are no samples in a row."""
     if not is_regular(found.windows):
         return np.zeros(0)
-    return np.asarray(residual_memory(_measured(found), found.model), float)
+    windows = _measured(found)
+    return memory_of(windows, drift_of(windows, found.model))
 
 
 def _measured(found: Any) -> Windows:

@@ -37,11 +37,13 @@ class Measured(NamedTuple):
 
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
+    - `graph`: what is kept at the price, `[source target lag]`.
     """
 
     strengths: SignalStrengths
     model: NeuralDDE
     networks: Bool[np.ndarray, " target"]
+    graph: Bool[np.ndarray, "source target lag"]
 
 
 class _Target(NamedTuple):
@@ -132,7 +134,7 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     model = eqx.tree_at(
         lambda m: (m.drift, m.mask), found.model, (drift, from_graph_axes(jnp.asarray(graph)))
     )
-    return found._replace(model=model)
+    return found._replace(model=model, graph=np.asarray(graph))
 
 
 def _measured(windows, data, columns, regressions, judged, chosen, outside, price) -> Measured:
@@ -150,7 +152,7 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
     )
     by_network = np.array([row is not None for row in judged])
-    return Measured(strengths, model, by_network)
+    return Measured(strengths, model, by_network, kept)
 
 
 def _flat(edges) -> np.ndarray:

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import check_choice, check_real_array, is_traced
+from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
+from ..windows._measurements import Measurements, read_measurements
 from ..windows._prior import PriorKnowledge, read_prior
-from ..windows._stencils import STENCILS, choose_scheme, reads_filtered, rings
-from ..windows._thin import is_regular
-from ..windows._windows import Windows, lagged_windows
+from ..windows._stencils import choose_scheme, reads_filtered, rings
+from ..windows._windows import Windows, cut_windows, lagged_windows
 from ._regression import FLOOR
 from ._screened import Screened
 from ._spline_fit import known_drift
@@ -125,9 +125,14 @@ class Steps(NamedTuple):
 def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:
     """Of measurements, read as [`midpoint_windows`][ndde_jax.select.midpoint_windows] does."""
     lags = read_lags(lags)
+    return cut_steps(read_measurements(x, dt=dt, names=names), lags, prior)
+
+
+def cut_steps(measured: Measurements, lags: tuple[int, ...], prior) -> Steps:
+    """Of measurements that were read."""
     around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
-    wide = lagged_windows(x, dt=dt, lags=around, scheme="euler", names=names)
-    if dt is None and not is_regular(wide):
+    wide = cut_windows(measured, around, "euler", None)
+    if not measured.data.regular:
         raise ValueError(IRREGULAR)
     # What is known is computed in NumPy, which compiles nothing for another length.
     xp = namespace_of(wide.history) if is_traced(wide) else np
@@ -195,7 +200,9 @@ def measured_rows(samples: Samples, windows: Windows) -> np.ndarray:
     return np.asarray(lagged_windows(samples, lags=windows.lags, scheme=windows.scheme).valid)
 
 
-def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, tuple[str, ...]]:
+def choose_windows(
+    samples: Samples, *, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
+) -> tuple[Screened, tuple[str, ...]]:
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
     sentence on a choice that `"auto"` made beyond what the windows explain themselves.
 
@@ -207,10 +214,9 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, 
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
-    check_choice(scheme, "scheme", (*STENCILS, "midpoint", "auto"))
-    first = "euler" if scheme == "midpoint" else scheme
-    windows = lagged_windows(samples, lags=lags, scheme=first, prior=prior)
-    regular = is_regular(windows)
+    measured = read_measurements(samples)
+    windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
+    regular = measured.data.regular
     decided, said = scheme, ()
     if scheme == "auto":
         decided = choose_scheme(
@@ -218,33 +224,33 @@ def choose_windows(samples: Samples, *, lags, scheme, prior) -> tuple[Screened, 
             np.asarray(windows.roll_off),
             np.asarray(windows.ringing),
             regular=regular,
-            delayed=any(lag > 0 for lag in windows.lags),
+            delayed=any(lag > 0 for lag in lags),
         )
-        if decided == "central4" and _only_the_signal_falls(windows, samples):
+        if decided == "central4" and _only_the_signal_falls(windows, measured):
             decided, said = "midpoint", (SIGNAL,)
         if decided == "euler" and regular:
-            return _forward(windows, samples, prior)
+            return _forward(windows, measured, prior)
     if decided != "midpoint":
         return Screened(windows), ()
     if not regular:
         raise ValueError(IRREGULAR)
-    steps = read_steps(samples, lags=windows.lags, prior=prior)
+    steps = cut_steps(measured, lags, prior)
     return Screened(halfway(steps), steps=steps), said
 
 
-def _only_the_signal_falls(windows: Windows, samples: Samples) -> bool:
+def _only_the_signal_falls(windows: Windows, measured: Measurements) -> bool:
     """Whether increments lose power towards the sampling frequency because the signal reaches that
     far, and not because noise was filtered.
     """
     if rings(windows.ringing) or not reads_filtered(windows.noise_share, windows.roll_off, None):
         return False
-    return leaves_white_noise(lagged_windows(samples, lags=windows.lags, scheme="euler"))
+    return leaves_white_noise(cut_windows(measured, windows.lags, "euler", None))
 
 
-def _forward(plain: Windows, samples: Samples, prior) -> tuple[Screened, tuple[str, ...]]:
+def _forward(plain: Windows, measured: Measurements, prior) -> tuple[Screened, tuple[str, ...]]:
     """Forward differences with the states at the samples or between them."""
     try:
-        steps = read_steps(samples, lags=plain.lags, prior=prior)
+        steps = cut_steps(measured, plain.lags, prior)
     except ValueError:  # too short for its wider stencil
         return Screened(plain), ()
     # On the same rows, a few fewer than there are.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_choice, check_names, check_sizes
+from .._checks import check_choice, check_sizes
 from .._scaling import Scaling
 from .._types import (
     Array,
@@ -21,15 +21,13 @@ from .._types import (
     namespace_of,
     to_jax,
 )
-from ..samples._labelled import read_labelled
-from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
-from ..samples._trajectories import read_lags, read_trajectories
+from ..samples._trajectories import read_lags
+from ._measurements import Measurements, read_measurements
 from ._prior import PriorKnowledge, read_prior
 from ._rows import (
     check_constant,
     check_count,
     check_lengths,
-    check_range,
     cut_rows,
     moments,
     positions,
@@ -217,19 +215,15 @@ def lagged_windows(
     """
     lags = read_lags(lags)
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
-    labelled = read_labelled(x, time=dt is None and t is None)
-    names = labelled.names if names is None else check_names(names, None)
-    if dt is None and t is None:
-        dt, t = labelled.dt, labelled.t
-    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
-    xp = data.xp
-    if xp is np:
-        check_range(data, names)
+    return cut_windows(read_measurements(x, dt=dt, t=t, names=names), lags, scheme, prior)
+
+
+def cut_windows(
+    measured: Measurements, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
+) -> Windows:
+    """[`lagged_windows`][ndde_jax.lagged_windows] of measurements that were read."""
+    data, names, xp = measured.data, measured.names, measured.data.xp
     prior = read_prior(prior, data.dim, len(lags))
-    share = pooled_noise_share(data)
-    unknown = xp.full((data.dim,), xp.nan)
-    roll_off = pooled_roll_off(data) if data.regular else unknown
-    ringing = pooled_ringing(data) if data.regular else unknown
     if scheme == "auto":
         if xp is jnp:
             raise ValueError(
@@ -237,8 +231,9 @@ def lagged_windows(
                 "choose_scheme(noise_share(x), high_frequency_roll_off(x), end_ringing(x)) outside "
                 "and pass what it answers."
             )
-        scheme = choose_scheme(share, roll_off, ringing, regular=data.regular)
-        if data.regular and rings(ringing):
+        noise = (measured.noise_share, measured.roll_off, measured.ringing)
+        scheme = choose_scheme(*noise, regular=data.regular)
+        if data.regular and rings(measured.ringing):
             data = data._replace(present=[without_ends(p) for p in data.present])
     if scheme != "euler" and not data.regular:
         raise ValueError(
@@ -268,7 +263,7 @@ def lagged_windows(
             xp.split(standardised, ends),
             data.present,
             data.intervals,
-            labelled.mask or (None,) * len(data.values),
+            measured.mask or (None,) * len(data.values),
             strict=True,
         )
     ]
@@ -276,7 +271,7 @@ def lagged_windows(
         xp.concatenate(parts) for parts in zip(*cuts, strict=True)
     )
     if xp is np:
-        what = "valid windows remain" + (" inside the mask" if labelled.mask else "")
+        what = "valid windows remain" + (" inside the mask" if measured.mask else "")
         check_count(int(valid.sum()), data, what)
     weight = xp.where(valid, step / data.dt, 0)
     rate_center, rate_scale = moments(rate, weight, xp)
@@ -304,9 +299,9 @@ def lagged_windows(
             rate_scale=cast(rate_scale * scale),
         ),
         dt=cast(data.dt),
-        noise_share=jax.lax.stop_gradient(cast(share)),
-        roll_off=jax.lax.stop_gradient(cast(roll_off)),
-        ringing=jax.lax.stop_gradient(cast(ringing)),
+        noise_share=jax.lax.stop_gradient(cast(measured.noise_share)),
+        roll_off=jax.lax.stop_gradient(cast(measured.roll_off)),
+        ringing=jax.lax.stop_gradient(cast(measured.ringing)),
         dropped=to_jax(xp.sum(missing)),
         prior=prior,
         lags=lags,

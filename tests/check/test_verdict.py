@@ -17,7 +17,7 @@ NAMES = ("a", "b", "c")
 @pytest.fixture(autouse=True)
 def no_memory(monkeypatch):
     """Models drawn at random leave what they like; what matters here is said by the test."""
-    monkeypatch.setattr(_verdict, "residual_memory", lambda *_: np.zeros(3))
+    monkeypatch.setattr(_verdict, "memory_of", lambda *_: np.zeros(3))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def found():
 
 
 def with_memory(monkeypatch, *shares):
-    monkeypatch.setattr(_verdict, "residual_memory", lambda *_: np.array(shares))
+    monkeypatch.setattr(_verdict, "memory_of", lambda *_: np.array(shares))
 
 
 def again(found, **changes):
