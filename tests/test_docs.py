@@ -224,9 +224,13 @@ def test_every_command_that_a_page_shows_is_understood():
 
 def test_figures_of_the_comparison_are_those_of_the_benchmarks():
     page = (DOCS / "compared.md").read_text("utf-8")
-    rows = re.findall(r"^\| `\w+` \|.*$", page, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", page, re.MULTILINE)
     measured = (ROOT / "benchmarks" / "delays" / "README.md").read_text("utf-8")
-    assert len(rows) == 3 and all(row in measured.splitlines() for row in rows)
+    tables = [[cell.strip() for cell in row.split("|")[1:-1]] for row in measured.splitlines()]
+    # All but summary F1, of small systems at low noise.
+    stood = [(r[2], [*r[5:10], *r[11:14]]) for r in tables if r[:2] == ["low", "1-5"]]
+    assert len(rows) == 3
+    assert all((name, [cell.strip() for cell in row.split("|")]) in stood for name, row in rows)
     stored = (ROOT / "benchmarks" / "dysts" / "README.md").read_text("utf-8") + measured
     said = re.findall(r"(?<![\w.])\d*\.\d+(?!\w)", re.sub(r"^\|.*$", "", page, flags=re.MULTILINE))
     assert len(said) == 4 and all(re.search(rf"[| ]{re.escape(x)} \|", stored) for x in said)

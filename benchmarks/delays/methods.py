@@ -79,6 +79,11 @@ def gates(method: Gated | Callable[[int], Gated], windows_of: Callable | None = 
     return fit
 
 
+def by_default(kind: type[Gated]) -> Callable[[int], Gated]:
+    """With its defaults, made when it is needed: what imports this has not set up XLA yet."""
+    return lambda inputs: kind()
+
+
 def by_edge(inputs: int) -> ndde.L0NDDE:
     """Gates whose price of an edge is what the default is at three candidates, however many there
     are: `L0NDDE` divides its coefficient by their number.
@@ -186,12 +191,12 @@ METHODS: dict[str, Method] = {
             "granger": (regression, linear.vector_autoregression),
             "forest": (regression, linear.random_forest),
             "pysindy": (regression, peers.lagged_sparse_regression),
-            "l0ndde": (gates, ndde.L0NDDE()),
+            "l0ndde": (gates, by_default(ndde.L0NDDE)),
             "l0ndde_edge": (gates, by_edge),
-            "agl": (gates, ndde.AGL()),
-            "cnode": (gates, ndde.CNODE()),
-            "pathreg": (gates, ndde.PathReg()),
-            "node": (gates, ndde.NODE()),
+            "agl": (gates, by_default(ndde.AGL)),
+            "cnode": (gates, by_default(ndde.CNODE)),
+            "pathreg": (gates, by_default(ndde.PathReg)),
+            "node": (gates, by_default(ndde.NODE)),
         }
     ),
     **{f"{name}_tuned": tuned(name) for name in SINGLE},

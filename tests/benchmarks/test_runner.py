@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -168,3 +169,22 @@ def test_the_address_of_a_cluster(capsys):
         with pytest.raises(SystemExit):
             parser.parse_args(wrong)
     assert "expected dask:ADDRESS" in capsys.readouterr().err
+
+
+def test_commands_are_imported_before_xla_reads_its_flags():
+    """`program` sets them, and XLA reads them with its first array."""
+    text = """
+        import importlib, pathlib
+        from jax._src import xla_bridge
+
+        for file in sorted(pathlib.Path("benchmarks").glob("**/*.py")):
+            text = file.read_text(encoding="utf-8")
+            if "program(main)" in text:
+                importlib.import_module(".".join(file.with_suffix("").parts))
+                assert not xla_bridge.backends_are_initialized(), file
+                print(file)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(text)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    assert "benchmarks/use.py" in done.stdout and len(done.stdout.split()) >= 8
