@@ -99,8 +99,8 @@ def discover_many(
     t = np.arange(200) * 0.1
     systems = [np.stack([np.sin(w * t), np.cos(w * t)], 1) for w in (1.0, 1.5)]
     options = dict(dt=0.1, recipe=ndde.Recipe.fast(), key=jax.random.key(0), progress=False)
-    for found in ndde.discover_many(systems, **options):
-        print(found.graph[:, :, 0])
+    found = ndde.discover_many(systems, **options)
+    print([one.graph[:, :, 0].tolist() for one in found])
     ```
     """
     check_concrete("discover_many", (systems, dt, t, coefficient, key), "Use recover, which can.")

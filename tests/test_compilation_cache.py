@@ -134,7 +134,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
         return {p: p.stat().st_mtime_ns for p in (tmp_path / name).rglob("*") if p.is_file()}
 
     first = run("cache")
-    assert len(first) > 20
+    assert len(first) > 10
     assert run("cache") == first
     assert run("none", "--no-cache") == {}
 

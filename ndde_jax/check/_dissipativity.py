@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from .._checks import check_concrete, check_number, check_real_array, refusal
+from .._checks import check_choice, check_concrete, check_number, check_real_array
 from .._types import Checked, as_number, to_jax
 from ..models._confine import RestoredDDE
 from ._drifts import check_drift, delays_of, drift_on, read_histories
@@ -84,8 +84,7 @@ class Dissipativity(eqx.Module):
     evidence: Checked[str] = eqx.field(static=True, default="")
 
     def __check_init__(self):
-        if self.kind not in KINDS:
-            raise refusal("kind", "one of 'certified', 'estimated' or 'assumed'", self.kind)
+        check_choice(self.kind, "kind", KINDS)
         for name in ("beta", "epsilon"):
             value = getattr(self, name)
             if value is not None and value.shape != self.delays.shape:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, refusal, shown
-from .._types import to_jax
+from .._types import Checked, to_jax
 from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
 from ._ensemble import Ensemble
@@ -64,16 +64,18 @@ class Backtest:
         """Continuous ranked probability scores, means over origins."""
         return self.scores.mean(axis=1)
 
-    def against(self, rival: str) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
+    def against(
+        self, rival: Checked[str]
+    ) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
         """By how much the CRPS is better than a rival's, mean over variables and origins, and the
         standard error of that mean, origins taken for independent: with `origins` so few that
         horizons do not overlap it is right, else too small.
 
         **Raises:** `ValueError` for a rival that was not asked for.
         """
-        if rival not in self.methods[1:]:
-            known = ", ".join(self.methods[1:])
-            raise ValueError(f"rival must be one of {known}; got {shown(rival)}.")
+        rivals = self.methods[1:]
+        if not isinstance(rival, str) or rival not in rivals:
+            raise ValueError(f"rival must be one of {', '.join(rivals)}; got {shown(rival)}.")
         theirs = self.scores[self.methods.index(rival)]
         better = (theirs - self.scores[0]).mean(axis=2)
         return better.mean(axis=0), better.std(axis=0, ddof=1) / np.sqrt(len(better))

@@ -1,6 +1,5 @@
 """Measurements as they are before windows are cut, whatever the lags will be."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ class Measurements(NamedTuple):
 
 
 def read_measurements(
-    x: TrajectoryLike, *, dt: Any = None, t: Any = None, names: Sequence[str] | None = None
+    x: TrajectoryLike, *, dt: Any = None, t: Any = None, names: Any = None
 ) -> Measurements:
     """As [`lagged_windows`][ndde_jax.lagged_windows] reads them."""
     labelled = read_labelled(x, time=dt is None and t is None)

@@ -218,9 +218,7 @@ def lagged_windows(
     return cut_windows(read_measurements(x, dt=dt, t=t, names=names), lags, scheme, prior)
 
 
-def cut_windows(
-    measured: Measurements, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
-) -> Windows:
+def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prior: Any) -> Windows:
     """[`lagged_windows`][ndde_jax.lagged_windows] of measurements that were read."""
     data, names, xp = measured.data, measured.names, measured.data.xp
     prior = read_prior(prior, data.dim, len(lags))

@@ -239,7 +239,7 @@ def test_the_prior_is_tested(found):
 
 
 def test_identifiability_without_refits(found):
-    text = section(found.report(full=True), "Identifiability")
+    _, _, text = found.report(full=True).partition("Identifiability\n")
     assert "no refits on parts of the data yet" in text
     assert "smallest signal strength: 0.11" in found.report(full=True).replace("\n  ", " ")
     assert "found.identifiability(key=...)" in found.report(full=True)
@@ -302,3 +302,10 @@ def test_plot_is_a_figure_of_both_views(found):
         for text in figure.findobj(lambda a: hasattr(a, "get_text"))
     }
     assert {"→ wind", "→ sea level"} <= texts
+
+
+def test_without_refits_everything_is_said_that_needs_none(found):
+    _, _, text = found.report(full=True).partition("Identifiability\n")
+    for name in ("windows per input", "penalty window", "residual memory", "noise condition number",
+                 "radial drift", "no hidden driver"):  # fmt: skip
+        assert f"{name}:" in text, name

@@ -140,3 +140,20 @@ def test_midpoint_windows_reads_its_arguments():
         ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 3), model=Rotation())
     with pytest.raises(ValueError, match=r"rate or model.* got both"):
         ndde.select.midpoint_windows(x, dt=0.1, rate=jnp.zeros((199, 2)), model=Rotation())
+
+
+def test_steps_of_unequal_length_have_no_middle_of_that_kind():
+    pandas = pytest.importorskip("pandas")
+    t = np.arange(200) ** 1.1
+    x = pandas.DataFrame(np.random.default_rng(0).normal(size=(200, 2)).cumsum(axis=0), index=t)
+    with pytest.raises(ValueError, match="'midpoint' needs equally spaced"):
+        ndde.select.midpoint_windows(x)
+
+
+def test_sizes_beyond_the_floating_type_are_refused():
+    x = np.random.default_rng(0).normal(size=(200, 2)).cumsum(axis=0)
+    for make in (ndde.select.midpoint_windows, ndde.lagged_windows):
+        with pytest.raises(ValueError, match=r"column 1 of x must be of a size .* beyond"):
+            make(x * [1, 1e200], dt=1.0)
+        with pytest.raises(ValueError, match=r"dt must be of a size .* below"):
+            make(x, dt=1e-200)

@@ -54,7 +54,7 @@ def test_linearised_risks_foresee_refits(pair):
     risks = problem.linearised(mask, found)[:8]
     added = mask.at[0].set(True)
     refit = fit_network(
-        problem._alive(found.network, added),
+        problem.alive(found.network, added),
         jnp.where(added[None], inputs, 0),
         pair.increment[:, 1],
         pair.weight,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.select._spline_fit import fit_splines
+from ndde_jax.select._spline_fit import fit_splines, known_drift
 from ndde_jax.use import _echo
 from ndde_jax.use._echo import (
     FINE,
@@ -127,3 +127,13 @@ def test_a_drift_of_zero_wanders_off_and_is_begun_anew(found):
     for echo in echoes:
         slopes = mean_slopes(echo, record[:-1, None], found.graph)
         np.testing.assert_allclose(slopes, 0, atol=0.35)
+
+
+def test_midpoints_are_fitted_as_often_as_the_recipe_says(found):
+    x, model = coarse(300)[None], None
+    for passes in (1, 2, 3):
+        windows = ndde.select.midpoint_windows(list(x), dt=STEP, lags=(0,), model=model)
+        model = fit_splines(windows, found.graph)
+        so_often = dataclasses.replace(found, recipe=ndde.Recipe(passes=passes))
+        drift, past = _fitted(so_often, "midpoint", x), x[0, :-1, None]
+        np.testing.assert_array_equal(drift(past), known_drift(model)(past))
