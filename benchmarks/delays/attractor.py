@@ -43,7 +43,10 @@ def reference(spec: Specification, seed: int = 0) -> Reference:
 
 
 def attractor_scores(
-    model: ndde.models.NeuralDDE, windows: ndde.Windows, series: Series, seed: int = 0
+    model: ndde.models.NeuralDDE | ndde.models.RestoredDDE,
+    windows: ndde.Windows,
+    series: Series,
+    seed: int = 0,
 ) -> dict[str, float]:
     """Distances of the learned system from the true one.
 
@@ -61,7 +64,8 @@ def attractor_scores(
     """
     spec, true = series.spec, reference(series.spec, seed)
     as_map = windows.scheme == "euler"
-    model = ndde.confine(model, windows=windows)
+    if not isinstance(model, ndde.models.RestoredDDE):  # as those of `discover` are
+        model = ndde.confine(model, windows=windows)
     past = jnp.asarray(series.x[-spec.lags[-1] - 2 :], windows.history.dtype)
     sigma = jnp.sqrt(jnp.diagonal(ndde.check.noise_covariance(windows, model)))
     options = dict(history=past, sigma=sigma, key=jr.key(seed))

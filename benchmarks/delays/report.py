@@ -50,7 +50,7 @@ def table(store: Store, *, level: str | None = None) -> str:
     ]
     seconds = _seconds(rows)
     body = []
-    for (category, method), tasks in sorted(groups.items()):
+    for (category, method), tasks in sorted(groups.items(), key=lambda item: _by_length(item[0])):
         for low, high in SIZES:
             chosen = {key: t for key, t in tasks.items() if low <= t.get("dim", 1) <= high}
             if not chosen:
@@ -74,6 +74,13 @@ def table(store: Store, *, level: str | None = None) -> str:
             )
     ended = tables.statuses(rows, "failed")
     return f"{tables.markdown(header, body, text_columns=3)}\n\nStatuses: {ended}."
+
+
+def _by_length(group: tuple[str, str]) -> tuple[str, int, str]:
+    """By category, learning curves by their numbers of samples, and by method."""
+    category, method = group
+    name, _, length = category.partition("/")
+    return name, int(length or 0), method
 
 
 def _columns(level: str | None) -> list[str]:

@@ -136,11 +136,13 @@ def test_the_true_graph_keeps_the_attractor_and_a_wrong_one_does_not():
     decay = np.zeros_like(series.graph)
     decay[..., 0] = True
 
-    def scores(graph):
-        model = ndde.fitting.fit_graph(windows, graph, key=jax.random.key(0), config=config)
-        return attractor_scores(model, windows, series)
+    def fitted(graph):
+        return ndde.fitting.fit_graph(windows, graph, key=jax.random.key(0), config=config)
 
-    right, wrong = scores(series.graph), scores(decay)
+    model = fitted(series.graph)
+    right, wrong = (attractor_scores(m, windows, series) for m in (model, fitted(decay)))
+    # A model that is confined, as those of `discover` are, stays as it is.
+    assert attractor_scores(ndde.confine(model, windows=windows), windows, series) == right
     assert right["law"] < 4 * right["chance.law"] and right["spectrum"] < 5
     assert wrong["law"] > 2 * right["law"] and wrong["spectrum"] > 2 * right["spectrum"]
     # True: 0.0053 per day (Farmer 1982 has 0.007 at this delay), over the delay of 17 days.
