@@ -215,14 +215,9 @@ def _search(
     started = time.perf_counter()
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
-    asked = (t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
-    choices = (*choices, *said, *asked)
-    if samples.mask:
-        inside = said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
-        choices = (*choices, *inside)
     # A strategy of one's own answers for the lags it keeps.
     errors = measurement_errors(samples) if recipe.strategy is None else None
-    choices = choices if errors is None else (*choices, *said_of_errors(samples, errors))
+    choices = (*choices, *said, *_said_of_data(samples, windows, errors))
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)
@@ -250,18 +245,16 @@ def _search(
                 choices = (*choices, FORWARD)
             fitted = functools.partial(fit_law, rates, graph, family, key=model_key)
             model = stage("fitting the drift", fitted)
-        delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
-        intervals = np.repeat(delays[..., None], 2, axis=-1)
-        if recipe.delays and events is not None:
-            delays, intervals = stage(
-                "estimating delays",
-                lambda: travel_times(samples, windows, graph, key=search_key),
-            )
-        elif recipe.delays:
-            delays, intervals = stage(
-                "estimating delays",
-                lambda: profile_delays(samples, windows, graph, np.asarray(strengths.risk)),
-            )
+        if not recipe.delays:
+            delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
+            intervals = np.repeat(delays[..., None], 2, axis=-1)
+        else:
+            if events is not None:
+                estimate = functools.partial(travel_times, key=search_key)
+            else:
+                estimate = functools.partial(profile_delays, risk=np.asarray(strengths.risk))
+            estimated = functools.partial(estimate, samples, windows, graph)
+            delays, intervals = stage("estimating delays", estimated)
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
@@ -287,6 +280,14 @@ def _search(
         inputs=known,
         choices=(*choices, *reasons),
     )
+
+
+def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]:
+    """What was asked for, what the mask leaves, and how large measurement errors are."""
+    said = tuple(t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
+    if samples.mask:
+        said += said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
+    return said if errors is None else (*said, *said_of_errors(samples, errors))
 
 
 def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,9 +15,8 @@ import ndde_jax as ndde
 from .agreement import check, check_compiled
 
 FIT = ndde.FitConfig(max_steps=60, epoch_steps=20, newton_steps=6, batch_size=32, depth=1)
-STRENGTH = ndde.fitting.StrengthConfig(
-    steps=5, fold_steps=2, restarts=1, folds=2, resamples=20, search=2
-)
+QUICK = dict(restarts=1, folds=2, resamples=20)
+STRENGTH = ndde.fitting.StrengthConfig(steps=5, fold_steps=2, search=2, **QUICK)
 METHOD = ndde.L0NDDE(path=(0.1,))
 
 
@@ -185,20 +184,17 @@ def test_gates_that_are_improved(systems):
 @pytest.mark.slow
 def test_search_among_lags():
     """`midpoint_windows`, `spline_graph` and `search_lags` in one, from samples to a graph."""
-    x = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)])
-    keys = jr.split(jr.key(6), 2)
-    config = ndde.fitting.StrengthConfig(restarts=1, folds=2, resamples=20)
+    x, keys = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)]), jr.split(jr.key(6), 2)
+    config = ndde.fitting.StrengthConfig(**QUICK)
 
     def one(x, k):
         windows = ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 4))
         found = ndde.select.search_lags(windows, key=k, config=config, shortlist=3)
         return windows.history, found.screening.rate, found.graph, found.evidence
 
-    singles = list(zip(x, keys, strict=True))
-    traced = eqx.filter_jit(one)
+    singles, traced = list(zip(x, keys, strict=True)), eqx.filter_jit(one)
     check_compiled(traced, (x, keys), singles, rtol=1e-3, atol=1e-5)
-    # Outside `jit` networks begin with other weights; trained, they judge alike.
-    for single in singles:
+    for single in singles:  # outside `jit` networks begin with other weights, and judge alike
         chex.assert_trees_all_close(one(*single)[:3], traced(*single)[:3], rtol=1e-3, atol=1e-5)
 
     def risk(shift):

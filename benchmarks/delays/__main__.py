@@ -43,6 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     showing.add_argument("results", type=Path)
     showing.add_argument("--level", choices=(*LEVELS, ATTRACTOR), help="all its scores")
 
+    showing.add_argument(
+        "--less", choices=METHODS, help="how much better than this method the others are, paired"
+    )
+
     drawing = actions.add_parser("figures", help="draw results, or recovery against theory")
     drawing.set_defaults(action=_figures)
     drawing.add_argument("results", type=Path)
@@ -110,10 +114,13 @@ def _run(options) -> int:
 
 
 def _table(options) -> int:
-    from .report import table
+    from .report import differences, table
 
     with existing_store(options.results) as store:
-        print(table(store, level=options.level))
+        if options.less is not None:
+            print(differences(store, options.less))
+        else:
+            print(table(store, level=options.level))
     return 0
 
 

@@ -3,6 +3,8 @@
 import math
 from collections import defaultdict
 
+import numpy as np
+
 from benchmarks import tables
 from benchmarks._store import Row, Store
 
@@ -10,6 +12,8 @@ from .runner import BENCHMARK
 from .scoring import LEVELS
 
 SIZES = ((1, 5), (6, 20))
+# Scores that differ by less are the same.
+TIE = 1e-9
 # The level of `run --attractor`, and its columns.
 ATTRACTOR = "attractor"
 SIMULATED = (
@@ -32,12 +36,8 @@ def table(store: Store, *, level: str | None = None) -> str:
 
     **Raises:** `ValueError` if there are no results.
     """
-    groups = defaultdict(lambda: defaultdict(dict))
     rows = list(store.rows(BENCHMARK))
-    for row in rows:
-        groups[row.category, row.method][row.graph, row.series, row.seed][row.metric] = row.value
-    if not groups:
-        raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
+    groups = _grouped(rows, store)
     columns, middle = _columns(level), tables.median if level == ATTRACTOR else tables.mean
     header = [
         "category",
@@ -74,6 +74,46 @@ def table(store: Store, *, level: str | None = None) -> str:
             )
     ended = tables.statuses(rows, "failed")
     return f"{tables.markdown(header, body, text_columns=3)}\n\nStatuses: {ended}."
+
+
+def differences(store: Store, reference: str) -> str:
+    """Markdown: how every other method differs from one, on the tasks that both have done; mean and
+    standard error over tasks, and on how many the method is better and worse.
+
+    **Raises:** `ValueError` if there are no results of the reference.
+    """
+    groups = _grouped(list(store.rows(BENCHMARK)), store)
+    if not any(method == reference for _, method in groups):
+        raise ValueError(f"{store.path} holds no results of {reference}.")
+    body = []
+    for (category, method), tasks in sorted(groups.items(), key=lambda item: _by_length(item[0])):
+        theirs = groups.get((category, reference), {})
+        for low, high in SIZES if method != reference else ():
+            shared = [k for k, t in tasks.items() if k in theirs and low <= t["dim"] <= high]
+            if not shared:
+                continue
+            cells = []
+            for name in (f"{at}.{score}" for at in LEVELS for score in ("auroc", "f1")):
+                gaps = np.array([tasks[k][name] - theirs[k][name] for k in shared])
+                gaps = gaps[np.isfinite(gaps)]
+                mean = gaps.mean() if len(gaps) else math.nan
+                error = gaps.std(ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else math.nan
+                better, worse = (gaps > TIE).sum(), (gaps < -TIE).sum()
+                cells.append(f"{mean:+.3f} ± {error:.3f} ({better} / {worse})")
+            body.append([category, f"{low}-{high}", method, str(len(shared)), *cells])
+    scores = [f"{at} {score}" for at in LEVELS for score in ("auroc", "f1")]
+    head = ["category", "D", f"less {reference}", "tasks", *scores]
+    return f"{tables.markdown(head, body, text_columns=3)}\n\nIn brackets: tasks better / worse."
+
+
+def _grouped(rows: list[Row], store: Store) -> dict:
+    """Scores by category and method, then by graph, series and seed."""
+    groups = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        groups[row.category, row.method][row.graph, row.series, row.seed][row.metric] = row.value
+    if not groups:
+        raise ValueError(f"{store.path} holds no results of {BENCHMARK}; run the benchmark first.")
+    return groups
 
 
 def _by_length(group: tuple[str, str]) -> tuple[str, int, str]:

@@ -21,7 +21,7 @@ from .._types import (
     namespace_of,
     to_jax,
 )
-from ..samples._trajectories import read_lags
+from ..samples._trajectories import Trajectories, read_lags
 from ._measurements import Measurements, read_measurements
 from ._prior import PriorKnowledge, read_prior
 from ._rows import (
@@ -240,20 +240,7 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
         )
     check_lengths(data, lags, scheme)
 
-    samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
-    resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
-    # Centred twice, because the first mean rounds at the size of an offset; differences are then
-    # taken of standardised states, because the offset would cost them their digits as well.
-    offset, _ = moments(samples, present, xp)
-    centred = xp.where(present[:, None], samples - offset[None], 0)
-    center, scale = moments(centred, present, xp)
-    if xp is np:
-        check_constant(scale <= resolution, names)
-    varies = scale > resolution
-    scale = xp.where(varies, scale, 1)
-    standardised = xp.where(
-        present[:, None] & varies[None], (centred - center[None]) / scale[None], 0
-    )
+    standardised, center, scale, resolution = _standardised(data, names)
     ends = np.cumsum([len(value) for value in data.values])[:-1]
     cuts = [
         cut_rows(z, p, h, inside, lags, STENCILS[scheme], xp)
@@ -291,7 +278,7 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
         weight=cast(weight),
         position=to_jax(positions(data, lags, STENCILS[scheme])),
         scaling=Scaling(
-            center=cast(offset + center),
+            center=cast(center),
             scale=cast(scale),
             rate_center=cast(rate_center * scale),
             rate_scale=cast(rate_scale * scale),
@@ -305,6 +292,26 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
         lags=lags,
         scheme=scheme,
     )
+
+
+def _standardised(data: Trajectories, names: Any) -> tuple:
+    """All samples by mean and standard deviation, these two, and the size of rounding."""
+    xp = data.xp
+    samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
+    resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
+    # Centred twice, because the first mean rounds at the size of an offset; differences are then
+    # taken of standardised states, because the offset would cost them their digits as well.
+    offset, _ = moments(samples, present, xp)
+    centred = xp.where(present[:, None], samples - offset[None], 0)
+    center, scale = moments(centred, present, xp)
+    if xp is np:
+        check_constant(scale <= resolution, names)
+    varies = scale > resolution
+    scale = xp.where(varies, scale, 1)
+    standardised = xp.where(
+        present[:, None] & varies[None], (centred - center[None]) / scale[None], 0
+    )
+    return standardised, offset + center, scale, resolution
 
 
 def without_ends(present: np.ndarray) -> np.ndarray:
