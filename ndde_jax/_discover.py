@@ -21,14 +21,14 @@ from ._checks import (
     check_key,
     refusal,
 )
-from ._discovery import Discovery
+from ._discovery import Discovery, record_of
 from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
 from ._types import Checked, RealScalarLike
 from .fit._prices import as_price
 from .measure._events import read_events, travel_times
 from .measure._law import FORWARD, fit_law, law_windows
-from .measure._measured import find_and_measure, measure_graph
+from .measure._measured import Measured, find_and_measure, measure_graph
 from .measure._profiles import profile_delays
 from .measure._relevance import rank
 from .models._confine import confine
@@ -79,8 +79,9 @@ def discover(
     """Find which variables drive which, at which delay, and the drift.
 
     Cuts the measurements into lagged windows, searches for the edges that are worth what they cost,
-    corrects the windows for the length of a step by the drift found so far and searches again,
-    measures what every edge is worth, and estimates the delays of those kept.
+    corrects the windows for the length of a step by the drift found so far and searches again, with
+    delays between the candidate lags where these explain more, and measures what every edge is
+    worth.
 
     **Arguments:**
 
@@ -232,18 +233,20 @@ def _search(
             again = functools.partial(_next_windows, screened, recipe, coefficient, search_key)
             windows = stage(f"searching, pass {number}", again)
             screened = Screened(windows, steps=screened.steps)
+        record = record_of(samples, windows, recipe, events is not None)
         measured = stage(
             "measuring edges",
-            lambda: _measured(screened, errors, recipe, coefficient, search_key),
+            lambda: _measured(screened, record, errors, recipe, coefficient, search_key),
         )
-        strengths, model, networks, graph = measured
+        measured = Measured(*measured)  # what was kept on disk comes back as a tuple
+        strengths, model, networks, graph = measured[:4]
         if family is not None:
             # Who asks for a scheme has decided what the drift is fitted to as well.
             chosen = recipe.scheme in ("auto", "midpoint")
             rates = law_windows(samples, windows) if chosen else windows
             if rates.scheme != windows.scheme != "midpoint":
                 choices = (*choices, FORWARD)
-            fitted = functools.partial(fit_law, rates, graph, family, key=model_key)
+            fitted = functools.partial(fit_law, rates, measured.reads, family, key=model_key)
             model = stage("fitting the drift", fitted)
         if not recipe.delays:
             delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
@@ -252,9 +255,12 @@ def _search(
             if events is not None:
                 estimate = functools.partial(travel_times, key=search_key)
             else:
-                estimate = functools.partial(profile_delays, risk=np.asarray(strengths.risk))
+                own = np.isfinite(measured.delays).any(axis=(0, 2))
+                risk = np.asarray(strengths.risk)
+                estimate = functools.partial(profile_delays, risk=risk, known=own)
             estimated = functools.partial(estimate, samples, windows, graph)
             delays, intervals = stage("estimating delays", estimated)
+            delays, intervals = _with_own(delays, intervals, measured, float(windows.dt))
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
@@ -270,6 +276,7 @@ def _search(
         strengths=strengths,
         model=model,
         graph=graph,
+        reads=measured.reads,
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
         source_scores=ranking,
@@ -357,20 +364,26 @@ def _recovered(windows: Windows, recipe: Recipe, coefficient, key):
     return recover(windows, recipe.strategy, price, key=key)
 
 
-def _measured(screened: Screened, errors, recipe: Recipe, coefficient, key):
-    """Strengths, drift, for which variables networks had the word, and the graph."""
+def _measured(screened: Screened, record, errors, recipe: Recipe, coefficient, key) -> Measured:
+    """The graph, what its edges are worth, and the drift."""
     windows, price = screened.windows, as_price(coefficient, "coefficient")
     if recipe.strategy is None:
         config = recipe.refit if recipe.networks else None
-        options = dict(key=key, config=config, screened=screened, errors=errors)
-        found = find_and_measure(windows, price, **options)
-        return found.strengths, found.model, found.networks, found.graph
+        options = dict(key=key, config=config, screened=screened, errors=errors, record=record)
+        return find_and_measure(windows, price, **options)
     recovered = _recovered(windows, recipe, coefficient, key)
     found = measure_graph(windows, recovered.graph, price)
     # What a penalty alone keeps comes with the networks it was fitted with.
     alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
-    model = recovered.details.model if alone else found.model
-    return found.strengths, model, found.networks, found.graph
+    return found._replace(model=recovered.details.model) if alone else found
+
+
+def _with_own(delays, intervals, measured: Measured, dt: float):
+    """Delays with those that edges were searched and measured at."""
+    own, half = measured.delays, measured.halves
+    ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
+    there = np.isfinite(own)
+    return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
 
 
 def _failed(model) -> bool:

@@ -17,6 +17,7 @@ from .check._report import write_few_lines, write_report
 from .check._verdict import Verdict, verdict
 from .fit._prices import as_price
 from .measure._measured import find_and_measure
+from .measure._record import Record
 from .measure._strength import SignalStrengths
 from .models._model import AbstractDelayModel
 from .samples._error import measurement_errors
@@ -40,7 +41,9 @@ class Discovery(Usable):
     - `lower`: lower confidence bound of the strength on held-out blocks.
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
-    - `model`: the drift on `graph`, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel].
+    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are the
+        inputs it has: those of `graph`, and where a delay lies between two candidates, which is one
+        edge, others around it.
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
         the graph.
@@ -61,6 +64,7 @@ class Discovery(Usable):
     strengths: SignalStrengths
     model: AbstractDelayModel
     graph: np.ndarray
+    reads: np.ndarray
     scores: np.ndarray
     lower: np.ndarray
     source_scores: np.ndarray
@@ -135,7 +139,10 @@ class Discovery(Usable):
         """The graph that the same recipe finds in other windows of the same kind."""
         price = as_price(self.coefficient, "coefficient")
         config = self.recipe.refit if self.recipe.networks and not self.events else None
-        options = dict(key=key, config=config, errors=measurement_errors(self.samples))
+        record = record_of(self.samples, self.windows, self.recipe, self.events)
+        record = None if record is None else record.of_rows(windows)
+        errors = measurement_errors(self.samples)
+        options = dict(key=key, config=config, errors=errors, record=record)
         return find_and_measure(windows, price, **options).graph
 
     def equations(
@@ -236,6 +243,13 @@ class Discovery(Usable):
         return found
 
 
+def record_of(samples: Samples, windows: Windows, recipe: Recipe, events: bool) -> Record | None:
+    """What tells the samples between candidate lags, where delays may lie there."""
+    if not recipe.delays or recipe.strategy is not None or events or not samples.regular:
+        return None
+    return Record(samples, windows)
+
+
 def _inconsistency(found: Discovery) -> str:
     """What in a discovery contradicts the rest; empty if nothing does."""
     windows, strengths = found.windows, found.strengths
@@ -247,6 +261,7 @@ def _inconsistency(found: Discovery) -> str:
     listed: list[tuple[str, Array | np.ndarray]] = [
         *(("graph", found.graph), ("scores", found.scores), ("lower", found.lower)),
         *(("strengths", strengths.value), ("prior", windows.prior.allowed)),
+        ("reads", found.reads),
         ("delays", found.delays),
     ]
     for name, edges in listed:

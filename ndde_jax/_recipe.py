@@ -42,7 +42,8 @@ class Recipe(eqx.Module):
         delays are often polynomials, which then forecast best; networks are fitted only where
         polynomials leave something to explain.
     - `refit`: of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
-    - `delays`: whether delays are estimated between the candidate lags.
+    - `delays`: whether delays are estimated between the candidate lags, and one that lies there is
+        one edge, in the place of the candidate nearest to it.
     - `offsets`: whether every recording has a mean of its own, which is taken out before windows
         are made, known inputs excepted, and put back in forecasts; for several recordings whose
         levels differ for reasons that are not the system's. Off by default, because levels are

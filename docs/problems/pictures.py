@@ -232,6 +232,20 @@ def lagged(ax, data, colour):
     ax.set(xlabel="lag of the driver (samples)", ylabel="weight")
 
 
+def coarsely(ax, data, colour):
+    """What the follower's rate has in common with the driver at each lag; candidates stand out."""
+    lags, x = np.arange(1, 19), (data.x[1:] + data.x[:-1]) / 2
+    rows = np.arange(20, len(x))
+    own = np.stack([np.ones(len(rows)), x[rows, 1]], axis=1)
+    rate = np.diff(data.x[:, 1])[rows]
+    rate = rate - own @ np.linalg.lstsq(own, rate, rcond=None)[0]
+    shared = np.array([np.corrcoef(x[rows - lag, 0], rate)[0, 1] for lag in lags])
+    ax.plot(lags, shared, color="#555555", lw=0.8)
+    at = np.array([lag for lag in data.lags if lag])
+    ax.plot(at, shared[at - 1], "o", color=colour)
+    ax.set(xlabel="lag of the driver (samples); dots are candidates", ylabel="correlation")
+
+
 def memory(ax, data, colour):
     """Correlation of what a linear drift leaves with itself later."""
     x = data.x
@@ -332,6 +346,9 @@ def pairs():
             Data(delayed(2.5), lags=(0, 1, 2, 3, 4)), Data(delayed(2), lags=(0, 1, 2, 3, 4)),
             lagged,
             ("a delay between 2 and 3", "a delay of 2")),
+        "delay between lags": (
+            Data(delayed(8), lags=(0, 5, 10, 15)), Data(delayed(10), lags=(0, 5, 10, 15)),
+            coarsely, ("a delay of 8 samples", "a delay of 10")),
         "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
             ("its driver was not measured", "its driver is there")),
         "passing events": (Data(waves(), lags=(0, 3, 6)), Data(plain(), lags=(0, 3, 6)),

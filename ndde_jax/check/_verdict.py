@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import shown
 from .._spoken import amount
 from .._types import to_jax
+from ..measure._refined import left_at_delays
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
@@ -221,6 +223,7 @@ def _about_graph(found: Any):
     weight = RESERVATION if (weak | touching).sum() > DOUBT * kept else NOTE
     yield from _about_strengths(found, weak, PROBLEM if weak.sum() > DOUBTFUL * kept else weight)
     yield from _about_lags(found, touching, weight)
+    yield from _about_delays(found)
 
 
 def _weak(found: Any) -> np.ndarray:
@@ -280,12 +283,46 @@ def _about_lags(found: Any, touching: np.ndarray, weight: str):
     )
 
 
+def _about_delays(found: Any):
+    """Delays that the drift has to read off the candidates around them."""
+    lags = np.asarray(found.lags)
+    late = np.asarray(found.delays) / found.dt
+    sample = np.round(np.where(np.isfinite(late), late, 0)).astype(int)
+    # Of those that are read at several lags, the ones that a finer list would hold.
+    several = found.graph & (found.reads & ~found.graph).any(axis=2, keepdims=True)
+    between = several & ~np.isin(sample, lags)
+    if not between.any():
+        return
+    edges = [tuple(map(int, edge)) for edge in np.argwhere(between)]
+    edges.sort(key=lambda edge: -found.scores[edge])
+    named = "; ".join(_edge(found, edge) for edge in edges[:SHOWN])
+    more = f" and {len(edges) - SHOWN} more" if len(edges) > SHOWN else ""
+    finer = sorted({*map(int, lags), *(int(sample[edge]) for edge in edges)})
+    yield Finding(
+        ESTIMATED,
+        "delay between lags",
+        float(between.sum() / found.graph.sum()),
+        "full support of the occupation measure",
+        f"Delays lie between the candidate lags: {named}{more}. Strengths are of these delays; the "
+        "drift, and effects and forecasts with it, have only the candidates around them.",
+        f"Discover again with lags={shown(finer)}, among which they are.",
+        NOTE,
+    )
+
+
 def _memory(found: Any) -> np.ndarray:
     """Of what the drift leaves; none where neighbours are no samples in a row."""
     if not is_regular(found.windows):
         return np.zeros(0)
     windows = _measured(found)
-    return memory_of(windows, drift_of(windows, found.model))
+    drift, scaling = drift_of(windows, found.model), windows.scaling
+    increment = np.asarray(windows.increment, float)[np.asarray(windows.valid)]
+    # Where a drift can only read around a delay, what that leaves is known to remember.
+    for j in map(int, np.flatnonzero((found.reads & ~found.graph).any(axis=(0, 2)))):
+        left = left_at_delays(found.samples, windows, found.graph, found.delays, j)
+        rate = float(scaling.rate_scale[j]) * (increment[:, j] - left)
+        drift[:, j] = float(scaling.rate_center[j]) + rate
+    return memory_of(windows, drift)
 
 
 def _measured(found: Any) -> Windows:

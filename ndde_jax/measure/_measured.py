@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -13,17 +14,19 @@ from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
-from ..select._basis import N_FEATURES
-from ..select._judge import BLOCKS, Judged, judge, stretches
-from ..select._leftover import beyond_chance, chance_of_leftover
-from ..select._regression import FLOOR, Regression, log_choices
+from ..select._judge import BLOCKS, Judged, fit_on, judge, stretches
+from ..select._leftover import beyond_chance
+from ..select._regression import FLOOR, log_choices
 from ..select._screened import Screened
 from ..select._spline_fit import spline_drift
-from ..select._spline_search import Columns, outside_gains, spline_terms_of
+from ..select._splines import SplineGraph
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import student_quantile
+from ._record import Record
+from ._refined import Refined, Refiner
 from ._strength import SignalStrengths
+from ._target_fit import TargetFit
 
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
@@ -38,12 +41,19 @@ class Measured(NamedTuple):
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
     - `graph`: what is kept at the price, `[source target lag]`.
+    - `reads`: what the model reads; other candidates beside those of the graph where a delay lies
+        between them.
+    - `delays`, `halves`: of edges that have a delay of their own, in samples, and halves of their
+        90 % intervals; NaN elsewhere.
     """
 
     strengths: SignalStrengths
     model: NeuralDDE
     networks: Bool[np.ndarray, " target"]
     graph: Bool[np.ndarray, "source target lag"]
+    reads: Bool[np.ndarray, "source target lag"]
+    delays: Float[np.ndarray, "source target lag"]
+    halves: Float[np.ndarray, "source target lag"]
 
 
 class _Target(NamedTuple):
@@ -65,6 +75,7 @@ def find_and_measure(
     config: StrengthConfig | None = None,
     screened: Screened | None = None,
     errors: Float[np.ndarray, " dim"] | None = None,
+    record: Record | None = None,
 ) -> Measured:
     """The graph, what every edge is worth, and the drift.
 
@@ -79,19 +90,33 @@ def find_and_measure(
     out. Of such lags those go that explain less than errors of this size in the inputs hide, and
     networks do not bring others in.
 
+    With a `record` of the samples delays may lie between the candidates, see
+    [`Refiner`][ndde_jax.measure._refined.Refiner]; networks then see sources at these delays, too.
+
     `screened` is what splines make of the windows, where that is known.
     """
     screened = Screened(windows) if screened is None else screened
     data, columns, screening = screened.data, screened.columns, screened.found
     dim, n_inputs = data.dim, data.inputs.shape[1]
     chosen = _flat(screening.graph)
-    regressions = [_Fit(columns, data, j, chosen[j]) for j in range(dim)]
+    regressions = [TargetFit(columns, data, j, chosen[j]) for j in range(dim)]
     if errors is not None and np.any(errors > 0) and not data.refused:
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
-        regressions = [own.without_stand_ins(columns, data, sizes) for own in regressions]
+        regressions = [own.without_stand_ins(data, sizes) for own in regressions]
         chosen = np.stack([own.mask for own in regressions])
         screening = eqx.tree_at(lambda s: s.graph, screening, _graph(chosen, dim))
         data = data.allowing(~np.stack([own.second_lags(data, sizes) for own in regressions]))
+    refiner: Refiner | None = None
+    plain = list(regressions)
+    refined: list[Refined | None] = [None] * dim
+    if record is not None and isinstance(price, EBIC) and not data.refused:
+        refiner = Refiner(record, data, windows.lags, columns, screened.data.allowed)
+        refined = [refiner(j, mask) for j, mask in enumerate(chosen)]
+        for j, found in enumerate(refined):
+            if found is not None:
+                regressions[j] = TargetFit(found.columns, data, j, found.mask)
+        chosen = np.stack([own.mask for own in regressions])
+        screening = _searched_again(screening, chosen, refined)
     judged: list[Judged | None] = [None] * dim
     if config is not None and not data.refused:
         n = max(float(data.weight.sum()), 1.0)
@@ -108,14 +133,21 @@ def find_and_measure(
         # Who asks for a price wants networks' strengths at it.
         asked = [True] * dim
         if not at_any_price:
-            asked = beyond_chance([own.leftover(data) for own in regressions])
-        judged = judge(data, screening, price, config, key=key, asked=asked, needed=needed)
+            asked = beyond_chance([own.leftover() for own in regressions])
+        inputs = [own.columns.inputs for own in regressions]
+        options = dict(key=key, asked=asked, needed=needed, inputs=inputs)
+        judged = judge(data, screening, price, config, **options)
         judged = [
             row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
             for j, row in enumerate(judged)
         ]
     outside = _flat(screening.value)
-    return _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+    outside = np.stack(
+        [outside[j] if refined[j] is None else own.outside() for j, own in enumerate(regressions)]
+    )
+    found = _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+    given = (refiner, refined, judged, plain, data, price, config, key)
+    return _reading_candidates(found, *given)
 
 
 def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
@@ -125,8 +157,8 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     screened = Screened(windows)
     data, columns = screened.data, screened.columns
     chosen = _flat(graph)
-    regressions = [_Fit(columns, data, j, mask) for j, mask in enumerate(chosen)]
-    outside = np.stack([own.outside(columns) for own in regressions])
+    regressions = [TargetFit(columns, data, j, mask) for j, mask in enumerate(chosen)]
+    outside = np.stack([own.outside() for own in regressions])
     judged = [None] * data.dim
     found = _measured(windows, data, columns, regressions, judged, chosen, outside, price)
     # On the graph as it is, whatever its edges are worth.
@@ -134,13 +166,64 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     model = eqx.tree_at(
         lambda m: (m.drift, m.mask), found.model, (drift, from_graph_axes(jnp.asarray(graph)))
     )
-    return found._replace(model=model, graph=np.asarray(graph))
+    return found._replace(model=model, graph=np.asarray(graph), reads=np.asarray(graph))
+
+
+def _searched_again(screening: SplineGraph, chosen, refined: list[Refined | None]) -> SplineGraph:
+    """What splines found, with the choices and shortlists of targets that have delays of their
+    own.
+    """
+    shortlist = np.array(screening.shortlist)
+    for j, found in enumerate(refined):
+        if found is not None:
+            shortlist[j] = found.shortlist
+    parts = _graph(chosen, len(chosen)), shortlist
+    return eqx.tree_at(lambda s: (s.graph, s.shortlist), screening, parts)
+
+
+def _reading_candidates(
+    found: Measured, refiner, refined, judged, plain, data, price, config, key
+) -> Measured:
+    """With a model that reads candidates, though delays lie between them: of a target with such
+    delays those around each, as many as describe it best, and a network where that explains more.
+    """
+    if refiner is None or all(own is None for own in refined):
+        return found
+    dim, columns = data.dim, plain[0].columns
+    mask = _flat(found.graph)
+    delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
+    networks = [None if row is None else (row.fit.network, row.slots) for row in judged]
+    reads, late = mask.copy(), {}
+    for j, own in enumerate(refined):
+        if own is None:
+            continue
+        delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
+        if refiner.between(own):
+            readings = refiner.readings(j, own, mask[j], plain[j].mask)
+            fits = [TargetFit(columns, data, j, inputs) for inputs in readings]
+            late[j] = sorted(fits, key=TargetFit.criterion)
+            reads[j], networks[j] = late[j][0].mask, None
+    asked = [late[j][0].leftover() if j in late else 1.0 for j in range(dim)]
+    asked = beyond_chance(asked) if config is not None else [False] * dim
+    n = max(float(data.weight.sum()), 1.0)
+    for j in map(int, np.flatnonzero(asked)):
+        # Where data tell that there is more to a law they can tell it from more candidates.
+        own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
+        fit, slots = fit_on(data, j, widest.mask, price, config, jr.fold_in(key, j))
+        if _criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
+            reads[j], networks[j] = widest.mask, (fit.network, slots)
+    drift = spline_drift(data, columns, reads, networks)
+    reads, delays, halves = (_graph(values, dim) for values in (reads, delays, halves))
+    model = eqx.tree_at(
+        lambda m: (m.drift, m.mask), found.model, (drift, from_graph_axes(jnp.asarray(reads)))
+    )
+    return found._replace(model=model, reads=reads, delays=delays, halves=halves)
 
 
 def _measured(windows, data, columns, regressions, judged, chosen, outside, price) -> Measured:
     dim = len(chosen)
     rows = [
-        _target(regressions[j], judged[j], chosen[j], outside[j], columns, data, j, price)
+        _target(regressions[j], judged[j], chosen[j], outside[j], data, j, price)
         for j in range(dim)
     ]
     strengths = _strengths(rows, windows, data)
@@ -152,7 +235,8 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
     )
     by_network = np.array([row is not None for row in judged])
-    return Measured(strengths, model, by_network, kept)
+    nowhere = np.full(kept.shape, np.nan)
+    return Measured(strengths, model, by_network, kept, kept, nowhere, nowhere)
 
 
 def _flat(edges) -> np.ndarray:
@@ -174,104 +258,7 @@ def _criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float
     )
 
 
-class _Fit:
-    """Least squares of one target on some inputs, with and without each."""
-
-    def __init__(self, columns: Columns, data: KnownData, j: int, mask):
-        self.target, self.mask, self.inputs = j, np.asarray(mask), np.flatnonzero(mask)
-        root = columns.root
-        self.root = root
-        total = max(float(root @ root), 1)
-        y = (data.outputs[:, j] - root**2 @ data.outputs[:, j] / total) * root
-        self.power = float(y @ y) / total
-        self.y = y / np.sqrt(self.power * total if self.power > 0 else 1)
-        self.model = Regression(columns, self.y, self.inputs)
-        self.all = np.ones(len(self.inputs), bool)
-
-    @property
-    def linear(self) -> bool:
-        """Whether the best model takes every input as it is."""
-        return bool(self.solution(self.all)[2] <= len(self.inputs))
-
-    def criterion(self) -> float:
-        """The extended Bayesian information criterion."""
-        return self.model.criterion(self.all)
-
-    def solution(self, keep):
-        """Risk, coefficients and number of columns of a model with some inputs."""
-        risk, coefficients = self.model.best(keep)[1:]
-        return risk, coefficients, int((coefficients != 0).sum())
-
-    def corrected_risk(self, keep=None) -> float:
-        """Generalised cross-validation."""
-        risk, _, count = self.solution(self.all if keep is None else keep)
-        return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
-
-    def leftover(self, data: KnownData) -> float:
-        """The chance that smooth functions of the inputs explain more of nothing but noise."""
-        coefficients = self.solution(self.all)[1]
-        columns = self.model.columns[:, coefficients != 0]
-        residual = self.y - self.model.columns @ coefficients
-        return chance_of_leftover(residual, columns, data.inputs[:, self.inputs], self.root)
-
-    def hidden(self, columns: Columns, data: KnownData, sizes) -> float:
-        """The share of the rate's variance that errors of these `sizes` in the inputs, each on its
-        own, make the model miss; at most all it misses.
-        """
-        risk, coefficients, _ = self.solution(self.all)
-        own = coefficients[: len(self.inputs) * N_FEATURES].reshape(-1, N_FEATURES)
-        paired = coefficients[len(self.inputs) * N_FEATURES :] / self.model.product_norm
-        first, second = self.model.pairs.T
-        total = 0.0
-        for slot, i in enumerate(self.inputs):
-            size, spline = sizes[i % data.dim], columns.splines[i]
-            above, below = (
-                spline_terms_of(data.inputs[:, i] + sign * size, spline.knots) for sign in (1, -1)
-            )
-            missed = (above - below) / 2 @ (spline.matrix @ own[slot])
-            for mine, other in ((first, second), (second, first)):
-                with_it = mine == slot
-                missed += size * (data.inputs[:, self.inputs[other[with_it]]] @ paired[with_it])
-            total += float(np.sum((self.root * missed) ** 2))
-        return min(total, risk)
-
-    def without_stand_ins(self, columns: Columns, data: KnownData, sizes) -> "_Fit":
-        """Without lags of a source that has several, as long as the least of them explains less
-        than errors in the inputs hide: what averages errors out cannot explain more.
-        """
-        mask, limit, own = self.mask.copy(), self.hidden(columns, data, sizes), self
-        while True:
-            sources = own.inputs % data.dim
-            several = np.bincount(sources, minlength=data.dim)[sources] > 1
-            open_ = several & ~data.required[self.target][own.inputs]
-            if not open_.any():
-                return own
-            risk, places = own.corrected_risk(), np.arange(len(sources))
-            worth = [own.corrected_risk(own.all & (places != p)) for p in np.flatnonzero(open_)]
-            least = int(np.argmin(worth))
-            if worth[least] - risk >= limit:
-                return own
-            mask[own.inputs[np.flatnonzero(open_)[least]]] = False
-            own = _Fit(columns, data, self.target, mask)
-
-    def second_lags(self, data: KnownData, sizes) -> Bool[np.ndarray, " input"]:
-        """Inputs that are not kept, of sources with errors that are kept at another lag."""
-        kept = np.bincount(self.inputs % data.dim, minlength=data.dim) > 0
-        return np.tile(kept & (sizes > 0), len(self.mask) // data.dim) & ~self.mask
-
-    def outside(self, columns: Columns):
-        """What every other input would lower the risk by."""
-        risk, coefficients, _ = self.solution(self.all)
-        residual = self.y - self.model.columns @ coefficients
-        gains = outside_gains(columns, residual, self.inputs) - N_FEATURES * risk / self.model.n
-        return np.maximum(gains, 0)
-
-    def errors(self, keep):
-        """Squared error of every window with some of the inputs, of mean `risk`."""
-        return (self.y - self.model.columns @ self.solution(keep)[1]) ** 2 * self.model.n
-
-
-def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Target:
+def _target(own: TargetFit, judged, chosen, outside, data, j, price) -> _Target:
     n, n_inputs = own.model.n, data.inputs.shape[1]
     if judged is None:
         mask = chosen
@@ -298,7 +285,7 @@ def _target(own: _Fit, judged, chosen, outside, columns, data, j, price) -> _Tar
         examined = mask | np.isin(np.arange(n_inputs), judged.slots)
         worth = np.where(examined, judged.worth, np.maximum(outside, 0))
         blocks, left = judged.blocks, judged.left
-        own = _Fit(columns, data, j, mask)
+        own = TargetFit(own.columns, data, j, mask)
     # What a dropped one would be worth beyond its price is nothing, or it had been kept.
     worth = np.where(mask, worth, np.minimum(worth - limit, 0))
     lower = np.where(mask, lower_bound(worth, blocks, left), worth)
@@ -329,7 +316,7 @@ def lower_bound(
     return np.where(bursts & (plain <= 0), np.maximum(plain, steady), plain)
 
 
-def _sources(own: _Fit, worth, dim: int):
+def _sources(own: TargetFit, worth, dim: int):
     """What each source is worth at all its kept lags together, or at its best if that is more."""
     rise = np.zeros(dim)
     risk = own.corrected_risk()

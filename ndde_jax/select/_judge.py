@@ -47,7 +47,9 @@ class Judged(NamedTuple):
     slots: np.ndarray
 
 
-def judge(data, screening: SplineGraph, price, config, *, key, asked=None, needed=None) -> list:
+def judge(
+    data, screening: SplineGraph, price, config, *, key, asked=None, needed=None, inputs=None
+) -> list:
     """Moves from what splines chose, target by target.
 
     Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
@@ -59,13 +61,12 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
     - `asked`: for which targets; by default all. Of others the entry is None.
     - `needed`: function from a target and a first network on its choice to whether networks are to
         go on; by default always. Where not, the entry is None.
+    - `inputs`: of each target, `[window input]`; by default those of the data.
     """
-    n_inputs, dim, dtype = data.inputs.shape[1], data.dim, data.dtype
+    n_inputs, dim = data.inputs.shape[1], data.dim
     flat = lambda a: np.moveaxis(np.asarray(a), (0, 1, 2), (2, 0, 1)).reshape(dim, -1)  # noqa: E731
     graph, evidence = flat(screening.graph), flat(screening.evidence)
     undecided = data.allowed & ~data.required
-    length = padded_length(len(data.weight))
-    weight = to_jax(_padded(data.weight, length), dtype)
     found = []
     for j, own in enumerate(jr.split(key, dim)):
         if asked is not None and not asked[j]:
@@ -76,10 +77,8 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
         # What is chosen, then what pursuit listed first.
         slots = slots[np.argsort(~graph[j][slots], kind="stable")]
         slots = slots[: min(-(-room // 4) * 4, len(slots))]
-        arrays = (_padded(data.inputs[:, slots], length), _padded(data.outputs[:, j], length))
-        arrays = tuple(to_jax(a, dtype) for a in arrays)
-        among = to_jax(n_inputs, dtype)
-        problem = MoveProblem(*arrays, weight, among, price, config, undecided[j][slots])
+        seen = data.inputs if inputs is None else inputs[j]
+        problem = _problem(data, j, seen[:, slots], price, config, undecided[j][slots])
         mask, first = np.asarray(graph[j][slots]), _from_scratch(problem, graph[j][slots], own)
         if needed is not None and not needed(j, first.network):
             found.append(None)
@@ -100,6 +99,26 @@ def judge(data, screening: SplineGraph, price, config, *, key, asked=None, neede
         row.evidence[slots], row.worth[slots], row.blocks[slots] = inside, worth, blocks
         found.append(row)
     return found
+
+
+def fit_on(data, j: int, mask, price, config, key) -> tuple[NetworkFit, np.ndarray]:
+    """A network of one target on a mask of the candidates, and the slots that it sees."""
+    slots, closed = np.flatnonzero(mask), np.flatnonzero(~mask)
+    # Closed ones fill up to a size that is compiled already.
+    wanted = max(-(-len(slots) // 4) * 4, FEWEST_SLOTS)
+    slots = np.concatenate([slots, closed[: wanted - len(slots)]])
+    inputs, undecided = data.inputs[:, slots], np.ones(len(slots), bool)
+    problem = _problem(data, j, inputs, price, config, undecided)
+    return _from_scratch(problem, mask[slots], key).network, slots
+
+
+def _problem(data, j: int, inputs, price, config, undecided) -> MoveProblem:
+    """Of one target, with rows of padding."""
+    length = padded_length(len(data.weight))
+    arrays = (_padded(a, length) for a in (inputs, data.outputs[:, j], data.weight))
+    inputs, output, weight = (to_jax(a, data.dtype) for a in arrays)
+    among = to_jax(data.inputs.shape[1], data.dtype)
+    return MoveProblem(inputs, output, weight, among, price, config, undecided)
 
 
 def _padded(array, length: int):

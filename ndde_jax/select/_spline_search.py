@@ -47,6 +47,17 @@ class Columns(NamedTuple):
         """Candidate inputs."""
         return self.inputs.shape[1]
 
+    @property
+    def n_windows(self) -> int:
+        """Windows that count."""
+        return int((self.root > 0).sum())
+
+    def standardised(self, output) -> tuple[Float[np.ndarray, " window"], float]:
+        """A rate as regressions want it, of mean 0 and length 1, and its sum of squares before."""
+        y = _centred(np.asarray(output, np.float64)[:, None], self.root)[:, 0]
+        scale = float(y @ y)
+        return y / np.sqrt(scale if scale > 0 else 1), scale
+
     def first(self, n: int) -> "Columns":
         """The same of the first inputs."""
         own = slice(n * N_FEATURES)
@@ -59,6 +70,23 @@ class Columns(NamedTuple):
             blocks=self.blocks[:n],
             norms=self.norms[:n, :n],
         )
+
+    def with_inputs(self, places, values: Float[np.ndarray, "window place"]) -> "Columns":
+        """The same with other values of the inputs at some places."""
+        places, width = np.asarray(places, int), N_FEATURES
+        new, inputs = columns_of(values, self.root**2), self.inputs.copy()
+        features, gram, splines = self.features.copy(), self.gram.copy(), list(self.splines)
+        own = (places[:, None] * width + np.arange(width)[None]).ravel()
+        inputs[:, places], features[:, own] = new.inputs, new.features
+        gram[own] = new.features.T @ features
+        gram[:, own] = gram[own].T
+        blocks, norms = self.blocks.copy(), self.norms.copy()
+        blocks[places] = new.blocks
+        norms[places] = _norms_of_products(inputs[:, places], inputs, self.root)
+        norms[:, places] = norms[places].T
+        for place, spline in zip(places, new.splines, strict=True):
+            splines[place] = spline
+        return Columns(inputs, self.root, tuple(splines), features, gram, blocks, norms)
 
 
 class Spline(NamedTuple):
@@ -92,14 +120,19 @@ def columns_of(inputs, weight) -> Columns:
         _spline(z, own, root, features[:, i * N_FEATURES : (i + 1) * N_FEATURES])
         for i, (z, own) in enumerate(zip(inputs.T, knots, strict=True))
     )
-    weight = root**2
-    mean = inputs.T @ (weight[:, None] * inputs) / max(weight.sum(), 1)
-    square = (inputs**2).T @ (weight[:, None] * inputs**2)
-    norms = square - max(weight.sum(), 1) * mean**2
+    norms = _norms_of_products(inputs, inputs, root)
     gram = features.T @ features
     each = np.arange(n)
     blocks = gram.reshape(n, N_FEATURES, n, N_FEATURES)[each, :, each]
     return Columns(inputs, root, splines, features, gram, blocks, norms)
+
+
+def _norms_of_products(some, inputs, root):
+    """Sum of squares of every centred product of one of some inputs with one of all."""
+    weight = root**2
+    mean = some.T @ (weight[:, None] * inputs) / max(weight.sum(), 1)
+    square = (some**2).T @ (weight[:, None] * inputs**2)
+    return square - max(weight.sum(), 1) * mean**2
 
 
 def search_target(columns: Columns, output, allowed, required, *, slots: int, steps: int, dim: int):
@@ -107,9 +140,7 @@ def search_target(columns: Columns, output, allowed, required, *, slots: int, st
     it may have.
     """
     root, n_inputs = columns.root, columns.n_inputs
-    y = _centred(np.asarray(output, np.float64)[:, None], root)[:, 0]
-    scale = float(y @ y)
-    y = y / np.sqrt(scale if scale > 0 else 1)
+    y, scale = columns.standardised(output)
     allowed, required = np.asarray(allowed), np.asarray(required)
     own_slots = min(slots, max(int(allowed.sum()), 1))
     model, chosen = _rounds(columns, y, own_slots, steps, allowed, required)

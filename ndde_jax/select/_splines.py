@@ -25,6 +25,8 @@ from ._spline_traced import search_targets
 
 # Inputs per target to search among.
 SHORTLIST = 12
+# Most moves of a search.
+MOVES = 20
 
 
 class SplineGraph(eqx.Module):
@@ -65,7 +67,7 @@ def _worth(graph, evidence, risk):
 
 
 def spline_graph(
-    windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST, steps: Checked[int] = 20
+    windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST, steps: Checked[int] = MOVES
 ) -> SplineGraph:
     """Which inputs drive each rate, by spline regression and the extended Bayesian information
     criterion.
@@ -121,7 +123,9 @@ def spline_graph(
     return search_known(data, columns_of(data.inputs, data.weight), n_slots, steps)
 
 
-def search_known(data: KnownData, columns: Columns, shortlist: int, steps: int = 20) -> SplineGraph:
+def search_known(
+    data: KnownData, columns: Columns, shortlist: int, steps: int = MOVES
+) -> SplineGraph:
     """[`spline_graph`][ndde_jax.select.spline_graph] of windows whose columns are at hand."""
     dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
     n_slots = min(shortlist, n_inputs)

@@ -120,11 +120,11 @@ def _fitted(found: Any, scheme: str, x: np.ndarray) -> Drift | None:
     samples = read_samples(list(x), dt=float(found.dt))
     if scheme != "midpoint":
         windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
-        return known_drift(fit_splines(windows, found.graph))
+        return known_drift(fit_splines(windows, found.reads))
     steps = read_steps(samples, lags=found.lags)
-    model = fit_splines(halfway(steps), found.graph)
+    model = fit_splines(halfway(steps), found.reads)
     for _ in range(found.recipe.passes - 1):
-        model = fit_splines(steps.met_by(model), found.graph)
+        model = fit_splines(steps.met_by(model), found.reads)
     return known_drift(model)
 
 

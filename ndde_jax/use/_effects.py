@@ -15,6 +15,7 @@ from .._types import Checked, to_jax
 from ._basis import Basis
 from ._echo import Drift, mean_slopes
 from ._ensemble import Ensemble
+from ._inputs import folded, inputs_of
 from ._slices import as_jax, by_model, cast_basis, center_and_spread, histories_of, slices
 from ._surfaces import POINTS, Interactions, Surface, interactions, surface
 from ._times import kept_lags, variable
@@ -97,8 +98,8 @@ class Effects:
         edges, slot = slices(values, points, self.found.samples.labels[i])
         model, basis = self.found.model, cast_basis(self.ensemble.basis, self.found.model)
         # The ends of a slice change with the number of distinct values, shapes do not.
-        place = to_jax(np.array([i, j, a]))
-        given = (model, basis, as_jax(histories, model), place)
+        place, inputs = to_jax(np.array([i, j, a])), inputs_of(self.found, i, j, a)
+        given = (model, basis, as_jax(histories, model), place, as_jax(inputs, model))
         low = _at(*given, as_jax(edges[slot], model))
         high = _at(*given, as_jax(edges[slot + 1], model))
         change, columns = (
@@ -123,7 +124,9 @@ class Effects:
         `own`, `[echo point]`.
         """
         low, high = histories_of(self.ensemble), histories_of(self.ensemble)
-        low[:, a, i], high[:, a, i] = edges[slot], edges[slot + 1]
+        inputs = inputs_of(self.found, i, j, a)
+        for ends, end in ((low, edges[slot]), (high, edges[slot + 1])):
+            ends[:, inputs, i] += (end - ends[:, a, i])[:, None]
         count = np.maximum(np.bincount(slot, minlength=len(own)), 1)
         bias = np.zeros((len(self.echoes), len(edges)))
         for k, drift in enumerate(self.echoes):
@@ -201,7 +204,8 @@ class Effects:
     def total(self) -> Total:
         """Effects along all paths of the graph, on levels."""
         slopes, learned = _mean_slopes(self.found, self.ensemble)
-        return _total(self.found, slopes, learned, _echoed(self.ensemble, self.graph, self.echoes))
+        echoed = _echoed(self.ensemble, self.found.reads, self.echoes)
+        return _total(self.found, slopes, learned, echoed)
 
     def to_frame(self):
         """A pandas DataFrame with a row for each kept edge, largest slope in units of standard
@@ -256,8 +260,8 @@ def effects(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...] = ()) -> E
     """As `found.effects` says."""
     graph = np.asarray(found.graph)
     slopes, learned = _mean_slopes(found, ensemble)
-    bias = _echoed(ensemble, graph, echoes) - learned[None]
-    center, spread = center_and_spread(slopes, bias)
+    bias = _echoed(ensemble, found.reads, echoes) - learned[None]
+    center, spread = center_and_spread(folded(found, slopes), folded(found, bias))
     seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
     return Effects(
         graph, seen(center), seen(center - spread), seen(center + spread),
@@ -265,11 +269,11 @@ def effects(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...] = ()) -> E
     )  # fmt: skip
 
 
-def _echoed(ensemble: Ensemble, graph: np.ndarray, echoes: tuple[Drift, ...]) -> np.ndarray:
+def _echoed(ensemble: Ensemble, reads: np.ndarray, echoes: tuple[Drift, ...]) -> np.ndarray:
     """Mean slopes of echoes, `[echo source target lag]`."""
     histories = histories_of(ensemble)
-    slopes = [mean_slopes(drift, histories, graph) for drift in echoes]
-    return np.stack(slopes) if slopes else np.zeros((0, *graph.shape))
+    slopes = [mean_slopes(drift, histories, reads) for drift in echoes]
+    return np.stack(slopes) if slopes else np.zeros((0, *reads.shape))
 
 
 @eqx.filter_jit
@@ -303,12 +307,12 @@ def _mean_slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray
 
 
 @eqx.filter_jit
-def _at(model, basis: Basis, histories, place, values):
-    """Rates of a target by the model, and columns, with one input replaced; `place` is its
-    variable, the target and the position of the lag.
+def _at(model, basis: Basis, histories, place, inputs, values):
+    """Rates of a target by the model, and columns, with one source replaced; `place` is its
+    variable, the target and the position of the lag; all `inputs` move with it, 1 or 0 `[lag]`.
     """
     i, j, a = place
-    z = histories.at[:, a, i].set(values)
+    z = histories.at[:, :, i].add(inputs[None] * (values - histories[:, a, i])[:, None])
     return jax.vmap(model)(z)[:, j], basis(z)
 
 

@@ -25,7 +25,7 @@ def discovery_formulas(
     check_whole(digits, "digits", most=17)
     check_choice(form, "form", FORMS)
     if options:
-        formulas = formulas_of(fit_flow(found.windows, found.graph, key=key, **options))
+        formulas = formulas_of(fit_flow(found.windows, found.reads, key=key, **options))
     else:
         formulas = _judged(found, key)
     known = [name in found.inputs for name in found.names]
@@ -40,7 +40,7 @@ def _judged(found: Any, key: Any) -> list:
     Bayesian information criterion prefers them to the drift that was found; none where there are
     more inputs than a polynomial can have.
     """
-    windows, model, graph = found.windows, found.model, np.asarray(found.graph)
+    windows, model, graph = found.windows, found.model, np.asarray(found.reads)
     own = formulas_of(model.model if isinstance(model, RestoredDDE) else model)
     if all(formula.inputs is None for formula in own):
         return own

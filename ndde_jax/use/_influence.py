@@ -11,6 +11,7 @@ from .._checks import shown
 from ..fit._risk import window_loss
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows
+from ._inputs import inputs_of
 from ._times import kept_lags, variable
 
 
@@ -69,14 +70,14 @@ class Influence:
 def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
     """As `found.influence` says."""
     i, j = variable(source, found, "a source"), variable(target, found, "a target")
-    graph = np.asarray(found.graph)
+    reads = np.asarray(found.reads)
     slots = kept_lags(found, i, j, lag, "lag", "nothing decides it")
-    without = graph.copy()
-    without[i, j, slots] = False
+    without = reads.copy()
+    without[i, j] &= ~np.any([inputs_of(found, i, j, int(a)) for a in slots], axis=0)
     windows = found.windows
     weight = np.asarray(windows.weight, np.float64)
     weight = weight / weight.sum()
-    gain = _losses(windows, without)[:, j] - _losses(windows, graph)[:, j]
+    gain = _losses(windows, without)[:, j] - _losses(windows, reads)[:, j]
     used = weight > 0
     strength = float(weight[used] @ gain[used])
     # Leaving a window out raises the weights of the others.

@@ -24,6 +24,7 @@ from ._forecast import (
     read_history,
     starting_states,
 )
+from ._inputs import inputs_of
 from ._level import level_of
 from ._simulate import Change, Edits, no_change, simulate, with_column
 from ._times import read_span, variable
@@ -265,7 +266,7 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
     closed, touched = np.zeros(at.shape, bool), []
     for edge in cut:
         for i, j, a in _edge(found, edge, "cut"):
-            closed[j, a, i] = True
+            closed[j, inputs_of(found, i, j, a), i] = True
             touched.append((i, j, a))
     for edge, new in delay.items():
         places = _edge(found, edge, "delay")
@@ -275,14 +276,15 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
                 "; say which one gets the new delay, as (source, target, lag)."
             )
         ((i, j, a),) = places
-        at[j, a, i] = read_span(new, found, f"the delay of {_said(edge)}", least=0)
+        inputs = inputs_of(found, i, j, a)
+        at[j, inputs, i] = read_span(new, found, f"the delay of {_said(edge)}", least=0)
         touched.append((i, j, a))
     scaled, factors = [], []
     for edge, factor in scale.items():
         check_real_array(factor, f"the factor of {_said(edge)}", "one number", finite=True)
         mask = np.zeros(at.shape, bool)
         for i, j, a in _edge(found, edge, "scale"):
-            mask[j, a, i] = True
+            mask[j, inputs_of(found, i, j, a), i] = True
             touched.append((i, j, a))
         scaled.append(mask)
         factors.append(factor)

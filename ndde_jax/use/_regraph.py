@@ -14,12 +14,12 @@ SLOTS = 12
 
 
 def candidates(found: Any, target: int) -> np.ndarray:
-    """Candidates of one target, flat (lag, source): what is kept first, then its neighbours in lag,
-    then others by score.
+    """Candidates of one target, flat (lag, source): what the model reads first, then edges and
+    their neighbours in lag, then others by score.
     """
-    kept = found.graph[:, target].T  # [lag source]
-    allowed = np.asarray(found.windows.prior.allowed)[:, target].T | kept
-    near = kept.copy()
+    kept, edges = found.reads[:, target].T, found.graph[:, target].T  # [lag source]
+    allowed = np.asarray(found.windows.prior.allowed)[:, target].T | kept | edges
+    near = kept | edges
     near[1:] |= kept[:-1]
     near[:-1] |= kept[1:]
     score = np.nan_to_num(np.asarray(found.scores, float)[:, target].T, nan=-np.inf)
@@ -29,8 +29,8 @@ def candidates(found: Any, target: int) -> np.ndarray:
 
 
 def kept_of(found, target: int, slots: np.ndarray) -> np.ndarray:
-    """Whether the inputs in some slots, flat `[lag source]`, are kept."""
-    return found.graph[:, target].T.ravel()[slots]
+    """Whether the model reads the inputs in some slots, flat `[lag source]`."""
+    return found.reads[:, target].T.ravel()[slots]
 
 
 def physical_histories(windows: Any) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ._inputs import inputs_of
 from ._slices import (
     WIDE,
     as_jax,
@@ -138,9 +139,10 @@ def interactions(effects: Any, points: int = POINTS) -> Interactions:
     for j in range(graph.shape[1]):
         kept = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
         for pair in itertools.combinations(kept, 2):
-            targets.setdefault(pair, []).append(j)
+            read = b"".join(_inputs(effects, end, j).tobytes() for end in pair)
+            targets.setdefault((*pair, read), []).append(j)
     rows = []
-    for (first, second), of in targets.items():
+    for (first, second, _), of in targets.items():
         try:
             found = _surfaces(effects, first, second, of, points)
             shares = [(s.share, s.share_low, s.share_high) for s in found]
@@ -152,7 +154,13 @@ def interactions(effects: Any, points: int = POINTS) -> Interactions:
     return Interactions(tuple(rows), effects)
 
 
+def _inputs(effects, end: tuple[int, int], target: int) -> np.ndarray:
+    """What is read for an edge, `[lag]`."""
+    return inputs_of(effects.found, end[0], target, end[1])
+
+
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:
+    """Of targets for which the model reads the same."""
     found, ensemble = effects.found, effects.ensemble
     model, basis = found.model, cast_basis(ensemble.basis, found.model)
     histories, labels = histories_of(ensemble), found.samples.labels
@@ -162,10 +170,12 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         *(said(labels[i], found.lags[a]) for i, a in (first, second)),
     )
     place = jnp.asarray([*first, *second])
+    inputs = np.stack([_inputs(effects, end, targets[0]) for end in (first, second)])
+    inputs = as_jax(inputs, model)
     ends = as_jax(np.stack([*grid.ends(0), *grid.ends(1)]), model)
     rates, columns = (
         np.asarray(part, np.float64)
-        for part in _corners(model, basis, as_jax(histories, model), place, ends)
+        for part in _corners(model, basis, as_jax(histories, model), place, inputs, ends)
     )
     rates, columns = (c[0] - c[1] - c[2] + c[3] for c in (rates, columns))
     rates, columns = grid.mean(rates), grid.mean(columns)  # [first second dim or feature]
@@ -199,15 +209,17 @@ def _shares(values: np.ndarray) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _corners(model, basis, histories, place, ends):
+def _corners(model, basis, histories, place, inputs, ends):
     """Rates and columns of all rows at the corners of their cells: both sources at the upper ends
     of their slices, the second at its lower, the first at its lower, both; `ends` are lower and
-    upper ones of the first, then of the second, `[4 row]`.
+    upper ones of the first, then of the second, `[4 row]`. All `inputs` of a source, `[2 lag]`,
+    move with it.
     """
     i, a, k, b = place
 
     def at(u, v):
-        z = histories.at[:, a, i].set(u).at[:, b, k].set(v)
+        z = histories.at[:, :, i].add(inputs[:1] * (u - histories[:, a, i])[:, None])
+        z = z.at[:, :, k].add(inputs[1:] * (v - histories[:, b, k])[:, None])
         return jax.vmap(model)(z), basis(z)
 
     low, high, left, right = ends

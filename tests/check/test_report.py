@@ -55,6 +55,7 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         strengths=strengths,
         model=model,
         graph=kept,
+        reads=kept,
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
         source_scores=np.asarray(strengths.source_value),

@@ -10,7 +10,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
-from ndde_jax.measure import _measured
+from ndde_jax.measure import _measured, _target_fit
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
 from ndde_jax.select._basis import N_FEATURES
@@ -184,7 +184,7 @@ def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, s
         seen.extend(asked)
         return [None] * len(asked)
 
-    monkeypatch.setattr(_measured, "chance_of_leftover", lambda *_: share * CHANCE)
+    monkeypatch.setattr(_target_fit, "chance_of_leftover", lambda *_: share * CHANCE)
     monkeypatch.setattr(_measured, "judge", judge)
     config = ndde.fitting.StrengthConfig()
     find_and_measure(windows, ndde.select.EBIC(), key=jr.key(0), config=config)

@@ -61,8 +61,9 @@ def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=N
     delays = np.where(graph, samples.dt * np.asarray(lags), np.nan)
     return ndde.Discovery(
         samples=samples, lags=tuple(lags), coefficient=None, recipe=ndde.Recipe(),
-        windows=windows, strengths=strengths, model=model, graph=graph, scores=np.asarray(edges),
-        lower=np.asarray(edges), source_scores=np.asarray(edges).max(axis=2), delays=delays,
+        windows=windows, strengths=strengths, model=model, graph=graph, reads=graph,
+        scores=np.asarray(edges), lower=np.asarray(edges),
+        source_scores=np.asarray(edges).max(axis=2), delays=delays,
         delay_intervals=np.stack([delays, delays], axis=-1), networks=np.zeros(len(graph), bool),
         inputs=inputs_of(allowed, names),
     )  # fmt: skip

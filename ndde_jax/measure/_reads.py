@@ -1,0 +1,36 @@
+"""Which candidates a model reads for which edge, where delays lie between them."""
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+
+def edge_of_reads(
+    reads: Bool[np.ndarray, "*pair lag"],
+    graph: Bool[np.ndarray, "*pair lag"],
+    delays: Float[np.ndarray, "*pair lag"],
+    candidates: Float[np.ndarray, " lag"],
+) -> Int[np.ndarray, "*pair lag"]:
+    """For every candidate that is read, the position of the edge of its pair whose delay is nearest
+    to it; an edge's own candidate is that edge's. −1 where nothing is read.
+
+    `delays` are of the edges, `candidates` of the lags, in the same unit.
+    """
+    n_lags = graph.shape[-1]
+    far = np.abs(delays[..., None, :] - candidates[:, None])  # [... read edge]
+    far = np.where(graph[..., None, :], np.nan_to_num(far, nan=np.inf), np.inf)
+    nearest = np.argmin(far, axis=-1)
+    nearest = np.where(graph, np.arange(n_lags), nearest)
+    return np.where(reads & graph.any(axis=-1, keepdims=True), nearest, -1)
+
+
+def with_a_reader_each(
+    reads: Bool[np.ndarray, "*pair lag"],
+    graph: Bool[np.ndarray, "*pair lag"],
+    delays: Float[np.ndarray, "*pair lag"],
+    candidates: Float[np.ndarray, " lag"],
+) -> Bool[np.ndarray, "*pair lag"]:
+    """What is read of pairs that have edges, and the candidates of edges that have no reader."""
+    reads = reads & graph.any(axis=-1, keepdims=True)
+    edge = edge_of_reads(reads, graph, delays, candidates)
+    served = (edge[..., None] == np.arange(graph.shape[-1])).any(axis=-2)
+    return reads | (graph & ~served)

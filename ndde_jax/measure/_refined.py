@@ -1,0 +1,243 @@
+"""Delays that lie between the candidates: the search goes on with them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ..samples._samples import Samples
+from ..select._regression import Regression
+from ..select._spline_search import PROGRESS, Columns, columns_of, search_target
+from ..select._splines import MOVES, SHORTLIST
+from ..windows._flat import KnownData
+from ..windows._windows import Windows
+from ._delays import SHORTEST
+from ._profiles import runs_of
+from ._reads import with_a_reader_each
+from ._record import FINEST, Record, linearised, settle
+from ._target_fit import TargetFit
+
+# Searches, each with the delays that the one before has settled.
+ROUNDS = 3
+
+
+class Refined(NamedTuple):
+    """What one target follows, with delays of its own.
+
+    - `columns`: of all candidates; a source at its own delay is in the place of the nearest one.
+    - `mask`, `shortlist`: what the search found among them, and what it searched.
+    - `delays`: of kept places, in samples, and halves of their 90 % intervals; NaN where a source
+        stays at its candidate, `[input]`.
+    """
+
+    columns: Columns
+    mask: Bool[np.ndarray, " input"]
+    shortlist: Int[np.ndarray, " slot"]
+    delays: Float[np.ndarray, " input"]
+    halves: Float[np.ndarray, " input"]
+
+
+class Refiner:
+    """Finds delays between the candidates where these describe a rate with fewer terms, or better.
+
+    A delay between two candidates is a weighted sum of both to a regression, and of others further
+    off, so that one link shows as several. Neighbouring lags of one source become one delay, which
+    settles where it explains most, in the place of the candidate nearest to it, and the search
+    begins anew: what only stood in goes, and what it hid is found. The extended Bayesian
+    information criterion decides, to which a delay is a parameter; where two lags of a source are
+    both needed, both stay.
+
+    `places`, `[target input]`, are candidates that a delay may be in the place of.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        data: KnownData,
+        lags: tuple[int, ...],
+        columns: Columns,
+        places: Bool[np.ndarray, "target input"],
+    ):
+        lags = np.asarray(lags, float)
+        self.record, self.data, self.lags = record, data, lags
+        self.columns, self.places = columns, places
+        self.lag = np.repeat(lags, data.dim)
+        self.source = np.tile(np.arange(data.dim), len(lags))
+        gaps = np.diff(lags)
+        self.step = float(gaps.max()) if len(gaps) else 1.0
+
+    def __call__(self, j: int, mask: Bool[np.ndarray, " input"]) -> Refined | None:
+        """The target `j`, of which splines chose a mask; None if it needs no such delay."""
+        terms = self._terms(j, mask)
+        if not terms or not self._may_gain(j, mask, terms):
+            return None
+        start, sources = self._starts(j, mask, terms), self._sources(terms)
+        cost, best, count = self._criterion(self.columns, j, mask), None, mask.sum()
+        for number in range(ROUNDS):
+            found = self._searched(j, mask, sources, start)
+            if found is not None and found[0] < cost - PROGRESS:
+                cost, best = found
+                mask, delays = best.mask, best.delays
+            elif number == 0 and len(sources) < (mask & self._free(j)).sum():
+                delays = np.full(len(self.lag), np.nan)  # neighbours that are no one delay
+            else:
+                break
+            # What is kept now, every lag on its own.
+            own = np.flatnonzero(mask & self._free(j))
+            if not len(own):
+                break
+            sources, start = self.source[own], np.where(np.isfinite(delays), delays, self.lag)[own]
+        # Delays that are at candidates after all are no reason for more inputs.
+        if best is not None and (self.between(best) or best.mask.sum() < count):
+            return best
+        return None
+
+    def _free(self, j: int) -> Bool[np.ndarray, " input"]:
+        """Inputs that have a delay, which is not required to be what it is."""
+        return (self.lag >= SHORTEST + 0.5) & ~self.data.required[j]
+
+    def _terms(self, j: int, mask) -> list[Int[np.ndarray, " input"]]:
+        """Inputs of one delay each: neighbouring lags of one source."""
+        free = (mask & self._free(j)).reshape(len(self.lags), -1)
+        dim = self.data.dim
+        return [run * dim + i for i in range(dim) for run in runs_of(np.flatnonzero(free[:, i]))]
+
+    def _sources(self, terms) -> list[int]:
+        return [int(self.source[run[0]]) for run in terms]
+
+    def _known(self, j: int, mask):
+        """Values of what stays where it is."""
+        return self.data.inputs[:, mask & ~self._free(j)]
+
+    def _may_gain(self, j: int, mask, terms) -> bool:
+        """Whether lags touch, or one would rather lie elsewhere, as far as slopes say."""
+        if any(len(run) > 1 for run in terms):
+            return True
+        own = np.concatenate(terms)
+        given = (self.record, self.data, self._known(j, mask))
+        state = linearised(*given, self.source[own], self.lag[own], j)
+        return state is not None and bool(state.gains().max() > 0)
+
+    def _starts(self, j: int, mask, terms) -> Float[np.ndarray, " term"]:
+        """The middle of each run, or that of its lags with which a model explains more."""
+        given, sources = (self.record, self.data, self._known(j, mask)), self._sources(terms)
+        start = np.array([self.lag[run].mean() for run in terms])
+
+        def cost(delay):
+            state = linearised(*given, sources, delay, j)
+            return np.inf if state is None else state.criterion
+
+        least = cost(start) if any(len(run) > 2 for run in terms) else 0.0
+        for k, run in enumerate(terms):
+            # Between two lags the middle is near enough.
+            for lag in self.lag[run] if len(run) > 2 else ():
+                trial = start.copy()
+                trial[k] = lag
+                if (now := cost(trial)) < least:
+                    least, start = now, trial
+        return start
+
+    def _searched(self, j: int, mask, sources, start) -> tuple[float, Refined] | None:
+        """Criterion and result of a search with sources at the delays that settle near `start`."""
+        given = (self.record, self.data, self._known(j, mask))
+        room = np.full(len(start), 1.5 * self.step)
+        settled = settle(*given, sources, start, room, j)
+        if settled is None:
+            return None
+        delays, halves = (np.full(len(self.lag), np.nan) for _ in range(2))
+        for i, delay, half in zip(sources, settled.delay, settled.half, strict=True):
+            place = self._place(j, int(i), delay)
+            # Two delays of one source at one place: the first stands for both.
+            if place is not None and np.isnan(delays[place]):
+                delays[place], halves[place] = delay, half
+        taken = np.flatnonzero(np.isfinite(delays))
+        if not len(taken):
+            return None
+        columns = self.columns.with_inputs(taken, self._states(taken, delays[taken]))
+        allowed = self.data.allowed[j].copy()
+        allowed[taken] = True
+        found = search_target(
+            columns,
+            self.data.outputs[:, j],
+            allowed,
+            self.data.required[j],
+            slots=min(SHORTLIST, columns.n_inputs),
+            steps=MOVES,
+            dim=self.data.dim,
+        )
+        kept = found.mask & np.isfinite(delays)
+        # A number more, and one of the positions about a candidate that can be told apart.
+        each = np.log(columns.n_windows) + 2 * np.log(max(self.step / FINEST, 1.0))
+        cost = self._criterion(columns, j, found.mask) + kept.sum() * each
+        delays, halves = (np.where(kept, values, np.nan) for values in (delays, halves))
+        return cost, Refined(columns, found.mask, found.slots, delays, halves)
+
+    def _place(self, j: int, source: int, delay: float) -> int | None:
+        """The candidate of a source nearest to a delay."""
+        own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
+        return int(own[np.argmin(np.abs(self.lag[own] - delay))]) if len(own) else None
+
+    def _states(self, places, delays) -> Float[np.ndarray, "window place"]:
+        """Sources at their delays; where a record does not reach so far, at their candidates."""
+        late = [
+            self.record.at(int(self.source[place]), delay)
+            for place, delay in zip(places, delays, strict=True)
+        ]
+        late = np.stack(late, axis=1)
+        return np.where(np.isfinite(late), late, self.data.inputs[:, places])
+
+    def _criterion(self, columns: Columns, j: int, mask) -> float:
+        output, inputs = columns.standardised(self.data.outputs[:, j])[0], np.flatnonzero(mask)
+        return Regression(columns, output, inputs).criterion(np.ones(len(inputs), bool))
+
+    def readings(self, j: int, found: Refined, mask, inputs) -> list[Bool[np.ndarray, " input"]]:
+        """Candidates from which a drift may tell what the sources of a mask were at their delays:
+        one or two on either side of a delay that lies between them, or of these those among some
+        inputs.
+        """
+        around = [mask.copy(), mask.copy()]
+        for place in np.flatnonzero(mask & self._clear(found)):
+            own = np.flatnonzero(self.places[j] & (self.source == self.source[place]))
+            far = self.lag[own] - found.delays[place]
+            for side in (own[far < 0][::-1], own[far > 0]):
+                around[0][side[:1]] = True
+                around[1][side[:2]] = True
+        some = self._with_a_reader_each(around[1] & (inputs | ~self._free(j)), mask, found.delays)
+        return [some, *around]
+
+    def _with_a_reader_each(self, reads, graph, delays):
+        by_pair = [np.reshape(a, (len(self.lags), -1)).T for a in (reads, graph, delays)]
+        reads, graph, delays = by_pair
+        delays = np.where(np.isfinite(delays), delays, self.lags)
+        return with_a_reader_each(reads, graph, delays, self.lags).T.ravel()
+
+    def between(self, found: Refined) -> bool:
+        """Whether a delay lies clear of its candidate, which its interval does not hold."""
+        return bool(self._clear(found).any())
+
+    def _clear(self, found: Refined) -> Bool[np.ndarray, " input"]:
+        own = np.isfinite(found.delays)
+        return own & (np.abs(self.lag - np.where(own, found.delays, 0)) > found.halves)
+
+
+def left_at_delays(
+    samples: Samples,
+    windows: Windows,
+    graph: Bool[np.ndarray, "source target lag"],
+    delays: Float[np.ndarray, "source target lag"],
+    target: int,
+) -> Float[np.ndarray, " window"]:
+    """What splines of a target's sources at their delays, in time, leave of its standardised rate,
+    in windows that count.
+    """
+    record, data, inputs = Record(samples, windows), KnownData(windows), []
+    for i, a in np.argwhere(graph[:, target]):
+        state = data.inputs[:, a * data.dim + i]
+        delay = float(delays[i, target, a]) / float(windows.dt)
+        if delay >= SHORTEST:
+            late = record.at(int(i), delay)
+            state = np.where(np.isfinite(late), late, state)
+        inputs.append(state)
+    columns = columns_of(np.stack(inputs, axis=1), data.weight)
+    fit = TargetFit(columns, data, target, np.ones(len(inputs), bool))
+    return fit.left()[np.asarray(windows.valid)]

@@ -1,0 +1,197 @@
+"""Delays between the candidate lags: one edge each, in the search and in all that follows."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.measure._reads import edge_of_reads, with_a_reader_each
+from ndde_jax.measure._record import Record, linearised, settle
+from ndde_jax.select._spline_search import columns_of
+from ndde_jax.windows._flat import KnownData
+
+DT, LAGS, NAMES, PARTS = 0.1, (0, 10, 20, 30), ("driver", "follower"), 10
+SLOPE = 1.5
+GIVEN = dict(dt=DT, lags=LAGS, names=NAMES, inputs=("driver",), key=jax.random.key(0))
+
+
+def path(*delays, n=3000, law=np.asarray, seed=0):
+    """`driver` is smooth noise, `follower` sums what it was `delays` samples ago; ten steps of
+    Euler and Maruyama a sample.
+    """
+    rng, step = np.random.default_rng(seed), DT / PARTS
+    late = [round(delay * PARTS) for delay in delays]
+    first = max(late)
+    kicks = np.sqrt(step) * rng.normal(size=(first + n * PARTS, 2))
+    rough, driver, follower = (np.zeros(len(kicks)) for _ in range(3))
+    for k in range(len(kicks) - 1):
+        rough[k + 1] = rough[k] - step * 0.7 * rough[k] + 0.8 * kicks[k, 0]
+        driver[k + 1] = driver[k] + step * 0.7 * (rough[k] - driver[k])
+        drive = sum(law(SLOPE * driver[k - lag]) for lag in late) if k >= first else 0.0
+        follower[k + 1] = follower[k] + step * (drive - follower[k]) + 0.2 * kicks[k, 1]
+    return np.stack([driver, follower], axis=1)[first::PARTS]
+
+
+@functools.cache
+def found(*delays, **options):
+    recipe = ndde.Recipe(networks=False, **options)
+    return ndde.discover(path(*delays), recipe=recipe, **GIVEN)
+
+
+def edges(graph):
+    """To the follower."""
+    return {(NAMES[i], NAMES[1], LAGS[a]) for i, a in np.argwhere(graph[:, 1])}
+
+
+OWN = {("follower", "follower", 0)}
+
+
+@pytest.mark.parametrize("delay, candidate", [(14, 10), (16.8, 20), (24, 20)])
+def test_a_delay_between_candidates_is_one_edge(delay, candidate):
+    one = found(delay)
+    edge = ("driver", "follower", candidate)
+    assert edges(one.graph) == OWN | {edge}
+    place = 0, 1, LAGS.index(candidate)
+    low, high = one.delay_intervals[place] / DT
+    assert low <= delay <= high and high - low < 4
+    # The drift reads candidates on both sides of it.
+    at = np.array(LAGS)[one.reads[0, 1]]
+    assert at.min() < delay < at.max()
+    assert (one.reads[one.graph]).all()
+    # Without delays of its own it shows as several inputs that stand in for it.
+    without = found(delay, delays=False)
+    assert without.graph[:, 1].sum() > one.graph[:, 1].sum()
+    # The whole strength is the edge's, and the others have none.
+    assert one.scores[place] > without.scores[0, 1].max()
+    assert (np.delete(one.scores[0, 1], place[2]) <= 0).all()
+
+
+def test_two_delays_at_neighbouring_candidates_stay_two():
+    two = found(10, 20)
+    assert edges(two.graph) == OWN | {("driver", "follower", 10), ("driver", "follower", 20)}
+    assert (two.reads[:, 1] == two.graph[:, 1]).all()
+
+
+def test_a_delay_at_a_candidate_is_read_there_alone():
+    one = found(20)
+    assert edges(one.graph) == OWN | {("driver", "follower", 20)}
+    assert (one.reads[:, 1] == one.graph[:, 1]).all()
+
+
+def test_delays_settle_where_a_scan_finds_the_least_criterion():
+    x = path(14, law=np.tanh)
+    samples = ndde.read_samples(x, dt=DT)
+    windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
+    record, data = Record(samples, windows), KnownData(windows)
+    known = data.inputs[:, [1]]
+    settled = settle(record, data, known, [0], [18.0], [10.0], 1)
+    scan = np.arange(8, 24, 0.2)
+    costs = [linearised(record, data, known, [0], [delay], 1).criterion for delay in scan]
+    assert abs(settled.delay[0] - scan[np.argmin(costs)]) <= 0.25
+    assert settled.criterion <= min(costs) + 0.5
+
+
+def test_a_record_is_read_where_its_rows_are():
+    """Sums of sines, whose values between samples are known; in halves and two trajectories."""
+
+    def wave(t):
+        return np.stack([np.sin(0.3 * t), np.cos(0.2 * t + 1)], axis=-1)
+
+    parts = [wave(np.arange(90.0)), wave(np.arange(200.0, 270.0))]
+    windows = ndde.lagged_windows(parts, dt=1.0, lags=(0, 4))
+    record = Record(ndde.read_samples(parts, dt=1.0), windows)
+    times = np.concatenate([np.arange(4, 89), np.arange(204, 269)])
+    scaling = windows.scaling
+    expected = (wave(times + 0.5 - 2.7) - np.asarray(scaling.center)) / np.asarray(scaling.scale)
+    for i in range(2):
+        np.testing.assert_allclose(record.at(i, 2.7), expected[:, i], atol=2e-3)
+    rows = slice(40, 120)
+    half = ndde.Windows(
+        **{
+            name: value[rows] if name in ("history", "increment", "valid", "weight", "position")
+            else value
+            for name, value in vars(windows).items()
+        }
+    )  # fmt: skip
+    np.testing.assert_allclose(record.of_rows(half).at(0, 2.7), expected[rows, 0], atol=2e-3)
+
+
+def test_columns_with_other_inputs_are_those_of_these_inputs():
+    rng = np.random.default_rng(3)
+    inputs, weight = rng.normal(size=(300, 5)), np.where(rng.random(300) < 0.9, 1.0, 0.0)
+    other = rng.normal(size=(300, 2)) ** 3
+    changed = inputs.copy()
+    changed[:, [3, 1]] = other
+    before = columns_of(inputs, weight)
+    copies = [np.array(part) for part in (before.features, before.gram, before.norms)]
+    got, expected = before.with_inputs([3, 1], other), columns_of(changed, weight)
+    for name in ("inputs", "features", "gram", "blocks", "norms"):
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), atol=1e-9)
+    for mine, theirs in zip(got.splines, expected.splines, strict=True):
+        np.testing.assert_allclose(mine.knots, theirs.knots)
+    for copy, name in zip(copies, ("features", "gram", "norms"), strict=True):
+        assert (copy == getattr(before, name)).all()  # what others share did not change
+
+
+def test_candidates_belong_to_the_edge_whose_delay_is_nearest():
+    lags = np.array([0.0, 5, 10, 15, 20])
+    graph = np.array([1, 0, 1, 0, 0], bool)
+    delays = np.where(graph, [0, 0, 12.4, 0, 0], np.nan)
+    reads = np.array([1, 1, 1, 1, 0], bool)
+    # 5 is nearer to 0 than to 12.4; each edge keeps its own.
+    assert edge_of_reads(reads, graph, delays, lags).tolist() == [0, 0, 2, 2, -1]
+    nothing = np.zeros(5, bool)
+    assert edge_of_reads(reads, nothing, delays * np.nan, lags).tolist() == [-1] * 5
+    assert with_a_reader_each(nothing, graph, delays, lags).tolist() == graph.tolist()
+    only = np.array([0, 0, 0, 1, 0], bool)
+    assert with_a_reader_each(only, graph, delays, lags).tolist() == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert not with_a_reader_each(reads, nothing, delays, lags).any()
+
+
+def test_effects_are_of_the_edge_and_not_of_its_readers():
+    one = found(14)
+    e = one.effects()
+    i, j, a = 0, 1, LAGS.index(10)
+    assert np.isfinite(e.slope[0, 1]).tolist() == [lag == 10 for lag in LAGS]
+    assert e.slope_low[i, j, a] < SLOPE < e.slope_high[i, j, a]
+    assert abs(e.slope[i, j, a] - SLOPE) < 0.15
+    x, y, *_ = e.curve("driver", "follower")
+    assert abs(np.polyfit(x, y, 1)[0] - SLOPE) < 0.2
+
+
+def test_a_cut_edge_is_cut_at_every_reader():
+    one, key = found(14), jax.random.key(1)
+    options = dict(horizon=40, paths=4, key=key, cut=[("driver", "follower")])
+    high, low = (one.intervene({"driver": value}, **options) for value in (2.0, -2.0))
+    np.testing.assert_allclose(high.changed[..., 1], low.changed[..., 1], atol=1e-5)
+    options.pop("cut")
+    high, low = (one.intervene({"driver": value}, **options) for value in (2.0, -2.0))
+    assert np.mean(high.changed[:, -1, 1] - low.changed[:, -1, 1]) == pytest.approx(
+        4 * SLOPE, rel=0.15
+    )
+
+
+def test_halves_of_the_record_know_delays_of_their_own():
+    one = found(14)
+    again = one._select(one.windows, jax.random.key(2))
+    assert (np.asarray(again)[:, 1] == one.graph[:, 1]).all()
+
+
+def test_networks_see_sources_at_their_delays():
+    """A law with more bends than splines have."""
+
+    def law(drive):
+        return np.sin(6 * drive)
+
+    one = ndde.discover(path(14, law=law), **GIVEN)
+    assert one.networks[1]
+    assert edges(one.graph) == OWN | {("driver", "follower", 10)}
+    assert one.delay_intervals[0, 1, 1, 0] / DT <= 14 <= one.delay_intervals[0, 1, 1, 1] / DT
