@@ -99,6 +99,7 @@ def _pictures(found: Any) -> dict[str, bytes]:
     shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
     shared["time_unit"] = found.time_unit
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
+    shared["delays"] = found.delays
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
     return {"lag_matrix.png": _png(matrix), "process_graph.png": _png(process)}
 

@@ -102,6 +102,7 @@ def plot_process_graph(
     graph: Checked[Bool[ArrayLike, "source target lag"]],
     *,
     scores: Checked[Real[ArrayLike, "source target lag"] | None] = None,
+    delays: Checked[Real[ArrayLike, "source target lag"] | None] = None,
     lags: Checked[Sequence[int]],
     names: Checked[Sequence[str]],
     dt: Checked[float | None] = None,
@@ -112,7 +113,8 @@ def plot_process_graph(
 
     All lags of one pair share an arrow: "1–3, 6" means lags 1, 2, 3 and 6. An arrow from a
     variable to itself is a small loop. The caption says what the labels are: lags in samples, and,
-    with `dt` and up to eight variables, delays in `time_unit`. With `scores` the width of an arrow
+    with `dt` and up to eight variables, delays in `time_unit`: those of the lags, or estimated
+    `delays` where they are given and finite. With `scores` the width of an arrow
     follows the square root of its highest score. Colours tell sources apart up to eight variables;
     beyond, they give the lag of the highest score (without `scores`, the smallest lag). A label
     that would cover another one is left out, weakest edges first, and the caption says how many
@@ -138,7 +140,8 @@ def plot_process_graph(
         strongest = lags[int(strength.argmax())]
         used.add(strongest)
         colour = _SOURCES[source] if dim <= _MANY else _DELAYS(norm(strongest))
-        label = _delay_text(np.asarray(lags)[kept], None if dim > _MANY else dt, time_unit)
+        late = None if delays is None else np.asarray(delays, float)[source, target, kept]
+        label = _delay_text(np.asarray(lags)[kept], None if dim > _MANY else dt, time_unit, late)
         if len(lags) == 1 and lags[0] == 0:
             label = ""  # nothing is delayed
         edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label))
@@ -152,8 +155,12 @@ def plot_process_graph(
     rims = _SOURCES[:dim] if dim <= _MANY else ["#222222"] * dim
     omitted = draw_process_graph(ax, edges, names, rims)
     ax.set_xlabel(
-        _caption(edges, omitted, has_scores, dt, time_unit, in_time=dim <= _MANY), fontsize=9
-    )
+        _caption(
+            edges, omitted, has_scores, dt, time_unit, in_time=dim <= _MANY,
+            estimated=delays is not None,
+        ),
+        fontsize=9,
+    )  # fmt: skip
     return ax
 
 
@@ -184,6 +191,7 @@ def plot_discovery(found: Any) -> Figure:
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
     scores, graph = _checked(found.scores, found.graph, found.lags, found.names, found.dt)
     _draw_matrix(left, scores, graph, page, **shared)
+    shared["delays"] = getattr(found, "delays", None)
     plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
     return fig
 
@@ -331,11 +339,17 @@ def _lag_label(lags, dt: float | None, time_unit: str, in_blocks: bool) -> str:
     return f"lag (samples{step}){blocks}"
 
 
-def _delay_text(lags: np.ndarray, dt: float | None, time_unit: str) -> str:
+def _delay_text(
+    lags: np.ndarray, dt: float | None, time_unit: str, delays: np.ndarray | None = None
+) -> str:
     samples = _ranges([str(lag) for lag in lags], lags)
-    if dt is None or dt == 1 or not lags.any():
+    if dt is None or (dt == 1 and delays is None) or not lags.any():
         return samples
-    in_time = _ranges([f"{lag * dt:.4g}" for lag in lags], lags)
+    times = [f"{lag * dt:.4g}" for lag in lags]
+    if delays is not None:
+        given = zip(times, delays, strict=True)
+        times = [f"{delay:.3g}" if np.isfinite(delay) else time for time, delay in given]
+    in_time = _ranges(times, lags)
     return f"{samples}\n({in_time} {time_unit})".replace(" )", ")")
 
 
@@ -349,14 +363,16 @@ def _ranges(texts: list[str], lags: np.ndarray) -> str:
     )
 
 
-def _caption(edges, omitted: int, has_scores: bool, dt, time_unit: str, *, in_time: bool) -> str:
+def _caption(
+    edges, omitted: int, has_scores: bool, dt, time_unit: str, *, in_time: bool, estimated: bool
+) -> str:
     if not edges:
         return "no edge kept"
     lines = []
     if any(edge.label for edge in edges):
-        if dt == 1 and time_unit:
+        if dt == 1 and time_unit and not estimated:
             lines.append(f"labels: delay ({time_unit})")
-        elif dt is None or dt == 1:
+        elif dt is None or (dt == 1 and not (estimated and in_time)):
             lines.append("labels: lag (samples)")
         elif in_time:
             lines.append(f"labels: lag in samples (delay{f' in {time_unit}' if time_unit else ''})")

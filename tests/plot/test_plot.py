@@ -130,6 +130,13 @@ def test_labels_merge_lags_and_translate_them():
     texts, caption = words(dt=1.0, time_unit="month")
     assert "1–3, 6" in texts
     assert "delay (month)" in caption
+    # Delays that were estimated stand in the place of those of the lags.
+    delays = np.where(graph, np.arange(7) * 9.0, np.nan)
+    delays[0, 1, 6] = 51.7
+    texts, _ = words(dt=9.0, time_unit="s", delays=delays)
+    assert "1–3, 6\n(9–27, 51.7 s)" in texts
+    texts, caption = words(dt=1.0, time_unit="month", delays=delays / 9)
+    assert "1–3, 6\n(1–3, 5.74 month)" in texts and "delay in month" in caption
 
 
 def test_stronger_edges_are_wider():
