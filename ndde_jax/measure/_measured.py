@@ -97,8 +97,7 @@ def find_and_measure(
     """
     screened = Screened(windows) if screened is None else screened
     data, columns, screening = screened.data, screened.columns, screened.found
-    dim, n_inputs = data.dim, data.inputs.shape[1]
-    chosen = _flat(screening.graph)
+    dim, chosen = data.dim, _flat(screening.graph)
     regressions = [TargetFit(columns, data, j, chosen[j]) for j in range(dim)]
     if errors is not None and np.any(errors > 0) and not data.refused:
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
@@ -119,28 +118,7 @@ def find_and_measure(
         screening = _searched_again(screening, chosen, refined)
     judged: list[Judged | None] = [None] * dim
     if config is not None and not data.refused:
-        n = max(float(data.weight.sum()), 1.0)
-        at_any_price = not isinstance(price, EBIC)
-
-        def excess(j: int, found, degree: int) -> float:
-            """By how much a network describes a target worse than splines, per window."""
-            return float(_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
-
-        def needed(j: int, found) -> bool:
-            slack = 0 if regressions[j].linear else COMPARABLE
-            return bool(at_any_price or excess(j, found, int(chosen[j].sum())) < slack)
-
-        # Who asks for a price wants networks' strengths at it.
-        asked = [True] * dim
-        if not at_any_price:
-            asked = beyond_chance([own.leftover() for own in regressions])
-        inputs = [own.columns.inputs for own in regressions]
-        options = dict(key=key, asked=asked, needed=needed, inputs=inputs)
-        judged = judge(data, screening, price, config, **options)
-        judged = [
-            row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
-            for j, row in enumerate(judged)
-        ]
+        judged = _judged(data, screening, regressions, price, config, key)
     outside = _flat(screening.value)
     outside = np.stack(
         [outside[j] if refined[j] is None else own.outside() for j, own in enumerate(regressions)]
@@ -148,6 +126,34 @@ def find_and_measure(
     found = _measured(windows, data, columns, regressions, judged, chosen, outside, price)
     given = (refiner, refined, judged, plain, data, price, config, key)
     return _reading_candidates(found, *given)
+
+
+def _judged(
+    data: KnownData, screening: SplineGraph, regressions: list[TargetFit], price, config, key
+) -> list[Judged | None]:
+    """What networks say of the targets that they describe better; None of the others."""
+    n, n_inputs = max(float(data.weight.sum()), 1.0), data.inputs.shape[1]
+    at_any_price = not isinstance(price, EBIC)
+
+    def excess(j: int, found, degree: int) -> float:
+        """By how much a network describes a target worse than splines, per window."""
+        return float(_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
+
+    def needed(j: int, found) -> bool:
+        slack = 0 if regressions[j].linear else COMPARABLE
+        return bool(at_any_price or excess(j, found, len(regressions[j].inputs)) < slack)
+
+    # Who asks for a price wants networks' strengths at it.
+    asked = [True] * data.dim
+    if not at_any_price:
+        asked = beyond_chance([own.leftover() for own in regressions])
+    inputs = [own.columns.inputs for own in regressions]
+    options = dict(key=key, asked=asked, needed=needed, inputs=inputs)
+    rows = judge(data, screening, price, config, **options)
+    return [
+        row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
+        for j, row in enumerate(rows)
+    ]
 
 
 def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:

@@ -19,6 +19,8 @@ from ._target_fit import TargetFit
 
 # Searches, each with the delays that the one before has settled.
 ROUNDS = 3
+# How far a delay may move from where it starts, in steps between candidates.
+ROOM = 1.5
 
 
 class Refined(NamedTuple):
@@ -63,8 +65,9 @@ class Refiner:
         self.columns, self.places = columns, places
         self.lag = np.repeat(lags, data.dim)
         self.source = np.tile(np.arange(data.dim), len(lags))
-        gaps = np.diff(lags)
-        self.step = float(gaps.max()) if len(gaps) else 1.0
+        gaps = np.diff(lags, prepend=np.nan, append=np.nan)
+        # To the further of its neighbours; a sample where there are none.
+        self.gap = np.repeat(np.nan_to_num(np.fmax(gaps[:-1], gaps[1:]), nan=1.0), data.dim)
 
     def __call__(self, j: int, mask: Bool[np.ndarray, " input"]) -> Refined | None:
         """The target `j`, of which splines chose a mask; None if it needs no such delay."""
@@ -140,8 +143,8 @@ class Refiner:
     def _searched(self, j: int, mask, sources, start) -> tuple[float, Refined] | None:
         """Criterion and result of a search with sources at the delays that settle near `start`."""
         given = (self.record, self.data, self._known(j, mask))
-        room = np.full(len(start), 1.5 * self.step)
-        settled = settle(*given, sources, start, room, j)
+        nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
+        settled = settle(*given, sources, start, ROOM * self.gap[nearest], j)
         if settled is None:
             return None
         delays, halves = (np.full(len(self.lag), np.nan) for _ in range(2))
@@ -167,8 +170,8 @@ class Refiner:
         )
         kept = found.mask & np.isfinite(delays)
         # A number more, and one of the positions about a candidate that can be told apart.
-        each = np.log(columns.n_windows) + 2 * np.log(max(self.step / FINEST, 1.0))
-        cost = self._criterion(columns, j, found.mask) + kept.sum() * each
+        each = np.log(columns.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
+        cost = self._criterion(columns, j, found.mask) + each.sum()
         delays, halves = (np.where(kept, values, np.nan) for values in (delays, halves))
         return cost, Refined(columns, found.mask, found.slots, delays, halves)
 

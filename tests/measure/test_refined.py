@@ -195,3 +195,19 @@ def test_networks_see_sources_at_their_delays():
     assert one.networks[1]
     assert edges(one.graph) == OWN | {("driver", "follower", 10)}
     assert one.delay_intervals[0, 1, 1, 0] / DT <= 14 <= one.delay_intervals[0, 1, 1, 1] / DT
+
+
+def test_one_candidate_alone_is_refined_as_well():
+    one = ndde.discover(path(14), **GIVEN | {"lags": (10,)}, recipe=ndde.Recipe.fast())
+    assert one.graph[0, 1, 0]
+    assert np.isfinite(one.delays[one.graph]).all()
+
+
+def test_lags_that_grow_keep_delays_near_their_candidates():
+    """A step between the longest candidates is no room for the shortest."""
+    one = ndde.discover(
+        path(14), **GIVEN | {"lags": (0, 5, 10, 20, 40, 80)}, recipe=ndde.Recipe.fast()
+    )
+    assert one.graph[0, 1].tolist() == [False, False, True, False, False, False]
+    low, high = one.delay_intervals[0, 1, 2] / DT
+    assert low <= 14 <= high
