@@ -46,10 +46,17 @@ _BLOCK = re.compile(
 
 
 def keep(
-    results: Path, out: Path, *, benchmark: str, arrays: bool = False, pooled: bool = False
+    results: Path,
+    out: Path,
+    *,
+    benchmark: str,
+    arrays: bool = False,
+    pooled: bool = False,
+    update: bool = False,
 ) -> int:
     """Write the units of one benchmark as CSV; returns how many. `arrays` as well if a table needs
-    them; only what is `pooled` if none needs more.
+    them; only what is `pooled` if none needs more. To `update` a file is to leave the methods in it
+    that the results do not have, with the commits they were kept at.
     """
     with Store(results) as store:
         units = defaultdict(list)
@@ -57,22 +64,46 @@ def keep(
             if row.series == POOLED or not pooled:
                 units[Unit(*(getattr(row, name) for name in COLUMNS[:6]))].append(row)
         settings = sorted(store.settings(benchmark))
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with _written(out) as file:
-            file.write(f"# kept at {_commit()}\n")
-            for method, category, text in settings:
-                digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-                file.write(f"# settings {method} {category} {digest}\n")
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for unit, rows in sorted(units.items()):
-                writer.writerow((*unit, "status", rows[0].status))
-                writer.writerow((*unit, "seconds", _short(rows[0].seconds)))
-                for row in rows:
-                    writer.writerow((*unit, f"metric {row.metric}", _short(row.value)))
-                for name, value in store.arrays(unit).items() if arrays else ():
-                    writer.writerow((*unit, f"array {name}", json.dumps(_shortened(value))))
+        methods = sorted({unit.method for unit in units})
+        comments, others = _others(out, set(methods)) if update else ([], [])
+        said = f" {', '.join(methods)}" if others else ""
+        comments.append(f"# kept at {_commit()}{said}\n")
+        for method, category, text in settings:
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            comments.append(f"# settings {method} {category} {digest}\n")
+        lines = [list(line) for line in others]
+        for unit, rows in units.items():
+            lines.append([*unit, "status", rows[0].status])
+            lines.append([*unit, "seconds", _short(rows[0].seconds)])
+            lines += [[*unit, f"metric {row.metric}", _short(row.value)] for row in rows]
+            for name, value in store.arrays(unit).items() if arrays else ():
+                lines.append([*unit, f"array {name}", json.dumps(_shortened(value))])
+    # Units in order; what belongs to one stays as it came.
+    lines.sort(key=lambda line: (*line[:3], int(line[3]), line[4], int(line[5])))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with _written(out) as file:
+        file.writelines(comments)
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines])
     return len(units)
+
+
+def _others(path: Path, methods: set[str]) -> tuple[list[str], list[list[str]]]:
+    """Comments and lines of a published file on other methods than these."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="") as file:
+        text = file.readlines()
+    lines = list(csv.reader(line for line in text if not line.startswith("#")))[1:]
+    lines = [line for line in lines if line[4] not in methods]
+    others, comments = sorted({line[4] for line in lines}), []
+    for comment in text:
+        if match := re.match(r"# settings (\S+)", comment):
+            comments += [comment] if match[1] in others else []
+        elif match := re.match(r"# kept at (\S+) *(.*)", comment):
+            # Of all methods of the file, or of those named behind the commit.
+            named = match[2].split(", ") if match[2] else others
+            of = [method for method in named if method in others]
+            comments += [f"# kept at {match[1]} {', '.join(of)}\n"] if of else []
+    return comments, lines
 
 
 def read(path: Path) -> Store:
@@ -162,6 +193,9 @@ def main(arguments: list[str] | None = None) -> int:
     keeping.add_argument("--out", type=Path, required=True, metavar="FILE")
     keeping.add_argument("--arrays", action="store_true", help="scores and graphs too")
     keeping.add_argument("--pooled", action="store_true", help="no single series of a graph")
+    keeping.add_argument(
+        "--update", action="store_true", help="leave other methods that the file has as they are"
+    )
     actions.add_parser("readme", help="put the tables into the READMEs")
     options = parser.parse_args(arguments)
     if options.action == "readme":
@@ -169,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
             file.write_text(rendered(file.read_text(encoding="utf-8")), encoding="utf-8")
             print(file.relative_to(ROOT))
         return 0
-    chosen = dict(arrays=options.arrays, pooled=options.pooled)
+    chosen = dict(arrays=options.arrays, pooled=options.pooled, update=options.update)
     n = keep(options.results, options.out, benchmark=options.benchmark, **chosen)
     print(f"{options.out}: {n} units")
     return 0

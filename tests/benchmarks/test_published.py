@@ -59,6 +59,33 @@ def test_what_is_pooled_can_be_kept_alone(results, tmp_path):
         assert {row.series for row in read.rows("delays")} == {POOLED}
 
 
+def test_a_file_is_updated_method_by_method(results, tmp_path):
+    """What the results do not have stays, under the commit it was kept at."""
+    out, older, both = (tmp_path / name for name in ("low.csv", "older.sqlite", "both.sqlite"))
+    other = UNIT._replace(method="granger")
+    stale = Record(UNIT, METRICS | {"exact.f1": 0.1}, "ok", 9.0, ARRAYS)
+    fresh = Record(UNIT, METRICS, "ok", 1.5, ARRAYS)
+    beside = Record(other, METRICS | {"exact.f1": 0.25}, "ok", 2.0, ARRAYS)
+    for path, records in ((older, (stale, beside)), (both, (fresh, beside))):
+        with Store(path) as store:
+            for method in ("discover", "granger"):
+                store.agree_on_settings("delays", method, "low", "length 4000")
+            store.write(records)
+    published.keep(older, out, benchmark="delays", arrays=True)
+    first = out.read_text().splitlines()[0]
+    for _ in range(2):
+        published.keep(results, out, benchmark="delays", arrays=True, update=True)
+        with published.read(out) as read, Store(both) as original:
+            assert table(read) == table(original)
+        comments = [line for line in out.read_text().splitlines() if line.startswith("#")]
+        assert comments[0] == f"{first} granger"
+        assert [line.split()[2] for line in comments if "settings" in line] == [
+            "granger",
+            "discover",
+        ]
+        assert comments[2] == f"{first} discover"
+
+
 def test_other_tables_are_refused(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
