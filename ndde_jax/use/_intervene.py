@@ -160,9 +160,6 @@ def intervene(
     return Intervention(ts[1:], baseline, changed, diverged, found.names, found.time_unit, notes)
 
 
-# ---- what is asked for ----
-
-
 def _mapping(value: Any, name: str, what: str) -> dict:
     if value is None:
         return {}
@@ -327,9 +324,6 @@ def _check_set(found, change: Change, changed, acted) -> None:
                 f"the function for the value of {found.names[i]} must return {expected}; on some "
                 "path it did not."
             )
-
-
-# ---- what the answer rests on ----
 
 
 def _said_of_shift(level, shift, found) -> list[str]:
