@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import shown
 from .._spoken import amount
 from .._types import to_jax
+from ..measure._reads import delays_between
 from ..measure._refined import left_at_delays
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
@@ -285,19 +285,14 @@ def _about_lags(found: Any, touching: np.ndarray, weight: str):
 
 def _about_delays(found: Any):
     """Delays that the drift has to read off the candidates around them."""
-    lags = np.asarray(found.lags)
-    late = np.asarray(found.delays) / found.dt
-    sample = np.round(np.where(np.isfinite(late), late, 0)).astype(int)
-    # Of those that are read at several lags, the ones that a finer list would hold.
-    several = found.graph & (found.reads & ~found.graph).any(axis=2, keepdims=True)
-    between = several & ~np.isin(sample, lags)
+    late = found.delays / found.dt
+    between, finer = delays_between(found.graph, found.reads, late, found.lags)
     if not between.any():
         return
     edges = [tuple(map(int, edge)) for edge in np.argwhere(between)]
     edges.sort(key=lambda edge: -found.scores[edge])
     named = "; ".join(_edge(found, edge) for edge in edges[:SHOWN])
     more = f" and {len(edges) - SHOWN} more" if len(edges) > SHOWN else ""
-    finer = sorted({*map(int, lags), *(int(sample[edge]) for edge in edges)})
     yield Finding(
         ESTIMATED,
         "delay between lags",
@@ -305,7 +300,7 @@ def _about_delays(found: Any):
         "full support of the occupation measure",
         f"Delays lie between the candidate lags: {named}{more}. Strengths are of these delays; the "
         "drift, and effects and forecasts with it, have only the candidates around them.",
-        f"Discover again with lags={shown(finer)}, among which they are.",
+        f"Discover again with lags={finer}, among which they are.",
         NOTE,
     )
 

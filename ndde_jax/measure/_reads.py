@@ -34,3 +34,18 @@ def with_a_reader_each(
     edge = edge_of_reads(reads, graph, delays, candidates)
     served = (edge[..., None] == np.arange(graph.shape[-1])).any(axis=-2)
     return reads | (graph & ~served)
+
+
+def delays_between(
+    graph: Bool[np.ndarray, "source target lag"],
+    reads: Bool[np.ndarray, "source target lag"],
+    delays: Float[np.ndarray, "source target lag"],
+    lags: tuple[int, ...],
+) -> tuple[Bool[np.ndarray, "source target lag"], tuple[int, ...]]:
+    """Edges whose delay, in samples, is read off several candidates and is, rounded, none of them;
+    and the lags with these.
+    """
+    sample = np.round(np.nan_to_num(delays)).astype(int)
+    several = graph & (reads & ~graph).any(axis=2, keepdims=True)
+    between = several & ~np.isin(sample, lags)
+    return between, tuple(sorted({*map(int, lags), *map(int, sample[between])}))

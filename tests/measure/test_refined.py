@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.measure._reads import edge_of_reads, with_a_reader_each
+from ndde_jax.measure._reads import delays_between, edge_of_reads, with_a_reader_each
 from ndde_jax.measure._record import Record, linearised, settle
 from ndde_jax.select._spline_search import columns_of
 from ndde_jax.windows._flat import KnownData
@@ -211,3 +211,29 @@ def test_lags_that_grow_keep_delays_near_their_candidates():
     assert one.graph[0, 1].tolist() == [False, False, True, False, False, False]
     low, high = one.delay_intervals[0, 1, 2] / DT
     assert low <= 14 <= high
+
+
+def test_the_report_lists_the_lags_that_a_drift_would_read():
+    one = found(14)
+    (note,) = (note for note in one.verdict.notes if note.name == "delay between lags")
+    assert "driver drives follower 1.4" in note.text
+    assert "lags=(0, 10, 14, 20, 30)" in note.remedy
+    told = ndde.discover(
+        path(14), **GIVEN | {"lags": (0, 10, 14, 20, 30)}, recipe=ndde.Recipe.fast()
+    )
+    assert told.graph[0, 1].tolist() == [False, False, True, False, False]
+    assert (told.reads[:, 1] == told.graph[:, 1]).all()
+    assert not [note for note in told.verdict.notes if note.name == "delay between lags"]
+    # What resembles the source no longer takes part of its effect.
+    effect = told.effects()
+    assert effect.slope_low[0, 1, 2] < SLOPE < effect.slope_high[0, 1, 2]
+
+
+def test_lags_that_hold_a_delay_are_no_finer():
+    graph = np.zeros((1, 1, 3), bool)
+    graph[0, 0, 1] = True
+    reads, lags = np.ones((1, 1, 3), bool), (0, 5, 10)
+    for delay, finer in ((7.4, (0, 5, 7, 10)), (5.3, lags), (9.8, lags)):
+        between, longer = delays_between(graph, reads, np.where(graph, delay, np.nan), lags)
+        assert longer == finer and between.any() == (finer != lags)
+    assert not delays_between(graph, graph, np.where(graph, 7.4, np.nan), lags)[0].any()
