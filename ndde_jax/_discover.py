@@ -230,8 +230,7 @@ def _search(
         stage.expect((time.perf_counter() - started) / 2 * (passes + 1))
         search_key, model_key = jr.split(key)
         for number in range(1, passes):
-            again = functools.partial(_next_windows, screened, recipe, coefficient, search_key)
-            windows = stage(f"searching, pass {number}", again)
+            windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
             screened = Screened(windows, steps=screened.steps)
         record = record_of(samples, windows, recipe, events is not None)
         measured = stage(
@@ -348,14 +347,11 @@ def _passes(recipe: Recipe, windows: Windows) -> int:
     return recipe.passes if windows.scheme == "midpoint" else 1
 
 
-def _next_windows(screened: Screened, recipe: Recipe, coefficient, key):
-    """Midpoints that know what the drift found in these does during a step."""
-    if recipe.strategy is None:
-        graph = screened.found.graph
-    else:
-        graph = _recovered(screened.windows, recipe, coefficient, key).graph
-    model = fit_screened(screened, graph)
-    return screened.steps.met_by(model)
+def _next_windows(screened: Screened):
+    """Midpoints that know what the drift found in these does during a step. Splines say it well
+    enough, whatever searches in the end.
+    """
+    return screened.steps.met_by(fit_screened(screened, screened.found.graph))
 
 
 def _recovered(windows: Windows, recipe: Recipe, coefficient, key):

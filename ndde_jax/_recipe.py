@@ -34,7 +34,7 @@ class Recipe(eqx.Module):
         [`rank_sources`][ndde_jax.measure.rank_sources]; their delays are then
         [`travel_time`][ndde_jax.measure.travel_time]s, closed forms search, once, on forward
         differences.
-    - `strategy`: searches instead, at every pass, for example
+    - `strategy`: searches instead at the last pass, for example
         [`Moves`][ndde_jax.select.Moves]; no network judges what it finds.
     - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
         measured the edges, of splines and of networks where these had the word. Where only present
