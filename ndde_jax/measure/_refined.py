@@ -21,6 +21,9 @@ from ._target_fit import TargetFit
 ROUNDS = 3
 # How far a delay may move from where it starts, in steps between candidates.
 ROOM = 1.5
+# How near a candidate is as good as at it, in such steps. Errors of measurement and of steps halved
+# shift delays by up to a sample.
+BESIDE = 0.2
 
 
 class Refined(NamedTuple):
@@ -144,12 +147,16 @@ class Refiner:
         """Criterion and result of a search with sources at the delays that settle near `start`."""
         given = (self.record, self.data, self._known(j, mask))
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
-        settled = settle(*given, sources, start, ROOM * self.gap[nearest], j)
+        room = ROOM * self.gap[nearest]
+        settled = settle(*given, sources, start, room, j)
         if settled is None:
             return None
+        # What runs to the end of its room has not settled, and stays at its candidate.
+        inside = (settled.delay > SHORTEST) & (np.abs(settled.delay - start) < room)
         delays, halves = (np.full(len(self.lag), np.nan) for _ in range(2))
-        for i, delay, half in zip(sources, settled.delay, settled.half, strict=True):
-            place = self._place(j, int(i), delay)
+        for k in np.flatnonzero(inside):
+            delay, half = settled.delay[k], settled.half[k]
+            place = self._place(j, int(sources[k]), delay)
             # Two delays of one source at one place: the first stands for both.
             if place is not None and np.isnan(delays[place]):
                 delays[place], halves[place] = delay, half
@@ -215,12 +222,13 @@ class Refiner:
         return with_a_reader_each(reads, graph, delays, self.lags).T.ravel()
 
     def between(self, found: Refined) -> bool:
-        """Whether a delay lies clear of its candidate, which its interval does not hold."""
+        """Whether a delay lies clear of its candidate: outside its interval, and not next to it."""
         return bool(self._clear(found).any())
 
     def _clear(self, found: Refined) -> Bool[np.ndarray, " input"]:
         own = np.isfinite(found.delays)
-        return own & (np.abs(self.lag - np.where(own, found.delays, 0)) > found.halves)
+        off = np.abs(self.lag - np.where(own, found.delays, 0))
+        return own & (off > np.fmax(found.halves, BESIDE * self.gap))
 
 
 def left_at_delays(
