@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.measure import _refined
 from ndde_jax.measure._reads import delays_between, edge_of_reads, with_a_reader_each
-from ndde_jax.measure._record import Record, linearised, settle
+from ndde_jax.measure._record import Record, Settled, linearised, settle
+from ndde_jax.measure._refined import Refiner
 from ndde_jax.select._spline_search import columns_of
 from ndde_jax.windows._flat import KnownData
 
@@ -237,3 +239,72 @@ def test_lags_that_hold_a_delay_are_no_finer():
         between, longer = delays_between(graph, reads, np.where(graph, delay, np.nan), lags)
         assert longer == finer and between.any() == (finer != lags)
     assert not delays_between(graph, graph, np.where(graph, 7.4, np.nan), lags)[0].any()
+
+
+def refiner(*delays, among=None):
+    """Of the record itself, and what splines chose for the follower, `[input]`."""
+    x = path(*delays)
+    windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
+    data = KnownData(windows)
+    columns, places = columns_of(data.inputs, data.weight), data.allowed
+    if among is not None:
+        data = data.allowing(np.stack([among, among]))
+    return Refiner(Record(ndde.read_samples(x, dt=DT), windows), data, LAGS, columns, places)
+
+
+# Inputs are (lag, source): the follower itself, and the driver at 10 and 20 samples.
+BOTH = np.isin(np.arange(8), (1, 2, 4))
+
+
+def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
+    """Worse as one delay, the neighbours are tried as two; rounds end with the first that fails."""
+    own, calls = refiner(14), []
+    base = own._criterion(own.columns, 1, BOTH)
+    one = own._searched(1, BOTH, [0], np.array([14.0]))[1]
+
+    def scripted(costs):
+        costs = iter(costs)
+
+        def searched(j, mask, sources, start):
+            calls.append(len(sources))
+            return base + next(costs), one._replace(shortlist=np.array([len(calls)]))
+
+        monkeypatch.setattr(own, "_searched", searched)
+        calls.clear()
+        found = own(1, BOTH)
+        return None if found is None else int(found.shortlist[0])
+
+    assert scripted([5.0, 5.0]) is None and calls == [1, 2]
+    assert scripted([5.0, -5.0, -4.0]) == 2 and calls == [1, 2, 1]
+    assert scripted([-5.0, -9.0, -7.0]) == 2 and calls == [1, 1, 1]
+
+
+def test_a_delay_may_be_in_the_place_of_a_candidate_that_was_left_out():
+    """As second lags of a source with errors are; what is never allowed is another matter."""
+    own = refiner(14, among=np.isin(np.arange(8), (1, 4)))
+    found = own._searched(1, BOTH & ~np.isin(np.arange(8), 2), [0], np.array([18.0]))[1]
+    assert np.flatnonzero(found.mask).tolist() == [1, 2]  # the follower, and the driver at 14
+    assert abs(found.delays[2] - 14) < 1
+
+
+@pytest.mark.parametrize("end, stays", [(29.0, True), (2.5, True), (16.0, False)])
+def test_what_runs_to_the_end_of_its_room_stays(end, stays, monkeypatch):
+    """From 14 it may move by one and a half steps of ten, and no delay is below 2.5."""
+    settled = Settled(np.array([end]), np.array([0.5]), 0.0, 0.5)
+    monkeypatch.setattr(_refined, "settle", lambda *_: settled)
+    found = refiner(14)._searched(1, BOTH, [0], np.array([14.0]))
+    assert (found is None) == stays
+
+
+def test_beside_a_candidate_is_at_it():
+    own = refiner(14)
+    found = own._searched(1, BOTH, [0], np.array([14.0]))[1]
+    assert own.between(found)
+    here = np.arange(8) == 2  # the driver at 10 samples, with steps of 10
+    for delay, clear in ((11.9, False), (12.1, True), (8.1, False), (7.9, True)):
+        moved = found._replace(
+            delays=np.where(here, delay, np.nan), halves=np.where(here, 0.5, np.nan)
+        )
+        assert own.between(moved) == clear
+    unsure = found._replace(halves=np.where(here, 5.0, np.nan))
+    assert not own.between(unsure)
