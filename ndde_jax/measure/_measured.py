@@ -204,7 +204,7 @@ def _reading_candidates(
         if own is None:
             continue
         delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
-        if refiner.between(own):
+        if refiner.off(own).any():
             readings = refiner.readings(j, own, mask[j], plain[j].mask)
             fits = [TargetFit(columns, data, j, inputs) for inputs in readings]
             late[j] = sorted(fits, key=TargetFit.criterion)

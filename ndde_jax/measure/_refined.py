@@ -206,7 +206,7 @@ class Refiner:
         inputs.
         """
         around = [mask.copy(), mask.copy()]
-        for place in np.flatnonzero(mask & self._clear(found)):
+        for place in np.flatnonzero(mask & self.off(found)):
             own = np.flatnonzero(self.places[j] & (self.source == self.source[place]))
             far = self.lag[own] - found.delays[place]
             for side in (own[far < 0][::-1], own[far > 0]):
@@ -223,12 +223,14 @@ class Refiner:
 
     def between(self, found: Refined) -> bool:
         """Whether a delay lies clear of its candidate: outside its interval, and not next to it."""
-        return bool(self._clear(found).any())
+        return bool((self._off(found) > np.fmax(found.halves, BESIDE * self.gap)).any())
 
-    def _clear(self, found: Refined) -> Bool[np.ndarray, " input"]:
-        own = np.isfinite(found.delays)
-        off = np.abs(self.lag - np.where(own, found.delays, 0))
-        return own & (off > np.fmax(found.halves, BESIDE * self.gap))
+    def off(self, found: Refined) -> Bool[np.ndarray, " input"]:
+        """Places whose candidate lies outside the interval of the delay."""
+        return self._off(found) > np.nan_to_num(found.halves)
+
+    def _off(self, found: Refined) -> Float[np.ndarray, " input"]:
+        return np.nan_to_num(np.abs(self.lag - found.delays))
 
 
 def left_at_delays(
