@@ -11,6 +11,7 @@ from ndde_jax.measure import _refined
 from ndde_jax.measure._reads import delays_between, edge_of_reads, with_a_reader_each
 from ndde_jax.measure._record import Record, Settled, linearised, settle
 from ndde_jax.measure._refined import Refiner
+from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_search import columns_of
 from ndde_jax.windows._flat import KnownData
 
@@ -308,3 +309,39 @@ def test_beside_a_candidate_is_at_it():
         assert own.between(moved) == clear
     unsure = found._replace(halves=np.where(here, 5.0, np.nan))
     assert not own.between(unsure)
+
+
+def test_a_delay_costs_a_number_and_its_position():
+    own = refiner(14)
+    cost, found = own._searched(1, BOTH, [0], np.array([14.0]))
+    assert np.isfinite(found.delays).sum() == 1
+    # Steps of ten samples hold twenty positions half a sample apart.
+    price = np.log(found.columns.n_windows) + 2 * np.log(20)
+    assert cost == pytest.approx(own._criterion(found.columns, 1, found.mask) + price)
+    known = own.data.inputs[:, [1]]
+    state = linearised(own.record, own.data, known, [0], [14.0], 1)
+    late = own.record.at(0, 14.0)
+    seen = np.isfinite(own.record.at(0, 13.75) + own.record.at(0, 14.25))
+    columns = columns_of(np.column_stack([known, late])[seen], own.data.weight[seen])
+    y = columns.standardised(own.data.outputs[seen, 1])[0]
+    plain = Regression(columns, y, np.arange(2)).best(np.ones(2, bool))[0]
+    assert state.criterion == pytest.approx(plain + np.log(columns.n_windows))
+
+
+def test_a_drift_reads_the_candidates_on_either_side():
+    own = refiner(24)
+    found = own._searched(1, BOTH, [0], np.array([24.0]))[1]
+    some, one, two = own.readings(1, found, found.mask, BOTH)
+    driver = {name: LAGS_OF[mask[::2]].tolist() for name, mask in (("one", one), ("two", two))}
+    assert driver == {"one": [20, 30], "two": [10, 20, 30]}
+    assert LAGS_OF[some[::2]].tolist() == [10, 20]  # of those that splines had chosen
+
+
+LAGS_OF = np.array(LAGS)
+
+
+def test_an_edge_keeps_its_own_candidate():
+    graph, lags = np.array([False, True, True]), np.array([0.0, 5, 10])
+    # 5 is nearer to the delay of the second edge than to that of its own.
+    delays = np.array([np.nan, 2.6, 6.0])
+    assert edge_of_reads(graph, graph, delays, lags).tolist() == [-1, 1, 2]
