@@ -235,11 +235,9 @@ def lagged(ax, data, colour):
 def coarsely(ax, data, colour):
     """What the follower's rate has in common with the driver at each lag; candidates stand out."""
     lags, x = np.arange(1, 19), (data.x[1:] + data.x[:-1]) / 2
-    rows = np.arange(20, len(x))
-    own = np.stack([np.ones(len(rows)), x[rows, 1]], axis=1)
-    rate = np.diff(data.x[:, 1])[rows]
-    rate = rate - own @ np.linalg.lstsq(own, rate, rcond=None)[0]
-    shared = np.array([np.corrcoef(x[rows - lag, 0], rate)[0, 1] for lag in lags])
+    rows, change = np.arange(20, len(x)), np.diff(data.x[:, 1])
+    rest = change[rows] - np.polyval(np.polyfit(x[rows, 1], change[rows], 1), x[rows, 1])
+    shared = np.array([np.corrcoef(x[rows - lag, 0], rest)[0, 1] for lag in lags])
     ax.plot(lags, shared, color="#555555", lw=0.8)
     at = np.array([lag for lag in data.lags if lag])
     ax.plot(at, shared[at - 1], "o", color=colour)
