@@ -7,7 +7,7 @@ can be stopped at any moment and goes on where it stopped.
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Protocol, Self, TypeVar
 
 from ._store import Record, Store, Unit
@@ -47,6 +47,7 @@ def run_tasks(
     *,
     summarise: Callable[[AnyTask, list[Record]], list[Record]] | None = None,
     killed: Callable[[AnyTask, str], list[Record]] | None = None,
+    kind: Callable[[AnyTask], Hashable] | None = None,
     workers: Workers = 1,
     retry_errors: bool = False,
     progress: bool = True,
@@ -61,6 +62,8 @@ def run_tasks(
     - `store`: where the records go.
     - `summarise`: further records of a task, made here from its new records and the store.
     - `killed`: records of a task that ended its worker process twice, from the status.
+    - `kind`: of a task; those of a kind go to one process while there are others for the rest.
+        For tasks that share what a process keeps, as compiled programs and simulations.
     - `workers`: processes; 1 computes in this one. Or `dask:ADDRESS`, the workers of a cluster.
     - `retry_errors`: do units again whose status is an error.
 
@@ -86,7 +89,7 @@ def run_tasks(
         _farewell = _say_done(store, n_done, len(tasks))
         waiting = _still_to_do(unfinished, store, bar)
         try:
-            for task, records in _evaluated(waiting, evaluate, workers, killed, bar.write):
+            for task, records in _evaluated(waiting, evaluate, workers, killed, kind, bar.write):
                 _write(store, task, records, summarise, bar.write)
                 bar.set_postfix_str(f"{task.units[0].method} {task.units[0].graph}")
                 bar.update()
@@ -165,6 +168,7 @@ def _evaluated(
     evaluate: Callable[[AnyTask], list[Record]],
     workers: Workers,
     killed: Callable[[AnyTask, str], list[Record]] | None,
+    kind: Callable[[AnyTask], Hashable] | None,
     say: Callable[[str], None],
 ) -> Iterator[tuple[AnyTask, list[Record]]]:
     job = functools.partial(_evaluate, evaluate)
@@ -175,7 +179,7 @@ def _evaluated(
     if isinstance(workers, str):
         computed = on_cluster(tasks, job, workers.removeprefix("dask:"), say, name=_name)
     else:
-        computed = in_processes(tasks, job, workers, say, name=_name)
+        computed = in_processes(tasks, job, workers, say, name=_name, kind=kind)
     for task, records in computed:
         if isinstance(records, Killed):
             records = (killed or _failed)(task, records.status)

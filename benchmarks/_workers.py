@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
@@ -17,7 +17,7 @@ from typing import Any
 
 # A task that ends its process this often does so by itself: it may need too much memory.
 MOST_DEATHS = 2
-# Tasks that a cluster is given before others are finished.
+# Tasks that a cluster is given before others are finished, and that are looked through for a kind.
 AHEAD = 512
 SECONDS_TO_CONNECT = 30
 
@@ -35,26 +35,30 @@ def in_processes(
     workers: int,
     say: Callable[[str], None] = print,
     name: Callable[[Any], str] = str,
+    kind: Callable[[Any], Hashable] | None = None,
 ) -> Iterator[tuple[Any, Any]]:
     """Pairs of a task and what `evaluate` makes of it, in the order in which they are finished.
 
-    `tasks` are taken one by one, when a process is free. A process that dies is replaced and its
-    task tried again; after its second death the task gives `Killed`. What `evaluate` raises is
-    raised here. However this ends, all processes end with it.
+    `tasks` are taken one by one, when a process is free; with a `kind`, a few hundred are in sight,
+    and a process goes on with the kind that it has at hand while others have theirs. A process that
+    dies is replaced and its task tried again; after its second death the task gives `Killed`. What
+    `evaluate` raises is raised here. However this ends, all processes end with it.
     """
-    numbered, again, deaths = enumerate(tasks), deque(), Counter()
+    line, deaths = _Line(tasks, kind), Counter()
     crew: list[_Worker] = []
     try:
         while True:
             while len(busy := [worker for worker in crew if worker.number is not None]) < workers:
-                number, task = again.popleft() if again else next(numbered, (None, None))
+                idle = [worker for worker in crew if worker.number is None]
+                at_hand = idle[0].kind if idle else None
+                number, task = line.take(at_hand, {worker.kind for worker in busy})
                 if number is None:
                     break
-                idle = [worker for worker in crew if worker.number is None]
                 if not idle:
                     idle = [_Worker(evaluate)]
                     crew += idle
                 idle[0].give(number, task)
+                idle[0].kind = line.kind(task)
             if not busy:
                 return
             ready = connection.wait([worker.connection for worker in busy])
@@ -68,7 +72,7 @@ def in_processes(
                     deaths[number] += 1
                     if deaths[number] < MOST_DEATHS:
                         say(f"a worker process {how} while computing {name(task)}; tried again.")
-                        again.append((number, task))
+                        line.first(number, task)
                         continue
                     say(f"a worker process {how} once more while computing {name(task)}; given up.")
                     worked, outcome = True, Killed(f"error: worker process {how} twice")
@@ -123,6 +127,31 @@ def on_cluster(
                 future.cancel()
 
 
+class _Line:
+    """Tasks that wait, with their numbers."""
+
+    def __init__(self, tasks: Iterable[Any], kind: Callable[[Any], Hashable] | None):
+        self.ahead = 1 if kind is None else AHEAD
+        self.kind = kind or (lambda task: None)
+        self.coming, self.waiting = enumerate(tasks), deque()
+
+    def first(self, number: int, task: Any) -> None:
+        """Put a task back."""
+        self.waiting.appendleft((number, task))
+
+    def take(self, at_hand: Hashable, taken: set) -> tuple[int | None, Any]:
+        """The next of the kind at hand, else of one that nobody is at, else the next of all."""
+        self.waiting.extend(itertools.islice(self.coming, max(0, self.ahead - len(self.waiting))))
+        if not self.waiting:
+            return None, None
+        kinds = [self.kind(task) for _, task in self.waiting]
+        free = [one for one in kinds if one not in taken]
+        chosen = kinds.index(at_hand if at_hand in kinds else (free or kinds)[0])
+        number, task = self.waiting[chosen]
+        del self.waiting[chosen]
+        return number, task
+
+
 class _Worker:
     """A process and what it is computing: `number` is None while it is idle."""
 
@@ -134,7 +163,7 @@ class _Worker:
         with _blocked_interrupts():
             self.process.start()
         theirs.close()  # so that the end of the process is the end of the connection
-        self.number = self.task = None
+        self.number = self.task = self.kind = None
 
     def give(self, number: int, task: Any) -> None:
         self.number, self.task = number, task

@@ -70,7 +70,7 @@ def test_fit_over_coefficients_and_configurations(systems):
 def test_fit_does_not_compile_again_for_new_numbers(systems):
     from ndde_jax.fit import _fit
 
-    traced = eqx.debug.assert_max_traces(_fit._fit.__wrapped__, max_traces=1)
+    traced = eqx.debug.assert_max_traces(_fit._fit, max_traces=1)
     run = eqx.filter_jit(traced)
     for coefficient, seed in ((0.01, 0), (0.5, 1), (jnp.asarray(2.0), 2)):
         method = ndde.L0NDDE(coefficient=coefficient, path=())

@@ -63,9 +63,11 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
     system, step = spec.system(), spec.sampling_step
     pilot_key, key, test_key, error_key = jr.split(_key(spec, seed), 4)
 
-    pilot, _, _ = _run(spec, system.sigma, PILOT, pilot_key)
+    # A number for every variable, as the other runs have it: the same program.
+    alike = np.broadcast_to(system.sigma, (system.dim,))
+    pilot, _, _ = _run(spec, alike, PILOT, pilot_key)
     deviation = pilot.std(axis=0)
-    driven = np.broadcast_to(np.asarray(system.sigma) > 0, deviation.shape)
+    driven = alike > 0
     sigma = np.where(driven, spec.noise * deviation / math.sqrt(spec.grid), 0.0)
 
     x, _, _ = _run(spec, sigma, spec.length, key)

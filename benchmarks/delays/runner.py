@@ -123,10 +123,16 @@ def run(
         evaluate,
         store,
         killed=killed,
+        kind=system_of,
         workers=workers,
         retry_errors=retry_errors,
         progress=progress,
     )
+
+
+def system_of(task: Task) -> str:
+    """Its series share what is compiled, and methods a simulation."""
+    return task.spec.name
 
 
 def evaluate(task: Task) -> list[Record]:

@@ -1,13 +1,12 @@
 """How long until there is a graph: in a fresh process, with programs kept, warm, on another shape;
-beside peers on the same data; and how it grows.
+beside peers on the same data; what it needs of memory; and how it grows.
 
 CPU seconds, which another program on the machine disturbs least, and seconds on the clock.
 """
 
-import functools
 import importlib.util
+import math
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,14 +24,19 @@ from benchmarks.tables import markdown
 EXAMPLE = "tropical_pacific"
 # A length that no earlier call had.
 SHORTER = 600
-# (variables, candidate lags, samples), each number doubled on its own, and what PCMCI+ is timed on.
-SIZES = ((5, 5, 1000), (10, 5, 1000), (5, 10, 1000), (5, 5, 2000), (20, 10, 2000))
-QUICK = ((2, 2, 200), (3, 2, 200))
+# (variables, candidate lags, samples): a middle from which each number is doubled twice on its own.
+MIDDLE, DOUBLINGS = (5, 5, 1000), 2
+LARGE = (20, 10, 2000)
+AXES = ("variables", "lags", "samples")
+QUICK_MIDDLE, QUICK_DOUBLINGS = (2, 2, 200), 1
+REPEATS = 3
 
 
 def report(*, quick: bool = False) -> str:
     """Both tables as Markdown."""
-    return f"{first_graph(quick=quick)}\n\n{growth(QUICK if quick else SIZES, quick=quick)}"
+    if quick:
+        return f"{first_graph(quick=True)}\n\n{growth(QUICK_MIDDLE, QUICK_DOUBLINGS, quick=True)}"
+    return f"{first_graph()}\n\n{growth(MIDDLE, DOUBLINGS, LARGE)}"
 
 
 def first_graph(*, quick: bool = False) -> str:
@@ -49,17 +53,28 @@ def first_graph(*, quick: bool = False) -> str:
     discover(x)
     shorter = x[: len(x) * SHORTER // 720]
     rows += [
-        ("`ndde.discover`, warm", *_timed(lambda: discover(x))),
-        (f"`ndde.discover`, then {len(shorter)} samples", *_timed(lambda: discover(shorter))),
+        ("`ndde.discover`, warm", *_timed(lambda: discover(x)), np.nan),
+        (
+            f"`ndde.discover`, then {len(shorter)} samples",
+            *_timed(lambda: discover(shorter)),
+            np.nan,
+        ),
     ]
     windows = ndde.lagged_windows(x, dt=example.dt, lags=example.lags)
     rows += _peers(x, example.lags, windows)
     title = f"Time to a graph, `{EXAMPLE}`: {x.shape[0]} samples of {x.shape[1]} variables, "
-    cells = [[name, f"{cpu:.1f}", f"{wall:.1f}"] for name, cpu, wall in rows]
-    return f"{title}{len(example.lags)} lags.\n\n" + markdown(["", "CPU s", "s"], cells)
+    cells = [
+        [name, f"{cpu:.1f}", f"{wall:.1f}", _megabytes(peak)] for name, cpu, wall, peak in rows
+    ]
+    heads = ["", "CPU s", "s", "peak MB"]
+    return f"{title}{len(example.lags)} lags.\n\n" + markdown(heads, cells)
 
 
-def _processes() -> Iterator[tuple[str, float, float]]:
+def _megabytes(peak: float) -> str:
+    return "-" if math.isnan(peak) else f"{peak / 1e6:.0f}"
+
+
+def _processes() -> Iterator[tuple[str, float, float, float]]:
     """The command line in fresh processes, with an empty cache of programs and a full one."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "XDG_CACHE_HOME": folder}
@@ -68,14 +83,36 @@ def _processes() -> Iterator[tuple[str, float, float]]:
             out = Path(folder, name.replace(" ", "_"))
             command = [sys.executable, "-m", "ndde_jax.cli", "discover", "--example", EXAMPLE]
             run = [*command, "--out", str(out), "--quiet"]
-            start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run(run, check=True, env=environment, stdout=subprocess.DEVNULL)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            yield f"`ndde-jax discover`, {name}", cpu, time.perf_counter() - start
+            yield f"`ndde-jax discover`, {name}", *_process(run, environment)
 
 
-def _peers(x, lags, windows) -> list[tuple[str, float, float]]:
+def _process(command, environment=None) -> tuple[float, float, float]:
+    """CPU seconds of a process, seconds on the clock, and the most bytes that it held."""
+    start, peak = time.perf_counter(), math.nan
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    # What the system says afterwards of its memory counts the moment before it had its own.
+    pid = 0
+    while pid == 0:
+        peak = _held(child.pid, peak)
+        time.sleep(0.02)
+        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    return used.ru_utime + used.ru_stime, time.perf_counter() - start, peak
+
+
+def _held(pid: int, before: float) -> float:
+    """The most bytes that a process has held so far, where the system tells."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return before
+    told = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return 1024.0 * int(told[0]) if told else before
+
+
+def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
     """Other libraries on the same data, of those that are installed."""
     known = {
         "tigramite": ("PCMCI+ (tigramite), warm", lambda: peers.pcmci_plus(x, lags)),
@@ -87,36 +124,64 @@ def _peers(x, lags, windows) -> list[tuple[str, float, float]]:
     rows = []
     for package, (name, run) in known.items():
         if importlib.util.find_spec(package) is None:
-            rows.append((f"{name}: not installed", np.nan, np.nan))
+            rows.append((f"{name}: not installed", np.nan, np.nan, np.nan))
             continue
         run()
-        rows.append((name, *_timed(run)))
+        rows.append((name, *_timed(run), np.nan))
     return rows
 
 
-def growth(sizes, *, quick: bool = False) -> str:
-    """A table of warm calls on simulated networks of several sizes."""
-    recipes = {"default": ndde.Recipe(), "fast": ndde.Recipe.fast()}
-    if quick:
-        recipes.pop("default")
-    peer = importlib.util.find_spec("tigramite") is not None
-    cells = []
-    for dim, n_lags, length in sizes:
-        x, lags = network(dim, length, seed=0), tuple(range(n_lags))
-        row = [str(dim), str(n_lags), str(length)]
-        for recipe in recipes.values():
+def growth(middle, doublings: int, *more, quick: bool = False) -> str:
+    """Warm calls on simulated networks of several sizes, and as which power their cost grows."""
+    methods = _methods(quick=quick)
+    scaled = [
+        tuple(number * 2 ** (step * (k == axis)) for k, number in enumerate(middle))
+        for axis in range(len(AXES))
+        for step in range(1, doublings + 1)
+    ]
+    seconds = {size: _costs(methods, size) for size in (tuple(middle), *scaled, *more)}
+    cells = [
+        [*map(str, size), *("-" if math.isnan(one) else f"{one:.2f}" for one in row)]
+        for size, row in seconds.items()
+    ]
+    heads = [f"`{name}`" if name in ("default", "fast") else name for name in methods]
+    table = markdown([*AXES, *heads], cells)
+    slopes = []
+    for axis, name in enumerate(AXES):
+        sizes = [tuple(middle), *scaled[axis * doublings : (axis + 1) * doublings]]
+        costs = [seconds[size] for size in sizes]
+        power = np.polyfit(np.log([size[axis] for size in sizes]), np.log(costs), 1)[0]
+        slopes.append([name, *("-" if math.isnan(one) else f"{one:.1f}" for one in power)])
+    grown = markdown(["the cost grows with", *heads], slopes)
+    return (
+        f"CPU seconds of a warm call on simulated networks, least of {REPEATS}.\n\n{table}\n\n"
+        f"Powers: a line through the logarithms of the {doublings + 1} sizes of each.\n\n{grown}"
+    )
 
-            def discover(x=x, lags=lags, recipe=recipe):
-                return ndde.discover(x, dt=1.0, lags=lags, recipe=recipe, key=jr.key(0))
 
-            discover()
-            row.append(f"{_timed(discover)[0]:.1f}")
-        row.append(
-            f"{_timed(functools.partial(peers.pcmci_plus, x, lags))[0]:.1f}" if peer else "-"
-        )
-        cells.append(row)
-    heads = ["variables", "lags", "samples", *(f"`{name}`" for name in recipes), "PCMCI+"]
-    return "CPU seconds of a warm call on simulated networks.\n\n" + markdown(heads, cells)
+def _methods(*, quick: bool) -> dict[str, Callable]:
+    """Functions of samples and lags."""
+
+    def discover(recipe):
+        return lambda x, lags: ndde.discover(x, dt=1.0, lags=lags, recipe=recipe, key=jr.key(0))
+
+    default = {} if quick else {"default": discover(ndde.Recipe())}
+    peer = peers.pcmci_plus if importlib.util.find_spec("tigramite") else None
+    return {**default, "fast": discover(ndde.Recipe.fast()), "PCMCI+": peer}
+
+
+def _costs(methods, size) -> list[float]:
+    """CPU seconds of each, NaN of one that is not installed."""
+    dim, n_lags, length = size
+    x, lags = network(dim, length, seed=0), tuple(range(n_lags))
+    costs = []
+    for run in methods.values():
+        if run is None:
+            costs.append(math.nan)
+            continue
+        run(x, lags)
+        costs.append(min(_timed(lambda run=run: run(x, lags))[0] for _ in range(REPEATS)))
+    return costs
 
 
 def network(dim: int, length: int, *, seed: int) -> np.ndarray:

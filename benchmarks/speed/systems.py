@@ -1,4 +1,4 @@
-"""Many systems through the front door: what one of them costs, and whether memory stays."""
+"""Many systems through the front door: the cost of one, memory, and what processes gain."""
 
 import os
 import resource
@@ -21,6 +21,8 @@ LENGTHS = range(505, 1500, 10)
 LAGS = (0, 1, 2, 3)
 # Systems after which memory is compared with that at the end.
 WARM = 100
+# Systems by which processes that are pinned to a core, and have seen them once, are compared.
+PINNED = 200
 
 
 def report(*, quick: bool = False, workers: tuple[int, ...] = (1, 2)) -> str:
@@ -37,13 +39,56 @@ def report(*, quick: bool = False, workers: tuple[int, ...] = (1, 2)) -> str:
         "ones; compiling and starting included."
     )
     heads = ["systems", "processes", "s", "CPU s", "CPU s a system", "memory, last : hundredth"]
-    return f"{title}\n\n" + markdown(heads, rows)
+    table = f"{title}\n\n{markdown(heads, rows)}"
+    return table if quick else f"{table}\n\n{gain(PINNED, recipe)}"
+
+
+def gain(count: int, recipe) -> str:
+    """A sentence on two processes beside one, each pinned to a core of its own and warm."""
+    systems = [network(3, LENGTHS[i % len(LENGTHS)], seed=i) for i in range(count)]
+    one, two = (_pinned(systems, workers, recipe) for workers in (1, 2))
+    return (
+        f"Warm and pinned to a core each, one process takes {one:.1f} s for {count} systems, two "
+        f"take {two:.1f} s: {one / two:.2f} times as quick."
+    )
+
+
+def _pinned(systems, workers: int, recipe) -> float:
+    """Seconds of the second of two runs over the same systems."""
+    context = get_context("spawn")
+    cores = context.Queue()
+    for core in _cores(workers):
+        cores.put(core)
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_pin, initargs=(cores,)
+    ) as pool:
+        for _ in range(2):
+            start = time.perf_counter()
+            ndde.discover_many(systems, executor=pool, **_options(recipe))
+        return time.perf_counter() - start
+
+
+def _cores(workers: int) -> list[int | None]:
+    """One for every worker, as often as the machine has them; None where it cannot tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [None] * workers
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[worker % len(cores)] for worker in range(workers)]
+
+
+def _pin(cores) -> None:
+    core = cores.get()
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+def _options(recipe) -> dict:
+    return dict(dt=1.0, lags=LAGS, key=jr.key(0), recipe=recipe, progress=False, errors="raise")
 
 
 def _measured(systems, workers: int, recipe) -> list[str]:
     start, before = time.perf_counter(), _cpu()
-    options = dict(dt=1.0, lags=LAGS, key=jr.key(0), recipe=recipe, progress=False, errors="raise")
-    memory = []
+    options, memory = _options(recipe), []
     if workers == 1:
         for part in (systems[:WARM], systems[WARM:]):
             if part:

@@ -1,4 +1,4 @@
-"""Data that raise each finding of the report, beside data that do not, and their pictures.
+"""Pictures of records that raise a finding of the report, beside records that do not.
 
 `python docs/problems/pictures.py` draws all of them beside this file; the pages show them, and
 tests/test_problems.py asks of every pair that the left raises its finding and the right does not.
@@ -9,21 +9,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from records import (
+    DT,
+    Data,
+    N,
+    between,
+    changed,
+    cycle,
+    delayed,
+    driven_apart,
+    gone,
+    graded,
+    hidden,
+    oscillator,
+    plain,
+    spiked,
+    stretch,
+    stuck,
+    uneven,
+    waves,
+    with_copy,
+)
 
 HERE = Path(__file__).parent
 # Of Okabe and Ito, safe for colour-blind readers: what raises a finding, and what does not.
 BAD, GOOD, OTHERS = "#D55E00", "#0072B2", ("#009E73", "#CC79A7", "#555555")
-N, DT = 1200, 0.5
-
-
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """What `discover` is given: samples, and what is said about them."""
-
-    x: np.ndarray
-    options: dict = dataclasses.field(default_factory=lambda: {"dt": DT})
-    treat: bool = True
-    lags: tuple[int, ...] = (0, 1, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,147 +45,6 @@ class Pair:
     draw: Callable
     said: tuple[str, str]
     discovered: bool = False  # whether the finding needs a discovery, or the samples will do
-
-
-# ---- data ----
-
-
-def plain(n=N, seed=0, dim=3):
-    """Noise-driven, damped, coupled in a ring: stationary, and nothing wrong with it."""
-    rng, x = np.random.default_rng(seed), np.zeros((n + 200, dim))
-    for k in range(2, len(x)):
-        own = 1.5 * x[k - 1] - 0.65 * x[k - 2]
-        x[k] = own + 0.1 * np.roll(x[k - 1], 1) + 0.3 * rng.normal(size=dim)
-    return x[200:]
-
-
-def delayed(late, n=N, seed=0, fine=10):
-    """A driver, and a follower `late` samples behind; samples half a unit of time apart."""
-    rng, back, h = np.random.default_rng(seed), round(late * fine), DT / fine
-    x = np.zeros((fine * (n + 100), 2))
-    noise = np.sqrt(h) * np.array([1.0, 0.3]) * rng.normal(size=x.shape)
-    for k in range(back, len(x) - 1):
-        drift = np.array([-x[k, 0], 2 * np.tanh(x[k - back, 0]) - x[k, 1]])
-        x[k + 1] = x[k] + h * drift + noise[k]
-    return x[100 * fine :: fine]
-
-
-def graded(strengths, n=800, seed=3):
-    """Independent drivers of the last variable, each with a strength of its own."""
-    rng, dim = np.random.default_rng(seed), len(strengths)
-    x = np.zeros((n, dim + 1))
-    for k in range(n - 1):
-        drift = -0.5 * x[k]
-        drift[-1] += x[k, :-1] @ np.asarray(strengths)
-        x[k + 1] = x[k] + drift + 0.5 * rng.normal(size=dim + 1)
-    return x
-
-
-def hidden(n=N, seed=0, fine=10):
-    """A slow variable drives another: `[time, (slow, fast)]`."""
-    rng, h, x = np.random.default_rng(seed), DT / fine, np.zeros((fine * (n + 100), 2))
-    noise = np.sqrt(h) * np.array([0.6, 0.3]) * rng.normal(size=x.shape)
-    for k in range(len(x) - 1):
-        drift = np.array([-0.3 * x[k, 0], x[k, 0] - 0.3 * x[k, 1]])
-        x[k + 1] = x[k] + h * drift + noise[k]
-    return x[100 * fine :: fine]
-
-
-def waves(n=1500, seed=0):
-    """A few floods that pass four gauges one after another, each a little later and flatter."""
-    rng, rain = np.random.default_rng(seed), np.zeros(n)
-    rain[rng.choice(n - 200, 9, replace=False)] = rng.uniform(1, 4, 9)
-    levels, fill = [], rain
-    for k in range(4):
-        shape = np.arange(60) * np.exp(-np.arange(60) / (4 + 2 * k))
-        fill = np.convolve(np.roll(fill, 6), shape / shape.sum())[:n]
-        levels.append(1 + 20 * fill + 0.01 * rng.normal(size=n))
-    return np.stack(levels, axis=1)
-
-
-def oscillator(n=1500, seed=0, fine=5, late=6):
-    """A delayed feedback that keeps time by itself, and two variables that it drives."""
-    rng, h, noise = np.random.default_rng(seed), DT / fine, np.array([0.05, 0.5, 0.5])
-    x = np.full((fine * (late + n) + 1, 3), 0.3)
-    for k in range(late * fine, len(x) - 1):
-        first, second, third = x[k]
-        fed_back = 2 / (1 + max(x[k - late * fine, 0], 0) ** 8)
-        drift = np.array([fed_back - first, np.tanh(3 * (first - 1)) - second, second - third])
-        x[k + 1] = x[k] + h * drift + np.sqrt(h) * noise * rng.normal(size=3)
-    return x[late * fine + 1 :: fine]
-
-
-def gone(x, starts, length=12):
-    """Stretches without values: `starts` per variable."""
-    x = x.copy()
-    for column, first in enumerate(starts):
-        for start in range(first, len(x) - length, 48):
-            x[start : start + length, column] = np.nan
-    return x
-
-
-def cycle(sigma, n=1000, seed=0):
-    """An oscillation of a system's own, with noise or without."""
-    rng, z, path = np.random.default_rng(seed), 1 + 0j, []
-    for _ in range(n + 100):
-        for _ in range(10):
-            noise = sigma * np.sqrt(0.1) * (rng.normal() + 1j * rng.normal())
-            z = z + 0.1 * (0.5 * z * (1 - abs(z) ** 2) + 0.3j * z) + noise
-        path.append(z)
-    z = np.array(path)[100:]
-    return np.stack([z.real, z.imag], axis=1)
-
-
-def changed(change, n=N, **options):
-    """The plain record, changed, beside itself."""
-    x = plain(n)
-    options = {"dt": DT, **options}
-    return Data(change(x.copy(), np.random.default_rng(7)), options), Data(x, options)
-
-
-def with_copy(share, *, of=0, scale=1.0):
-    """One more variable that is another with a little of its own."""
-
-    def change(x, rng):
-        own = share * x[:, of].std() * rng.normal(size=len(x))
-        return np.column_stack([x, scale * x[:, of] + own])
-
-    return change
-
-
-def driven_apart():
-    """What a copy is not: a fourth variable that follows the first."""
-    return Data(plain(dim=4))
-
-
-def stretch(x, rng):
-    """A hundred values in a row are missing."""
-    x[300:400, 0] = np.nan
-    return x
-
-
-def stuck(x, rng):
-    """A sensor stays where it is for a while."""
-    x[80:140, 0] = x[80, 0]
-    return x
-
-
-def spiked(x, rng):
-    """Single values are far off."""
-    x[rng.choice(160, 3, replace=False), 0] += 12
-    x[rng.choice(len(x), 6, replace=False), 0] -= 12
-    return x
-
-
-def between(x, rng):
-    """Values between every fourth are drawn with a ruler."""
-    fine = np.arange(len(x)) / 4
-    return np.stack([np.interp(fine, np.arange(len(x)), c) for c in x.T], axis=1)
-
-
-def uneven():
-    """Times that lie anywhere between a tenth of a unit and nearly two apart."""
-    return {"t": np.cumsum(np.random.default_rng(0).uniform(0.1, 1.9, N))}
 
 
 # ---- pictures of one side ----

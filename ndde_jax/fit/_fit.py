@@ -4,14 +4,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .._checks import check_choice, check_config, check_key, check_whole, check_windows
-from .._memory import make_room
+from .._checks import (
+    check_choice,
+    check_config,
+    check_key,
+    check_whole,
+    check_windows,
+    is_traced,
+)
+from .._memory import make_room, padded_length
 from .._types import Checked, as_number
 from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
 from ..windows._flat import FlatData
+from ..windows._stack import pad_windows
 from ..windows._windows import Windows
 from ._adam import Known, epoch_length, refine_weights, sparsify
 from ._forward_only import forward_only
@@ -184,9 +193,9 @@ def fit(
 ) -> FitResult:
     """Fit a sparse drift to lagged windows.
 
-    Pure; compiled once per combination of shapes and static settings. `jit` and `vmap` over
-    windows, keys and all numbers in `method` and `config` agree with one-by-one fits; under `grad`
-    set `FitConfig(patience=None)`.
+    Pure; compiled once per combination of shapes and static settings, where windows are padded to a
+    few lengths. `jit` and `vmap` over windows, keys and all numbers in `method` and `config` agree
+    with one-by-one fits; under `grad` set `FitConfig(patience=None)`.
 
     **Arguments:**
 
@@ -216,6 +225,9 @@ def fit(
     key = check_key(key)
     config = FitConfig() if config is None else config
     make_room(method, windows, config, key)
+    length = padded_length(len(windows.valid))
+    if length > len(windows.valid) and not is_traced(windows):
+        windows = pad_windows(windows, length)
     result = _fit(method, windows, config, key)
     if config.patience is None:
         return result
@@ -226,37 +238,74 @@ def fit(
     )
 
 
-@eqx.filter_jit
 def _fit(method, windows, config, key):
-    dtype = windows.history.dtype
-    data = FlatData(windows)
-    dim, n_inputs = data.dim, data.inputs.shape[1]
-    coefficients = method.coefficients(n_inputs, dim, config.batch_size).astype(dtype)
-    n_coefficients = coefficients.shape[0]
-    n_networks = n_coefficients * dim
+    """Programs of their own, so that the two times that networks are fitted by Newton's method,
+    the longest to compile, use the same one.
+    """
+    warmup, refine = _phases(config, windows.dim * windows.n_lags)
+    if config.learning_rate is None:
+        rate = np.asarray(1e-3 if warmup == "newton" else 5e-3, windows.history.dtype)
+        config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
+    data, dtype = FlatData(windows), windows.history.dtype
+    dim, n_inputs = data.allowed.shape
+    sizes = (n_inputs, dim, config.batch_size)
+    n_networks, steps = dim, 0
+    if warmup == "adam":
+        # What Newton's method fits starts the networks of all coefficients; else each its own.
+        n_networks *= len(eqx.filter_eval_shape(method.coefficients, *sizes))
     init_key, train_key, refine_key = jr.split(key, 3)
+    size = dict(width=config.width, depth=config.depth, dtype=dtype)
+    initial = layers = init_layers(n_networks, n_inputs, key=init_key, **size)
+    if warmup == "newton":
+        layers = _newton(initial, data, data.allowed, config.newton_steps)
+        steps = config.newton_steps
+    found = _sparsified(method, config, data, layers, initial, warmup, train_key)
+    layers = found.layers
+    if refine == "newton":
+        layers = _newton(layers, data, found.mask, config.newton_steps)
+        steps += config.newton_steps
+    elif refine == "adam" and config.refine_steps > 0:
+        layers = _refined(config, data, found.mask, layers, refine_key)
+        steps += config.refine_steps
+    mask, layers, more = _ended(data, found, layers, steps)
+    model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
+    return FitResult(model=model, **more)
 
+
+def _phases(config, n_inputs: int) -> tuple[str, str]:
     warmup, refine = config.warmup, config.refine
     if warmup == "auto":
         warmup = "newton" if n_inputs <= NEWTON_WARMUP_INPUTS else "adam"
     if refine == "auto":
         refine = "newton" if n_inputs <= NEWTON_REFINE_INPUTS else "adam"
-    if config.learning_rate is None:
-        rate = jnp.asarray(1e-3 if warmup == "newton" else 5e-3, dtype)
-        config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
+    return warmup, refine
 
-    size = dict(width=config.width, depth=config.depth, dtype=dtype)
+
+class _Found(eqx.Module):
+    """What is left of the sparsifying phase."""
+
+    layers: tuple[Layer, ...]
+    mask: Bool[Array, "target input"]
+    masks: Bool[Array, "coefficient target input"]
+    scores: Float[Array, "target input"]
+    losses: Float[Array, "epoch"]
+    steps: Int[Array, ""]
+    converged: Bool[Array, ""]
+    healthy: Bool[Array, ""]
+
+
+@eqx.filter_jit
+def _sparsified(method, config, data, layers, initial, warmup: str, key) -> _Found:
+    dtype, (dim, n_inputs) = data.inputs.dtype, data.allowed.shape
+    coefficients = method.coefficients(n_inputs, dim, config.batch_size).astype(dtype)
+    n_coefficients = coefficients.shape[0]
+    warmup_steps = config.warmup_steps
     if warmup == "newton":
-        initial = init_layers(dim, n_inputs, key=init_key, **size)
-        layers = _newton(initial, data, data.allowed.astype(dtype), config.newton_steps)
         layers, initial = jax.tree.map(
             lambda leaf: jnp.tile(leaf, (n_coefficients,) + (1,) * (leaf.ndim - 1)),
             (layers, initial),
         )
-        warmup_steps, steps = 0, config.newton_steps
-    else:
-        initial = layers = init_layers(n_networks, n_inputs, key=init_key, **size)
-        warmup_steps, steps = config.warmup_steps, 0
+        warmup_steps = 0
 
     known = Known(data, n_coefficients)
     # Columns that see nothing stay at zero, so that no penalty on weights counts them.
@@ -265,7 +314,7 @@ def _fit(method, windows, config, key):
     selector = method.init(layers)
     coefficient = jnp.repeat(coefficients, dim)
     start = (layers, initial, selector)
-    train = sparsify(method, config, data, known, coefficient, warmup_steps, *start, train_key)
+    train = sparsify(method, config, data, known, coefficient, warmup_steps, *start, key)
     layers, selector = train.params
     waited = train.step - train.best_step
     converged = False if config.patience is None else waited >= config.patience
@@ -276,42 +325,58 @@ def _fit(method, windows, config, key):
     scores = train.scores / n_active.astype(dtype)
     if config.scores == "end":
         scores = known.decide(method.scores(selector, layers), 1)
-    scores = scores.reshape(n_coefficients, dim, n_inputs).mean(axis=0)
     # The first coefficient is the model's own.
     masks = known.decide(method.mask(selector, layers), True)
     frozen = method.freeze(selector, layers)
     first = jnp.where(known.required[:, None], layers[0][0], frozen[0][0])
     layers = ((first, frozen[0][1]), *frozen[1:])
-    layers, mask = jax.tree.map(lambda leaf: leaf[:dim], (layers, masks))
-    open_inputs = mask.astype(dtype)
-    steps = steps + train.step
-    if refine == "newton":
-        layers = _newton(layers, data, open_inputs, config.newton_steps)
-        steps = steps + config.newton_steps
-    elif refine == "adam" and config.refine_steps > 0:
-        layers = refine_weights(config, data, open_inputs, layers, refine_key)
-        steps = steps + config.refine_steps
-
-    risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, open_inputs[:, None])
-    layers = jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), layers)
-    mask = mask.reshape(dim, -1, dim)
-    model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
-    failed = ~(jnp.all(jnp.isfinite(risk)) & jnp.isfinite(train.smoothed))
-    status = Status.where(converged, Status.converged, Status.stopped)
-    status = Status.where(failed, Status.diverged, status)
-    status = Status.where(data.refused, Status.refused, status)
-    failed = failed | data.refused
-    return FitResult(
-        model=model,
-        scores=jnp.where(failed, jnp.nan, scores.reshape(dim, -1, dim)),
-        path_masks=masks.reshape(n_coefficients, dim, -1, dim),
-        risk=jnp.where(failed, jnp.nan, risk),
+    masks = masks.reshape(n_coefficients, dim, n_inputs)
+    return _Found(
+        layers=jax.tree.map(lambda leaf: leaf[:dim], layers),
+        mask=masks[0],
+        masks=masks,
+        scores=scores.reshape(n_coefficients, dim, n_inputs).mean(axis=0),
         losses=train.losses,
-        steps=jnp.asarray(steps),
-        status=status,
+        steps=train.step,
+        converged=jnp.asarray(converged),
+        healthy=jnp.isfinite(train.smoothed),
     )
 
 
+@eqx.filter_jit
+def _refined(config, data: FlatData, mask, layers, key):
+    return refine_weights(config, data, mask.astype(data.inputs.dtype), layers, key)
+
+
+@eqx.filter_jit
+def _ended(data: FlatData, found: _Found, layers, steps):
+    """The final mask and weights, and all else that a result holds."""
+    gates = found.mask.astype(data.inputs.dtype)[:, None]
+    risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, gates)
+    layers = jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), layers)
+    failed = ~(jnp.all(jnp.isfinite(risk)) & found.healthy)
+    status = Status.where(found.converged, Status.converged, Status.stopped)
+    status = Status.where(failed, Status.diverged, status)
+    status = Status.where(data.refused, Status.refused, status)
+    failed = failed | data.refused
+    n_coefficients, dim, n_inputs = found.masks.shape
+    lagged = (dim, n_inputs // dim, dim)
+    mask = found.mask.reshape(lagged)
+    return (
+        mask,
+        layers,
+        dict(
+            scores=jnp.where(failed, jnp.nan, found.scores.reshape(lagged)),
+            path_masks=found.masks.reshape(n_coefficients, *lagged),
+            risk=jnp.where(failed, jnp.nan, risk),
+            losses=found.losses,
+            steps=found.steps + steps,
+            status=status,
+        ),
+    )
+
+
+@eqx.filter_jit
 def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
     """Levenberg–Marquardt on each target's network, one after the other: lock-step batching of
     these matrix sizes gains nothing on CPU.
@@ -323,4 +388,4 @@ def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
             network, data.inputs * open_inputs[None], output, data.weight, n_iterations=n_steps
         ).network
 
-    return jax.lax.map(one, (layers, data.outputs.T, mask))
+    return jax.lax.map(one, (layers, data.outputs.T, mask.astype(data.inputs.dtype)))

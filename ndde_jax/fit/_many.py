@@ -6,22 +6,18 @@ from concurrent.futures import Executor
 
 import jax
 import jax.random as jr
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_concrete, check_config, check_key, shown
 from .._executors import run_many, sendable
 from .._kept import Kept
+from .._memory import padded_length
 from .._store import fingerprint
 from .._types import Checked
 from ..windows._stack import pad_windows
 from ..windows._windows import Windows
 from ._fit import FitConfig, FitResult, fit
 from .penalties import AbstractMethod, check_method
-
-# Lengths are padded to multiples of this power, so that a thousand different lengths need a dozen
-# compilations and no fit pays for more than a quarter of padding.
-LENGTH_STEP = 1.25
 
 
 def fit_many(
@@ -96,15 +92,13 @@ def fit_many(
                 "unstack_windows for a stacked batch."
             )
 
-    def padded(i: int) -> Windows:
-        return pad_windows(windows[i], _padded_length(windows[i].valid.shape[0]))
-
     def one(i: int, device) -> FitResult:
-        item = padded(i)
+        # As `fit` would, but before they are on their device.
+        item = pad_windows(windows[i], padded_length(len(windows[i].valid)))
         return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
 
     def parcel(i: int):
-        return _fit, sendable((method, padded(i), config, jr.fold_in(key, i)))
+        return _fit, sendable((method, windows[i], config, jr.fold_in(key, i)))
 
     def name(i: int) -> str:
         return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
@@ -127,10 +121,3 @@ def _fit(arguments: tuple) -> FitResult:
     """What an executor calls."""
     method, windows, config, key = arguments
     return fit(method, windows, config, key=key)
-
-
-def _padded_length(n: int) -> int:
-    length = 64
-    while length < n:
-        length = int(np.ceil(length * LENGTH_STEP / 64)) * 64
-    return length

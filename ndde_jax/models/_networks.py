@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole
+from .._memory import padded_length
 from .._types import Checked, namespace_of, to_jax
 
 # A layer is (weight [network, out, in], bias [network, out]).
@@ -114,7 +115,9 @@ def init_layers(
         for shape in ((n_networks, fan_out, fan_in), (n_networks, fan_out))
     ]
     bounds = np.array([1 / math.sqrt(fan_in) for fan_in in sizes[:-1] for _ in range(2)])
-    draw = _uniform(key, to_jax(bounds, dtype), max(SHORTEST, *map(math.prod, shapes)))
+    draw = _uniform(
+        key, to_jax(bounds, dtype), padded_length(max(SHORTEST, *map(math.prod, shapes)))
+    )
     traced = isinstance(draw, jax.core.Tracer)
     # A slice of an array of JAX would be a program of its own.
     rows = draw if traced else np.asarray(draw)

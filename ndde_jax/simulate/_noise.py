@@ -1,5 +1,6 @@
 """Brownian increments on a grid, from one key per system."""
 
+import math
 from typing import Any
 
 import diffrax
@@ -32,7 +33,9 @@ def increments(
         return jnp.moveaxis(each(key), n, 0)
     n_blocks = -(-n_steps // DRAW) + 1
     blocks = first // DRAW + jnp.arange(n_blocks)
-    draw = jax.vmap(lambda block: jr.normal(jr.fold_in(key, block), (DRAW, *shape), dtype))(blocks)
+    # Drawn as rows of numbers: the same as in their own shape, and far quicker to compile.
+    length = DRAW * math.prod(shape)
+    draw = jax.vmap(lambda block: jr.normal(jr.fold_in(key, block), (length,), dtype))(blocks)
     draw = draw.reshape(n_blocks * DRAW, *shape)
     draw = jax.lax.dynamic_slice_in_dim(draw, first % DRAW, n_steps)
     return jnp.sqrt(jnp.asarray(dt, dtype)) * draw

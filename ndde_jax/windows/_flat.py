@@ -3,11 +3,13 @@
 import copy
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._types import namespace_of, to_jax
 from ._windows import Windows
 
 
@@ -25,24 +27,26 @@ class FlatData(eqx.Module):
     dim: int = eqx.field(static=True)
 
     def __init__(self, windows: Windows):
-        n = windows.history.shape[0]
-        dtype = windows.history.dtype
-        self.dim = windows.history.shape[2]
-        self.n_valid = jnp.sum(windows.valid)
-        constant = jnp.any(~(windows.scaling.scale > 0)) | jnp.any(
-            ~(windows.scaling.rate_scale > 0)
-        )
-        finite = jnp.all(jnp.isfinite(windows.history)) & jnp.all(jnp.isfinite(windows.increment))
-        varies = jnp.all(jnp.any(windows.increment != 0, axis=0))
-        self.refused = constant | ~finite | ~varies | (self.n_valid < self.dim + 1)
-        use = windows.valid & ~self.refused
-        self.inputs = jnp.where(use[:, None], windows.history.reshape(n, -1), 0)
-        self.outputs = jnp.where(use[:, None], windows.increment, 0)
-        self.weight = jnp.where(use, windows.weight, 0).astype(dtype)
-        self.order = jnp.argsort(~windows.valid, stable=True)
+        # In NumPy where nothing is traced, since a dozen programs would be compiled otherwise.
+        xp = namespace_of(windows)
+        given = jax.tree.map(xp.asarray, windows)
+        n, dtype = given.history.shape[0], given.history.dtype
+        self.dim = given.history.shape[2]
+        n_valid = xp.sum(given.valid)
+        scaling = given.scaling
+        constant = xp.any(~(scaling.scale > 0)) | xp.any(~(scaling.rate_scale > 0))
+        finite = xp.all(xp.isfinite(given.history)) & xp.all(xp.isfinite(given.increment))
+        varies = xp.all(xp.any(given.increment != 0, axis=0))
+        refused = constant | ~finite | ~varies | (n_valid < self.dim + 1)
+        use = given.valid & ~refused
+        self.n_valid, self.refused = to_jax(n_valid), to_jax(refused)
+        self.inputs = to_jax(xp.where(use[:, None], given.history.reshape(n, -1), 0), dtype)
+        self.outputs = to_jax(xp.where(use[:, None], given.increment, 0), dtype)
+        self.weight = to_jax(xp.where(use, given.weight, 0), dtype)
+        self.order = to_jax(xp.argsort(~given.valid, stable=True))
         # [source target lag] -> [target input], inputs (lag, source).
-        flat = lambda graph: jnp.transpose(graph, (1, 2, 0)).reshape(self.dim, -1)  # noqa: E731
-        self.allowed, self.required = flat(windows.prior.allowed), flat(windows.prior.required)
+        flat = lambda graph: to_jax(xp.transpose(graph, (1, 2, 0)).reshape(self.dim, -1))  # noqa: E731
+        self.allowed, self.required = flat(given.prior.allowed), flat(given.prior.required)
 
     def apply_prior(self, mask: Bool[Array, "target *more input"]) -> Bool[Array, "..."]:
         """The masks with inputs that are not allowed closed and required ones open."""

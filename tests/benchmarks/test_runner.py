@@ -14,6 +14,7 @@ import pytest
 from benchmarks._arguments import add_machines
 from benchmarks._runner import run_tasks
 from benchmarks._store import Record, Store, Unit
+from benchmarks._workers import _Line
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -71,6 +72,33 @@ def test_killed_workers_are_replaced_and_stubborn_tasks_recorded(store, tmp_path
     assert said.count("tried again") == 3 and said.count("given up") == 2
     run_tasks(tasks[:4], evaluate, store, workers=2, retry_errors=True, progress=False)
     assert statuses(store)[3] == "ok"
+
+
+def test_a_process_goes_on_with_its_kind_and_takes_others_when_there_is_no_more():
+    line = _Line([("a", 0), ("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5)], lambda task: task[0])
+    assert line.take(None, set()) == (0, ("a", 0))
+    assert line.take(None, {"a"}) == (2, ("b", 2))
+    assert line.take("a", {"b"}) == (1, ("a", 1))
+    line.first(1, ("a", 1))
+    assert line.take("b", {"c"})[1] == ("b", 5)
+    assert line.take("b", {"a"})[1] == ("c", 4)
+    assert line.take("c", {"a"})[1] == ("a", 1)
+    assert line.take("a", set())[1] == ("a", 3)
+    assert line.take("a", set()) == (None, None)
+
+
+def test_without_kinds_tasks_are_taken_one_by_one():
+    taken = []
+    line = _Line((taken.append(i) or i for i in range(9)), None)
+    assert [line.take(None, {None})[1] for _ in range(2)] == [0, 1] and taken == [0, 1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_kinds_are_all_computed_though_one_kills_its_process(store, tmp_path):
+    tasks = [Task(i, str(tmp_path), deaths=1 if i == 2 else 0) for i in range(6)]
+    options = dict(kind=lambda task: task.series % 2, workers=2, progress=False)
+    run_tasks(tasks, evaluate, store, **options)
+    assert statuses(store) == dict.fromkeys(range(6), "ok")
 
 
 def test_what_a_task_raises_reaches_the_caller(store):

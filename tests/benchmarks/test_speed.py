@@ -1,12 +1,16 @@
 """The speed benchmark counts and solves what it says it does; seconds are never asserted."""
 
 import math
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from benchmarks.speed import (
     __main__ as speed,
     _timing,
@@ -15,6 +19,7 @@ from benchmarks.speed import (
     fits,
     peers,
     simulator,
+    systems,
 )
 from ndde_jax.fit._loss import empirical_risk
 from ndde_jax.models._networks import init_layers
@@ -98,12 +103,33 @@ def test_a_peer_that_breaks_is_not_called_missing(capsys):
 @pytest.mark.slow
 def test_time_to_a_graph_is_tabled_for_what_is_installed(capsys):
     assert speed.main(["--only", "discovery", "--quick"]) == 0
-    first, second = capsys.readouterr().out.split("\n\n")[1::2]
+    first, second, third = capsys.readouterr().out.split("\n\n")[1::2]
     rows = [line.split("|")[1:-1] for line in first.splitlines()[2:]]
     assert [row[0].split(",")[0].strip() for row in rows][:2] == ["`ndde.discover`"] * 2
-    assert all(float(cell) >= 0 or "not installed" in row[0] for row in rows for cell in row[1:])
-    sizes = [line.split("|")[1:4] for line in second.splitlines()[2:]]
-    assert [tuple(map(int, row)) for row in sizes] == list(discovery.QUICK)
+    assert all(float(cell) >= 0 or "not installed" in row[0] for row in rows for cell in row[1:3])
+    sizes = [tuple(map(int, line.split("|")[1:4])) for line in second.splitlines()[2:]]
+    assert sizes == [(2, 2, 200), (4, 2, 200), (2, 4, 200), (2, 2, 400)]
+    assert [line.split("|")[1].strip() for line in third.splitlines()[2:]] == [*discovery.AXES]
+
+
+def test_the_power_of_a_cost_is_that_of_its_sizes(monkeypatch):
+    def costs(methods, size):
+        return [size[0] ** 2 * size[1] * size[2] ** 0.5, math.nan]
+
+    monkeypatch.setattr(discovery, "_costs", costs)
+    monkeypatch.setattr(discovery, "_methods", lambda *, quick: {"fast": None, "PCMCI+": None})
+    powers = discovery.growth((5, 5, 1000), 2).split("\n\n")[-1].splitlines()[2:]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in powers]
+    assert rows == [["variables", "2.0", "-"], ["lags", "1.0", "-"], ["samples", "0.5", "-"]]
+
+
+def test_what_a_process_used_is_its_own():
+    held = "x = bytearray(300_000_000); sum(range(10**7))"
+    cpu, wall, peak = discovery._process([sys.executable, "-c", held])
+    assert 0 < cpu <= 1.5 * wall
+    assert math.isnan(peak) or 3e8 < peak < 6e8
+    with pytest.raises(subprocess.CalledProcessError):
+        discovery._process([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 def test_many_systems_are_timed(capsys):
@@ -111,6 +137,21 @@ def test_many_systems_are_timed(capsys):
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line[:3] == "| 1"]
     (one,) = rows
     assert [cell.strip() for cell in one[1:3]] == ["1", "1"] and float(one[4]) >= 0
+
+
+@pytest.mark.slow
+def test_pinned_processes_are_compared():
+    sentence = systems.gain(2, ndde.Recipe.fast())
+    seconds = [float(word) for word in sentence.split() if word[0].isdigit() and "." in word]
+    one, two, ratio = seconds
+    assert ratio == pytest.approx(one / two, abs=0.2)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+def test_every_process_has_a_core_of_its_own():
+    mine = os.sched_getaffinity(0)
+    cores = systems._cores(3)
+    assert set(cores) <= mine and len(set(cores[: len(mine)])) == min(3, len(mine))
 
 
 def test_ways_to_do_many_systems_are_timed(capsys):

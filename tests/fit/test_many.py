@@ -16,8 +16,9 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax import _atomic
 from ndde_jax._executors import run_many
+from ndde_jax._memory import SHORTEST, padded_length
 from ndde_jax.fit import _many as _batch
-from ndde_jax.fit._many import LENGTH_STEP, _padded_length, fit_many
+from ndde_jax.fit._many import fit_many
 
 METHOD = ndde.L0NDDE(path=())
 # Without Newton steps and warm-up it compiles in a second; what is trained does not matter here.
@@ -86,12 +87,14 @@ def fitted(monkeypatch):
 
 
 def test_equals_one_by_one_whatever_lengths_and_dimensions(results):
-    windows = [SYSTEMS[0], system(1, n=230), system(2, n=65, dim=1)]
-    assert [_padded_length(len(w.valid)) for w in windows] == [256, 256, 64]
+    windows = [SYSTEMS[0], system(1, n=300), system(2, n=65, dim=1)]
+    assert [padded_length(len(w.valid)) for w in windows] == [256, 384, 256]
     many = run(windows)
     assert_equal(many[0], results[0])
     for i in (1, 2):
-        one = ndde.fit(METHOD, windows[i], FIT, key=jr.fold_in(KEY, i))
+        assert_equal([ndde.fit(METHOD, windows[i], FIT, key=jr.fold_in(KEY, i))], many[i : i + 1])
+        # What is traced is not padded.
+        one = eqx.filter_jit(ndde.fit)(METHOD, windows[i], FIT, key=jr.fold_in(KEY, i))
         assert jax.tree.structure(one) == jax.tree.structure(many[i])
         # Sums over padded rows round differently.
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(many[i]), strict=True):
@@ -166,9 +169,9 @@ def test_workers_must_be_positive():
 
 def test_padding_is_bounded_and_lengths_are_few():
     lengths = np.arange(1, 20000)
-    padded = np.array([_padded_length(int(n)) for n in lengths])
+    padded = np.array([padded_length(int(n)) for n in lengths])
     assert (padded >= lengths).all()
-    assert (padded <= np.maximum(LENGTH_STEP * lengths + 64, 64)).all()
+    assert (padded < np.maximum(1.5 * lengths, SHORTEST + 1)).all()
     assert len(np.unique(padded)) < 25
 
 
