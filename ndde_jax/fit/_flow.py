@@ -6,12 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import from_graph_axes
-from .._checks import check_choice, check_flag, check_whole
+from .._checks import check_choice, check_flag, check_whole, is_traced
 from .._memory import make_room
-from .._types import Checked
+from .._types import Checked, to_jax
 from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
 from ..models._polynomials import (
@@ -121,18 +122,35 @@ def fit_flow(
             )
         family = "network"
     make_room(windows, base, config, key)
-    drift = _fit(windows, base, config, slots, members, rounds, family, simple_numbers, key=key)
+    starts = None
+    if family != "polynomial":
+        dtype = windows.history.dtype
+        starts = _starts(config, members, slots, dtype, jr.split(key, windows.dim))
+    drift = _fit(windows, base, config, starts, slots, rounds, family, simple_numbers)
     mask = from_graph_axes(graph)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 
+def _starts(config, members: int, slots: int, dtype, keys) -> tuple:
+    """Random networks `[target member ...]`."""
+    size = dict(width=config.width, depth=config.depth, dtype=dtype)
+
+    def one(key):
+        return init_layers(members, slots, key=key, **size)
+
+    if is_traced(keys):
+        return jax.vmap(one)(keys)
+    # Target by target, with a program that all numbers of targets and inputs share.
+    return jax.tree.map(lambda *leaves: to_jax(np.stack(leaves)), *map(one, keys))
+
+
 @eqx.filter_jit
-def _fit(windows, base, config, slots, members, rounds, family, simple_numbers, *, key):
+def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
     data = FlatData(windows)
     index, used = jax.vmap(lambda mask: select_inputs(mask.astype(data.inputs.dtype), slots))(base)
     networks = None
     if family != "polynomial":
-        networks = _Networks(data, base, index, used, config, members, key)
+        networks = _Networks(data, base, index, used, starts)
     polynomials = None
     if family != "network":
         polynomials = _Polynomials(windows, data, index, used, simple_numbers)
@@ -218,14 +236,10 @@ class _Polynomials:
 class _Networks:
     """Several networks per target, `[target member ...]`."""
 
-    def __init__(self, data, base, index, used, config, members, key):
+    def __init__(self, data, base, index, used, starts):
         self.data, self.base, self.index, self.used = data, base, index, used
-        self.slots, self.members = index.shape[1], members
+        self.slots, self.starts, self.members = index.shape[1], starts, starts[0][0].shape[1]
         self.n, self.dtype = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.dtype
-        size = dict(width=config.width, depth=config.depth, dtype=self.dtype)
-        self.starts = jax.vmap(lambda k: init_layers(members, self.slots, key=k, **size))(
-            jr.split(key, data.dim)
-        )
 
     def start(self):
         """Random weights, and decays to begin with."""
