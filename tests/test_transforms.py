@@ -218,7 +218,7 @@ def test_graphs_of_results(systems):
 
 def test_models(systems):
     result = ndde.fit(METHOD, systems[0], FIT, key=jr.key(0))
-    histories = jr.normal(jr.key(4), (3, 1, 2))
+    histories = jr.normal(jr.key(4), (6,)).reshape(3, 1, 2)
     check(result.model, (histories,), [(h,) for h in histories], rtol=1e-9)
     backward, forward = (jax.jit(d(result.model))(histories[0]) for d in (jax.jacrev, jax.jacfwd))
     np.testing.assert_allclose(backward, forward, rtol=1e-9)

@@ -93,12 +93,12 @@ def test_equals_one_by_one_whatever_lengths_and_dimensions(results):
     assert_equal(many[0], results[0])
     for i in (1, 2):
         assert_equal([ndde.fit(METHOD, windows[i], FIT, key=jr.fold_in(KEY, i))], many[i : i + 1])
-        # What is traced is not padded.
-        one = eqx.filter_jit(ndde.fit)(METHOD, windows[i], FIT, key=jr.fold_in(KEY, i))
-        assert jax.tree.structure(one) == jax.tree.structure(many[i])
-        # Sums over padded rows round differently.
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(many[i]), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    # What is traced is not padded; sums over padded rows round differently.
+    one = eqx.filter_jit(ndde.fit)(METHOD, windows[2], FIT, key=jr.fold_in(KEY, 2))
+    assert jax.tree.structure(one) == jax.tree.structure(many[2])
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(many[2]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    for i in (1, 2):
         np.testing.assert_array_equal(many[i].model.scaling.center, windows[i].scaling.center)
 
 

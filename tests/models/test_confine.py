@@ -27,7 +27,7 @@ def far_histories(n, scale, key):
 def test_bound_holds_and_is_nearly_attained(model):
     """Random search over histories of all sizes, then gradient ascent from the best."""
     bound = ndde.models.drift_bound(model)
-    size = jnp.exp(jr.uniform(jr.key(2), (4000, 1, 1), minval=-2, maxval=5))
+    size = jnp.exp(jr.uniform(jr.key(2), (4000,), minval=-2, maxval=5)[:, None, None])
     histories = size * far_histories(4000, 1.0, jr.key(1))
     drifts = jnp.abs(jax.vmap(model)(histories))
     assert bool(jnp.all(drifts <= bound[None]))

@@ -217,7 +217,7 @@ def test_closed_inputs_have_no_influence(model):
 
 def test_polynomials_are_bounded_and_can_be_confined(model, windows):
     middle, spread = model.drift.output_range()
-    far = 50 * jr.normal(jr.key(0), (500, 1, 3))
+    far = 50 * jr.normal(jr.key(0), (1500,)).reshape(500, 1, 3)
     outputs = jax.jit(jax.vmap(lambda z: model.drift(z)))(far)
     assert jnp.all(jnp.abs(outputs - middle[None]) <= spread[None])
     bound = ndde.models.drift_bound(model)
