@@ -84,6 +84,14 @@ def test_noise_is_logistic_and_finite():
     assert gates.logistic_noise(jr.key(3), (2,), jnp.float32).dtype == jnp.float32
 
 
+def test_noise_is_laid_out_as_uniform_draws_of_the_same_shape():
+    """However it is drawn, a key and a shape give what JAX gives for them."""
+    shape = (3, 2, 4)
+    u = np.asarray(jr.uniform(jr.key(9), shape, minval=1e-6, maxval=1 - 1e-6))
+    found = gates.logistic_noise(jr.key(9), shape)
+    np.testing.assert_allclose(found, np.log(u / (1 - u)), rtol=1e-9)
+
+
 def test_gradient_flows_through_fractional_draws_only():
     noise = gates.logistic_noise(jr.key(4), (1000,))
     log_alpha = jnp.zeros(1000)
