@@ -56,7 +56,8 @@ def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=Non
 
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
 def _logits(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
-    # The same draws as of this shape, which would take the compiler eight times as long.
+    # The same draws as of this shape, which in four dimensions takes the compiler eight times as
+    # long.
     u = jr.uniform(key, (math.prod(shape),), dtype=dtype, minval=1e-6, maxval=1 - 1e-6)
     return (jnp.log(u) - jnp.log1p(-u)).reshape(shape)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 
 import jax
 import jax.random as jr
@@ -95,7 +96,9 @@ def fit_many(
     def one(i: int, device) -> FitResult:
         # As `fit` would, but before they are on their device.
         item = pad_windows(windows[i], padded_length(len(windows[i].valid)))
-        return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
+        where = jax.default_device(device) if jax.device_count() > 1 else nullcontext()
+        with where:  # what is made on the way is there as well
+            return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
 
     def parcel(i: int):
         return _fit, sendable((method, windows[i], config, jr.fold_in(key, i)))
