@@ -3,6 +3,7 @@
 Warnings are errors and jaxtyping annotations are checked by beartype (see `pyproject.toml`).
 """
 
+import atexit
 import gc
 import mmap
 import os
@@ -68,6 +69,19 @@ def pytest_configure(config):
     os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *known))
     _reuse_compiled_programs(config)
     _share_contexts()
+    _leave_at_once()
+
+
+def pytest_collection():
+    """With its first property Hypothesis looks through all objects for who holds NumPy's generator.
+    While there are few, that takes no second.
+    """
+
+    @hypothesis.given(hypothesis.strategies.none())
+    def any_property(_):
+        pass
+
+    any_property()
 
 
 def _reuse_compiled_programs(config):
@@ -83,8 +97,8 @@ def _reuse_compiled_programs(config):
             shutil.rmtree(directory)
         directory = config.cache.mkdir("xla")
     jax.config.update("jax_compilation_cache_dir", str(directory))
-    # Smaller ones are as quick to compile as to write and to read.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    # Writing one takes a twentieth of a second, and six of ten seconds are in what takes longer.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
@@ -111,6 +125,17 @@ def _share_contexts():
         return local.context
 
     mlir.make_ir_context = make_ir_context
+
+
+def _leave_at_once():
+    """Thousands of programs take seconds to take down one by one when a process ends, and it ends
+    anyway.
+
+    Of JAX's own house, too.
+    """
+    from jax._src import api
+
+    atexit.unregister(getattr(api, "clean_up", None))
 
 
 def _known_to_xla(flag):

@@ -1,6 +1,7 @@
 """Compiled programs are forgotten before there are too many, and never while somebody traces."""
 
 import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,8 @@ def cached(monkeypatch):
     assert _memory.memory_maps() > 100
     monkeypatch.setattr(_memory, "MOST_MAPS", 100)
     monkeypatch.setattr(_memory, "INTERVAL", 0.0)
+    monkeypatch.setattr(_memory, "MOST_OF_TIME", np.inf)
+    monkeypatch.setattr(_memory, "_next_count", 0.0)
     monkeypatch.setattr(_memory, "_others", 0)
     return function._cache_size
 
@@ -42,6 +45,16 @@ def test_counting_is_not_done_at_every_call(cached, monkeypatch):
     for _ in range(1000):
         _memory.make_room()
     assert counted == []
+
+
+def test_counting_takes_a_small_share_of_the_time(cached, monkeypatch):
+    monkeypatch.setattr(_memory, "MOST_OF_TIME", 0.01)
+    counted = []
+    monkeypatch.setattr(_memory, "memory_maps", lambda: counted.append(time.sleep(0.01)) or 0)
+    start = time.monotonic()
+    while time.monotonic() < start + 0.2:
+        _memory.make_room()
+    assert len(counted) == 1
 
 
 def test_areas_of_others_do_not_make_every_call_compile_again(cached):

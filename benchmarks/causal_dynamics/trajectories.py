@@ -74,6 +74,8 @@ def published_graph(
     None if dysts has no Jacobian.
     """
     jacobian = getattr(_dysts._modules()[1], name)._jac
+    # Evaluated once: Numba, where it is there, would take a fifth of a second to compile it.
+    jacobian = getattr(jacobian, "py_func", jacobian)
     n_parameters = len(inspect.signature(jacobian).parameters) - len(point) - 1
     value = jacobian(*point, 0, *[1] * n_parameters)
     return None if value is None else (np.asarray(value, float) != 0).T
@@ -232,8 +234,7 @@ def _shares(keys):
 
 
 def _postprocessed(name: str, series: np.ndarray) -> np.ndarray:
-    cls = getattr(_dysts._modules()[1], name)
-    system = _dysts._prepared(cls.__new__(cls), _dysts._records()[name]["parameters"])
+    system = _dysts.in_numpy(name, _dysts._records()[name]["parameters"])
     bound = getattr(system, "_postprocessing", None)
     if bound is None:
         return series

@@ -5,6 +5,7 @@ import functools
 import jax
 import numpy as np
 import pytest
+import scipy.signal
 
 import ndde_jax as ndde
 from ndde_jax.measure import _refined
@@ -28,12 +29,15 @@ def path(*delays, n=3000, law=np.asarray, seed=0):
     late = [round(delay * PARTS) for delay in delays]
     first = max(late)
     kicks = np.sqrt(step) * rng.normal(size=(first + n * PARTS, 2))
-    rough, driver, follower = (np.zeros(len(kicks)) for _ in range(3))
-    for k in range(len(kicks) - 1):
-        rough[k + 1] = rough[k] - step * 0.7 * rough[k] + 0.8 * kicks[k, 0]
-        driver[k + 1] = driver[k] + step * 0.7 * (rough[k] - driver[k])
-        drive = sum(law(SLOPE * driver[k - lag]) for lag in late) if k >= first else 0.0
-        follower[k + 1] = follower[k] + step * (drive - follower[k]) + 0.2 * kicks[k, 1]
+
+    def decays(rate, change):
+        """x[k + 1] = (1 − step · rate) x[k] + change[k], from 0."""
+        return scipy.signal.lfilter([0.0, 1.0], [1.0, step * rate - 1], change)
+
+    driver = decays(0.7, step * 0.7 * decays(0.7, 0.8 * kicks[:, 0]))
+    drive = np.zeros(len(kicks))
+    drive[first:] = sum(law(SLOPE * driver[first - lag : len(driver) - lag]) for lag in late)
+    follower = decays(1.0, step * drive + 0.2 * kicks[:, 1])
     return np.stack([driver, follower], axis=1)[first::PARTS]
 
 

@@ -24,7 +24,7 @@ STRATEGIES = {
     "Splines": select.Splines(shortlist=3),
     "Moves": select.Moves(shortlist=3, refit=REFIT),
     # Every subset is fitted from random starts alone, of which one in ten ends in a poor minimum.
-    "Exhaustive": select.Exhaustive(ndde.fitting.StrengthConfig(restarts=3, steps=40, width=6)),
+    "Exhaustive": select.Exhaustive(ndde.fitting.StrengthConfig(restarts=3, steps=20, width=6)),
     "CoefficientPath": select.CoefficientPath(GRID, ndde.L0NDDE(), FIT, REFIT),
 }
 # Splines know the extended Bayesian information criterion alone. With one kind of price everywhere,

@@ -27,9 +27,10 @@ def linear_path(n, seed=0, a=A, sigma=SIGMA, transient=200):
     h, past = DT / fine, fine * LAGS[-1]
     total = (n + transient) * fine
     x = np.zeros((total + past, 3))
+    kicks = np.sqrt(h) * sigma * rng.normal(size=(total, 3))
+    late, drift = -fine * np.array(LAGS), h * a.reshape(3, -1)
     for k in range(past, total + past - 1):
-        rate = sum(a[:, i] @ x[k - fine * lag] for i, lag in enumerate(LAGS))
-        x[k + 1] = x[k] + h * rate + np.sqrt(h) * sigma * rng.normal(size=3)
+        x[k + 1] = x[k] + drift @ x[late + k].ravel() + kicks[k - past]
     return x[past + transient * fine :: fine]
 
 
