@@ -2,9 +2,10 @@
 
 import pytest
 
-from .small import linear
-
 
 @pytest.fixture(scope="session")
 def found():
+    # Not above: JAX would begin before the flags of the tests are set where this folder is named.
+    from .small import linear
+
     return linear()
