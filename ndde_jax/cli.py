@@ -6,6 +6,7 @@ and error messages come at once.
 
 import argparse
 import dataclasses
+import functools
 import math
 import re
 import shlex
@@ -210,6 +211,7 @@ def _list_examples(arguments: argparse.Namespace) -> None:
             print(f"  {example.description}\n  {example.source}\n  {example.licence}")
 
 
+@functools.cache
 def _parser() -> argparse.ArgumentParser:
     def lags(text: str) -> tuple[int, ...] | str:
         try:

@@ -1,6 +1,7 @@
 """Trajectories cut into lagged windows: what a drift is fitted to."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -268,9 +269,7 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
     standardised_rate = (rate - rate_center[None]) / rate_scale[None]
     increment = xp.where(valid[:, None] & varies[None], standardised_rate, 0)
 
-    def cast(a: Any) -> Array:
-        return to_jax(a, data.dtype)
-
+    cast = partial(to_jax, dtype=data.dtype)
     return Windows(
         history=cast(history),
         increment=cast(increment),

@@ -4,6 +4,8 @@ import dataclasses
 import errno
 import os
 import re
+import subprocess
+import sys
 import threading
 
 import equinox as eqx
@@ -351,3 +353,29 @@ def test_systems_run_side_by_side():
         return i
 
     assert run_many(one, 4, workers=2, progress=False) == [0, 1, 2, 3]
+
+
+SEVERAL_DEVICES = """
+import jax, numpy as np
+import ndde_jax as ndde
+assert jax.device_count() == 2
+method, key = ndde.L0NDDE(path=(0.1,)), jax.random.key(3)
+config = ndde.FitConfig(max_steps=40, newton_steps=5, width=4, depth=1)
+x = np.random.default_rng(0).normal(size=(4, 210, 2)).cumsum(axis=1)
+systems = [ndde.lagged_windows(a, dt=1.0) for a in x]
+many = ndde.fit_many(method, systems, config, key=key, workers=2, progress=False)
+devices = [set.union(*(a.devices() for a in jax.tree.leaves(one))) for one in many]
+assert {len(d) for d in devices} == {1} and len(set.union(*devices)) == 2, devices
+for i, (one, windows) in enumerate(zip(many, systems)):
+    alone = ndde.fit(method, windows, config, key=jax.random.fold_in(key, i))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_array_equal(a, b)
+"""
+
+
+@pytest.mark.slow
+def test_every_worker_has_a_device_of_its_own():
+    flags = "--xla_force_host_platform_device_count=2"
+    subprocess.run(
+        [sys.executable, "-c", SEVERAL_DEVICES], env={**os.environ, "XLA_FLAGS": flags}, check=True
+    )
