@@ -1,6 +1,7 @@
 """Windows as the flat arrays that training loops want."""
 
 import copy
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,27 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import namespace_of, to_jax
 from ._windows import Windows
+
+
+class _Arrays:
+    """What windows hold, flat, with zeros where nothing may be used; `xp` is NumPy or JAX's."""
+
+    def __init__(self, windows: Windows, xp: Any):
+        given = jax.tree.map(xp.asarray, windows)
+        n, dim = given.history.shape[0], given.history.shape[2]
+        scaling = given.scaling
+        constant = xp.any(~(scaling.scale > 0)) | xp.any(~(scaling.rate_scale > 0))
+        finite = xp.all(xp.isfinite(given.history)) & xp.all(xp.isfinite(given.increment))
+        varies = xp.all(xp.any(given.increment != 0, axis=0))
+        self.valid = given.valid
+        self.refused = constant | ~finite | ~varies | (xp.sum(given.valid) < dim + 1)
+        use = given.valid & ~self.refused
+        self.inputs = xp.where(use[:, None], given.history.reshape(n, -1), 0)
+        self.outputs = xp.where(use[:, None], given.increment, 0)
+        self.weight = xp.where(use, given.weight, 0)
+        # [source target lag] -> [target input], inputs (lag, source).
+        flat = lambda graph: xp.transpose(graph, (1, 2, 0)).reshape(dim, -1)  # noqa: E731
+        self.allowed, self.required = flat(given.prior.allowed), flat(given.prior.required)
 
 
 class FlatData(eqx.Module):
@@ -29,24 +51,13 @@ class FlatData(eqx.Module):
     def __init__(self, windows: Windows):
         # In NumPy where nothing is traced, since a dozen programs would be compiled otherwise.
         xp = namespace_of(windows)
-        given = jax.tree.map(xp.asarray, windows)
-        n, dtype = given.history.shape[0], given.history.dtype
-        self.dim = given.history.shape[2]
-        n_valid = xp.sum(given.valid)
-        scaling = given.scaling
-        constant = xp.any(~(scaling.scale > 0)) | xp.any(~(scaling.rate_scale > 0))
-        finite = xp.all(xp.isfinite(given.history)) & xp.all(xp.isfinite(given.increment))
-        varies = xp.all(xp.any(given.increment != 0, axis=0))
-        refused = constant | ~finite | ~varies | (n_valid < self.dim + 1)
-        use = given.valid & ~refused
-        self.n_valid, self.refused = to_jax(n_valid), to_jax(refused)
-        self.inputs = to_jax(xp.where(use[:, None], given.history.reshape(n, -1), 0), dtype)
-        self.outputs = to_jax(xp.where(use[:, None], given.increment, 0), dtype)
-        self.weight = to_jax(xp.where(use, given.weight, 0), dtype)
-        self.order = to_jax(xp.argsort(~given.valid, stable=True))
-        # [source target lag] -> [target input], inputs (lag, source).
-        flat = lambda graph: to_jax(xp.transpose(graph, (1, 2, 0)).reshape(self.dim, -1))  # noqa: E731
-        self.allowed, self.required = flat(given.prior.allowed), flat(given.prior.required)
+        known, dtype = _Arrays(windows, xp), windows.history.dtype
+        self.dim = windows.history.shape[2]
+        self.inputs, self.outputs = to_jax(known.inputs, dtype), to_jax(known.outputs, dtype)
+        self.weight, self.refused = to_jax(known.weight, dtype), to_jax(known.refused)
+        self.allowed, self.required = to_jax(known.allowed), to_jax(known.required)
+        self.n_valid = to_jax(xp.sum(known.valid))
+        self.order = to_jax(xp.argsort(~known.valid, stable=True))
 
     def apply_prior(self, mask: Bool[Array, "target *more input"]) -> Bool[Array, "..."]:
         """The masks with inputs that are not allowed closed and required ones open."""
@@ -69,20 +80,11 @@ class KnownData:
     """The same in NumPy, for closed forms that compile nothing."""
 
     def __init__(self, windows: Windows):
-        history, increment = np.asarray(windows.history), np.asarray(windows.increment)
-        valid, weight = np.asarray(windows.valid), np.asarray(windows.weight)
-        n, self.dim, self.dtype = history.shape[0], history.shape[2], history.dtype
-        scales = (np.asarray(windows.scaling.scale), np.asarray(windows.scaling.rate_scale))
-        finite = np.isfinite(history).all() and np.isfinite(increment).all()
-        varies = (increment != 0).any(axis=0).all() and all((s > 0).all() for s in scales)
-        self.refused = not (finite and varies) or int(valid.sum()) < self.dim + 1
-        use = valid & (not self.refused)
-        self.inputs = np.where(use[:, None], history.reshape(n, -1), 0).astype(np.float64)
-        self.outputs = np.where(use[:, None], increment, 0).astype(np.float64)
-        self.weight = np.where(use, weight, 0).astype(np.float64)
-        prior = windows.prior
-        flat = lambda g: np.transpose(np.asarray(g), (1, 2, 0)).reshape(self.dim, -1)  # noqa: E731
-        self.allowed, self.required = flat(prior.allowed), flat(prior.required)
+        known = _Arrays(windows, np)
+        self.dim, self.dtype = windows.history.shape[2], windows.history.dtype
+        self.inputs, self.outputs = (a.astype(np.float64) for a in (known.inputs, known.outputs))
+        self.weight, self.refused = known.weight.astype(np.float64), bool(known.refused)
+        self.allowed, self.required = known.allowed, known.required
 
     def allowing(self, among: Bool[np.ndarray, "target input"]) -> "KnownData":
         """The same data with no other inputs allowed than these and required ones."""

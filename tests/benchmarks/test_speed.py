@@ -144,7 +144,8 @@ def test_pinned_processes_are_compared():
     sentence = systems.gain(2, ndde.Recipe.fast())
     seconds = [float(word) for word in sentence.split() if word[0].isdigit() and "." in word]
     one, two, ratio = seconds
-    assert ratio == pytest.approx(one / two, abs=0.2)
+    # Of seconds that are rounded to a tenth, and are few here.
+    assert (one - 0.05) / (two + 0.05) - 0.01 < ratio < (one + 0.05) / (two - 0.05) + 0.01
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
