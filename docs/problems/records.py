@@ -1,6 +1,7 @@
 """Records that raise findings of the report, and records that do not: simulated, then spoilt."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -17,6 +18,7 @@ class Data:
     lags: tuple[int, ...] = (0, 1, 2)
 
 
+@functools.cache  # asked for twenty times
 def plain(n=N, seed=0, dim=3):
     """Noise-driven, damped, coupled in a ring: stationary, and nothing wrong with it."""
     rng, x = np.random.default_rng(seed), np.zeros((n + 200, dim))
@@ -26,6 +28,7 @@ def plain(n=N, seed=0, dim=3):
     return x[200:]
 
 
+@functools.cache
 def delayed(late, n=N, seed=0, fine=10):
     """A driver, and a follower `late` samples behind; samples half a unit of time apart."""
     rng, back, h = np.random.default_rng(seed), round(late * fine), DT / fine
@@ -105,7 +108,7 @@ def cycle(sigma, n=1000, seed=0):
 
 def changed(change, n=N, **options):
     """The plain record, changed, beside itself."""
-    x = plain(n)
+    x = plain(n=n)
     options = {"dt": DT, **options}
     return Data(change(x.copy(), np.random.default_rng(7)), options), Data(x, options)
 
