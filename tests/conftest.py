@@ -133,9 +133,11 @@ def _leave_at_once():
 
     Of JAX's own house, too.
     """
-    from jax._src import api
-
-    atexit.unregister(getattr(api, "clean_up", None))
+    try:
+        from jax._src.api import clean_up
+    except ImportError:
+        return
+    atexit.unregister(clean_up)
 
 
 def _known_to_xla(flag):
