@@ -29,7 +29,7 @@ from .fit._prices import as_price
 from .measure._events import read_events, travel_times
 from .measure._law import FORWARD, fit_law, law_windows
 from .measure._measured import Measured, find_and_measure, measure_graph
-from .measure._profiles import profile_delays
+from .measure._profiles import profile_delays, whole_lags
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
@@ -175,6 +175,47 @@ def discover(
     return _imputed(found, search, key) if recipe.impute else found
 
 
+def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> Discovery:
+    """Return the discovery of a longer record; see
+    [`Discovery.update`][ndde_jax.Discovery.update].
+    """
+    before = found.samples.as_measured()
+    if not before.regular:
+        raise ValueError(
+            "update is for equally spaced samples; discover the joined record with its time stamps."
+        )
+    if before.mask:
+        raise ValueError("update knows no mask for what is new; discover the joined record.")
+    new = more if isinstance(more, list | tuple) else [more]
+    arrays = [np.atleast_2d(np.asarray(x, float)) for x in new]
+    if any(x.ndim != 2 or x.shape[1] != before.dim for x in arrays):
+        shapes = ", ".join(str(np.shape(x)) for x in new)
+        raise ValueError(
+            f"update expected arrays [time {before.dim}], of {', '.join(before.names)}; got "
+            f"{shapes}."
+        )
+    values, times = list(before.values), list(before.times)
+    if isinstance(more, list | tuple):
+        values += arrays
+        times += [before.dt * np.arange(len(x)) for x in arrays]
+    else:
+        added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
+        values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
+        times[-1] = np.concatenate([times[-1], added])
+    known = [name for name in found.inputs]
+    return discover(
+        dataclasses.replace(before, values=tuple(values), times=tuple(times)),
+        lags=found.lags,
+        prior=found.windows.prior,
+        inputs=known or None,
+        transform=found.samples.transform or None,
+        treat=bool(found.samples.treatments),
+        coefficient=found.coefficient,
+        recipe=found.recipe,
+        key=jr.key(0) if key is None else key,
+    )
+
+
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:
     """Discovered again and again in what the model completed."""
     if not missing(found.samples):
@@ -231,8 +272,9 @@ def _search(
         search_key, model_key = jr.split(key)
         for number in range(1, passes):
             windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
-            screened = Screened(windows, steps=screened.steps)
-        record = record_of(samples, windows, recipe, events is not None)
+            screened = Screened(windows, steps=screened.steps, readings=screened.readings)
+        reading, evidence = _reading(screened, events is not None)
+        record = record_of(samples, windows, recipe, reading, events is not None)
         measured = stage(
             "measuring edges",
             lambda: _measured(screened, record, errors, recipe, coefficient, search_key),
@@ -247,7 +289,12 @@ def _search(
                 choices = (*choices, FORWARD)
             fitted = functools.partial(fit_law, rates, measured.reads, family, key=model_key)
             model = stage("fitting the drift", fitted)
-        if not recipe.delays:
+        if windows.scheme == "euler" and reading != "flow" and events is None and samples.regular:
+            estimated = functools.partial(whole_lags, windows, graph)
+            delays, intervals = (
+                stage("estimating delays", estimated) if recipe.delays else estimated()
+            )
+        elif not recipe.delays:
             delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
             intervals = np.repeat(delays[..., None], 2, axis=-1)
         else:
@@ -282,10 +329,22 @@ def _search(
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
         networks=np.asarray(networks),
+        held_out=np.asarray(measured.held_out),
+        reading=reading,
+        evidence=evidence,
         events=events is not None,
         inputs=known,
         choices=(*choices, *reasons),
     )
+
+
+def _reading(screened: Screened, events: bool) -> tuple[str, float]:
+    """Return what the record was read as, and the evidence in nats, flow over map; NaN where the
+    two were not compared: events, uneven samples, records without noise.
+    """
+    if screened.readings is not None:
+        return screened.readings.name, screened.readings.evidence
+    return "undecided" if events else "flow", np.nan
 
 
 def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
@@ -38,7 +39,13 @@ class Discovery(Usable):
     - `graph`: edges kept.
     - `scores`: signal strength of every candidate edge, a share of the variance of its target's
         rate of change.
-    - `lower`: lower confidence bound of the strength on held-out blocks.
+    - `lower`: lower confidence bound of the strength, by its spread over blocks of the record.
+    - `held_out`: share of the variance of each rate of change that is left on blocks of the record
+        that were not fitted, given the graph, `[target]`; closed forms on the inputs of the graph.
+    - `reading`: whether the samples are read as a `"map"`, from one to the next, or as a continuous
+        `"flow"`; `"undecided"` if both are within 3 nats, and the graph is then that of the
+        likelier. `evidence` is log likelihood of the flow over that of the map, in nats, prices
+        included; NaN where they were not compared.
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
     - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are the
@@ -71,6 +78,9 @@ class Discovery(Usable):
     delays: np.ndarray
     delay_intervals: np.ndarray
     networks: np.ndarray
+    held_out: np.ndarray
+    reading: str
+    evidence: float
     events: bool = False
     inputs: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
@@ -92,6 +102,11 @@ class Discovery(Usable):
     def time_unit(self) -> str:
         """What `dt` counts; empty if unknown."""
         return self.samples.time_unit
+
+    @property
+    def moves_between_samples(self) -> bool:
+        """Whether the drift is that of a flow, which moves between samples, and not of a map."""
+        return self.events or self.windows.scheme != "euler" or self.reading == "flow"
 
     @property
     def level_lags(self) -> tuple[int, ...]:
@@ -139,11 +154,28 @@ class Discovery(Usable):
         """The graph that the same recipe finds in other windows of the same kind."""
         price = as_price(self.coefficient, "coefficient")
         config = self.recipe.refit if self.recipe.networks and not self.events else None
-        record = record_of(self.samples, self.windows, self.recipe, self.events)
+        record = record_of(self.samples, self.windows, self.recipe, self.reading, self.events)
         record = None if record is None else record.of_rows(windows)
         errors = measurement_errors(self.samples)
         options = dict(key=key, config=config, errors=errors, record=record)
         return find_and_measure(windows, price, **options).graph
+
+    def update(self, more: Any, *, key: PRNGKeyArray | None = None) -> "Discovery":
+        """Return the discovery of the longer record: these samples and what was measured since.
+
+        Everything is treated, read and searched as the first was, at the same lags.
+
+        **Arguments:**
+
+        - `more`: `[time dim]`, what follows the end of the (last) record at the same interval; or a
+            list of arrays, further recordings.
+        - `key`: for networks; by default `jax.random.key(0)`.
+
+        **Raises:** `ValueError` for another number of variables, or a record of uneven samples.
+        """
+        from ._discover import update
+
+        return update(self, more, key=key)
 
     def equations(
         self, *, key: PRNGKeyArray, digits: int = 3, form: str = "text", **options
@@ -243,8 +275,12 @@ class Discovery(Usable):
         return found
 
 
-def record_of(samples: Samples, windows: Windows, recipe: Recipe, events: bool) -> Record | None:
-    """What tells the samples between candidate lags, where delays may lie there."""
+def record_of(
+    samples: Samples, windows: Windows, recipe: Recipe, reading: str, events: bool
+) -> Record | None:
+    """Return what tells the samples between candidate lags, where delays may lie there."""
+    if windows.scheme == "euler" and reading != "flow":
+        return None  # a map's delays are whole
     if not recipe.delays or recipe.strategy is not None or events or not samples.regular:
         return None
     return Record(samples, windows)

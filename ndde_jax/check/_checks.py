@@ -91,17 +91,19 @@ def about_signal(
     hopeless = ~(risk < UNEXPLAINED)
     notes.add(
         MEASURED,
-        "largest held-out risk",
+        "largest unexplained share",
         float(np.max(risk)),
         "the model class contains the truth",
-        "the share of a rate's variance that the graph does not explain on data left out; noise "
+        "the share of a rate's variance that the graph does not explain; noise "
         "and a missing driver look alike here.",
     )
     if not graph.any():
         notes.problems.append("No edge is worth its parameters: no candidate input is informative.")
         return
     if hopeless.all():
-        notes.problems.append("No rate is explained on data left out (all risks above 0.9).")
+        notes.problems.append(
+            "No rate is explained (more than 0.9 of the variance of each is left)."
+        )
     elif hopeless.any():
         which = ", ".join(name for name, bad in zip(notes.names, hopeless, strict=True) if bad)
         notes.reservations.append(f"The rate of {which} is hardly explained; its edges are weak.")
@@ -109,11 +111,12 @@ def about_signal(
     if doubtful.sum() > graph.sum() / 2:
         notes.problems.append(
             f"{doubtful.sum()} of {graph.sum()} edges have a lower confidence bound at or below "
-            "zero on data left out."
+            "zero over blocks of the record."
         )
     elif doubtful.any():
         notes.reservations.append(
-            f"Lower confidence bound at or below zero on data left out: {notes.edges(doubtful)}."
+            "Lower confidence bound at or below zero over blocks of the record: "
+            f"{notes.edges(doubtful)}."
         )
     weakest = np.unravel_index(np.argmin(np.where(graph, value, np.inf)), graph.shape)
     s_min, d_max = float(value[weakest]), int(degree.max())

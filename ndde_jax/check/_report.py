@@ -157,7 +157,7 @@ def _edges(found) -> str:
 
 
 def _targets(found, price: np.ndarray) -> str:
-    risk = np.asarray(found.strengths.risk)
+    held_out = np.asarray(found.held_out)
     in_sample = np.asarray(found.strengths.risk_in_sample)
     measured_on = np.asarray(found.strengths.graph)
     n_inputs = len(found.names) * len(found.lags)
@@ -168,7 +168,8 @@ def _targets(found, price: np.ndarray) -> str:
         other = f" (of the graph measured, with {int(measured.sum())})" if differs else ""
         rows.append(
             f"{name}: {degree} of {n_inputs} inputs; unexplained share of the rate's variance "
-            f"{in_sample[j]:.3g} in-sample, {risk[j]:.3g} held-out{other}; edges must be worth "
+            f"{in_sample[j]:.3g} in-sample, {held_out[j]:.3g} on blocks held out, given the "
+            f"graph{other}; edges must be worth "
             f"{price[j]:.3g}."
         )
     return "\n".join(_wrap(row, "  ") for row in rows)
@@ -205,12 +206,11 @@ def _collect(found, price: np.ndarray):
             "neighbouring lags can stand in for one another, so read a lag as an interval. Thin "
             "out the lags to sharpen it."
         )
-    risk = np.asarray(found.strengths.risk)
     for j, name in enumerate(found.names):
-        if not risk[j] < 0.9:
+        if not found.held_out[j] < 0.9:
             yield (
-                f"The rate of {name} is hardly explained (held-out risk {risk[j]:.2f}); its edges "
-                "deserve little trust."
+                f"The rate of {name} is hardly explained ({found.held_out[j]:.0%} of its variance "
+                "is left on blocks held out): noise is nearly all there is, or a driver is missing."
             )
     dropped_inputs = (np.asarray(found.strengths.graph) & ~found.graph).sum(axis=(0, 2))
     for name, count in zip(found.names, dropped_inputs, strict=True):
@@ -224,7 +224,7 @@ def _collect(found, price: np.ndarray):
     if doubtful.any():
         yield (
             f"{int(doubtful.sum())} of {int(found.graph.sum())} kept edges have a lower bound at "
-            "or below zero on held-out data."
+            "or below zero over blocks of the record."
         )
     yield from _against_the_prior(found, price)
     if 0 not in found.lags:

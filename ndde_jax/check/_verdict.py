@@ -169,7 +169,7 @@ def _modelled(found: Any) -> np.ndarray:
 
 
 def _about_graph(found: Any):
-    """Enough data, and edges that stand clear of their price and of zero on data left out."""
+    """Enough data, and edges that stand clear of their price and, over blocks, of zero."""
     n_inputs = len(found.names) * len(found.lags)
     used = int(found.windows.n_valid)
     if used < SHORT * n_inputs:
@@ -247,7 +247,7 @@ def _about_strengths(found: Any, weak: np.ndarray, weight: str):
         float(weak.sum() / found.graph.sum()),
         "identifiability with the penalised objective",
         f"{len(edges)} of {int(found.graph.sum())} inputs are hardly worth their price, or not "
-        f"on data left out: {named}{more}.",
+        f"in every part of the record: {named}{more}.",
         "Record for longer, or drop them: found.graph & (found.lower > 0).",
         weight,
     )

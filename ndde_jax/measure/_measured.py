@@ -10,27 +10,27 @@ from jaxtyping import Bool, Float
 
 from .._axes import from_graph_axes
 from .._types import to_jax
-from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
-from ..select._judge import BLOCKS, Judged, fit_on, judge, stretches
+from ..regression import Readings
+from ..select._default import judged_by_networks, network_criterion
+from ..select._judge import BLOCKS, Judged, fit_on, stretches
 from ..select._leftover import beyond_chance
-from ..select._regression import FLOOR, log_choices
+from ..select._regression import FLOOR
 from ..select._screened import Screened
 from ..select._spline_fit import spline_drift
 from ..select._splines import SplineGraph
+from ..select._target_fit import TargetFit
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import student_quantile
 from ._record import Record
 from ._refined import Refined, Refiner
 from ._strength import SignalStrengths
-from ._target_fit import TargetFit
 
-# A network that describes a rate this much worse than bent splines, per window, may still need
-# fewer of the inputs, and then be better.
-COMPARABLE = 0.05
+# Nats of twice the likelihood within which a map's own inputs are preferred.
+MARGIN = 6.0
 # Of the one-sided lower bounds.
 CONFIDENCE = 0.95
 
@@ -43,6 +43,8 @@ class Measured(NamedTuple):
     - `graph`: what is kept at the price, `[source target lag]`.
     - `reads`: what the model reads; other candidates beside those of the graph where a delay lies
         between them.
+    - `held_out`: share of the variance of each rate that is left on blocks that were not fitted,
+        given the graph.
     - `delays`, `halves`: of edges that have a delay of their own, in samples, and halves of their
         90 % intervals; NaN elsewhere.
     """
@@ -54,6 +56,7 @@ class Measured(NamedTuple):
     reads: Bool[np.ndarray, "source target lag"]
     delays: Float[np.ndarray, "source target lag"]
     halves: Float[np.ndarray, "source target lag"]
+    held_out: Float[np.ndarray, " target"]
 
 
 class _Target(NamedTuple):
@@ -99,6 +102,10 @@ def find_and_measure(
     data, columns, screening = screened.data, screened.columns, screened.found
     dim, chosen = data.dim, _flat(screening.graph)
     regressions = [TargetFit(columns, data, j, chosen[j]) for j in range(dim)]
+    if screened.readings is not None and windows.scheme == "euler" and not data.refused:
+        regressions = _or_of_a_map(regressions, screened.readings, data)
+        chosen = np.stack([own.mask for own in regressions])
+        screening = eqx.tree_at(lambda s: s.graph, screening, _graph(chosen, dim))
     if errors is not None and np.any(errors > 0) and not data.refused:
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
         regressions = [own.without_stand_ins(data, sizes) for own in regressions]
@@ -118,7 +125,7 @@ def find_and_measure(
         screening = _searched_again(screening, chosen, refined)
     judged: list[Judged | None] = [None] * dim
     if config is not None and not data.refused:
-        judged = _judged(data, screening, regressions, price, config, key)
+        judged = judged_by_networks(data, screening, regressions, price, config, key)
     outside = _flat(screening.value)
     outside = np.stack(
         [outside[j] if refined[j] is None else own.outside() for j, own in enumerate(regressions)]
@@ -128,31 +135,23 @@ def find_and_measure(
     return _reading_candidates(found, *given)
 
 
-def _judged(
-    data: KnownData, screening: SplineGraph, regressions: list[TargetFit], price, config, key
-) -> list[Judged | None]:
-    """What networks say of the targets that they describe better; None of the others."""
-    n, n_inputs = max(float(data.weight.sum()), 1.0), data.inputs.shape[1]
-    at_any_price = not isinstance(price, EBIC)
-
-    def excess(j: int, found, degree: int) -> float:
-        """By how much a network describes a target worse than splines, per window."""
-        return float(_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
-
-    def needed(j: int, found) -> bool:
-        slack = 0 if regressions[j].linear else COMPARABLE
-        return bool(at_any_price or excess(j, found, len(regressions[j].inputs)) < slack)
-
-    # Who asks for a price wants networks' strengths at it.
-    asked = [True] * data.dim
-    if not at_any_price:
-        asked = beyond_chance([own.leftover() for own in regressions])
-    inputs = [own.columns.inputs for own in regressions]
-    options = dict(key=key, asked=asked, needed=needed, inputs=inputs)
-    rows = judge(data, screening, price, config, **options)
+def _or_of_a_map(
+    regressions: list[TargetFit], readings: Readings, data: KnownData
+) -> list[TargetFit]:
+    """Return the regressions with the inputs of the map in the place of those that explain their
+    target worse, or no better: a straight line costs it one column, where others bend all inputs of
+    a target or none.
+    """
+    found = _flat(readings.map_graph)
+    better = [
+        readings.map_cost[j] <= (own.criterion() + MARGIN) / own.model.n
+        for j, own in enumerate(regressions)
+    ]
     return [
-        row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
-        for j, row in enumerate(rows)
+        TargetFit(own.columns, data, j, found[j])
+        if better[j] and (found[j] != own.mask).any()
+        else own
+        for j, own in enumerate(regressions)
     ]
 
 
@@ -216,7 +215,7 @@ def _reading_candidates(
         # Where data tell that there is more to a law they can tell it from more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
         fit, slots = fit_on(data, j, widest.mask, price, config, jr.fold_in(key, j))
-        if _criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
+        if network_criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
             reads[j], networks[j] = widest.mask, (fit.network, slots)
     drift = spline_drift(data, columns, reads, networks)
     reads, delays, halves = (_graph(values, dim) for values in (reads, delays, halves))
@@ -242,7 +241,11 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     )
     by_network = np.array([row is not None for row in judged])
     nowhere = np.full(kept.shape, np.nan)
-    return Measured(strengths, model, by_network, kept, kept, nowhere, nowhere)
+    held_out = np.full(dim, np.nan)
+    if not data.refused:
+        fits = [TargetFit(own.columns, data, j, mask[j]) for j, own in enumerate(regressions)]
+        held_out = np.array([fit.held_out(windows.reach) for fit in fits])
+    return Measured(strengths, model, by_network, kept, kept, nowhere, nowhere, held_out)
 
 
 def _flat(edges) -> np.ndarray:
@@ -254,14 +257,6 @@ def _flat(edges) -> np.ndarray:
 def _graph(mask, dim: int) -> np.ndarray:
     """`[target input]` to `[source target lag]`."""
     return np.moveaxis(mask.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
-
-
-def _criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float:
-    """The extended Bayesian information criterion of a network, comparable to a regression's."""
-    weights = float(found.n_effective) * np.log(n)
-    return float(
-        n * np.log(float(found.risk) + FLOOR) + weights + 2 * log_choices(n_inputs, degree)
-    )
 
 
 def _target(own: TargetFit, judged, chosen, outside, data, j, price) -> _Target:

@@ -4,12 +4,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..samples._samples import Samples
-from ..select._regression import FLOOR
+from ..select._regression import FLOOR, Regression
+from ..select._spline_search import columns_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import SHORTEST
-from ._record import Record, settle
+from ._record import CONFIDENCE, Record, settle
 
+# Candidates to either side that a lag is compared with.
+NEAR = 3
 # How much worse than the model that found the graph splines may explain a rate.
 WORSE = 1.1
 
@@ -52,6 +55,48 @@ def profile_delays(
         for source, group, delay, half in found:
             delays[source, target, group] = dt * delay
             intervals[source, target, group] = dt * np.array([max(delay - half, 0), delay + half])
+    return delays, intervals
+
+
+def whole_lags(
+    windows: Windows, graph: Bool[np.ndarray, "source target lag"]
+) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
+    """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
+    the data do not exclude, in time; NaN where there is no edge.
+
+    A map's delay is a whole number of samples. With every other lag of the same source in the place
+    of an edge's own, all else refitted, the likelihoods are weights of the lags; the likeliest that
+    together have 90 % of them are not excluded.
+    """
+    lags, dt = np.asarray(windows.lags, float), float(windows.dt)
+    delays = np.where(graph, dt * lags, np.nan)
+    intervals = np.repeat(delays[..., None], 2, axis=-1)
+    data = KnownData(windows)
+    if data.refused or len(lags) == 1 or not graph.any():
+        return delays, intervals
+    columns = columns_of(data.inputs, data.weight)
+    for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
+        y, _ = columns.standardised(data.outputs[:, target])
+        own = graph[:, target]
+        inputs = [(int(i), int(k)) for i, k in np.argwhere(own)]
+        for source, place in inputs:
+            if lags[place] == 0 and source == target:
+                continue  # what a variable does by itself has no delay
+            near = range(max(place - NEAR, 0), min(place + NEAR + 1, len(lags)))
+            others = [k for k in near if k == place or not own[source, k]]
+            rest = [k * data.dim + i for i, k in inputs if (i, k) != (source, place)]
+            slots = np.array(rest + [k * data.dim + source for k in others])
+            model = Regression(columns, y, slots)
+            masks = np.zeros((len(others), len(slots)), bool)
+            masks[:, : len(rest)] = True
+            masks[np.arange(len(others)), len(rest) + np.arange(len(others))] = True
+            nats = -0.5 * model.n * np.log(model.risks(masks) + 1e-12)
+            weight = np.exp(nats - nats.max())
+            order = np.argsort(-weight)
+            enough = np.cumsum(weight[order]) / weight.sum()
+            kept = {others[k] for k in order[: int(np.searchsorted(enough, CONFIDENCE)) + 1]}
+            kept.add(place)
+            intervals[source, target, place] = dt * lags[min(kept)], dt * lags[max(kept)]
     return delays, intervals
 
 

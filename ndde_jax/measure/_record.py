@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..regression import spline_terms
 from ..samples._samples import Samples
 from ..select._basis import N_FEATURES
 from ..select._regression import Regression
-from ..select._spline_search import columns_of, spline_terms_of
+from ..select._spline_search import columns_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import SHORTEST, student_quantile
@@ -173,7 +174,7 @@ def linearised(record: Record, data: KnownData, known, sources, delay, target: i
         i = known.shape[1] + k
         own = columns.splines[i]
         a = own.matrix @ c[i * N_FEATURES : (i + 1) * N_FEATURES]
-        terms = spline_terms_of(high[:, k], own.knots) - spline_terms_of(low[:, k], own.knots)
+        terms = spline_terms(high[:, k], own.knots) - spline_terms(low[:, k], own.knots)
         slope = terms @ a
         for (first, second), value in zip(model.pairs, paired, strict=True):
             if value and i in (first, second):

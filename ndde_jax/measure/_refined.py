@@ -9,13 +9,13 @@ from ..samples._samples import Samples
 from ..select._regression import Regression
 from ..select._spline_search import PROGRESS, Columns, columns_of, search_target
 from ..select._splines import MOVES, SHORTLIST
+from ..select._target_fit import TargetFit
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import SHORTEST
 from ._profiles import runs_of
 from ._reads import with_a_reader_each
 from ._record import FINEST, Record, linearised, settle
-from ._target_fit import TargetFit
 
 # Searches, each with the delays that the one before has settled.
 ROUNDS = 3

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import namespace_of, to_jax
+from ..regression import spline_terms
 from ._networks import MaskedDrift
 
 
@@ -87,28 +88,3 @@ def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
     """The two members of every pair of slots."""
     pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
-
-
-def spline_terms(
-    z: Float[Array | np.ndarray, "*input"], knots: Float[Array | np.ndarray, "*input knot"]
-) -> Float[Array | np.ndarray, "*input term"]:
-    """The terms of a restricted cubic spline of every input, itself first; linear beyond the outer
-    knots, so that rare extremes have no leverage.
-
-    Harrell, *Regression Modeling Strategies* (2015), equation 2.25.
-    """
-    xp = np if isinstance(z, np.ndarray) and isinstance(knots, np.ndarray) else jnp
-    span = xp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
-    wide = xp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
-
-    def cube(k):
-        return (xp.maximum(z - knots[..., k], 0) / span) ** 3
-
-    last, before = cube(-1), cube(-2)
-    curved = [
-        cube(k)
-        - before * (knots[..., -1] - knots[..., k]) / wide
-        + last * (knots[..., -2] - knots[..., k]) / wide
-        for k in range(knots.shape[-1] - 2)
-    ]
-    return xp.stack([z, *curved], axis=-1)

@@ -2,6 +2,8 @@
 
 A strategy and a price are values. Strategies:
 
+- `Default`: closed forms, and networks where these explain more; what `recover` and `discover`
+    take unless told otherwise.
 - `Gates`: hard-concrete gates, another penalty or given graphs, improved edge by edge; for few
     candidates.
 - `Splines`: closed forms, milliseconds.
@@ -16,6 +18,7 @@ What the strategies are made of can be called by itself: `spline_graph`, `search
 """
 
 from ..fit._prices import EBIC as EBIC, AbstractPrice as AbstractPrice, PerInput as PerInput
+from ._default import Default as Default
 from ._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
 from ._midpoint import midpoint_windows as midpoint_windows
 from ._moves import LagSearch as LagSearch, search_lags as search_lags

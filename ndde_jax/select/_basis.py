@@ -3,9 +3,10 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Knots of restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, table 2.3).
-QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
-N_FEATURES = len(QUANTILES) - 1
+from ..regression import QUANTILES, WIDTH
+
+# Columns of a spline.
+N_FEATURES = WIDTH
 # Of the size of a term beside that of the variable itself: less is rounding in single precision,
 # as where knots coincide.
 LEAST = 1e-5

@@ -13,20 +13,20 @@ from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
+from ..regression import CLEARLY, Readings, compare_readings
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._measurements import Measurements, read_measurements
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import choose_scheme, reads_filtered, rings
 from ..windows._windows import Windows, cut_windows, lagged_windows
-from ._regression import FLOOR
 from ._screened import Screened
 from ._spline_fit import known_drift
 from ._splines import spline_graph
 from ._whiteness import leaves_white_noise
 
-# By how much the logarithm of a risk must be lower, per variable, for samples to be a map's.
-CLEARLY = 0.03
+# Nats within which a tie goes to the map, which interpolates nothing between samples.
+TIE = 1.0
 SIGNAL = (
     "Increments lose power towards the sampling frequency, as if noise had been filtered, but what "
     "polynomials leave of them is white: it is the signal that does. So they are forward "
@@ -206,11 +206,12 @@ def choose_windows(
     """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
     sentence on a choice that `"auto"` made beyond what the windows explain themselves.
 
-    Where noise drives the system, both forward schemes have the same rates: midpoints suit samples
-    of a continuous path, the samples themselves a map from one step to the next, which the data
-    then describe clearly better. Midpoints as well where increments lose power towards the sampling
-    frequency, as filtered noise does, but polynomials leave white noise of them: there the signal
-    reaches that far, and central differences would blur it.
+    Except for smooth records, both readings of the samples, as a map from one to the next and as a
+    flow between them, are compared at the same prices by
+    [`compare_readings`][ndde_jax.regression.compare_readings]: states at the samples suit a map,
+    states halfway through each step a flow. Midpoints as well where increments lose power towards
+    the sampling frequency, as filtered noise does, but polynomials leave white noise of them: there
+    the signal reaches that far, and central differences would blur it.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
@@ -228,14 +229,68 @@ def choose_windows(
         )
         if decided == "central4" and _only_the_signal_falls(windows, measured):
             decided, said = "midpoint", (SIGNAL,)
-        if decided == "euler" and regular:
-            return _forward(windows, measured, prior)
+    compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
+    readings = _compared(measured, lags, prior) if compared else None
+    if scheme == "auto" and readings is not None:
+        return _as_read(readings, decided, measured, lags, prior, said)
     if decided != "midpoint":
-        return Screened(windows), ()
+        return Screened(windows, readings=readings), ()
     if not regular:
         raise ValueError(IRREGULAR)
     steps = cut_steps(measured, lags, prior)
-    return Screened(halfway(steps), steps=steps), said
+    return Screened(halfway(steps), steps=steps, readings=readings), said
+
+
+def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings | None:
+    """Return what the record says as a map and as a flow; None where it is too short to say."""
+    data = measured.data
+    rows = [
+        np.where(p[:, None], np.asarray(v, float), np.nan)
+        for v, p in zip(data.values, data.present, strict=True)
+    ]
+    every = np.concatenate(rows)
+    center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
+    scale = np.where(scale > 0, scale, 1)
+    known = read_prior(prior, data.dim, len(lags))
+    return compare_readings(
+        [(x - center) / scale for x in rows],
+        lags,
+        np.asarray(known.allowed),
+        np.asarray(known.required),
+        tuple(measured.mask) if measured.mask else None,
+    )
+
+
+def _as_read(
+    readings: Readings, decided: str, measured: Measurements, lags: tuple[int, ...], prior, said
+) -> tuple[Screened, tuple[str, ...]]:
+    """Return windows of a map or of a flow, whichever the record is likelier to be."""
+    nats = f"{abs(readings.evidence):.3g} nats"
+    limit = TIE if decided == "euler" else -CLEARLY
+    if readings.evidence <= limit:
+        plain = cut_windows(measured, lags, "euler", prior)
+        if readings.name == "map":
+            why = f"The samples move as a map, from one to the next: {nats} likelier than a flow."
+        else:
+            why = (
+                f"Map or flow is undecided ({nats} between them); the graph is that of a map, from "
+                "one sample to the next."
+            )
+        return Screened(plain, readings=readings), (why,)
+    steps = cut_steps(measured, lags, prior)
+    if decided == "midpoint":
+        between = Screened(halfway(steps), steps=steps, readings=readings)
+    else:
+        rate = Screened(steps.plain).found.rate
+        between = Screened(halfway(steps, rate), steps=steps, readings=readings)
+    if readings.name == "flow":
+        why = f"The samples are of a continuous path, a flow: {nats} likelier than a map."
+    else:
+        why = (
+            f"Map or flow is undecided ({nats} between them); the graph is that of a flow, with "
+            "states halfway through each step."
+        )
+    return between, (*said, why)
 
 
 def _only_the_signal_falls(windows: Windows, measured: Measurements) -> bool:
@@ -245,33 +300,3 @@ def _only_the_signal_falls(windows: Windows, measured: Measurements) -> bool:
     if rings(windows.ringing) or not reads_filtered(windows.noise_share, windows.roll_off, None):
         return False
     return leaves_white_noise(cut_windows(measured, windows.lags, "euler", None))
-
-
-def _forward(plain: Windows, measured: Measurements, prior) -> tuple[Screened, tuple[str, ...]]:
-    """Forward differences with the states at the samples or between them."""
-    try:
-        steps = cut_steps(measured, plain.lags, prior)
-    except ValueError:  # too short for its wider stencil
-        return Screened(plain), ()
-    # On the same rows, a few fewer than there are.
-    at_samples = Screened(steps.plain)
-    between = Screened(halfway(steps, at_samples.found.rate), steps=steps)
-    gain = _criterion(at_samples) - _criterion(between)
-    if gain > -plain.dim * CLEARLY:
-        return between, (
-            "Noise drives the system, so rates are forward differences, with the states halfway "
-            "through each step, as on a continuous path; those at its start do not explain them "
-            "clearly better.",
-        )
-    return Screened(plain), (
-        "States at the start of each step explain the forward differences clearly better than "
-        "those halfway through, as in a map from one sample to the next.",
-    )
-
-
-def _criterion(screened: Screened) -> float:
-    """How badly a graph explains the rates, per window; lower is better."""
-    windows, found = screened.windows, screened.found
-    n, n_inputs = float(windows.n_valid), windows.dim * windows.n_lags
-    edges = np.asarray(found.graph).sum(axis=(0, 2)) * (np.log(n) + 2 * np.log(n_inputs))
-    return float(np.sum(np.log(np.asarray(found.risk) + FLOOR) + edges / n))

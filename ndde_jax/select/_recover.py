@@ -10,6 +10,7 @@ from .._types import Checked, RealScalarLike
 from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
 from ..windows._windows import Windows
+from ._default import Default
 from ._moves import searches_by_moves
 from ._strategies import Gates, Moves
 from ._strategy import AbstractStrategy, Recovery
@@ -33,9 +34,8 @@ def recover(
     - `windows`: of one system, from [`lagged_windows`][ndde_jax.lagged_windows].
     - `strategy`: [`Gates`][ndde_jax.select.Gates], [`Splines`][ndde_jax.select.Splines],
         [`Moves`][ndde_jax.select.Moves], [`Exhaustive`][ndde_jax.select.Exhaustive] or
-        [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default gates where candidates are
-        few, and moves from 25 candidate inputs (variables × lags) on and for midpoint windows: the
-        cost of judging every edge by refitted networks grows with the square of their number.
+        [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default
+        [`Default`][ndde_jax.select.Default]: closed forms, and networks where these explain more.
     - `price`: what an edge must be worth: [`EBIC`][ndde_jax.select.EBIC], the default,
         [`PerInput`][ndde_jax.select.PerInput] or a number λ, which means the latter.
     - `key`: all randomness.
@@ -58,8 +58,7 @@ def recover(
     """
     check_windows(windows, "recover")
     key = check_key(key)
-    if strategy is None:
-        strategy = default_strategy(windows)
+    strategy = Default() if strategy is None else strategy
     check_strategy(strategy)
     price = None if price is None else as_price(price)
     make_room(windows, strategy, price, key)
@@ -74,6 +73,9 @@ def check_strategy(strategy: Any) -> None:
 
 
 def default_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
-    """The best for windows of this size and scheme, with these settings of refits."""
+    """Return the best of those that judge every edge by refitted networks, with these settings:
+    gates where candidates are few, and moves from 25 candidate inputs (variables × lags) on and for
+    midpoint windows, since the cost of gates grows with the square of their number.
+    """
     refit = StrengthConfig() if refit is None else refit
     return Moves(refit=refit) if searches_by_moves(windows) else Gates(refit=refit)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..regression import columns_price
 from ._basis import N_FEATURES
 from ._factors import solved, solved_by_inverse
 
@@ -131,7 +132,7 @@ class Regression:
         square = (c * (ridged @ c)).sum(axis=(1, 2)) - RIDGE * (c**2).sum(axis=(1, 2))
         c = c[..., 0]
         risk = np.maximum(self.power - 2 * (c * inner).sum(axis=1) + square, 0.0)
-        criterion = self.n * np.log(risk + FLOOR) + used.shape[1] * np.log(self.n)
+        criterion = self.n * np.log(risk + FLOOR) + columns_price(self.n, used.shape[1])
         return _Solved(criterion, risk, used, c)
 
     def criterion(self, chosen) -> float:
@@ -213,7 +214,7 @@ class Regression:
     def _cost(self, energy, count: int, degree: int):
         """The criterion of what explains so much with so many columns of so many inputs."""
         risk = np.maximum(self.power - energy, 0.0)
-        columns = count * np.log(self.n)
+        columns = columns_price(self.n, count)
         return self.n * np.log(risk + FLOOR) + columns + 2 * log_choices(self.n_inputs, degree)
 
 

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 from .._memory import make_room
+from ..regression import Readings
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._spline_search import Columns, columns_of
@@ -14,11 +15,18 @@ class Screened:
     """Windows of one system, and what is made of them when it is first asked for: flat arrays
     (`data`), splines of all inputs (`columns`), and the graph that
     [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given. `steps` are
-    what windows halfway through steps were made of, and others will be.
+    what windows halfway through steps were made of, and others will be; `readings` what the record
+    says as a map and as a flow, where they were compared.
     """
 
-    def __init__(self, windows: Windows, found: SplineGraph | None = None, steps: Any = None):
-        self.windows, self.steps = windows, steps
+    def __init__(
+        self,
+        windows: Windows,
+        found: SplineGraph | None = None,
+        steps: Any = None,
+        readings: Readings | None = None,
+    ):
+        self.windows, self.steps, self.readings = windows, steps, readings
         if found is not None:
             self.found = found
 

@@ -14,12 +14,13 @@ from ..fit._fixed import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
+from ..regression import spline_terms
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES
 from ._regression import Regression
 from ._screened import Screened
-from ._spline_search import Columns, spline_terms_of
+from ._spline_search import Columns
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5
@@ -182,7 +183,7 @@ def known_drift(model: Any) -> Callable | None:
     def rate(history):
         z = (history - s.center[None, None]) / s.scale[None, None]
         z = np.clip(z.reshape(len(z), -1), lower, upper)
-        terms = {i: spline_terms_of(z[:, i], knots[i]) for i in used}
+        terms = {i: spline_terms(z[:, i], knots[i]) for i in used}
         out = np.tile(constant[None], (len(z), 1))
         for j, slots in enumerate(index):
             for slot, i in enumerate(slots):

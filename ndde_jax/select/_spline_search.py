@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..fit._prices import RESOLUTION
+from ..regression import spline_terms
 from ._basis import LEAST, N_FEATURES, QUANTILES
 from ._factors import orthogonal, root_solved
 from ._regression import FLOOR, RIDGE, Regression
@@ -302,7 +303,7 @@ def _spline(z, knots, root, room) -> Spline:
     """Restricted cubic spline of one input, orthonormalised, in the columns `room`, which are zero
     and stay so where they are redundant.
     """
-    terms = spline_terms_of(z, knots)
+    terms = spline_terms(z, knots)
     total = max(float(root @ root), 1)
     mean = root**2 @ terms / total
     columns = (terms - mean[None]) * root[:, None]
@@ -322,15 +323,3 @@ def _spline(z, knots, root, room) -> Spline:
     matrix[np.ix_(good, good)] = np.linalg.inv(triangle)
     room[:, good] = basis
     return Spline(knots, mean, matrix / norm[:, None], room)
-
-
-def spline_terms_of(z, knots):
-    """As [`spline_terms`][ndde_jax.models._splines.spline_terms]."""
-    span, wide = max(knots[-1] - knots[0], 1e-6), max(knots[-1] - knots[-2], 1e-6)
-    above = np.maximum(z[None] - knots[:, None], 0) / span
-    *inner, before, last = above * above * above  # several times as quick as a power
-    terms = np.empty((len(z), len(knots) - 1))
-    terms[:, 0] = z
-    for k, (c, cube) in enumerate(zip(knots[:-2], inner, strict=True), start=1):
-        terms[:, k] = cube - before * (knots[-1] - c) / wide + last * (knots[-2] - c) / wide
-    return terms

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._order import after
 from ..fit._prices import RESOLUTION
+from ..regression import columns_price
 from ..windows._flat import FlatData
 from ._basis import N_FEATURES, centred, normalised, spline
 from ._regression import FLOOR, RIDGE
@@ -216,7 +217,8 @@ class _Model:
             c = self._solve(used)
             risk = jnp.sum((self.rotated - self.triangle @ c) ** 2)
             count = jnp.sum(used).astype(c.dtype)
-            return self.n * jnp.log(risk + FLOOR) + count * jnp.log(self.n), risk, c
+            price = columns_price(self.n, count)
+            return self.n * jnp.log(risk + FLOOR) + price, risk, c
 
         # One after the other, see `after`.
         criteria, *_ = found = jax.lax.map(kind, jnp.stack(self._masks(chosen)))

@@ -1,8 +1,8 @@
 """What a discovery is good for: effects, forecasts, interventions, and how sure they are.
 
 A [`Discovery`][ndde_jax.Discovery] has them as methods: `found.effects()`, `found.forecast(...)`,
-`found.intervene(...)`, `found.backtest(...)`, `found.influence(...)`, `found.impute(...)` and
-`found.resample(...)`; here are what they return.
+`found.intervene(...)`, `found.backtest(...)`, `found.influence(...)`, `found.impute(...)`,
+`found.validate(...)` and `found.resample(...)`; here are what they return.
 """
 
 from ._backtest import Backtest as Backtest
@@ -14,3 +14,4 @@ from ._influence import Influence as Influence
 from ._intervene import Intervention as Intervention
 from ._noise import Noise as Noise
 from ._surfaces import Interactions as Interactions, Surface as Surface
+from ._validate import Validation as Validation

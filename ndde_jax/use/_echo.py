@@ -63,15 +63,17 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[Drift, ...]:
 def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
     """So many samples of the learned system after the last of a start, `[n dim]`."""
     dt, dtype = float(found.dt), found.model.dt.dtype
+    # A map moves from sample to sample; nothing is between them.
+    fine = FINE if found.moves_between_samples else 1
     factor = ensemble.noise.factor / np.sqrt(dt)
     path = solve_sdde(
         found.model,
-        dt=dt / FINE,
-        n_steps=n * FINE,
+        dt=dt / fine,
+        n_steps=n * fine,
         history=jnp.asarray(start, dtype),
         sigma=jnp.asarray(factor, dtype),
         key=key,
-        save_every=FINE,
+        save_every=fine,
     )
     return path.ys[1:]
 

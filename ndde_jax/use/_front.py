@@ -1,5 +1,6 @@
 """What a discovery can be asked once it is there; all of it from what the discovery holds."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .._checks import check_key, check_whole
+from .._checks import check_key, check_whole, refusal
 from .._types import Checked
 from . import _export
 from ._backtest import Backtest, backtest
@@ -19,8 +20,7 @@ from ._forecast import Forecast, forecast
 from ._impute import Imputed, impute
 from ._influence import Influence, influence
 from ._intervene import Intervention, intervene
-
-_CACHE, _ECHOES = "_ensemble", "_echoes"
+from ._validate import Validation, validate
 
 
 class Usable:
@@ -29,10 +29,10 @@ class Usable:
     def resample(
         self, *, resamples: Checked[int] = RESAMPLES, key: Checked[PRNGKeyArray | None] = None
     ) -> Ensemble:
-        """Select the graph again on random halves of the data, in closed form, and keep the result
-        for all effects, forecasts and interventions of this discovery.
+        """Return the graphs and drifts that random halves of the data give, in closed form.
 
-        They do it themselves when first asked; call it to choose how many halves, or others.
+        Effects, forecasts and interventions rest on those of the default; pass what is returned as
+        their `ensemble` to have more halves, or others. The discovery itself stays as it is.
 
         **Arguments:**
 
@@ -55,32 +55,37 @@ class Usable:
         """
         check_whole(resamples, "resamples", least=2)
         key = jr.key(0) if key is None else check_key(key)
-        made = make_ensemble(self, rng=_generator(key), resamples=resamples)
-        object.__setattr__(self, _CACHE, made)
-        return made
+        return make_ensemble(self, rng=_generator(key), resamples=resamples)
 
-    @property
+    # What follows depends on the discovery alone, so that keeping it changes no answer.
+    @functools.cached_property
     def _members(self) -> Ensemble:
-        """The ensemble, made when first asked for."""
-        made = self.__dict__.get(_CACHE)
-        if made is None:
-            with jax.ensure_compile_time_eval():
-                made = self.resample()
-        return made
+        """The default ensemble."""
+        with jax.ensure_compile_time_eval():
+            return self.resample()
 
-    @property
+    @functools.cached_property
     def _echoed(self) -> tuple:
-        """Echoes of the learned drift, made when first asked for."""
-        made = self.__dict__.get(_ECHOES)
-        if made is None:
-            with jax.ensure_compile_time_eval():
-                made = make_echoes(self, self._members)
-            object.__setattr__(self, _ECHOES, made)
-        return made
+        """Echoes of the learned drift, with the noise of the default ensemble."""
+        with jax.ensure_compile_time_eval():
+            return make_echoes(self, self._members)
 
-    def effects(self) -> Effects:
+    def _given(self, ensemble: Ensemble | None) -> Ensemble:
+        """The ensemble that was given, or the default."""
+        if ensemble is None:
+            return self._members
+        if not isinstance(ensemble, Ensemble):
+            raise refusal("ensemble", "what found.resample(...) returns", ensemble)
+        return ensemble
+
+    def effects(self, *, ensemble: Checked[Ensemble | None] = None) -> Effects:
         """What every kept edge does: sign, mean slope, curve, and total effects along paths, with
         intervals that include the choice of the graph.
+
+        **Arguments:**
+
+        - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
+            halves.
 
         **Returns:** [`Effects`][ndde_jax.use.Effects].
 
@@ -98,7 +103,7 @@ class Usable:
         print(found.effects())
         ```
         """
-        return effects(self, self._members, self._echoed)
+        return effects(self, self._given(ensemble), self._echoed)
 
     def influence(
         self,
@@ -146,6 +151,7 @@ class Usable:
         key: Checked[PRNGKeyArray],
         history: Any = None,
         inputs: Checked[Mapping | None] = None,
+        ensemble: Checked[Ensemble | None] = None,
     ) -> Forecast:
         """Paths from the end of the record on, as they would be measured.
 
@@ -168,6 +174,8 @@ class Usable:
             end of the (last) record. Seasons and trends that were removed go on in the forecast.
         - `inputs`: future values `[horizon]` of known inputs by name: of variables that the prior
             lets no other drive.
+        - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
+            halves.
 
         **Returns:** [`Forecast`][ndde_jax.use.Forecast].
 
@@ -186,7 +194,7 @@ class Usable:
         ```
         """
         options = dict(horizon=horizon, paths=paths, key=key, history=history, inputs=inputs)
-        return forecast(self, self._members, **options)
+        return forecast(self, self._given(ensemble), **options)
 
     def intervene(
         self,
@@ -203,6 +211,7 @@ class Usable:
         delay: Checked[Mapping | None] = None,
         inputs: Checked[Mapping | None] = None,
         history: Any = None,
+        ensemble: Checked[Ensemble | None] = None,
     ) -> Intervention:
         """The same future with and without something done to the system, on the same noise.
 
@@ -223,7 +232,8 @@ class Usable:
             and the rate with the source at its mean. 0 is the same as a cut.
         - `delay`: edges to new delays in samples (or with a unit).
         - `horizon`, `start`, `stop`: in samples, or times with their unit, such as "6h".
-        - `paths`, `key`, `inputs`, `history`: as for [`forecast`][ndde_jax.Discovery.forecast].
+        - `paths`, `key`, `inputs`, `history`, `ensemble`: as for
+            [`forecast`][ndde_jax.Discovery.forecast].
 
         **Returns:** [`Intervention`][ndde_jax.use.Intervention], whose `notes` say where the answer
         rests on an edge that fewer than half of the resamples contain, leaves the range of the
@@ -249,7 +259,7 @@ class Usable:
         ```
         """
         # A forecast is corrected for what its steps miss of the data; what a change does is not.
-        members = spread_by_echoes(self, self._members, self._echoed)
+        members = spread_by_echoes(self, self._given(ensemble), self._echoed)
         return intervene(
             self, members, values, horizon=horizon, start=start, stop=stop, paths=paths,
             key=key, shift=shift, cut=cut, scale=scale, delay=delay, inputs=inputs,
@@ -346,6 +356,34 @@ class Usable:
         check_whole(draws, "draws", least=0)
         key = jr.key(0) if key is None else check_key(key)
         return impute(self, self._members, draws=draws, rng=_generator(key))
+
+    def validate(self, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
+        """Return what of the discovery holds on another record: the share of each rate that the
+        learned drift explains, as it is, and which edges are worth their price there.
+
+        **Arguments:**
+
+        - `other`: a record of the same variables at the same interval, as `discover` takes it;
+            seasons and trends that were removed before the discovery must be removed from it, too.
+        - `dt`, `t`: its sampling interval or time stamps; by default that of the discovery.
+
+        **Returns:** [`Validation`][ndde_jax.use.Validation].
+
+        **Raises:** `ValueError` for other variables or another sampling interval, and for records
+        that are too short, as [`lagged_windows`][ndde_jax.lagged_windows].
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((800, 2))
+        for k in range(799):
+            x[k + 1] = 0.8 * x[k] + [0.4 * x[k, 1], 0] + 0.3 * rng.normal(size=2)
+        found = ndde.discover(x[:400], dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        print(found.validate(x[400:]))
+        ```
+        """
+        return validate(self, other, dt=dt, t=t)
 
     def to_json(self) -> str:
         """The graph as JSON: variables, sampling interval, and for every kept edge lag, delay,

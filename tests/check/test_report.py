@@ -62,6 +62,9 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         delays=delays,
         delay_intervals=np.repeat(delays[..., None], 2, axis=-1),
         networks=np.zeros(dim, bool),
+        held_out=np.linspace(0.25, 0.125, dim),
+        reading="map",
+        evidence=-9.0,
     )
 
 
@@ -123,7 +126,7 @@ def test_targets_give_risk_and_price(found):
     assert "wind: 1 of 4 inputs; unexplained share of the rate's variance 0.2 in-sample, 0.25" in (
         targets
     )
-    assert "sea level: 2 of 4 inputs" in targets and "0.1 in-sample, 0.125 held-out" in targets
+    assert "sea level: 2 of 4 inputs" in targets and "0.1 in-sample, 0.125 on blocks" in targets
     assert targets.count("edges must be worth 0.004.") == 2
 
 
@@ -181,10 +184,11 @@ def test_missing_values():
 
 
 def test_hardly_explained(found):
-    text = warnings(with_strengths(found, risk=jnp.asarray([0.5, 0.95])))
-    assert "The rate of sea level is hardly explained (held-out risk 0.95)" in text
+    text = warnings(dataclasses.replace(found, held_out=np.array([0.5, 0.95])))
+    assert "The rate of sea level is hardly explained (95% of its variance is left on" in text
     assert "wind" not in text
-    assert "hardly explained" in warnings(with_strengths(found, risk=jnp.asarray([0.5, jnp.nan])))
+    unknown = dataclasses.replace(found, held_out=np.array([0.5, np.nan]))
+    assert "hardly explained" in warnings(unknown)
 
 
 def test_collinear_inputs():

@@ -17,6 +17,7 @@ REFIT = ndde.fitting.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2,
 FIT = ndde.FitConfig(max_steps=300, newton_steps=15, width=6, refine="none", learning_rate=5e-3)
 GRID = jnp.array([0.02, 0.1, 0.5])
 STRATEGIES = {
+    "Default": select.Default(select.Splines(shortlist=3), networks=None),
     "Gates": select.Gates(ndde.L0NDDE(path=(0.02, 0.1)), FIT, REFIT),
     "Gates, as they are": select.Gates(ndde.L0NDDE(0.1, path=()), FIT, improve=False),
     "Gates, group lasso": select.Gates(ndde.AGL(0.3), FIT, REFIT),
@@ -29,7 +30,9 @@ STRATEGIES = {
 }
 # Splines know the extended Bayesian information criterion alone. With one kind of price everywhere,
 # the tests of a strategy share its programs.
-PRICES = {name: None if name == "Splines" else select.PerInput(0.1) for name in STRATEGIES}
+PRICES = {
+    name: None if name in ("Default", "Splines") else select.PerInput(0.1) for name in STRATEGIES
+}
 GRAPH = TRUTH.T[:, :, None]  # [source, target, lag]
 
 
@@ -81,7 +84,7 @@ def test_alone_as_in_a_batch(found):
 def test_no_edge_is_worth_any_price(found):
     name, strategy, _ = found
     price = select.PerInput(3 * 2.0)  # twice the variance of a rate
-    if name == "Splines":
+    if name in ("Default", "Splines"):
         with pytest.raises(ValueError, match=r"price must be EBIC\(\) for splines"):
             ndde.recover(windows(), strategy, price, key=jr.key(0))
         return
@@ -98,7 +101,7 @@ def unstacked(batch):
     return [jax.tree.map(lambda a, i=i: a[i], batch) for i in range(2)]
 
 
-def test_the_default_depends_on_how_many_candidates_there_are():
+def test_refits_depend_on_how_many_candidates_there_are():
     few, many = windows(), np.random.default_rng(0).normal(size=(60, 5)).cumsum(axis=0)
     many = ndde.lagged_windows(many, dt=1.0, lags=range(5))
     assert few.dim * few.n_lags < MANY_INPUTS <= many.dim * many.n_lags

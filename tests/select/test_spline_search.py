@@ -10,14 +10,15 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
-from ndde_jax.measure import _measured, _target_fit
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
+from ndde_jax.regression import spline_terms
+from ndde_jax.select import _default, _target_fit
 from ndde_jax.select._basis import N_FEATURES
 from ndde_jax.select._leftover import CHANCE
 from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_fit import known_drift
-from ndde_jax.select._spline_search import columns_of, spline_terms_of
+from ndde_jax.select._spline_search import columns_of
 from ndde_jax.windows._flat import KnownData
 
 LAGS, DT, DELAY = (0, 5, 10, 15), 0.1, 0.83
@@ -153,7 +154,7 @@ def test_where_knots_coincide_rounding_is_no_term():
     z = np.concatenate([rest, flood])
     (spline,) = columns_of(z[:, None], np.ones(1000)).splines
     assert len(set(spline.knots.tolist())) < len(spline.knots)
-    rebuilt = (spline_terms_of(z, spline.knots) - spline.mean[None]) @ spline.matrix
+    rebuilt = (spline_terms(z, spline.knots) - spline.mean[None]) @ spline.matrix
     np.testing.assert_allclose(rebuilt, spline.columns, atol=1e-9)
     assert np.abs(spline.matrix).max() < 1e5
 
@@ -185,7 +186,7 @@ def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, s
         return [None] * len(asked)
 
     monkeypatch.setattr(_target_fit, "chance_of_leftover", lambda *_: share * CHANCE)
-    monkeypatch.setattr(_measured, "judge", judge)
+    monkeypatch.setattr(_default, "judge", judge)
     config = ndde.fitting.StrengthConfig()
     find_and_measure(windows, ndde.select.EBIC(), key=jr.key(0), config=config)
     assert seen == [asked] * 3

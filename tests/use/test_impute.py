@@ -151,7 +151,7 @@ def found():
 def with_samples(found, samples):
     """The same drift and noise, other samples."""
     other = dataclasses.replace(found, samples=samples)
-    object.__setattr__(other, "_ensemble", found._members)
+    object.__setattr__(other, "_members", found._members)
     return other
 
 

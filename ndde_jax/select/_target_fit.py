@@ -3,11 +3,15 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..select._basis import N_FEATURES
-from ..select._leftover import chance_of_leftover
-from ..select._regression import Regression
-from ..select._spline_search import Columns, outside_gains, spline_terms_of
+from ..regression import spline_terms
 from ..windows._flat import KnownData
+from ._basis import N_FEATURES
+from ._leftover import chance_of_leftover
+from ._regression import RIDGE, Regression
+from ._spline_search import Columns, outside_gains
+
+# Blocks that are left out in turn.
+FOLDS = 5
 
 
 class TargetFit:
@@ -43,6 +47,37 @@ class TargetFit:
         risk, _, count = self.solution(self.all if keep is None else keep)
         return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
 
+    def held_out(self, reach: int) -> float:
+        """Return the share of the variance of the rate that is left on blocks of windows that were
+        not fitted, all of them in turn, separated from those that were by the `reach` of a window.
+
+        The inputs and the kind of model stay; coefficients and the mean of the rate are those of
+        the other blocks.
+        """
+        used = np.flatnonzero(self.solution(self.all)[1])
+        rows = np.flatnonzero(self.root > 0)
+        x, y = (
+            self.model.columns[rows][:, used] / self.root[rows, None],
+            self.y[rows] / self.root[rows],
+        )
+        weight, place = self.root[rows] ** 2, np.arange(len(rows))
+        error = power = 0.0
+        for block in np.array_split(place, FOLDS):
+            if not len(block):
+                continue
+            near = (rows >= rows[block[0]] - reach) & (rows <= rows[block[-1]] + reach)
+            own = ~near
+            if own.sum() <= len(used) + 2:
+                return np.nan
+            root = np.sqrt(weight[own])[:, None]
+            design = np.column_stack([np.ones(own.sum()), x[own]])
+            c = np.linalg.lstsq(root * design, root[:, 0] * y[own], rcond=RIDGE)[0]
+            says = c[0] + x[block] @ c[1:]
+            mean = weight[own] @ y[own] / weight[own].sum()
+            error += weight[block] @ (y[block] - says) ** 2
+            power += weight[block] @ (y[block] - mean) ** 2
+        return float(error / power) if power > 0 else np.nan
+
     def left(self) -> Float[np.ndarray, " window"]:
         """What is left of the rate, standardised; 0 in windows that do not count."""
         residual = self.y - self.model.columns @ self.solution(self.all)[1]
@@ -69,7 +104,7 @@ class TargetFit:
         for slot, i in enumerate(self.inputs):
             size, spline = sizes[i % data.dim], self.columns.splines[i]
             above, below = (
-                spline_terms_of(data.inputs[:, i] + sign * size, spline.knots) for sign in (1, -1)
+                spline_terms(data.inputs[:, i] + sign * size, spline.knots) for sign in (1, -1)
             )
             missed = (above - below) / 2 @ (spline.matrix @ own[slot])
             for mine, other in ((first, second), (second, first)):

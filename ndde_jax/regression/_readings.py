@@ -1,0 +1,318 @@
+"""Map or flow: which of the two moves a record, in nats, both with the same freedom.
+
+A map moves by the drift at its samples, a flow by the drift averaged over the step. Where a drift
+is a sum of features, that average is a weighted sum of the features of neighbouring samples,
+whatever the delay. So a flow's candidates are linear combinations of a map's columns, both readings
+are the same kind of regression at the same prices, and their likelihoods can be compared.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ._features import WIDTH, knots_of, spline_terms
+from ._search import LINE, OUT, PROGRESS, Problem, Selection, search_known
+from ._sums import grouped, sums_of
+
+# Nats within which two readings are equally likely: 20 to 1.
+CLEARLY = 3.0
+# Numbers in a matrix of columns; of longer records the first windows decide.
+MOST_NUMBERS = 5 * 10**7
+# Fits of a graph whose own drift predicts the end of the step; searches with the end that the best
+# graph so far predicts.
+SETTLES, ROUNDS = 3, 2
+# Candidates, variables × lags, from which on a flow has no delays at half samples.
+MANY = 150
+# Below which a share of variance is an error of features, also of records without noise.
+FLOOR = 1e-6
+
+
+class Readings(NamedTuple):
+    """What a record says as a map and as a flow.
+
+    - `evidence`: log likelihood of the flow over that of the map, prices included, in nats.
+    - `map_graph`, `flow_graph`: the inputs that each has, `[source target lag]`; a flow's delay
+        between two lags is at the lower of them.
+    - `map_cost`: the criterion of the map per window, `[target]`; NaN where only a part of a long
+        record was compared.
+    """
+
+    evidence: float
+    map_graph: Bool[np.ndarray, "source target lag"]
+    flow_graph: Bool[np.ndarray, "source target lag"]
+    map_cost: Float[np.ndarray, " target"]
+
+    @property
+    def name(self) -> str:
+        """`"map"`, `"flow"`, or `"undecided"` within 3 nats."""
+        if not abs(self.evidence) >= CLEARLY:
+            return "undecided"
+        return "flow" if self.evidence > 0 else "map"
+
+
+def mean_weights(delay: float) -> tuple[float, float, float]:
+    """Return the weights of the features of samples l − 1, l, l + 1 steps ago, l being the whole
+    part of a delay, in their mean over a step: that of a straight line between samples.
+    """
+    late, early = 1 - delay % 1, delay % 1
+    return late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
+
+
+class _Steps(NamedTuple):
+    """Steps between samples whose neighbours at all lags are known.
+
+    - `rates`: by how much each variable moves in a step, `[window target]`.
+    - `now`: samples at the start of a step, `[window variable]`.
+    - `around`: features of the samples some lags before, `[window variable feature]`.
+    """
+
+    rates: np.ndarray
+    now: np.ndarray
+    around: dict[int, np.ndarray]
+    knots: np.ndarray
+
+
+class _Fit(NamedTuple):
+    """A choice of inputs with what its fit says of the rates, `[window target]`."""
+
+    found: Selection
+    says: np.ndarray
+
+    def total(self) -> float:
+        """Return the criterion, all targets together."""
+        return float(self.found.cost.sum())
+
+
+class _Regression:
+    """Rates on groups of columns: searched by sums, and refitted."""
+
+    def __init__(self, columns, rates, choices: int, allowed, required):
+        self.columns = columns.reshape(len(rates), -1)
+        self.rates, self.choices = rates, choices
+        self.allowed, self.required = allowed, required
+        self.n, self.centred = float(len(rates)), rates - rates.mean(0)
+
+    def problem(self) -> Problem:
+        """Return the problem of these columns."""
+        g = grouped(sums_of(self.columns, self.rates, np.ones(len(self.rates))), WIDTH)
+        return Problem(
+            gram=g.gram,
+            cross=g.cross,
+            power=g.power,
+            present=g.present,
+            n=np.float64(self.n),
+            choices=np.float64(self.choices),
+            price=np.zeros(len(g.present)),
+            allowed=self.allowed,
+            required=self.required,
+            floor=np.float64(FLOOR),
+        )
+
+    def search(self, *starts) -> list[Selection]:
+        """Return what is found from each start, None being no input at all."""
+        problem = self.problem()
+        return [search_known(problem, start) for start in starts]
+
+    def refit(self, found: Selection, at) -> _Fit:
+        """Return the same choice on the present columns, and what its fit says of columns `at`."""
+        says, risk = np.zeros_like(self.rates), found.risk.copy()
+        for j, level in enumerate(found.level):
+            line = np.flatnonzero(level > OUT) * WIDTH
+            bend = (np.flatnonzero(level > LINE)[:, None] * WIDTH + np.arange(1, WIDTH)).ravel()
+            used = np.concatenate([line, bend])
+            x, y = self.columns[:, used], self.centred[:, j]
+            mean = x.mean(axis=0)
+            x = x - mean
+            size = np.sqrt((x**2).sum(axis=0))
+            size = np.where(size > 0, size, 1)
+            x = x / size
+            beta = np.linalg.lstsq(x.T @ x, x.T @ y, rcond=1e-9)[0]
+            risk[j] = np.sum((y - x @ beta) ** 2) / max(y @ y, 1e-300)
+            says[:, j] = self.rates[:, j].mean() + (at[:, used] - mean) @ (beta / size)
+        cost = found.cost + self.n * (np.log(risk + FLOOR) - np.log(found.risk + FLOOR))
+        return _Fit(Selection(found.level, risk, cost, found.change), says)
+
+
+class _Flow(_Regression):
+    """A flow's columns, of which those with delays below one sample need the end of the step: it is
+    predicted by the drift that is being fitted, evaluated at the start of the step. A prediction by
+    another fit would smuggle in what that fit found, free of charge.
+    """
+
+    def __init__(self, steps: _Steps, delays: tuple[float, ...], *given):
+        self.around, self.delays = steps.around, delays
+        self.now, self.knots = steps.now, steps.knots
+        self.short = [place for place, delay in enumerate(delays) if delay < 1]
+        columns = [self._mean(delay, steps.around[0]) for delay in delays]
+        super().__init__(np.concatenate(columns, axis=1), steps.rates, *given)
+        self.at_start = self.columns.copy()
+
+    def _mean(self, delay: float, end):
+        lag = int(delay)
+        later = end if lag == 0 else self.around[lag - 1]
+        late, at, early = mean_weights(delay)
+        mean = late * later + at * self.around[lag]
+        return mean + early * self.around[lag + 1] if early else mean
+
+    def end_at(self, ahead: Float[np.ndarray, "window target"]) -> None:
+        """Take the end of each step so far ahead of its start."""
+        end, wide = spline_terms(self.now + ahead, self.knots), self.now.shape[1] * WIDTH
+        for place in self.short:
+            new = self._mean(self.delays[place], end)
+            self.columns[:, place * wide : (place + 1) * wide] = new.reshape(len(new), -1)
+
+    def settle(self, found: Selection, ahead) -> _Fit:
+        """Return the fit of a graph whose own drift predicts the end."""
+        fit = _Fit(found, ahead)
+        for _ in range(SETTLES):
+            self.end_at(fit.says)
+            fit = self.refit(fit.found, self.at_start)
+        return fit
+
+
+def _steps(
+    recordings: list[np.ndarray], needed: list[int], most: int, inside: tuple | None
+) -> _Steps:
+    """Return the first steps, at most so many, whose start may lie `inside` a mask only."""
+    known = [np.isfinite(x).all(axis=1) for x in recordings]
+    knots = knots_of(np.concatenate([x[k] for x, k in zip(recordings, known, strict=True)]))
+    rates, now = [], []
+    around: dict[int, list[np.ndarray]] = {lag: [] for lag in needed}
+    for number, x in enumerate(recordings):
+        at = np.arange(needed[-1], len(x) - 1)
+        seen = known[number][at + 1]
+        if inside is not None:
+            seen = seen & inside[number][at]
+        for lag in needed:
+            seen = seen & known[number][at - lag]
+        at = at[seen][:most]
+        most -= len(at)
+        if not len(at):
+            continue
+        first = at[0] - needed[-1]
+        terms = spline_terms(np.nan_to_num(x[first : at[-1] + 1]), knots)
+        rates.append(x[at + 1] - x[at])
+        now.append(x[at])
+        for lag in needed:
+            around[lag].append(terms[at - lag - first])
+    if not rates:
+        dim = recordings[0].shape[1]
+        return _Steps(np.zeros((0, dim)), np.zeros((0, dim)), {}, knots)
+    joined = {lag: np.concatenate(parts) for lag, parts in around.items()}
+    return _Steps(np.concatenate(rates), np.concatenate(now), joined, knots)
+
+
+class _Candidates(NamedTuple):
+    """Inputs of both readings: a map's at whole `lags`, a flow's at `delays`, some between them."""
+
+    dim: int
+    lags: tuple[int, ...]
+    delays: tuple[float, ...]
+
+    def needed(self) -> list[int]:
+        """Return the samples before the present that both readings look at."""
+        whole = [int(delay) for delay in self.delays]
+        later = [max(lag - 1, 0) for lag in whole]
+        return sorted({0, *whole, *later, *(lag + 1 for lag in whole)})
+
+    def of_flow(self, graph, *, whole: bool = False) -> np.ndarray:
+        """Return which inputs of a flow a graph `[source target lag]` has, `[target input]`: at all
+        delays from each lag up to the next, or at whole ones only.
+        """
+        rows = [
+            graph[:, :, self.lags.index(int(d))].T & (not whole or d % 1 == 0) for d in self.delays
+        ]
+        return np.stack(rows, axis=1).reshape(self.dim, -1)
+
+    def to_flow(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
+        """Return a map's inputs as a flow's, each in the middle of what its lag explains."""
+        out = np.zeros((self.dim, len(self.delays), self.dim), np.int32)
+        for i, lag in enumerate(self.lags):
+            between = lag + 0.5 in self.delays and lag > 0
+            place = self.delays.index(lag + 0.5 if between else float(lag))
+            out[:, place] = level.reshape(self.dim, len(self.lags), self.dim)[:, i]
+        return out.reshape(self.dim, -1)
+
+    def to_map(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
+        """Return a flow's inputs as a map's, each at the lag not above its delay."""
+        out = np.zeros((self.dim, len(self.lags), self.dim), np.int32)
+        for i, delay in enumerate(self.delays):
+            place = self.lags.index(int(delay))
+            of = level.reshape(self.dim, len(self.delays), self.dim)[:, i]
+            out[:, place] = np.maximum(out[:, place], of)
+        return out.reshape(self.dim, -1)
+
+    def graph_of(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
+        """Return a map's inputs as a graph, `[source target lag]`."""
+        return (level > OUT).reshape(self.dim, len(self.lags), self.dim).transpose(2, 0, 1)
+
+
+def compare_readings(
+    recordings: list[np.ndarray],
+    lags: tuple[int, ...],
+    allowed: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+    inside: tuple[np.ndarray, ...] | None = None,
+) -> Readings | None:
+    """Return the evidence for a flow over a map in equally spaced samples, NaN where missing; None
+    where too few windows know the neighbours of every lag.
+
+    Both readings are searched from nothing and from each other's graph, since each gets stuck in an
+    optimum of its own.
+
+    - `recordings`: standardised, each `[time dim]`.
+    - `inside`: samples that may be the present of a window, one array for each recording.
+    """
+    dim = recordings[0].shape[1]
+    halves = dim * len(lags) < MANY
+    delays: list[float] = []
+    for lag in lags:
+        delays += [float(lag), lag + 0.5] if halves and lag + 1 in lags else [float(lag)]
+    candidates = _Candidates(dim, tuple(lags), tuple(delays))
+    most = max(MOST_NUMBERS // (len(delays) * dim * WIDTH), 1000)
+    steps = _steps(recordings, candidates.needed(), most, inside)
+    n = len(steps.rates)
+    if n <= dim + 2:
+        return None
+    # The same number for both: that a flow has twice the candidates must not decide.
+    choices = dim * len(lags)
+    as_map = _Regression(
+        np.concatenate([steps.around[lag] for lag in lags], axis=1),
+        steps.rates,
+        choices,
+        allowed.transpose(1, 2, 0).reshape(dim, -1),
+        required.transpose(1, 2, 0).reshape(dim, -1),
+    )
+    as_flow = _Flow(
+        steps,
+        candidates.delays,
+        choices,
+        candidates.of_flow(allowed),
+        candidates.of_flow(required, whole=True),
+    )
+    (of_map,) = as_map.search(None)
+    from_map = candidates.to_flow(of_map.level)
+    starts = as_flow.search(None, from_map)
+    fitted = [(found, as_flow.refit(found, as_flow.at_start).says) for found in starts]
+    best = min((as_flow.settle(*one) for one in fitted), key=_Fit.total)
+    for _ in range(ROUNDS):
+        before = best.total()
+        as_flow.end_at(best.says)
+        searched = as_flow.search(None, best.found.level, from_map)
+        settled = [as_flow.settle(found, best.says) for found in searched]
+        best = min((best, *settled), key=_Fit.total)
+        if not best.total() < before - PROGRESS:
+            break
+    from_flow = candidates.to_map(best.found.level)
+    maps = [of_map, *as_map.search(from_flow)]
+    costs = np.stack([found.cost for found in maps])
+    level = np.stack([maps[c].level[j] for j, c in enumerate(costs.argmin(axis=0))])
+    cost = costs.min(axis=0)
+    whole = n < most
+    return Readings(
+        evidence=float(cost.sum() - best.total()) / 2,
+        map_graph=candidates.graph_of(level),
+        flow_graph=candidates.graph_of(from_flow),
+        map_cost=cost / n if whole else np.full(dim, np.nan),
+    )

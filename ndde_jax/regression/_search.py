@@ -1,0 +1,380 @@
+"""The search for the inputs of a rate: add, drop, exchange, while it pays.
+
+All that a regression on features needs of a record are inner products, so no move costs a pass over
+the windows. The active set is small: what a candidate outside it would explain is a Schur
+complement, what a member explains follows from its block of the inverse. An exchange empties one
+place on trial and looks for who fills it best.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._types import namespace_of
+
+# Levels of a group of features: not used, its first feature alone (a straight line), all of them.
+OUT, LINE, CURVE = 0, 1, 2
+# Most groups that a target may hold.
+MOST = 12
+# A move must lower the criterion by this much.
+PROGRESS = 1e-3
+# Relative to features of length one: keeps redundant features from breaking a factorisation.
+RIDGE = 1e-7
+# XLA's older emitters compile these programs in half the time, at the same speed.
+COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+
+
+class Problem(eqx.Module):
+    """Inner products of centred features and targets, and what a model pays for them.
+
+    Features come in groups of one width, of which the first is the straight line; `present` says
+    which exist, and those that do are orthonormal within their group.
+
+    - `gram`, `cross`, `power`: XᵀX `[group width group width]`, Xᵀy `[target group width]` and yᵀy
+        `[target]`.
+    - `n`: number of independent windows.
+    - `choices`: number of candidates that a choice of k is made among; it costs
+        2 log (choices choose k) (Chen and Chen, 2008).
+    - `price`: what a group costs beside that and its columns, in nats of twice the likelihood.
+    - `allowed`, `required`: groups that a target may have and must have.
+    - `floor`: the share of a variance below which explaining more counts for nothing.
+    """
+
+    gram: Any
+    cross: Any
+    power: Any
+    present: Any
+    n: Any
+    choices: Any
+    price: Any
+    allowed: Any
+    required: Any
+    floor: Any
+
+
+class Selection(eqx.Module):
+    """What a search chose for every target.
+
+    - `level`: OUT, LINE or CURVE.
+    - `risk`: share of the variance that is left.
+    - `cost`: the criterion, n log(risk + floor) and all prices; comparable between searches of the
+        same rates.
+    - `change`: by how much log(risk + floor) rises without a chosen group, or falls with another.
+    """
+
+    level: Any
+    risk: Any
+    cost: Any
+    change: Any
+
+
+def columns_price(n: Any, columns: Any) -> Any:
+    """Return what so many columns cost beside n windows, in nats of twice the likelihood.
+
+    Each costs log n in long records. As their number comes near that of the windows the price has
+    no bound, n / (n − columns − 2) times as much (Hurvich and Tsai, 1989, have this factor for
+    Akaike's criterion; McQuarrie, 1999, for Schwarz'), so that no model wins by interpolation.
+    """
+    xp = namespace_of((n, columns))
+    left = n - columns - 2
+    return xp.where(left > 0, columns * xp.log(n) * n / xp.where(left > 0, left, 1), xp.inf)
+
+
+def log_choices(n: Float[Array, ""], most: int) -> Float[Array, "number"]:
+    """Return log (n choose k) for k = 0 … most, of a real n."""
+    k = jnp.arange(most, dtype=n.dtype)
+    return jnp.concatenate(
+        [jnp.zeros(1, n.dtype), jnp.cumsum(jnp.log(jnp.maximum(n - k, 1) / (k + 1)))]
+    )
+
+
+def eliminated(a: Float[Array, "*batch width width"], b: Float[Array, "*batch width"]):
+    """bᵀ a⁻¹ b of the leading part of each size 1 … width, `[*batch width]`.
+
+    Elimination written out: for matrices this small LAPACK calls cost more than the arithmetic.
+    """
+    width = b.shape[-1]
+    rows = [[a[..., i, j] for j in range(i + 1)] for i in range(width)]
+    right, total, parts = [b[..., i] for i in range(width)], 0.0, []
+    for k in range(width):
+        pivot = rows[k][k]
+        total = total + right[k] * right[k] / pivot
+        parts.append(total)
+        for i in range(k + 1, width):
+            factor = rows[i][k] / pivot
+            right[i] = right[i] - factor * right[k]
+            for j in range(k + 1, i + 1):
+                rows[i][j] = rows[i][j] - factor * rows[j][k]
+    return jnp.stack(parts, axis=-1)
+
+
+class _State(eqx.Module):
+    """The groups that are active, in slots, of which free ones have level OUT; and which slot is
+    emptied on trial, `most` where none is.
+    """
+
+    slot: Int[Array, "slot"]
+    level: Int[Array, "slot"]
+    trial: Int[Array, ""]
+    steps: Int[Array, ""]
+
+
+class _Moves(eqx.Module):
+    """What the present model leaves, and what each move would change.
+
+    `gain` is explained by the straight line and by all that is not in use of a group; `rise` is
+    lost without the bend of a member and without the member.
+    """
+
+    rss: Float[Array, ""]
+    gain: Float[Array, "2 group"]
+    rise: Float[Array, "2 slot"]
+
+
+def _columns_on(present, level):
+    """Which columns of groups at these levels are in use, [... width]."""
+    first = jnp.broadcast_to(jnp.arange(present.shape[-1]) == 0, present.shape)
+    return present & ((level == CURVE)[..., None] | ((level == LINE)[..., None] & first))
+
+
+def _moves(problem: Problem, cross, power, state: _State, levels) -> _Moves:
+    gram, (n_groups, width) = problem.gram, problem.present.shape
+    most, size = state.slot.shape[0], state.slot.shape[0] * width
+    on = _columns_on(problem.present[state.slot], levels)
+    flat = on.reshape(-1)
+    inner = gram[state.slot][:, :, state.slot].reshape(size, size)
+    inner = jnp.where(flat[:, None] & flat[None], inner, 0)
+    inner = inner + jnp.diag(jnp.where(flat, RIDGE, 1).astype(inner.dtype))
+    outer = jnp.where(flat[:, None], gram[state.slot].reshape(size, -1), 0)
+    c = jnp.where(flat, cross[state.slot].reshape(-1), 0)
+    right = jnp.concatenate([outer, c[:, None], jnp.eye(size, dtype=c.dtype)], axis=1)
+    root = jnp.linalg.cholesky(inner)
+    z = jax.lax.linalg.triangular_solve(root, right, left_side=True, lower=True)
+    zx, zc, zi = z[:, : n_groups * width], z[:, n_groups * width], z[:, n_groups * width + 1 :]
+
+    # Outside: what is left of every column that is not in use; unit vectors in place of the others.
+    level = jnp.zeros(n_groups, levels.dtype).at[state.slot].max(levels)
+    free = problem.present & ~_columns_on(problem.present, level)
+    each, eye = jnp.arange(n_groups), jnp.eye(width, dtype=c.dtype)
+    own = gram[each, :, each, :] + RIDGE * eye[None]
+    zg = zx.reshape(size, n_groups, width)
+    rest = own - jnp.einsum("kfi,kfj->fij", zg, zg)
+    left = cross - (zx.T @ zc).reshape(n_groups, width)
+
+    rest = jnp.where(free[:, :, None] & free[:, None, :], rest, eye[None])
+    explained = eliminated(rest, jnp.where(free, left, 0))
+    gain = jnp.stack([explained[:, 0], explained[:, -1]])
+
+    # Inside: a block of the inverse tells what its columns explain given the others; the straight
+    # line last, so that what comes before it is the bend.
+    beta = (zi.T @ zc).reshape(most, width)[:, ::-1]
+    zj, used = zi.reshape(size, most, width)[..., ::-1], on[:, ::-1]
+    block = jnp.einsum("kai,kaj->aij", zj, zj)
+    block = jnp.where(used[:, :, None] & used[:, None, :], block, eye[None])
+    along = jax.lax.linalg.triangular_solve(
+        jnp.linalg.cholesky(block),
+        jnp.where(used, beta, 0)[..., None],
+        left_side=True,
+        lower=True,
+    )[..., 0]
+    rise = jnp.stack([jnp.sum(along[:, :-1] ** 2, axis=1), jnp.sum(along**2, axis=1)])
+    return _Moves(power - zc @ zc, gain, rise)
+
+
+def _search_target(problem: Problem, cross, power, allowed, required, start, most: int):
+    n_groups, dtype = problem.present.shape[0], cross.dtype
+    power = jnp.where(power > 0, power, 1)
+    widths, price = jnp.sum(problem.present, axis=1, dtype=jnp.int32), problem.price
+    curved = widths > 1
+    counts = jnp.stack([jnp.zeros_like(widths), jnp.minimum(widths, 1), widths])
+    by_number = 2 * log_choices(problem.choices, most + 1)
+    slots = jnp.arange(most, dtype=jnp.int32)
+
+    def cost(rss, columns, number, paid):
+        explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + problem.floor)
+        return (
+            explained + columns_price(problem.n, columns.astype(dtype)) + by_number[number] + paid
+        )
+
+    def first_of(where):
+        return jnp.argmax(where).astype(jnp.int32)
+
+    def move(carry):
+        state, found = carry
+        tried = slots == state.trial
+        trying = state.trial < most
+        levels = jnp.where(tried, OUT, state.level)
+        moves = _moves(problem, cross, power, state, levels)
+        held, must = levels > OUT, required[state.slot]
+        own, own_price = counts[levels, state.slot], price[state.slot]
+        columns, number = (jnp.sum(part, dtype=jnp.int32) for part in (own, held))
+        paid = jnp.sum(jnp.where(held, own_price, 0))
+        now = cost(moves.rss, columns, number, paid)
+        level = jnp.zeros(n_groups, jnp.int32).at[state.slot].max(levels)
+        # On trial, the model before is what an exchange has to beat.
+        limit = jnp.where(trying, found.cost, now)
+
+        # A group more, as a line or with its curve; or the curve of a line that is there.
+        wide = (2, n_groups)
+        curve = jnp.broadcast_to(jnp.array([[False], [True]]), wide)
+        left_out = jnp.zeros(n_groups, bool).at[state.slot].max(tried)
+        new = jnp.broadcast_to(allowed & (level == OUT) & ~left_out, wide)
+        line_there = jnp.broadcast_to(level == LINE, wide)
+        may_bend = jnp.broadcast_to(curved, wide)
+        bends = line_there & curve & may_bend & ~trying
+        joins = new & (number < most) & (~curve | may_bend)
+        more = jnp.where(line_there, jnp.broadcast_to(widths - 1, wide), counts[1:])
+        add = cost(
+            moves.rss - moves.gain,
+            columns + more,
+            number + new.astype(jnp.int32),
+            paid + jnp.where(new, jnp.broadcast_to(price, wide), 0),
+        )
+        # A curve less, or a group less.
+        nothing = jnp.zeros_like(own)
+        leaves = jnp.stack([(levels == CURVE) & (own > 1), ~must])
+        leaves = leaves & jnp.stack([held, held]) & ~trying
+        drop = cost(
+            moves.rss + moves.rise,
+            columns - jnp.stack([own - 1, own]),
+            number - jnp.stack([nothing, nothing + 1]),
+            paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
+        )
+        every = jnp.concatenate(
+            [
+                jnp.where(joins | bends, add, jnp.inf).ravel(),
+                jnp.where(leaves, drop, jnp.inf).ravel(),
+            ]
+        )
+        best = jnp.argmin(every).astype(jnp.int32)
+        better = every[best] < limit - PROGRESS
+        adds, at = best < add.size, best - add.size
+        group = best % n_groups
+        there = held & (state.slot == group)
+        into = jnp.where(
+            trying, state.trial, jnp.where(jnp.any(there), first_of(there), first_of(~held))
+        )
+        place = jnp.where(adds, into, at % most).astype(jnp.int32)
+        group = jnp.where(adds, group, state.slot[place])
+        to = jnp.where(adds, best // n_groups + LINE, LINE - at // most)
+
+        # Exchanges come when nothing else pays: one member after the other is emptied on trial.
+        after = slots > jnp.where(trying, state.trial, -1)
+        open_ = (state.level > OUT) & ~must & after
+        next_ = jnp.where(jnp.any(open_), first_of(open_), most + 1)
+        new_state = _State(
+            jnp.where(better, state.slot.at[place].set(group), state.slot),
+            jnp.where(better, state.level.at[place].set(to), state.level),
+            jnp.where(better, most, next_).astype(jnp.int32),
+            state.steps + 1,
+        )
+        without = jnp.zeros(n_groups, dtype).at[state.slot].add(jnp.where(held, moves.rise[1], 0))
+        seen = Selection(
+            level, moves.rss / power, now, jnp.where(level > OUT, without, moves.gain[1]) / power
+        )
+        found = jax.tree.map(lambda old, this: jnp.where(trying, old, this), found, seen)
+        return new_state, found
+
+    start = jnp.where(allowed, start, OUT)
+    start = jnp.where(required & (start == OUT), LINE, start).astype(jnp.int32)
+    slot = jnp.nonzero(start > OUT, size=most, fill_value=n_groups)[0].astype(jnp.int32)
+    level = jnp.where(slot < n_groups, start[jnp.minimum(slot, n_groups - 1)], OUT)
+    slot = jnp.minimum(slot, n_groups - 1)
+    state = _State(slot, level, jnp.asarray(most, jnp.int32), jnp.zeros((), jnp.int32))
+    zero = jnp.zeros((), dtype)
+    nothing = Selection(start, zero, zero, jnp.zeros(n_groups, dtype))
+    # What was seen last, but for trials, is the result: no move is left from there.
+    _, found = jax.lax.while_loop(
+        lambda carry: (carry[0].trial <= most) & (carry[0].steps < 16 * most),
+        move,
+        (state, nothing),
+    )
+    risk, floor = jnp.maximum(found.risk, 0), problem.floor
+    # By chance a group explains a share of its width.
+    extra = jnp.clip(found.change - widths.astype(dtype) * risk / problem.n, 0, risk)
+    change = jnp.where(
+        found.level > OUT,
+        jnp.log(1 + found.change / (risk + floor)),
+        jnp.log((risk + floor) / (risk - extra + floor)),
+    )
+    return Selection(found.level, risk, found.cost, change)
+
+
+def search(
+    problem: Problem, start: Int[Array, "target group"] | None = None, most: int = MOST
+) -> Selection:
+    """Return the groups that each target should have, from a start or from none.
+
+    Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
+    other, so that a target that takes long holds up no other.
+    """
+    if start is None:
+        start = jnp.zeros(problem.allowed.shape, jnp.int32)
+    most = min(most, problem.present.shape[0])
+
+    def target(args):
+        return _search_target(problem, *args, most)
+
+    given = (problem.cross, problem.power, problem.allowed, problem.required, start)
+    return jax.lax.map(target, given)
+
+
+# Candidates and targets reach the compiler in few sizes: any number of targets is a loop over one
+# program, and groups that do not exist fill the room up to the next size.
+_search_one = jax.jit(_search_target, static_argnames="most", compiler_options=COMPILER_OPTIONS)
+SMALLEST = 16
+
+
+def search_known(
+    problem: Problem, start: Int[np.ndarray, "target group"] | None = None, most: int = MOST
+) -> Selection:
+    """[`search`][ndde_jax.regression.search] of a problem that is known, in double precision: all
+    leaves are NumPy arrays, and so is what comes back.
+    """
+    n_targets, n_groups = problem.allowed.shape
+    room = SMALLEST
+    while room < n_groups:
+        room = room * 3 // 2 if room & (room - 1) == 0 else room * 4 // 3
+    spare = room - n_groups
+
+    def padded(values, *axes):
+        widths = [(0, spare if axis in axes else 0) for axis in range(np.ndim(values))]
+        return np.pad(np.asarray(values), widths)
+
+    start = np.zeros((n_targets, n_groups), np.int32) if start is None else start
+    with jax.enable_x64(True):
+        shared = Problem(
+            gram=jnp.asarray(padded(problem.gram, 0, 2), float),
+            cross=None,
+            power=None,
+            present=jnp.asarray(padded(problem.present, 0)),
+            n=jnp.asarray(problem.n, float),
+            choices=jnp.asarray(problem.choices, float),
+            price=jnp.asarray(padded(problem.price, 0), float),
+            allowed=None,
+            required=None,
+            floor=jnp.asarray(problem.floor, float),
+        )
+        found = [
+            _search_one(
+                shared,
+                padded(problem.cross[j], 0).astype(float),
+                np.float64(problem.power[j]),
+                padded(problem.allowed[j], 0),
+                padded(problem.required[j], 0),
+                padded(start[j], 0).astype(np.int32),
+                most=min(most, room),
+            )
+            for j in range(n_targets)
+        ]
+    rows = [jax.tree.map(np.asarray, one) for one in found]
+    return Selection(
+        level=np.stack([row.level[:n_groups] for row in rows]),
+        risk=np.stack([row.risk for row in rows]),
+        cost=np.stack([row.cost for row in rows]),
+        change=np.stack([row.change[:n_groups] for row in rows]),
+    )

@@ -1,0 +1,135 @@
+"""Sufficient statistics of regressions: sums over windows, per block, that add up."""
+
+import itertools
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._types import namespace_of
+
+# Relative to the size of a feature: less of it beside the features before it is rounding.
+REDUNDANT = 1e-8
+
+
+class Sums(eqx.Module):
+    """Sums over the windows of each block, of which regressions are functions.
+
+    They are additive: the sums of a longer record, of several recordings, of chunks or of parts on
+    other machines are the sums of the parts, if all use the same features. Weights carry masks,
+    missing values and recordings.
+
+    - `weight`: Σ w.
+    - `x`, `y`: Σ w x of the features and Σ w y of the targets.
+    - `xx`, `xy`, `yy`: Σ w x xᵀ, Σ w x yᵀ and Σ w y².
+    """
+
+    weight: Float[Array | np.ndarray, "block"]
+    x: Float[Array | np.ndarray, "block feature"]
+    y: Float[Array | np.ndarray, "block target"]
+    xx: Float[Array | np.ndarray, "block feature feature"]
+    xy: Float[Array | np.ndarray, "block feature target"]
+    yy: Float[Array | np.ndarray, "block target"]
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(*(a + b for a, b in zip(self._parts(), other._parts(), strict=True)))
+
+    def __sub__(self, other: "Sums") -> "Sums":
+        return Sums(*(a - b for a, b in zip(self._parts(), other._parts(), strict=True)))
+
+    def total(self) -> "Sums":
+        """Return the sums over all blocks, as one block."""
+        return Sums(*(a.sum(0, keepdims=True) for a in self._parts()))
+
+    def without(self, blocks: Any) -> "Sums":
+        """Return the sums over all blocks but some, as one block."""
+        keep = np.setdiff1d(np.arange(len(self.weight)), blocks)
+        return Sums(*(a[keep].sum(0, keepdims=True) for a in self._parts()))
+
+    def of_features(self, features: Any) -> "Sums":
+        """Return the sums of some features."""
+        one = self.xx[:, features][:, :, features]
+        return Sums(self.weight, self.x[:, features], self.y, one, self.xy[:, features], self.yy)
+
+    def _parts(self):
+        return (self.weight, self.x, self.y, self.xx, self.xy, self.yy)
+
+
+def sums_of(
+    features: Float[Array | np.ndarray, "window feature"],
+    targets: Float[Array | np.ndarray, "window target"],
+    weight: Float[Array | np.ndarray, "window"],
+    n_blocks: int = 1,
+) -> Sums:
+    """Return sums over equally long blocks of consecutive windows.
+
+    In NumPy unless something is traced, since a program would be compiled for every length. Rows of
+    weight zero may hold anything finite.
+    """
+    xp = namespace_of((features, targets, weight))
+    edges = np.linspace(0, len(weight), n_blocks + 1).round().astype(int)
+    blocks = []
+    for first, last in itertools.pairwise(edges):
+        x, y, w = features[first:last], targets[first:last], weight[first:last]
+        wx = w[:, None] * x
+        blocks.append((w.sum(), wx.sum(0), w @ y, wx.T @ x, wx.T @ y, w @ y**2))
+    return Sums(*(xp.stack(parts) for parts in zip(*blocks, strict=True)))
+
+
+class Grouped(eqx.Module):
+    """Inner products of centred features that are orthonormal within each group of one width.
+
+    - `gram`, `cross`, `power`: as a [`Problem`][ndde_jax.regression.Problem] has them.
+    - `present`: which features of a group are not redundant.
+    - `matrix`: of each group, so that features are (terms − `mean`) @ matrix.
+    """
+
+    gram: Float[Array | np.ndarray, "group width group width"]
+    cross: Float[Array | np.ndarray, "target group width"]
+    power: Float[Array | np.ndarray, "target"]
+    present: Any
+    matrix: Float[Array | np.ndarray, "group width width"]
+    mean: Float[Array | np.ndarray, "group width"]
+    center: Float[Array | np.ndarray, "target"]
+
+
+def grouped(sums: Sums, width: int) -> Grouped:
+    """Return the inner products of one block's features, centred, in orthonormal groups.
+
+    A feature that the earlier ones of its group explain but for rounding becomes zero.
+    """
+    xp = namespace_of(sums)
+    total = xp.maximum(sums.weight[0], 1e-300)
+    mean, center = sums.x[0] / total, sums.y[0] / total
+    gram = sums.xx[0] - total * mean[:, None] * mean[None]
+    cross = (sums.xy[0] - total * mean[:, None] * center[None]).T
+    power = sums.yy[0] - total * center**2
+    n_groups = len(mean) // width
+    each = np.arange(n_groups)
+    gram = gram.reshape(n_groups, width, n_groups, width)
+    own = gram[each, :, each, :]
+    # A variable is as large as its spread about its mean allows to tell from rounding.
+    raw = (sums.xx[0].reshape(n_groups, width, n_groups, width))[each, :, each, :]
+    size = xp.einsum("gii->gi", raw)
+    # Gram–Schmidt, written out: rows of the inverse of the Cholesky factor.
+    rows: list[Any] = []
+    present: list[Any] = []
+    for k in range(width):
+        row = xp.zeros((n_groups, width)) + np.eye(width)[k]
+        for other in rows:
+            along = xp.einsum("gi,gij,gj->g", other, own, row)
+            row = row - along[:, None] * other
+        left = xp.einsum("gi,gij,gj->g", row, own, row)
+        here = left > REDUNDANT * xp.maximum(size[:, k], 1e-300)
+        here = here & (own[:, k, k] > REDUNDANT * size[:, k])
+        row = xp.where(here[:, None], row / xp.sqrt(xp.where(here, left, 1))[:, None], 0)
+        rows.append(row)
+        present.append(here)
+    matrix = xp.stack(rows, axis=-1)  # [group term feature]
+    gram = xp.einsum("gai,gahb->gihb", matrix, gram, optimize=True)
+    gram = xp.einsum("gihb,hbj->gihj", gram, matrix, optimize=True)
+    cross = xp.einsum("tga,gai->tgi", cross.reshape(-1, n_groups, width), matrix)
+    return Grouped(
+        gram, cross, power, xp.stack(present, axis=-1), matrix, mean.reshape(-1, width), center
+    )

@@ -1,0 +1,119 @@
+"""Map or flow, beside records of which it is known."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import ndde_jax as ndde
+from ndde_jax.regression import compare_readings
+from ndde_jax.regression._readings import mean_weights
+
+KEY = jax.random.key(0)
+
+
+def read(x, lags):
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    allowed = np.ones((x.shape[1], x.shape[1], len(lags)), bool)
+    return compare_readings([x], tuple(lags), allowed, ~allowed)
+
+
+def autoregression(seed, n=1500, p=0.6, c=0.8, bend=np.tanh):
+    """y[t+1] = p y[t] + c tanh x[t−2] + e, which is a map."""
+    rng, x = np.random.default_rng(seed), np.zeros((n, 2))
+    for t in range(2, n - 1):
+        x[t + 1] = p * x[t] + np.array([0, c * bend(x[t - 2, 0])]) + rng.normal(size=2)
+    return x
+
+
+def delayed_path(seed, n=3000, parts=20, delay=2.5):
+    """dx = −x/4 dt + dW, dy = (tanh x(t − 2.5) − y/4) dt + dW, at a twentieth of the interval."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=((n + 100) * parts, 2)) * 0.5 / np.sqrt(parts)
+    x, back = np.zeros((len(noise) + 1, 2)), round(delay * parts)
+    for k in range(len(noise)):
+        late = x[k - back, 0] if k >= back else 0.0
+        x[k + 1] = x[k] + (np.array([0, np.tanh(late)]) - x[k] / 4) / parts + noise[k]
+    return x[::parts][100:]
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.7])
+def test_weights_are_the_mean_of_an_interpolated_feature_over_a_step(delay):
+    values = np.random.default_rng(0).normal(size=8)
+    at = lambda t: np.interp(t, np.arange(8), values)  # noqa: E731
+    now, lag = 5, int(delay)
+    mean = quad(lambda s: at(now + s - delay), 0, 1, points=[delay % 1], epsabs=1e-10)[0]
+    samples = [values[now - lag + shift] for shift in (1, 0, -1)]
+    np.testing.assert_allclose(np.dot(mean_weights(delay), samples), mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_map_is_a_map_and_its_lag_is_found(seed):
+    found = read(autoregression(seed), range(5))
+    assert found.name == "map"
+    assert [tuple(e) for e in np.argwhere(found.map_graph) if e[0] != e[1]] == [(0, 1, 2)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flow_is_a_flow(seed):
+    found = read(delayed_path(seed), range(5))
+    assert found.name == "flow"
+    links = {tuple(e[:2]) for e in np.argwhere(found.flow_graph) if e[0] != e[1]}
+    assert links == {(0, 1)}
+
+
+def test_a_sampled_ornstein_uhlenbeck_process_is_both():
+    rng, x = np.random.default_rng(0), np.zeros((1000, 1))
+    for t in range(999):
+        x[t + 1] = 0.8 * x[t] + rng.normal(size=1)
+    assert read(x, (0,)).name == "undecided"
+
+
+def test_missing_values_and_recordings_leave_what_is_known():
+    x = autoregression(0)
+    x[200:230, 1] = np.nan
+    z = (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0)
+    allowed = np.ones((2, 2, 5), bool)
+    found = compare_readings([z[:700], z[700:]], tuple(range(5)), allowed, ~allowed)
+    assert found is not None and found.name == "map"
+    assert compare_readings([z[:6]], tuple(range(5)), allowed, ~allowed) is None
+
+
+def test_the_delay_of_a_map_is_its_lag_exactly():
+    found = ndde.discover(
+        autoregression(1), dt=0.1, lags=range(5), recipe=ndde.Recipe.fast(), key=KEY
+    )
+    assert found.reading == "map" and found.evidence < -3
+    assert found.graph[0, 1].tolist() == [False, False, True, False, False]
+    assert found.delays[0, 1, 2] == pytest.approx(0.2, abs=1e-7)
+    np.testing.assert_allclose(found.delay_intervals[0, 1, 2], 0.2, atol=1e-6)
+
+
+def test_short_unrelated_records_have_no_links():
+    false = 0
+    for seed in range(4):
+        rng, x = np.random.default_rng(seed), np.zeros((80, 3))
+        for t in range(79):
+            x[t + 1] = 0.8 * x[t] + rng.normal(size=3)
+        found = ndde.discover(x, dt=1.0, lags=range(4), recipe=ndde.Recipe.fast(), key=KEY)
+        false += int((found.graph.any(axis=2) & ~np.eye(3, dtype=bool)).sum())
+    assert false <= 1  # of 24
+
+
+def test_what_is_held_out_was_not_fitted():
+    """Of a linear law, beside scikit-learn's own regression on the same blocks."""
+    from sklearn.linear_model import LinearRegression
+
+    x = autoregression(2, bend=lambda u: u)
+    found = ndde.discover(x, dt=1.0, lags=range(3), recipe=ndde.Recipe.fast(), key=KEY)
+    assert np.isfinite(found.held_out).all()
+    rows = np.arange(2, len(x) - 1)
+    inputs, rate = np.stack([x[rows, 1], x[rows - 2, 0]], 1), x[rows + 1, 1] - x[rows, 1]
+    error = power = 0.0
+    for block in np.array_split(np.arange(len(rows)), 5):
+        rest = np.setdiff1d(np.arange(len(rows)), block)
+        fit = LinearRegression().fit(inputs[rest], rate[rest])
+        error += np.sum((rate[block] - fit.predict(inputs[block])) ** 2)
+        power += np.sum((rate[block] - rate[rest].mean()) ** 2)
+    assert found.graph[:, 1].sum() == 2
+    assert found.held_out[1] == pytest.approx(error / power, abs=0.003)

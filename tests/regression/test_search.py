@@ -1,0 +1,174 @@
+"""Sums and the search of them, beside exhaustive search, statsmodels and plain least squares."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from ndde_jax.regression import (
+    Problem,
+    Sums,
+    columns_price,
+    grouped,
+    search,
+    search_known,
+    sums_of,
+)
+
+WIDTH, FLOOR = 3, 1e-6
+
+
+def record(seed, n=200, groups=4, targets=2):
+    """Groups (z, z², z³) of correlated variables, and targets that some of them move."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, groups)) @ (np.eye(groups) + 0.4 * rng.normal(size=(groups, groups)))
+    z = z / z.std(axis=0)
+    y = 0.5 * z[:, :1] + 0.4 * z[:, 1:2] ** 2 + rng.normal(size=(n, targets))
+    return np.stack([z, z**2, z**3], axis=-1).reshape(n, -1), y
+
+
+def problem(x, y, **changes):
+    made = grouped(sums_of(x, y, np.ones(len(x))), WIDTH)
+    n_groups = len(made.present)
+    given = dict(
+        gram=made.gram,
+        cross=made.cross,
+        power=made.power,
+        present=made.present,
+        n=np.float64(len(x)),
+        choices=np.float64(n_groups),
+        price=np.zeros(n_groups),
+        allowed=np.ones((y.shape[1], n_groups), bool),
+        required=np.zeros((y.shape[1], n_groups), bool),
+        floor=np.float64(FLOOR),
+    )
+    return Problem(**(given | changes))
+
+
+def columns_of(level):
+    """Column numbers of groups at levels 0, 1 (the line) and 2 (all)."""
+    return [g * WIDTH + k for g, at in enumerate(level) for k in range((0, 1, WIDTH)[at])]
+
+
+def criterion(x, y, level):
+    """The documented criterion, by least squares on the columns themselves."""
+    used, n = columns_of(level), len(x)
+    a = np.column_stack([np.ones(n), x[:, used]])
+    left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
+    risk = (left @ left) / np.sum((y - y.mean()) ** 2)
+    held, n_groups = sum(at > 0 for at in level), len(level)
+    ways = np.log(float(len(list(itertools.combinations(range(n_groups), held)))))
+    p = len(used)
+    return n * np.log(risk + FLOOR) + p * np.log(n) * n / (n - p - 2) + 2 * ways, risk
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_ends_at_the_best_of_all_models(seed):
+    x, y = record(seed)
+    found = search_known(problem(x, y))
+    for j in range(y.shape[1]):
+        every = {
+            level: criterion(x, y[:, j], level)[0]
+            for level in itertools.product(range(3), repeat=4)
+        }
+        best = min(every, key=every.get)
+        assert tuple(found.level[j]) == best
+        np.testing.assert_allclose(found.cost[j], every[best], atol=1e-3)
+        np.testing.assert_allclose(found.risk[j], criterion(x, y[:, j], best)[1], rtol=1e-5)
+
+
+def test_a_group_is_worth_what_the_risk_rises_by_without_it():
+    x, y = record(3)
+    found = search_known(problem(x, y))
+    level = found.level[0]
+    for group in np.flatnonzero(level):
+        without = np.where(np.arange(4) == group, 0, level)
+        ols = [
+            sm.OLS(y[:, 0], sm.add_constant(x[:, columns_of(own)])).fit()
+            for own in (level, without)
+        ]
+        rise = np.log((1 - ols[1].rsquared + FLOOR) / (1 - ols[0].rsquared + FLOOR))
+        np.testing.assert_allclose(found.change[0, group], rise, rtol=1e-4)
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_traced_and_in_a_batch_as_alone(x64):
+    with jax.enable_x64(x64):
+        problems = [problem(*record(seed)) for seed in (0, 1)]
+        traced = [jax.tree.map(jnp.asarray, one) for one in problems]
+        batch = jax.tree.map(lambda *a: jnp.stack(a), *traced)
+        found = eqx.filter_jit(eqx.filter_vmap(search))(batch)
+        for k, one in enumerate(problems):
+            alone = search_known(one)
+            np.testing.assert_array_equal(found.level[k], alone.level)
+            np.testing.assert_allclose(found.risk[k], alone.risk, rtol=1e-9 if x64 else 1e-3)
+
+
+def test_priors_and_prices_are_obeyed():
+    x, y = record(0)
+    allowed = np.ones((2, 4), bool)
+    allowed[:, 0] = False
+    required = np.zeros((2, 4), bool)
+    required[:, 3] = True
+    found = search_known(problem(x, y, allowed=allowed, required=required))
+    assert not found.level[:, 0].any() and (found.level[:, 3] > 0).all()
+    assert not search_known(problem(x, y, price=np.full(4, 1e4))).level.any()
+
+
+def test_a_start_in_a_worse_optimum_is_left():
+    x, y = record(5)
+    alone = search_known(problem(x, y))
+    begun = search_known(problem(x, y), np.full((2, 4), 2, np.int32))
+    np.testing.assert_allclose(begun.cost, alone.cost, atol=1e-3)
+
+
+def test_no_model_wins_by_interpolation():
+    """Sixty columns of noise explain twenty windows of noise entirely; few are ever taken."""
+    taken = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x, y = rng.normal(size=(20, 60)), rng.normal(size=(20, 3))
+        found = search_known(problem(x, y))
+        assert (found.risk > 0.2).all()
+        taken += int((found.level > 0).sum())
+    assert taken <= 12  # of 600
+
+
+def test_the_price_of_columns_has_no_bound():
+    price = [float(columns_price(40.0, p)) for p in (1, 10, 30, 37, 38, 50)]
+    assert np.all(np.diff(price[:4]) > 0) and np.isinf(price[4:]).all()
+    # One of many: log n.
+    np.testing.assert_allclose(columns_price(1e6, 1), np.log(1e6), rtol=1e-4)
+
+
+def test_sums_add_up_over_blocks_and_recordings():
+    x, y = record(0)
+    w = np.random.default_rng(1).uniform(size=len(x)) * (np.arange(len(x)) % 7 > 0)
+    whole, blocks = sums_of(x, y, w), sums_of(x, y, w, 5)
+    parts = sums_of(x[:90], y[:90], w[:90]) + sums_of(x[90:], y[90:], w[90:])
+    for made in (blocks.total(), parts):
+        for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(made), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+    rest = blocks.without([1, 2])
+    np.testing.assert_allclose((whole - rest).weight[0], w[40:120].sum())
+    assert isinstance(whole.of_features([0, 3]), Sums)
+    np.testing.assert_allclose(whole.of_features([0, 3]).xx[0], whole.xx[0][[0, 3]][:, [0, 3]])
+
+
+def test_groups_are_orthonormal_and_redundant_columns_are_gone():
+    x, y = record(0)
+    x[:, 4] = 2 * x[:, 3] + 5  # a bend that is the line again
+    made = grouped(sums_of(x, y, np.ones(len(x))), WIDTH)
+    assert made.present[1].tolist() == [True, False, True]
+    columns = np.einsum(
+        "ngt,gtf->ngf", x.reshape(len(x), -1, WIDTH) - made.mean, np.asarray(made.matrix)
+    )
+    for g in range(4):
+        own = made.present[g].astype(float)
+        np.testing.assert_allclose(columns[:, g].T @ columns[:, g], np.diag(own), atol=1e-6)
+    flat = columns.reshape(len(x), -1)
+    np.testing.assert_allclose(made.gram.reshape(12, 12), flat.T @ flat, atol=1e-6)
