@@ -1,8 +1,8 @@
 """Who drives whom, at which delay: sparse neural delay differential equations in JAX.
 
 What a first hour needs is here. The rest is in namespaces, in the order of the data: `samples`,
-`windows`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`, `check`, `theory`, `use`;
-and `systems`, `metrics` and `plot`.
+`windows`, `regression`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`, `check`,
+`theory`, `use`; and `systems`, `metrics` and `plot`.
 """
 
 from . import (
@@ -12,6 +12,7 @@ from . import (
     measure as measure,
     metrics as metrics,
     models as models,
+    regression as regression,
     samples as samples,
     select as select,
     simulate as simulate,

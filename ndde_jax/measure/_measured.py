@@ -13,7 +13,7 @@ from .._types import to_jax
 from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
-from ..regression import Readings
+from ..regression._readings import Readings
 from ..select._default import judged_by_networks, network_criterion
 from ..select._judge import BLOCKS, Judged, fit_on, stretches
 from ..select._leftover import beyond_chance

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..regression import spline_terms
+from ..regression._features import spline_terms
 from ..samples._samples import Samples
 from ..select._basis import N_FEATURES
 from ..select._regression import Regression

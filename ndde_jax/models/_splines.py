@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import namespace_of, to_jax
-from ..regression import spline_terms
+from ..regression._features import spline_terms
 from ._networks import MaskedDrift
 
 

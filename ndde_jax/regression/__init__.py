@@ -1,18 +1,17 @@
-from ._features import (
-    QUANTILES as QUANTILES,
-    WIDTH as WIDTH,
-    knots_of as knots_of,
-    spline_terms as spline_terms,
-)
-from ._readings import (
-    CLEARLY as CLEARLY,
-    Readings as Readings,
-    compare_readings as compare_readings,
-)
+"""Regressions on features of lagged states, as functions of sums over windows.
+
+[`sums_of`][ndde_jax.regression.sums_of] makes sums that add up over blocks, recordings and
+machines; [`grouped`][ndde_jax.regression.grouped] makes inner products of orthonormal groups of
+features of them; and [`search`][ndde_jax.regression.search] finds the groups that are worth their
+price, under `jit` and `vmap` too. [`compare_readings`][ndde_jax.regression.compare_readings]
+decides by them whether samples are of a map or of a flow. Nothing is checked
+here: these are the inside of [`discover`][ndde_jax.discover].
+"""
+
+from ._readings import Readings as Readings, compare_readings as compare_readings
 from ._search import (
     Problem as Problem,
     Selection as Selection,
-    columns_price as columns_price,
     search as search,
     search_known as search_known,
 )

@@ -6,6 +6,7 @@ whatever the delay. So a flow's candidates are linear combinations of a map's co
 are the same kind of regression at the same prices, and their likelihoods can be compared.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -95,18 +96,12 @@ class _Regression:
 
     def problem(self) -> Problem:
         """Return the problem of these columns."""
-        g = grouped(sums_of(self.columns, self.rates, np.ones(len(self.rates))), WIDTH)
-        return Problem(
-            gram=g.gram,
-            cross=g.cross,
-            power=g.power,
-            present=g.present,
-            n=np.float64(self.n),
-            choices=np.float64(self.choices),
-            price=np.zeros(len(g.present)),
+        made = grouped(sums_of(self.columns, self.rates, np.ones(len(self.rates))), WIDTH)
+        return dataclasses.replace(
+            Problem.of(made, n=self.n, floor=FLOOR),
+            choices=np.asarray(self.choices, float),
             allowed=self.allowed,
             required=self.required,
-            floor=np.float64(FLOOR),
         )
 
     def search(self, *starts) -> list[Selection]:

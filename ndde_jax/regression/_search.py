@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import namespace_of
+from ._sums import Grouped
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
@@ -22,6 +23,8 @@ OUT, LINE, CURVE = 0, 1, 2
 MOST = 12
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
+# Windows that a column takes at least.
+WINDOWS_PER_COLUMN = 4
 # Relative to features of length one: keeps redundant features from breaking a factorisation.
 RIDGE = 1e-7
 # XLA's older emitters compile these programs in half the time, at the same speed.
@@ -55,6 +58,27 @@ class Problem(eqx.Module):
     required: Any
     floor: Any
 
+    @classmethod
+    def of(cls, made: Grouped, *, n: Any, floor: Any = 1e-4) -> "Problem":
+        """Return the problem of all groups at the usual prices, every one allowed.
+
+        - `n`: number of independent windows.
+        - `floor`: 10⁻⁴ by default, the resolution of difference quotients.
+        """
+        n_targets, n_groups = made.cross.shape[:2]
+        return cls(
+            gram=made.gram,
+            cross=made.cross,
+            power=made.power,
+            present=made.present,
+            n=np.asarray(n, float),
+            choices=np.asarray(n_groups, float),
+            price=np.zeros(n_groups),
+            allowed=np.ones((n_targets, n_groups), bool),
+            required=np.zeros((n_targets, n_groups), bool),
+            floor=np.asarray(floor, float),
+        )
+
 
 class Selection(eqx.Module):
     """What a search chose for every target.
@@ -75,13 +99,13 @@ class Selection(eqx.Module):
 def columns_price(n: Any, columns: Any) -> Any:
     """Return what so many columns cost beside n windows, in nats of twice the likelihood.
 
-    Each costs log n in long records. As their number comes near that of the windows the price has
-    no bound, n / (n − columns − 2) times as much (Hurvich and Tsai, 1989, have this factor for
-    Akaike's criterion; McQuarrie, 1999, for Schwarz'), so that no model wins by interpolation.
+    Each costs log n in long records, and n / (n − columns − 2) times as much in short ones (Hurvich
+    and Tsai, 1989, have this factor for Akaike's criterion; McQuarrie, 1999, for Schwarz'). No
+    model has more than a column for four windows, so that none wins by interpolation.
     """
     xp = namespace_of((n, columns))
-    left = n - columns - 2
-    return xp.where(left > 0, columns * xp.log(n) * n / xp.where(left > 0, left, 1), xp.inf)
+    may = (columns * WINDOWS_PER_COLUMN <= n) & (columns + 2 < n)
+    return xp.where(may, columns * xp.log(n) * n / xp.where(may, n - columns - 2, 1), xp.inf)
 
 
 def log_choices(n: Float[Array, ""], most: int) -> Float[Array, "number"]:
@@ -309,8 +333,31 @@ def search(
 ) -> Selection:
     """Return the groups that each target should have, from a start or from none.
 
+    A group is added, as a straight line or with its bend, dropped, straightened or exchanged for
+    another while the criterion falls: n log(risk + floor), what the columns cost, and
+    2 log (choices choose k) for the number k of groups (Chen and Chen, 2008).
+
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
-    other, so that a target that takes long holds up no other.
+    other, so that one that takes long holds up no other.
+
+    **Arguments:**
+
+    - `problem`: leaves are arrays of JAX.
+    - `start`: levels to start from, `[target group]`; by default no group.
+    - `most`: most groups that a target may hold, static: 12, more than data have told apart.
+
+    ```python
+    import jax, jax.numpy as jnp, numpy as np
+    from ndde_jax import regression
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 3))
+    y = 0.5 * z[:, :1] + z[:, 1:2] ** 2 + rng.normal(size=(500, 1))
+    terms = np.stack([z, z**2], axis=-1).reshape(500, -1)
+    made = regression.grouped(regression.sums_of(terms, y, np.ones(500)), 2)
+    problem = regression.Problem.of(made, n=500)
+    print(regression.search_known(problem).level)  # [[1 2 0]]
+    ```
     """
     if start is None:
         start = jnp.zeros(problem.allowed.shape, jnp.int32)

@@ -66,6 +66,18 @@ def sums_of(
 
     In NumPy unless something is traced, since a program would be compiled for every length. Rows of
     weight zero may hold anything finite.
+
+    ```python
+    import numpy as np
+    from ndde_jax import regression
+
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    weight = np.ones(100)
+    whole = regression.sums_of(x, x, weight)
+    parts = regression.sums_of(x[:30], x[:30], weight[:30])
+    parts = parts + regression.sums_of(x[30:], x[30:], weight[30:])
+    print(np.allclose(whole.xx, parts.xx))  # True
+    ```
     """
     xp = namespace_of((features, targets, weight))
     edges = np.linspace(0, len(weight), n_blocks + 1).round().astype(int)

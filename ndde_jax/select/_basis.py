@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..regression import QUANTILES, WIDTH
+from ..regression._features import QUANTILES, WIDTH
 
 # Columns of a spline.
 N_FEATURES = WIDTH

@@ -10,7 +10,7 @@ from .._types import Checked, namespace_of, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC
 from ..fit._refit import StrengthConfig
-from ..regression import columns_price
+from ..regression._search import columns_price
 from ..windows._flat import KnownData
 from ._judge import Judged, judge
 from ._leftover import beyond_chance

@@ -13,7 +13,7 @@ from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
-from ..regression import CLEARLY, Readings, compare_readings
+from ..regression._readings import CLEARLY, Readings, compare_readings
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._measurements import Measurements, read_measurements

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..regression import columns_price
+from ..regression._search import columns_price
 from ._basis import N_FEATURES
 from ._factors import solved, solved_by_inverse
 

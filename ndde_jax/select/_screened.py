@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from .._memory import make_room
-from ..regression import Readings
+from ..regression._readings import Readings
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._spline_search import Columns, columns_of

@@ -14,7 +14,7 @@ from ..fit._fixed import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
-from ..regression import spline_terms
+from ..regression._features import spline_terms
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._basis import N_FEATURES

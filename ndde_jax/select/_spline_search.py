@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..fit._prices import RESOLUTION
-from ..regression import spline_terms
+from ..regression._features import spline_terms
 from ._basis import LEAST, N_FEATURES, QUANTILES
 from ._factors import orthogonal, root_solved
 from ._regression import FLOOR, RIDGE, Regression

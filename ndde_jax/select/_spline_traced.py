@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._order import after
 from ..fit._prices import RESOLUTION
-from ..regression import columns_price
+from ..regression._search import columns_price
 from ..windows._flat import FlatData
 from ._basis import N_FEATURES, centred, normalised, spline
 from ._regression import FLOOR, RIDGE

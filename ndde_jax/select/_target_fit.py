@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..regression import spline_terms
+from ..regression._features import spline_terms
 from ..windows._flat import KnownData
 from ._basis import N_FEATURES
 from ._leftover import chance_of_leftover

@@ -12,7 +12,7 @@ from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
-from ndde_jax.regression import spline_terms
+from ndde_jax.regression._features import spline_terms
 from ndde_jax.select import _default, _target_fit
 from ndde_jax.select._basis import N_FEATURES
 from ndde_jax.select._leftover import CHANCE
