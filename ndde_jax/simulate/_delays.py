@@ -1,14 +1,13 @@
 """Delays in units of steps: what of them is static, and where each reading falls."""
 
 import math
-import warnings
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._checks import check_real_array, refusal
 
@@ -25,12 +24,15 @@ class Delays(eqx.Module):
     - `steps`: τ/dt, a differentiable leaf.
     - `shortest`, `longest`: whole numbers of steps that enclose all delays.
     - `on_grid`: whether every delay is known to be a whole number of steps.
+    - `within`: whether all lie within the bounds that were given; None where that is known. Delays
+        outside stand at a bound, so that whatever reads them stays finite.
     """
 
     steps: Float[Array, "delay"]
     shortest: int = eqx.field(static=True)
     longest: int = eqx.field(static=True)
     on_grid: bool = eqx.field(static=True)
+    within: Bool[Array, ""] | None = None
 
     @property
     def number(self) -> int:
@@ -44,26 +46,27 @@ class Delays(eqx.Module):
         return whole.astype(jnp.int32), self.steps - whole
 
 
-def read_delays(lags: Any, dt: Any, bounds: Any, order: int, dtype: Any) -> Delays:
-    """Checks delays given in units of time."""
+def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags") -> Delays:
+    """Checks delays given in units of time, by the name `lags` or `delays`."""
+    limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
     if lags is None:
         lags = ()
-    check_real_array(lags, "lags", "delays in units of time, one number or a list")
+    check_real_array(lags, name, "delays in units of time, one number or a list")
     known = concrete(lags)
     lags = jnp.asarray(lags, dtype)
     if lags.ndim > 1:
-        raise ValueError(f"lags must be a number or one number per delay; got shape {lags.shape}.")
+        raise ValueError(f"{name} must be a number or one number per delay; got shape {lags.shape}.")
     lags = jnp.atleast_1d(lags)
     if known is not None and not (np.all(known > 0) and np.all(np.isfinite(known))):
-        raise ValueError(f"lags must be positive and finite; got {known}.")
+        raise ValueError(f"{name} must be positive and finite; got {known}.")
     if lags.shape[0] == 0:
         return Delays(lags, 1, 0, True)
-    steps = lags / dt
+    steps, within = lags / dt, None
     if bounds is None:
         if known is None:
             raise ValueError(
-                "lags are traced by jit or vmap, so the size of buffers is unknown; pass "
-                "lag_bounds=(shortest, longest), in units of time, that enclose them."
+                f"{name} are traced by jit or vmap, so the size of buffers is unknown; pass "
+                f"{limits}=(shortest, longest), in units of time, that enclose them."
             )
         known = np.atleast_1d(known) / dt
         on_grid = bool(np.all(np.abs(known - np.round(known)) <= TOLERANCE * np.abs(known)))
@@ -71,31 +74,40 @@ def read_delays(lags: Any, dt: Any, bounds: Any, order: int, dtype: Any) -> Dela
     else:
         both = np.asarray(bounds) if isinstance(bounds, tuple | list) else np.zeros(0)
         if both.shape != (2,) or both.dtype.kind not in "iuf" or not 0 < both[0] <= both[1]:
-            raise refusal("lag_bounds", "two numbers, 0 < shortest <= longest", bounds)
+            raise refusal(limits, "two numbers, 0 < shortest <= longest", bounds)
         on_grid = False
+        steps, within = _held_within(lags, known, bounds, dt, name, limits)
         low, high = (float(bound) / float(dt) for bound in bounds)
     if not math.isfinite(high) or low <= 0:
-        raise refusal("lag_bounds", "finite", bounds)
+        raise refusal(limits, "finite", bounds)
     if high > MOST_STEPS:
         raise ValueError(
-            f"lags of up to {high * float(dt):.3g} are {high:.3g} steps of dt = {float(dt):.3g}, "
+            f"{name} of up to {high * float(dt):.3g} are {high:.3g} steps of dt = {float(dt):.3g}, "
             f"more than {MOST_STEPS:.0e} that can be kept in memory; take a larger dt."
         )
     shortest = math.floor(low * (1 + TOLERANCE))
     longest = math.ceil(high * (1 - TOLERANCE))
     if shortest < 1:
         raise ValueError(
-            f"the shortest lag, {low * float(dt):g}, is below the step dt = {float(dt):g}, so a "
-            "step would need its own end; take dt no larger than the shortest lag."
+            f"the shortest delay, {low * float(dt):g}, is below the step dt = {float(dt):g}, so a "
+            "step would need its own end; take dt no larger than the shortest delay."
         )
-    if order > 2 and not on_grid and bounds is None:
-        warnings.warn(
-            f"dt = {float(dt):g} does not divide every lag; kinks that travel from the history "
-            f"then fall inside steps, and the order drops from {order} to 2. Take dt = lag / "
-            "integer if accuracy matters.",
-            stacklevel=4,
-        )
-    return Delays(steps, shortest, longest, on_grid)
+    return Delays(steps, shortest, longest, on_grid, within)
+
+
+def _held_within(lags, known, bounds, dt, name: str, limits: str):
+    """Delays in steps, those outside the bounds at a bound; whether none was, if unknown so far."""
+    low, high = (float(bound) for bound in bounds)
+    low, high = low * (1 - TOLERANCE), high * (1 + TOLERANCE)
+    if known is not None:
+        if np.any(known < low) or np.any(known > high):
+            raise ValueError(
+                f"{name} must lie within {limits} = ({bounds[0]:g}, {bounds[1]:g}), which fix the "
+                f"size of buffers; got {known}. Take wider bounds."
+            )
+        return lags / dt, None
+    inside = (lags >= low) & (lags <= high)
+    return jnp.where(inside, lags, jnp.asarray(bounds[0], lags.dtype)) / dt, jnp.all(inside)
 
 
 def concrete(value: Any) -> np.ndarray | None:
