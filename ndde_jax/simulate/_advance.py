@@ -21,6 +21,8 @@ SHORT_BLOCK = 10
 # Growth in the second half of a run from which on its steps are looked at, and the change of a move
 # from one step to the next, as a share of it, that no explicit method resolves.
 GROWN, STIFF = 30.0, 1.5
+# States of a run that is too short for that.
+SHORT_RUN = 5
 # Parts of a run between two updates of a progress bar.
 PARTS = 100
 
@@ -117,6 +119,8 @@ def _stable(problem: Problem, ys, plan: Plan):
     asked again a step further on, answers with a change that is larger than the stability regions
     of explicit methods. What grows by itself is resolved there.
     """
+    if ys.shape[0] < SHORT_RUN:
+        return jnp.asarray(True)
     ys, problem = jax.tree.map(lambda a: _fixed(a) if eqx.is_array(a) else a, (ys, problem))
     last = ys[-1]
     half = 1 + (ys.shape[0] - 1) // 2

@@ -49,13 +49,18 @@ class Given(NamedTuple):
     name: str  # of the delays, as they were given
 
 
+def is_system(value: Any) -> bool:
+    """A `System`, which lies in a folder below this one."""
+    return all(hasattr(value, name) for name in ("drift", "lags", "history", "sigma", "dt"))
+
+
 def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Given:
     """The parts of a `System`, where the arguments leave them open; the arguments otherwise."""
     if delays is not None and lags is not None:
         raise ValueError("give the delays as delays=, or as lags=, which is the same; got both.")
     name = "delays" if lags is None else "lags"
     delays = lags if delays is None else delays
-    if all(hasattr(drift, name) for name in ("drift", "lags", "history", "sigma", "dt")):
+    if is_system(drift):
         own = drift.lags if np.shape(drift.lags)[0] else None
         delays = own if delays is None else delays
         dt = drift.dt if dt is None else dt

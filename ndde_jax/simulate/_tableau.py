@@ -116,10 +116,11 @@ def read_solver(solver: Any) -> Tableau:
     if solver is None:
         solver = diffrax.Euler()
     kind: Any = type(solver)
-    explicit = isinstance(solver, diffrax.AbstractERK) and isinstance(
-        getattr(kind, "tableau", None), diffrax.ButcherTableau
+    # Not isinstance, to which a wrapped solver is of the kind of the one inside.
+    explicit = issubclass(kind, diffrax.AbstractERK) and isinstance(
+        kind.tableau, diffrax.ButcherTableau
     )
-    if not (isinstance(solver, diffrax.Euler) or explicit):
+    if not (issubclass(kind, diffrax.Euler) or explicit):
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
             f"Heun, Bosh3 or Tsit5; got {shown(solver)}."
