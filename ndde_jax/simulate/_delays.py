@@ -55,7 +55,9 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
     known = concrete(lags)
     lags = jnp.asarray(lags, dtype)
     if lags.ndim > 1:
-        raise ValueError(f"{name} must be a number or one number per delay; got shape {lags.shape}.")
+        raise ValueError(
+            f"{name} must be a number or one number per delay; got shape {lags.shape}."
+        )
     lags = jnp.atleast_1d(lags)
     if known is not None and not (np.all(known > 0) and np.all(np.isfinite(known))):
         raise ValueError(f"{name} must be positive and finite; got {known}.")

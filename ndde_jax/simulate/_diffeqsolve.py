@@ -205,7 +205,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     def init(self, terms, t0, t1, y0, args):
         """State of the solver, and an empty memory."""
-        if any(type(term).__name__ == "AdjointTerm" for term in jax.tree.leaves(terms, is_leaf=_is_term)):
+        if any(
+            type(term).__name__ == "AdjointTerm"
+            for term in jax.tree.leaves(terms, is_leaf=_is_term)
+        ):
             raise ValueError(
                 "BacksolveAdjoint would run the equation backwards, and a delay equation has no "
                 "way back; take the default, diffrax.RecursiveCheckpointAdjoint()."

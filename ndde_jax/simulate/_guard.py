@@ -31,8 +31,12 @@ def _guarded_jvp(primals, tangents):
     function, *given = primals
     moved = tangents[1:]
     is_none = lambda x: x is None  # noqa: E731
-    varied = jax.tree.map(lambda t, x: None if t is None else x, moved, tuple(given), is_leaf=is_none)
-    fixed = jax.tree.map(lambda t, x: x if t is None else None, moved, tuple(given), is_leaf=is_none)
+    varied = jax.tree.map(
+        lambda t, x: None if t is None else x, moved, tuple(given), is_leaf=is_none
+    )
+    fixed = jax.tree.map(
+        lambda t, x: x if t is None else None, moved, tuple(given), is_leaf=is_none
+    )
     new, push = jax.linearize(lambda varied: function(*eqx.combine(varied, fixed)), varied)
     ok = jnp.all(jnp.isfinite(new), axis=(0, -1))
 

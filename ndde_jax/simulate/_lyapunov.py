@@ -188,9 +188,7 @@ def _segment_growth(problem, tableau, k, block):
     carry = _blocks.start(problem, tableau)
 
     def segment(carry, first):
-        return _blocks.block(
-            problem, tableau, carry, first, None, block, None, guard=False
-        )[0]
+        return _blocks.block(problem, tableau, carry, first, None, block, None, guard=False)[0]
 
     def advance(state, first):
         carry, tangents = state

@@ -70,8 +70,8 @@ def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int
             ]
         return (y, *seen), new[:, 1]
 
-    # Room for all that a delay may reach back over, and for the spare steps at the end, with records
-    # of no length in front.
+    # Room for all that a delay may reach back over, and for the spare steps at the end, with
+    # records of no length in front.
     filler = n_breaks + spare if n_past else 0
     seen = (
         jnp.concatenate([jnp.full(filler, -n_past, dtype), jnp.arange(-n_past, 0, dtype=dtype)]),

@@ -145,7 +145,8 @@ def _check_signature(drift: Callable) -> None:
     except TypeError as error:
         raise ValueError(
             "drift must be a function drift(t, x, lagged, args) of the time, the state, the states "
-            f"a delay ago and args; {error}. Delayed derivatives (neutral equations) are not solved."
+            f"a delay ago and args; {error}. Delayed derivatives (neutral equations) are not "
+            "solved."
         ) from error
 
 

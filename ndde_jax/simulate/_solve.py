@@ -97,8 +97,8 @@ def solve_sdde(
         reads lagged values by its own dense output.
     - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
     - `t0`: time of the start.
-    - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit` or
-        `vmap`, so that the sizes of buffers are known. `lag_bounds` is the same. For a delay
+    - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
+        or `vmap`, so that the sizes of buffers are known. `lag_bounds` is the same. For a delay
         outside them all values are NaN.
     - `y0`: the state at `t0` if it is not the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
@@ -106,8 +106,8 @@ def solve_sdde(
     - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
 
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
-    grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths under
-    `vmap` that diverge leave the gradients of their neighbours alone.
+    grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
+    under `vmap` that diverge leave the gradients of their neighbours alone.
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
