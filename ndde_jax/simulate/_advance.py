@@ -101,12 +101,10 @@ class Outcome(eqx.Module):
 def _finish(problem, ys, plan):
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
     finite, stable = jnp.all(jnp.isfinite(ys)), _stable(problem, ys, plan)
-    within = problem.delays.within
-    if within is None:
+    stray = problem.delays.stray
+    if stray is None:
         return Outcome(ts, ys, finite, stable, jnp.asarray(True))
-    # NaN, whose gradient is none that could be taken for one.
-    steep = jnp.finfo(ys.dtype).max * jnp.sum(problem.delays.steps - _fixed(problem.delays.steps))
-    return Outcome(ts, jnp.where(within, ys, jnp.nan + steep), finite, stable, within)
+    return Outcome(ts, ys + stray, finite, stable, jnp.isfinite(stray))
 
 
 _fixed = jax.lax.stop_gradient

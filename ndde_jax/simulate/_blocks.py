@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._delays import TOLERANCE
+from ._delays import tolerance
 from ._guard import guarded, mixed
 from ._problem import Problem
 from ._tableau import Tableau
@@ -44,7 +44,9 @@ def read_past(
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
     # Euler's dense output bends at every step: the slope on a node is the mean of both sides, which
     # differences give, too.
-    near = 0.5 * (jnp.abs(fraction) <= TOLERANCE * problem.delays.steps).astype(fraction.dtype)
+    near = 0.5 * (jnp.abs(fraction) <= tolerance(fraction.dtype) * problem.delays.steps).astype(
+        fraction.dtype
+    )
     stages = []
     for c in tableau.c:
         delays = []

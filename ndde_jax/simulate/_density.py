@@ -90,6 +90,7 @@ def log_density(
         noise_shape(np.shape(sigma), (dim,), False, "sigma")
     steps = jnp.arange(first, n)
     whole, fraction = problem.delays.split()
+    whole = whole.astype(steps.dtype)
 
     def late(k):
         at = k - whole
@@ -103,8 +104,8 @@ def log_density(
         return _gaussian(rest, jnp.asarray(root, x.dtype), problem.dt)
 
     total = jnp.sum(jax.vmap(one)(steps))
-    within = problem.delays.within
-    return total if within is None else jnp.where(within, total, jnp.nan)
+    stray = problem.delays.stray
+    return total if stray is None else total + stray
 
 
 def _gaussian(rest: Float[Array, "dim"], sigma: Array, dt: Array) -> Float[Array, ""]:

@@ -148,8 +148,8 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
     error = jnp.std(means / (block * problem.dt), axis=0, ddof=1) / jnp.sqrt(1.0 * BATCHES)
     order = jnp.argsort(-exponents)
     exponents, error = exponents[order], error[order].astype(exponents.dtype)
-    if problem.delays.within is not None:
-        exponents = jnp.where(problem.delays.within, exponents, jnp.nan)
+    if problem.delays.stray is not None:
+        exponents = exponents + problem.delays.stray
     # A direction that shrinks by so much from one orthogonalisation to the next is rounding.
     least = exponents[0] + math.log(DIGITS * float(jnp.finfo(exponents.dtype).eps)) / (
         block * problem.dt

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ._delays import TOLERANCE
+from ._delays import tolerance
 from ._guard import guarded
 from ._problem import Problem
 
@@ -81,7 +81,7 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
     n = _size(problem)
     whole, fraction = problem.delays.split()
     whole = whole.astype(jnp.asarray(0).dtype)  # of positions in the ring
-    near = jnp.abs(fraction) <= TOLERANCE * problem.delays.steps
+    near = jnp.abs(fraction) <= tolerance(fraction.dtype) * problem.delays.steps
     delays = range(problem.delays.number)
 
     def slot(position):
@@ -96,6 +96,8 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
             # On the grid the mean of both sides, which differences give, too.
             sooner = get(ring, slot(at - whole[i] + 1))
             slope = jnp.where(near[i], 0.5 * (slope + late - sooner), slope)
+            # Of a path that diverged, which `late` says: 0 · ∞ would spoil derivatives.
+            slope = jnp.where(jnp.isfinite(slope), slope, 0)
         return late + fraction[i] * slope
 
     def advance(shared, own):

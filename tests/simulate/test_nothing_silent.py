@@ -164,8 +164,8 @@ def test_exponents_that_single_precision_cannot_tell():
             solver=diffrax.Tsit5(),
         ).exponents
 
-    np.testing.assert_allclose(spectrum(jnp.float64), [-1, -100], rtol=0.05)
-    np.testing.assert_allclose(spectrum(jnp.float32), [-1, -np.inf], rtol=0.05)
+    np.testing.assert_allclose(spectrum(jnp.float64), [-1, -100], rtol=0.1)
+    np.testing.assert_allclose(spectrum(jnp.float32), [-1, -np.inf], rtol=0.1)
 
 
 def test_numbers_in_args_do_not_compile_anew():
