@@ -7,7 +7,7 @@ instead of a network, if by the Bayesian information criterion the data ask for 
 
 import itertools
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -220,7 +220,7 @@ def _length(columns: Float[Array, "row *column"], usable: Any = True):
     return jnp.sqrt(jnp.where(usable, square, 1)), usable
 
 
-class _Chosen(NamedTuple):
+class _Chosen(eqx.Module):
     """What backward elimination leaves, with the inverse of its normal equations."""
 
     coefficients: Float[Array, "term"]

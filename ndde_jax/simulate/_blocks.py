@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._delays import tolerance
 from ._guard import guarded, mixed
 from ._problem import Problem
 from ._tableau import Tableau
@@ -42,11 +41,8 @@ def read_past(
     n_stages = len(tableau.c)
     if not problem.delays.number:
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
-    # Euler's dense output bends at every step: the slope on a node is the mean of both sides, which
-    # differences give, too.
-    near = 0.5 * (jnp.abs(fraction) <= tolerance(fraction.dtype) * problem.delays.steps).astype(
-        fraction.dtype
-    )
+    if tableau.order == 1:
+        return _between_states(problem, records, n_steps)[:, None]
     stages = []
     for c in tableau.c:
         delays = []
@@ -54,19 +50,40 @@ def read_past(
             at = c - fraction[i]
             # A reading before the start of the step that is `whole` back falls into the one before.
             earlier = (at < 0).astype(whole.dtype)
-            if tableau.order == 1:
-                earlier = jnp.ones_like(earlier)
             back = whole[i] + earlier
             rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
             weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
-            late = mixed(rows, weights, 1)
-            if tableau.order == 1:
-                rows = jax.lax.dynamic_slice_in_dim(records, n - whole[i], n_steps)
-                after = mixed(rows, tableau.weights(at).astype(records.dtype), 1)
-                late = late + near[i].astype(late.dtype) * (after - late)
-            delays.append(late)
+            delays.append(mixed(rows, weights, 1))
         stages.append(jnp.stack(delays, axis=1))
     return jnp.stack(stages, axis=1)
+
+
+def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "time delay *state"]:
+    """Of Euler's method, on straight lines between states."""
+    whole, fraction = problem.delays.split()
+    near = problem.delays.near
+    found = []
+    for i in range(problem.delays.number):
+        first = records.shape[0] - whole[i]
+        if problem.delays.on_grid and not problem.delays.moved:
+            found.append(jax.lax.dynamic_slice_in_dim(records[:, 0], first, n_steps))
+            continue
+        rows = jax.lax.dynamic_slice_in_dim(records, first, n_steps)
+        late, sooner = rows[:, 0], rows[:, 1]
+        later = jax.lax.dynamic_slice_in_dim(records, first - 1, n_steps)[:, 0]
+        found.append(between(late, later, sooner, fraction[i], near[i]))
+    return jnp.stack(found, axis=1)
+
+
+def between(late, later, sooner, fraction, near):
+    """A reading that lies a fraction of a step behind a state, towards a later reading.
+
+    The line bends at states: there the derivative is the mean of both sides, which differences
+    give, too.
+    """
+    slope = jnp.where(near, 0.5 * (later - sooner), later - late)
+    # Of a path that diverged, which `late` says: 0 · ∞ would spoil derivatives.
+    return late + fraction * jnp.where(jnp.isfinite(slope), slope, 0)
 
 
 def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw, *, guard: bool = True):

@@ -7,10 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._checks import check_real_array, refusal
-
 
 # Of the past in memory.
 MOST_STEPS = 10**8
@@ -31,6 +30,7 @@ class Delays(eqx.Module):
     - `on_grid`: whether every delay is known to be a whole number of steps.
     - `stray`: 0, or NaN if one lies outside the bounds that were given; None where none does.
         Delays outside stand at a bound, so that whatever reads them stays finite.
+    - `moved`: whether derivatives by the delays may be asked for.
     """
 
     steps: Float[Array, "delay"]
@@ -38,11 +38,18 @@ class Delays(eqx.Module):
     longest: int = eqx.field(static=True)
     on_grid: bool = eqx.field(static=True)
     stray: Float[Array, ""] | None = None
+    moved: bool = eqx.field(static=True, default=True)
 
     @property
     def number(self) -> int:
         """How many delays."""
         return self.steps.shape[0]
+
+    @property
+    def near(self) -> Bool[Array, "delay"]:
+        """Which are whole numbers of steps but for rounding."""
+        fraction = jax.lax.stop_gradient(self.split()[1])
+        return jnp.abs(fraction) <= tolerance(fraction.dtype) * self.steps
 
     def split(self) -> tuple[Int[Array, "delay"], Float[Array, "delay"]]:
         """Whole steps, and the fraction of a step left over; only the latter has a gradient."""

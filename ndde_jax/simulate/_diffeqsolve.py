@@ -52,16 +52,16 @@ class DelayTerm(diffrax.AbstractTerm):
         lags: Any = None,
         reader: Any = None,
     ):
-        own = isinstance(drift, AbstractDelayModel)
-        if own and (delays is not None or lags is not None):
+        model = drift if isinstance(drift, AbstractDelayModel) else None
+        if model is not None and (delays is not None or lags is not None):
             raise ValueError("a learned model brings its own delays; leave them out.")
         name = "delays" if lags is None else "lags"
         if history is None and not is_system(drift):
             raise ValueError("history is missing: a function of time, the state before the start.")
         given = read_system(drift, delays, lags, None, history, None, noisy=False)
         drift, delays, history = given.drift, given.delays, given.history
-        if own:
-            drift, delays = LearnedDrift(drift), [lag for lag in drift.delays if lag > 0]
+        if model is not None:
+            drift, delays = LearnedDrift(model), model.delays[np.asarray(model.lags) > 0]
         if not callable(drift):
             raise refusal("drift", "a function drift(t, x, lagged, args)", drift)
         if not callable(history):
@@ -205,14 +205,6 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     def init(self, terms, t0, t1, y0, args):
         """State of the solver, and an empty memory."""
-        if any(
-            type(term).__name__ == "AdjointTerm"
-            for term in jax.tree.leaves(terms, is_leaf=_is_term)
-        ):
-            raise ValueError(
-                "BacksolveAdjoint would run the equation backwards, and a delay equation has no "
-                "way back; take the default, diffrax.RecursiveCheckpointAdjoint()."
-            )
         bound = _bind(terms, _at_start)
         inner = self.solver.init(bound, t0, t1, y0, args)
         shapes = eqx.filter_eval_shape(
@@ -274,10 +266,6 @@ def _at_start(history, t, delay):
     return history(t - delay)
 
 
-def _is_term(term) -> bool:
-    return isinstance(term, diffrax.AbstractTerm) and not isinstance(term, diffrax.MultiTerm)
-
-
 def _is_delay_term(term) -> bool:
     return isinstance(term, DelayTerm)
 
@@ -289,8 +277,19 @@ def _delay_terms(terms) -> list[DelayTerm]:
     return found
 
 
+def _is_adjoint(term) -> bool:
+    """Of `diffrax.BacksolveAdjoint`, by its name, since the class is not public."""
+    return type(term).__name__ == "AdjointTerm"
+
+
 def _bind(terms, reader: Callable):
     """The same terms with every delay term reading the past by `reader`."""
+
+    if any(map(_is_adjoint, jax.tree.leaves(terms, is_leaf=_is_adjoint))):
+        raise ValueError(
+            "BacksolveAdjoint would run the equation backwards, and a delay equation has no way "
+            "back; take the default, diffrax.RecursiveCheckpointAdjoint()."
+        )
 
     def bind(term):
         if not _is_delay_term(term):

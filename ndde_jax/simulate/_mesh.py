@@ -26,6 +26,7 @@ def length(problem: Problem, n_steps: int, save_every: int) -> int:
 def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int):
     """The first steps: what `_blocks` goes on with, and every `save_every`-th state."""
     dtype, breaks = problem.dt.dtype, problem.breaks
+    assert breaks is not None
     y, past = _blocks.start(problem, tableau)
     n_past, n_breaks = past.shape[0], breaks.at.shape[0]
     # A break of no interest makes a step of length zero, which changes nothing. So does one on the

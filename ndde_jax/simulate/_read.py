@@ -186,7 +186,7 @@ def read_step(dt: Any, lags: Any) -> Any:
             )
         return dt
     known = concrete(dt)
-    if known.ndim != 0 or not (np.isfinite(known) and known > 0):
+    if known is None or known.ndim != 0 or not (np.isfinite(known) and known > 0):
         raise refusal("dt", "a positive number", dt)
     check_sizes(known, jnp.result_type(float), "dt")
     return float(known)

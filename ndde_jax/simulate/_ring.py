@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ._delays import tolerance
+from ._blocks import between
 from ._guard import guarded
 from ._problem import Problem
 
@@ -81,7 +81,7 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
     n = _size(problem)
     whole, fraction = problem.delays.split()
     whole = whole.astype(jnp.asarray(0).dtype)  # of positions in the ring
-    near = jnp.abs(fraction) <= tolerance(fraction.dtype) * problem.delays.steps
+    near = problem.delays.near
     delays = range(problem.delays.number)
 
     def slot(position):
@@ -89,16 +89,13 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
 
     def read(ring, at, i):
         late = get(ring, slot(at - whole[i]))
-        if problem.delays.on_grid and not slopes:
+        if problem.delays.on_grid and not (slopes and problem.delays.moved):
             return late
-        slope = get(ring, slot(at - whole[i] - 1)) - late
-        if slopes:
-            # On the grid the mean of both sides, which differences give, too.
+        later = get(ring, slot(at - whole[i] - 1))
+        if slopes and problem.delays.moved:
             sooner = get(ring, slot(at - whole[i] + 1))
-            slope = jnp.where(near[i], 0.5 * (slope + late - sooner), slope)
-            # Of a path that diverged, which `late` says: 0 · ∞ would spoil derivatives.
-            slope = jnp.where(jnp.isfinite(slope), slope, 0)
-        return late + fraction[i] * slope
+            return between(late, later, sooner, fraction[i], near[i])
+        return late + fraction[i] * (later - late)
 
     def advance(shared, own):
         equation, k = shared
