@@ -221,6 +221,11 @@ SPECS = [
         "drift": "function", "history": "history", "n_steps": "steps", "dt": "step",
         "lags": "delays", "k": "count", "transient_steps": "count_from_0", "solver": "solver",
         "t0": "number"}),
+    Spec("simulate.kinks", ndde.simulate.kinks, {"delays": 1.0, "t0": 0.0, "t1": 3.0}, {
+        "delays": "positive_lags", "t0": "number", "t1": "number", "order": "count"}),
+    Spec("simulate.log_density", ndde.simulate.log_density,
+         {"model": drift, "path": X, "dt": 0.1, "sigma": 0.1}, {
+        "model": "function", "path": "matrix", "dt": "step"}),
     Spec("kaplan_yorke_dimension", ndde.kaplan_yorke_dimension, {}, {"spectrum": "spectrum"}),
     Spec("simulate.DelayTerm", ndde.simulate.DelayTerm,
          {"drift": drift, "lags": 1.0, "history": lambda t: t}, {

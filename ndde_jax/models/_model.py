@@ -36,6 +36,21 @@ class AbstractDelayModel(eqx.Module):
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
         """Drift for one history."""
 
+    def vector_field(
+        self, t: Any, y: Float[ArrayLike, "dim"], args: Any = None
+    ) -> Float[Array, "dim"]:
+        """The drift as `diffrax.ODETerm` takes it, of a model without delays.
+
+        **Raises:** `ValueError` if the model has delays: `ndde_jax.simulate.DelayTerm(model,
+        history=...)` is the term then.
+        """
+        if self.lags != (0,):
+            raise ValueError(
+                f"a vector field has no delays, and the model reads the lags {self.lags}; take "
+                "ndde_jax.simulate.DelayTerm(model, history=...)."
+            )
+        return self(jnp.asarray(y)[None])
+
     @property
     def dim(self) -> int:
         """Number of variables."""

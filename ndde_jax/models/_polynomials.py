@@ -7,6 +7,7 @@ instead of a network, if by the Bayesian information criterion the data ask for 
 
 import itertools
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -184,55 +185,110 @@ def fit_polynomial(
     With `units`, what a coefficient of 1 is worth in the units in which laws are written (0 where
     it has no such unit), coefficients that may well be simple numbers become so, see `simplify`.
     """
-    n_terms, dtype = len(exponents), inputs.dtype
-    root = jnp.sqrt(weight.astype(dtype))[:, None]
+    root = jnp.sqrt(weight.astype(inputs.dtype))[:, None]
     columns = monomials(inputs, exponents) * root
     allowed = ~jnp.any((np.asarray(exponents) > 0) & ~used[None], axis=1)
-    norm = jnp.sqrt(jnp.sum(columns**2, axis=0))
-    allowed = allowed & (norm > 0)
-    columns = jnp.where(allowed, columns / jnp.where(norm > 0, norm, 1)[None], 0)
+    norm, allowed = _length(columns, allowed)
+    columns = jnp.where(allowed, columns / norm[None], 0)
     y = output * root[:, 0]
-    size = jnp.sqrt(jnp.sum(y**2))
-    y = y / jnp.where(size > 0, size, 1)
-    # Everything else happens on the triangular factor, whose size does not grow with the data.
+    size, varies = _length(y)
+    y = jnp.where(varies, y / size, 0)
+    n = jnp.maximum(jnp.sum(weight), 2)
+    # Which terms are kept is a decision without a derivative; their coefficients have one.
+    chosen = _eliminate(*jax.lax.stop_gradient((columns, y, n)), allowed, exponents)
+    found, k = _exactly(columns, y, chosen), chosen.count
+    error = jnp.sum((y - columns @ found) ** 2)
+    # The value on the triangular factor has fewer roundings.
+    risk = chosen.risk + error - jax.lax.stop_gradient(error)
+    unit = size / norm
+    if units is not None:
+        # Where one origin is not zero, coefficients of lower degree hold part of the others.
+        kept = chosen.coefficients != 0
+        known = jnp.all((units != 0) | ~kept)
+        units = jnp.where(known, units * unit, 0)
+        degree = jnp.asarray(np.sum(exponents, axis=1))
+        found, risk, k = simplify(columns, y, kept, units, degree, n)
+    return PolynomialFit(found * unit, risk * size**2 / n, k)
+
+
+def _length(columns: Float[Array, "row *column"], usable: Any = True):
+    """Euclidean lengths, and which are usable and not zero; 1 for others, since the root of zero
+    has no derivative.
+    """
+    square = jnp.sum(columns**2, axis=0)
+    usable = usable & (square > 0)
+    return jnp.sqrt(jnp.where(usable, square, 1)), usable
+
+
+class _Chosen(eqx.Module):
+    """What backward elimination leaves, with the inverse of its normal equations."""
+
+    coefficients: Float[Array, "term"]
+    risk: Float[Array, ""]
+    count: Float[Array, ""]
+    inverse: Float[Array, "term term"]
+
+
+def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
+    """The coefficients, with the derivatives of the minimum that they are.
+
+    One step of Newton's method from them is zero, but for rounding, and its derivative is theirs by
+    the implicit function theorem. A factorisation cannot be differentiated where terms are left
+    out, since their columns are zero.
+    """
+    at = chosen.coefficients
+    slope = columns.T @ (y - columns @ at) - RIDGE**2 * at
+    step = chosen.inverse @ slope
+    return at + step - jax.lax.stop_gradient(step)
+
+
+@partial(jax.jit, static_argnames="exponents")
+def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
+    """The terms that count, see `fit_polynomial`.
+
+    Under `vmap` one fit follows the other: triangular systems are solved by LAPACK one at a time,
+    and by loops of XLA if there is a batch of them.
+    """
+    search = jax.custom_batching.sequential_vmap(partial(_one_elimination, exponents=exponents))
+    return search(columns, y, n, allowed)
+
+
+def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen:
+    n_terms, dtype = len(exponents), columns.dtype
+    # Everything happens on the triangular factor, whose size does not grow with the data.
     triangle = jnp.linalg.qr(jnp.concatenate([columns, y[:, None]], axis=1), mode="r")
     design, target = triangle[:, :-1], triangle[:, -1]
-    n = jnp.maximum(jnp.sum(weight), 2)
     total = jnp.sum(allowed).astype(dtype)
     lgamma = jax.scipy.special.gammaln
 
     def solve(mask):
-        """Coefficients, risk, and by how much it rises without each term."""
+        """Coefficients, and the inverse root of the normal equations."""
         pivots = jnp.where(mask, RIDGE, 1.0).astype(dtype)
         q, r = jnp.linalg.qr(jnp.concatenate([jnp.where(mask[None], design, 0), jnp.diag(pivots)]))
         inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
-        found = jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0)
-        risk = jnp.sum((target - design @ found) ** 2)
-        return found, risk, found**2 / jnp.sum(inverse**2, axis=1)
+        return jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0), inverse
 
     def step(mask, _):
-        found, risk, rise = solve(mask)
+        found, inverse = solve(mask)
+        risk = jnp.sum((target - design @ found) ** 2)
         k = jnp.sum(mask).astype(dtype)
         ways = lgamma(total + 1) - lgamma(k + 1) - lgamma(total - k + 1)
         cost = n * jnp.log(risk + FLOOR) + k * jnp.log(n) + 2 * ways
+        # By how much the risk rises without each term.
+        rise = found**2 / jnp.sum(inverse**2, axis=1)
         worst = jnp.argmin(jnp.where(mask, rise, jnp.inf))
-        return mask.at[worst].set(False), (cost, found, risk, k)
+        return mask.at[worst].set(False), (cost, risk, k, mask)
 
     degree = np.sum(exponents, axis=1)
     starts = allowed[None] & (degree[None] <= np.arange(1, max(degree) + 1)[:, None])
     models = jax.lax.map(
         lambda start: jax.lax.scan(step, start, None, length=n_terms + 1)[1], starts
     )
-    cost, found, risk, k = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
+    cost, risk, k, mask = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
     best = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
-    unit = size / jnp.where(norm > 0, norm, 1)
-    found, risk, k = found[best], risk[best], k[best]
-    if units is not None:
-        # Where one origin is not zero, coefficients of lower degree hold part of the others.
-        known = jnp.all((units != 0) | (found == 0))
-        units = jnp.where(known, units * unit, 0)
-        found, risk, k = simplify(design, target, found != 0, units, jnp.asarray(degree), n)
-    return PolynomialFit(found * unit, risk * size**2 / n, k)
+    found, inverse = solve(mask[best])
+    inverse = jnp.where(mask[best][:, None], inverse, 0)
+    return _Chosen(found, risk[best], k[best], inverse @ inverse.T)
 
 
 def bounds(

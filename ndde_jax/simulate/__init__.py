@@ -3,6 +3,8 @@
 See [`solve_sdde`][ndde_jax.solve_sdde] and [`lyapunov_spectrum`][ndde_jax.lyapunov_spectrum].
 """
 
+from ._breaks import kinks as kinks
+from ._density import log_density as log_density
 from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
 from ._lyapunov import LyapunovSpectrum as LyapunovSpectrum
 from ._noise import GridBrownianPath as GridBrownianPath

@@ -1,6 +1,6 @@
 """Running a problem chunk by chunk: noise, saved states, and the driver for each direction."""
 
-import functools
+import dataclasses
 
 import diffrax
 import equinox as eqx
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from . import _blocks, _ring
+from . import _blocks, _mesh, _ring
 from ._noise import increments
 from ._problem import FunctionHistory, Problem
 from ._tableau import Tableau
@@ -18,6 +18,11 @@ from ._tableau import Tableau
 CHUNK = 1024
 # With fewer steps in the shortest delay, copying the past at each block costs more than its steps.
 SHORT_BLOCK = 10
+# Growth in the second half of a run from which on its steps are looked at, and the change of a move
+# from one step to the next, as a share of it, that no explicit method resolves.
+GROWN, STIFF = 30.0, 1.5
+# States of a run that is too short for that, and how many are looked at in a long one.
+SHORT_RUN, PROBES = 5, 256
 # Parts of a run between two updates of a progress bar.
 PARTS = 100
 
@@ -32,29 +37,33 @@ class Plan(eqx.Module):
     block: int = eqx.field(static=True)
     ring: bool = eqx.field(static=True)
     ring_backward: bool = eqx.field(static=True)
+    first: int = eqx.field(static=True)  # steps before the first chunk, which kinks divide
 
     @classmethod
     def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
         """As few chunks as may be, of as few blocks, all alike: what their number leaves over at
         the end is computed for nothing.
         """
-        euler = isinstance(tableau.solver, diffrax.Euler)
+        n_steps, save_every = int(n_steps), int(save_every)
+        euler = isinstance(tableau.solver, diffrax.Euler) and problem.breaks is None
         longest = _blocks.block_length(problem)
-        chunk = _part_length(n_steps, CHUNK)
+        first = _mesh.length(problem, n_steps, save_every)
+        chunk = _part_length(max(n_steps - first, 1), CHUNK)
         block = _part_length(chunk, longest)
         chunk = block * -(-chunk // block)
         short = problem.delays.number > 0 and longest < SHORT_BLOCK
-        return cls(tableau, int(n_steps), int(save_every), chunk, block, euler, euler and short)
+        return cls(tableau, n_steps, save_every, chunk, block, euler, euler and short, first)
 
     @property
     def n_chunks(self) -> int:
-        """How many chunks cover all steps."""
-        return -(-self.n_steps // self.chunk)
+        """How many chunks cover all steps from the first on."""
+        return -(-(self.n_steps - self.first) // self.chunk)
 
     @property
     def limit(self) -> int | None:
         """The step at which to stand still, if chunks do not end with the last step."""
-        return None if self.n_chunks * self.chunk == self.n_steps else self.n_steps
+        whole = self.first + self.n_chunks * self.chunk == self.n_steps
+        return None if whole else self.n_steps
 
     @property
     def rows(self) -> int:
@@ -68,20 +77,63 @@ def _part_length(n: int, longest: int) -> int:
 
 
 @eqx.filter_jit
-def simulate(problem: Problem, noise, plan: Plan):
-    """Times, states and whether all are finite; the noise is a key, the increments or None."""
+def simulate(problem: Problem, noise, plan: Plan) -> "Outcome":
+    """A whole run; the noise is a key, the increments or None."""
     return _finish(problem, _whole(_convert(problem), noise, plan=plan), plan)
 
 
 @eqx.filter_jit
-def finish(problem: Problem, ys, plan: Plan):
+def finish(problem: Problem, ys, plan: Plan) -> "Outcome":
     """The same from states that have been computed, the initial one first."""
     return _finish(problem, ys, plan)
 
 
+class Outcome(eqx.Module):
+    """Times and states that were saved, and what is to be said of them."""
+
+    ts: Array
+    ys: Array
+    finite: Array
+    stable: Array
+    within: Array
+
+
 def _finish(problem, ys, plan):
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
-    return ts, ys, jnp.all(jnp.isfinite(ys))
+    finite, stable = jnp.all(jnp.isfinite(ys)), _stable(problem, ys, plan)
+    stray = problem.delays.stray
+    if stray is None:
+        return Outcome(ts, ys, finite, stable, jnp.asarray(True))
+    return Outcome(ts, ys + stray, finite, stable, jnp.isfinite(stray))
+
+
+_fixed = jax.lax.stop_gradient
+
+
+def _stable(problem: Problem, ys, plan: Plan):
+    """False for a path that has grown so much because its steps are too long for the drift.
+
+    At its end the state then lies along the direction in which the error grows, so that the drift,
+    asked again a step further on, answers with a change that is larger than the stability regions
+    of explicit methods. What grows by itself is resolved there.
+    """
+    if ys.shape[0] < SHORT_RUN:
+        return jnp.asarray(True)
+    ys, problem = jax.tree.map(lambda a: _fixed(a) if eqx.is_array(a) else a, (ys, problem))
+    last = ys[-1]
+    half = 1 + (ys.shape[0] - 1) // 2
+    few = slice(0, half, 1 + half // PROBES)
+    axes = tuple(a for a in range(ys.ndim) if a not in range(1, ys.ndim - 1))
+    before = jnp.max(jnp.abs(ys[few]), axis=axes)
+    grown = jnp.max(jnp.abs(last), axis=-1) > GROWN * before
+    saved = jnp.round(problem.delays.steps / plan.save_every).astype(int)
+    lagged = ys[jnp.maximum(ys.shape[0] - 1 - saved, 0)]
+    t, dt = problem.time(plan.n_steps), problem.dt
+    move = dt * problem.drift(t, last, lagged, problem.args)
+    change = dt * problem.drift(t + dt, last + move, lagged, problem.args) - move
+    length = lambda v: jnp.max(jnp.abs(v), axis=-1)  # noqa: E731
+    resolved = length(change) <= STIFF * length(move)
+    return jnp.all(~grown | resolved)
 
 
 def _convert(problem: Problem) -> Problem:
@@ -114,18 +166,38 @@ def _whole(problem: Problem, noise, *, plan: Plan):
 @_whole.def_jvp
 def _whole_jvp(primals, tangents, *, plan: Plan):
     # Forward the ring is fastest; derivatives go through the blocks.
-    run = functools.partial(_all_chunks, plan=plan, ring=plan.ring_backward)
-    return eqx.filter_jvp(lambda problem, noise: run(problem, noise), primals, tangents)
+    moved = tangents[0].delays.steps is not None
+
+    def run(problem, noise):
+        delays = dataclasses.replace(problem.delays, moved=moved)
+        problem = dataclasses.replace(problem, delays=delays)
+        return _all_chunks(problem, noise, plan, plan.ring_backward)
+
+    return eqx.filter_jvp(run, primals, tangents)
 
 
 def _all_chunks(problem, noise, plan: Plan, ring: bool):
-    carry = _start(problem, plan, ring)
+    carry, early = _start(problem, noise, plan, ring)
+    if not plan.n_chunks:
+        return early
     saved = _chunks(problem, noise, carry, 0, plan.n_chunks, plan, ring)[1]
-    return jnp.concatenate([problem.history(problem.t0)[None], _pick(saved, plan)])
+    return jnp.concatenate([early, _pick(saved, plan)])
 
 
-def _start(problem, plan, ring):
-    return _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
+def _start(problem, noise, plan, ring):
+    """What the chunks go on with, and the states that are saved before them."""
+    early = problem.start()[None]
+    if not plan.first:
+        start = _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
+        return start, early
+    dtype, shape, draws = problem.dt.dtype, problem.check(), None
+    if _is_given(noise):
+        _check_given(noise, shape, plan)
+        draws = noise[: plan.first]
+    elif noise is not None:
+        draws = increments(noise, jnp.asarray(0), plan.first, shape, problem.dt, dtype)
+    carry, saved = _mesh.run(problem, plan.tableau, draws, plan.first, plan.save_every)
+    return carry, jnp.concatenate([early, saved])
 
 
 def _is_given(noise) -> bool:
@@ -182,12 +254,12 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
     given = _is_given(noise)
     if given:
         _check_given(noise, shape, plan)
-        missing = plan.n_chunks * plan.chunk - plan.n_steps
+        missing = plan.first + plan.n_chunks * plan.chunk - plan.n_steps
         padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
 
     @jax.checkpoint
     def one(carry, index):
-        first = index * plan.chunk
+        first = plan.first + index * plan.chunk
         if noise is None:
             draws = None
         elif given:
@@ -212,7 +284,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
 def _pick(saved, plan: Plan, n_chunks: int | None = None):
     """Saved states in order, from `[chunk row *state]`."""
     n_chunks = plan.n_chunks if n_chunks is None else n_chunks
-    done = min(n_chunks * plan.chunk, plan.n_steps)
+    done = min(n_chunks * plan.chunk, plan.n_steps - plan.first)
     saved = saved.reshape(-1, *saved.shape[2:])
     if plan.save_every == 1:
         return saved[:done]
@@ -223,8 +295,8 @@ def _pick(saved, plan: Plan, n_chunks: int | None = None):
 
 
 @eqx.filter_jit
-def _begin(problem, plan):
-    return _start(problem, plan, plan.ring)
+def _begin(problem, noise, plan):
+    return _start(problem, noise, plan, plan.ring)
 
 
 @eqx.filter_jit
@@ -243,7 +315,7 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
     from tqdm.auto import tqdm
 
     size = -(-plan.n_chunks // PARTS)
-    carry, saved, done = _begin(problem, plan), [], 0
+    (carry, start), saved, done = _begin(problem, noise, plan), [], 0
     with tqdm(total=plan.n_steps, unit="step", unit_scale=True) as bar:
         try:
             while done < plan.n_chunks:
@@ -253,12 +325,11 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
                     states = states[1 : 1 + _n_saved(done + n, plan) - _n_saved(done, plan)]
                 saved.append(jax.block_until_ready(states))
                 done += n
-                bar.update(min(done * plan.chunk, plan.n_steps) - bar.n)
+                bar.update(min(plan.first + done * plan.chunk, plan.n_steps) - bar.n)
         except KeyboardInterrupt:
             pass
-    start = problem.history(problem.t0)[None]
     if not saved:
-        return start, False
+        return start, plan.n_chunks == 0
     saved = jnp.concatenate(saved)
     saved = saved if plan.ring else _pick(saved, plan, done)
     return jnp.concatenate([start, saved]), done == plan.n_chunks

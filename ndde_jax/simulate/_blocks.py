@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._guard import guarded, mixed
 from ._problem import Problem
 from ._tableau import Tableau
 
@@ -23,12 +24,12 @@ def block_length(problem: Problem, longest: int = 1024) -> int:
 
 def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
     """The state at the start, and the records of the steps before it, `[step row *state]`."""
-    y = problem.history(problem.t0)
+    y = problem.start()
     n = problem.delays.longest + 1 if problem.delays.number else 0
     if n == 0:
         return y, jnp.zeros((0, tableau.n_rows, *y.shape), y.dtype)
-    record = lambda k: tableau.record(problem.history, problem.time(k), problem.dt)  # noqa: E731
-    return y, jax.vmap(record)(jnp.arange(-n, 0))
+    steps = jnp.arange(-n, 0).astype(y.dtype)
+    return y, jax.vmap(lambda k: tableau.record(problem.past, k))(steps)
 
 
 def read_past(
@@ -40,6 +41,8 @@ def read_past(
     n_stages = len(tableau.c)
     if not problem.delays.number:
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
+    if tableau.order == 1:
+        return _between_states(problem, records, n_steps)[:, None]
     stages = []
     for c in tableau.c:
         delays = []
@@ -50,12 +53,84 @@ def read_past(
             back = whole[i] + earlier
             rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
             weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
-            delays.append(jnp.tensordot(rows, weights, axes=[[1], [0]]))
+            delays.append(mixed(rows, weights, 1))
         stages.append(jnp.stack(delays, axis=1))
     return jnp.stack(stages, axis=1)
 
 
-def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
+def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "time delay *state"]:
+    """Of Euler's method, on straight lines between states."""
+    whole, fraction = problem.delays.split()
+    near = problem.delays.near
+    found = []
+    for i in range(problem.delays.number):
+        first = records.shape[0] - whole[i]
+        if problem.delays.on_grid and not problem.delays.moved:
+            found.append(jax.lax.dynamic_slice_in_dim(records[:, 0], first, n_steps))
+            continue
+        rows = jax.lax.dynamic_slice_in_dim(records, first, n_steps)
+        late, sooner = rows[:, 0], rows[:, 1]
+        later = jax.lax.dynamic_slice_in_dim(records, first - 1, n_steps)[:, 0]
+        found.append(between(late, later, sooner, fraction[i], near[i]))
+    return jnp.stack(found, axis=1)
+
+
+def between(late, later, sooner, fraction, near):
+    """A reading that lies a fraction of a step behind a state, towards a later reading.
+
+    The line bends at states: there the derivative is the mean of both sides, which differences
+    give, too.
+    """
+    slope = jnp.where(near, 0.5 * (later - sooner), later - late)
+    # Of a path that diverged, which `late` says: 0 · ∞ would spoil derivatives.
+    return late + fraction * jnp.where(jnp.isfinite(slope), slope, 0)
+
+
+def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw, *, guard: bool = True):
+    """The record of one step from `at`, in steps from the start, of a `length` in steps (None: 1).
+
+    `lagged`: the past at every stage; `draw`: what the noise brings; `guard`: see `guarded`.
+    """
+
+    forced = problem.breaks is not None and problem.breaks.forced
+
+    def record(shared, own):
+        equation, at, length = shared
+        y, lagged, draw = own
+        h = equation.dt if length is None else length * equation.dt
+
+        def moment(c):
+            t = equation.time(at, c if length is None else c * length)
+            if not forced or c == 0.5:
+                return t
+            # A drift that jumps at the end of a step is asked on its own side, further inside by
+            # as much as rounding may have added to the time.
+            size = jnp.abs(t) + jnp.abs(equation.t0) + equation.dt
+            shift = 8 * jnp.finfo(t.dtype).eps * size
+            return t + shift if c < 0.5 else t - shift
+
+        noise = equation.noise(moment(0.0), y, lagged[0], draw)
+
+        def rate(stage, y):
+            return h * equation.drift(moment(tableau.c[stage]), y, lagged[stage], equation.args)
+
+        return tableau.step(rate, y, noise)
+
+    given = (problem.equation, at, length), (y, lagged, draw)
+    return guarded(record, *given) if guard else record(*given)
+
+
+def block(
+    problem: Problem,
+    tableau: Tableau,
+    carry,
+    first,
+    draws,
+    n_steps: int,
+    limit,
+    *,
+    guard: bool = True,
+):
     """`n_steps` steps, no more than the shortest delay, from step `first` on.
 
     The state stands still from step `limit` on, if there is one: steps beyond the end might
@@ -67,13 +142,7 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
     def step(y, xs):
         k, lagged, draw = xs
         k = first + k
-        noise = problem.noise(problem.time(k), y, lagged[0], draw)
-
-        def rate(stage, at):
-            t = problem.time(k, tableau.c[stage])
-            return problem.dt * problem.drift(t, at, lagged[stage], problem.args)
-
-        record = tableau.step(rate, y, noise)
+        record = advance(problem, tableau, y, k, None, lagged, draw, guard=guard)
         if limit is not None:
             still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
             record = jnp.where(k < limit, record, still)

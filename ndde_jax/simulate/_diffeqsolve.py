@@ -12,52 +12,92 @@ from jaxtyping import Array, Float
 
 from .._checks import check_real_array, check_whole, is_traced, refusal
 from .._types import Checked
+from ..models._model import AbstractDelayModel
+from ._problem import ConstantHistory, LearnedDrift
+from ._read import is_system, read_system
+
+# Of half a step: how far inside of it a reading is taken to be where it is on one side of a jump.
+INSIDE = 1e-3
 
 
 class DelayTerm(diffrax.AbstractTerm):
     """The drift of a delay equation as a term for `diffrax.diffeqsolve`.
 
     Goes with [`DelaySolver`][ndde_jax.simulate.DelaySolver], alone or in a `MultiTerm` with a
-    `ControlTerm` for the noise.
+    `ControlTerm` for the noise. Without delays there is nothing to remember:
+    `diffrax.ODETerm(model.vector_field)` is the term then, of a learned model or a
+    [`System`][ndde_jax.systems.System].
 
     **Arguments:**
 
-    - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`.
-    - `lags`: delays in units of time.
-    - `history`: a function of time, the state before `t0`.
+    - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`; or a learned model, which
+        brings its delays; or a `System`, which brings its history, too.
+    - `delays`: in units of time. `lags` is the same.
+    - `history`: a function of time, the state before `t0`; or a constant state.
+
+    The state may be a pytree of arrays, of which each then has its own `lagged`.
     """
 
     drift: Callable
-    lags: Float[Array, "delay"]
+    delays: Float[Array, "delay"]
     history: Callable
     reader: Callable | None
 
     def __init__(
-        self, drift: Checked[Callable], lags: Any, history: Checked[Callable], *, reader=None
+        self,
+        drift: Checked[Callable],
+        delays: Any = None,
+        history: Any = None,
+        *,
+        lags: Any = None,
+        reader: Any = None,
     ):
+        model = drift if isinstance(drift, AbstractDelayModel) else None
+        if model is not None and (delays is not None or lags is not None):
+            raise ValueError("a learned model brings its own delays; leave them out.")
+        name = "delays" if lags is None else "lags"
+        if history is None and not is_system(drift):
+            raise ValueError("history is missing: a function of time, the state before the start.")
+        given = read_system(drift, delays, lags, None, history, None, noisy=False)
+        drift, delays, history = given.drift, given.delays, given.history
+        if model is not None:
+            drift, delays = LearnedDrift(model), model.delays[np.asarray(model.lags) > 0]
         if not callable(drift):
             raise refusal("drift", "a function drift(t, x, lagged, args)", drift)
         if not callable(history):
-            raise refusal("history", "a function of time", history)
-        check_real_array(lags, "lags", "delays in units of time", finite=True)
-        if np.ndim(lags) > 1:
-            raise ValueError(f"lags must be a number or one per delay; got shape {np.shape(lags)}.")
-        if not is_traced(lags) and not (np.size(lags) and np.all(np.asarray(lags) > 0)):
-            raise ValueError(f"lags must be positive and at least one; got {lags}.")
+            if not np.ndim(history):
+                raise refusal("history", "a function of time, or a state [dim]", history)
+            check_real_array(history, "history", "a function of time, or a state", finite=True)
+            history = ConstantHistory(jnp.asarray(history, jnp.result_type(float)))
+        check_real_array(delays, name, "delays in units of time", finite=True)
+        if np.ndim(delays) > 1:
+            raise ValueError(
+                f"{name} must be a number or one per delay; got shape {np.shape(delays)}."
+            )
+        if not is_traced(delays) and not (np.size(delays) and np.all(np.asarray(delays) > 0)):
+            raise ValueError(
+                f"{name} must be positive and at least one; got {delays}. Without delays take "
+                "diffrax.ODETerm, of model.vector_field if there is a model."
+            )
         self.drift = drift
-        self.lags = jnp.atleast_1d(jnp.asarray(lags, jnp.result_type(float)))
+        self.delays = jnp.atleast_1d(jnp.asarray(delays, jnp.result_type(float)))
         self.history = history
         self.reader = reader
+
+    @property
+    def lags(self) -> Float[Array, "delay"]:
+        """The delays."""
+        return self.delays
 
     def vf(self, t, y, args):
         """The drift; without a solver that knows the past, all lags read the present, which is
         enough for Diffrax to learn shapes from.
         """
         if self.reader is None:
-            lagged = jnp.broadcast_to(y, (self.lags.shape[0], *y.shape))
+            n = self.delays.shape[0]
+            lagged = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), y)
         else:
-            read = lambda lag: self.reader(self.history, t - lag)  # noqa: E731
-            lagged = jax.vmap(read)(self.lags)
+            lagged = jax.vmap(lambda delay: self.reader(self.history, t, delay))(self.delays)
         return self.drift(t, y, lagged, args)
 
     def contr(self, t0, t1, **kwargs):
@@ -66,7 +106,7 @@ class DelayTerm(diffrax.AbstractTerm):
 
     def prod(self, vf, control):
         """Drift times time."""
-        return control * vf
+        return jax.tree.map(lambda leaf: control * leaf, vf)
 
 
 class _Past(eqx.Module):
@@ -88,16 +128,19 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     A gradient through `diffeqsolve` keeps copies of the whole memory and costs hundreds of times
     more than one through `solve_sdde`.
 
-    A step longer than the shortest lag would need its own end. An adaptive controller is told to
-    shrink it (`dtmax=` the shortest lag spares the rejections); with constant steps the result is
+    A step longer than the shortest delay would need its own end. An adaptive controller is told to
+    shrink it (`dtmax=` the shortest delay spares the rejections); with constant steps the result is
     NaN rather than wrong, as it is when the memory is too short. Step size control sees the error
-    of the solver's own polynomial only: kinks that travel from the history, at sums of lags, belong
-    in `ClipStepSizeController(step_ts=...)` if they matter.
+    of the solver's own polynomial only: the times of [`kinks`][ndde_jax.simulate.kinks], at sums of
+    delays, belong in `ClipStepSizeController(jump_ts=...)`.
+
+    A `y0` that differs from the history at `t0` is a jump there.
 
     **Arguments:**
 
-    - `solver`: any explicit solver of Diffrax.
-    - `capacity`: steps to remember, at least those that fit into the longest lag and two more.
+    - `solver`: any explicit solver of Diffrax, or an implicit one, such as `Kvaerno5`, for stiff
+        equations.
+    - `capacity`: steps to remember, at least those that fit into the longest delay and two more.
 
     ```python
     import diffrax, jax.numpy as jnp
@@ -118,8 +161,18 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     def __check_init__(self):
         if not isinstance(self.solver, diffrax.AbstractSolver):
-            raise refusal("solver", "an explicit solver of Diffrax", self.solver)
+            raise refusal("solver", "a solver of Diffrax", self.solver)
         check_whole(self.capacity, "capacity", least=2)
+
+    @property
+    def root_finder(self):
+        """That of an implicit solver, whose tolerances Diffrax sets."""
+        return self.solver.root_finder
+
+    @property
+    def root_find_max_steps(self):
+        """That of an implicit solver."""
+        return self.solver.root_find_max_steps
 
     @property
     def term_structure(self):
@@ -152,7 +205,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     def init(self, terms, t0, t1, y0, args):
         """State of the solver, and an empty memory."""
-        bound = _bind(terms, lambda history, t: history(t))
+        bound = _bind(terms, _at_start)
         inner = self.solver.init(bound, t0, t1, y0, args)
         shapes = eqx.filter_eval_shape(
             lambda: self.solver.step(bound, t0, t1, y0, args, inner, jnp.asarray(False))[2]
@@ -165,25 +218,34 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         """A step of the solver, then remembered."""
         inner, past = solver_state
 
-        def read(history, t):
-            k = jnp.argmax(jnp.where(past.start <= t, past.start, -jnp.inf))
+        middle = (t0 + t1) / 2
+
+        def read(history, t, delay):
+            # What is read inside of the step lies on the same side of a jump as its middle.
+            side = t + INSIDE * (middle - t) - delay
+            t = t - delay
+            k = jnp.argmax(jnp.where(past.start <= side, past.start, -jnp.inf))
             record = jax.tree.map(lambda rows: rows[k], past.record)
-            known = past.start[k] <= t
+            known = past.start[k] <= side
             # Safe numbers where there is nothing to read, because both branches are differentiated.
             start = jnp.where(known, past.start[k], 0)
             end = jnp.where(known, past.end[k], 1)
             value = self.solver.interpolation_cls(t0=start, t1=end, **record).evaluate(t)
-            value = jnp.where(known, value, jnp.nan)
-            return jnp.where(t <= past.begin, history(jnp.minimum(t, past.begin)), value)
+            before = history(jnp.minimum(t, past.begin))
+
+            def chosen(value, before):
+                return jnp.where(side <= past.begin, before, jnp.where(known, value, jnp.nan))
+
+            return jax.tree.map(chosen, value, before)
 
         y1, error, record, inner, result = self.solver.step(
             _bind(terms, read), t0, t1, y0, args, inner, made_jump
         )
-        shortest = jnp.min(jnp.concatenate([term.lags for term in _delay_terms(terms)]))
+        shortest = jnp.min(jnp.concatenate([term.delays for term in _delay_terms(terms)]))
         too_long = t1 - t0 > shortest * (1 + 1e-5)
-        y1 = jnp.where(too_long, jnp.nan, y1)
+        y1 = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.nan, leaf), y1)
         if error is not None:
-            error = jnp.where(too_long, jnp.inf, error)
+            error = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.inf, leaf), error)
         slot = past.count % self.capacity
         past = _Past(
             past.start.at[slot].set(t0),
@@ -196,7 +258,12 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     def func(self, terms, t0, y0, args):
         """Vector field at the start, for the choice of the first step."""
-        return self.solver.func(_bind(terms, lambda history, t: history(t)), t0, y0, args)
+        return self.solver.func(_bind(terms, _at_start), t0, y0, args)
+
+
+def _at_start(history, t, delay):
+    """Before the first step there is the history alone."""
+    return history(t - delay)
 
 
 def _is_delay_term(term) -> bool:
@@ -210,12 +277,23 @@ def _delay_terms(terms) -> list[DelayTerm]:
     return found
 
 
+def _is_adjoint(term) -> bool:
+    """Of `diffrax.BacksolveAdjoint`, by its name, since the class is not public."""
+    return type(term).__name__ == "AdjointTerm"
+
+
 def _bind(terms, reader: Callable):
     """The same terms with every delay term reading the past by `reader`."""
+
+    if any(map(_is_adjoint, jax.tree.leaves(terms, is_leaf=_is_adjoint))):
+        raise ValueError(
+            "BacksolveAdjoint would run the equation backwards, and a delay equation has no way "
+            "back; take the default, diffrax.RecursiveCheckpointAdjoint()."
+        )
 
     def bind(term):
         if not _is_delay_term(term):
             return term
-        return DelayTerm(term.drift, term.lags, term.history, reader=reader)
+        return DelayTerm(term.drift, term.delays, term.history, reader=reader)
 
     return jax.tree.map(bind, terms, is_leaf=_is_delay_term)

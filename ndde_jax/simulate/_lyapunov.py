@@ -1,5 +1,6 @@
 """Lyapunov spectra of systems with and without delays, and the Kaplan–Yorke dimension."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,15 @@ from .._types import Checked
 from ..models._model import AbstractDelayModel
 from . import _blocks
 from ._problem import Problem
-from ._read import check_counts, read_problem, read_system
+from ._read import check_counts, read_bounds, read_problem, read_system
 from ._tableau import Tableau, read_solver
 
 # Steps between two orthogonalisations without delays, where no block suggests a number.
 FREE_STEPS = 10
 # Longest stretch between two orthogonalisations with delays.
 LONGEST_BLOCK = 256
+# Units of rounding that a direction must be longer than, to be told from it.
+DIGITS = 1000
 # Batches of consecutive blocks whose means give the standard error.
 BATCHES = 20
 
@@ -31,7 +34,9 @@ BATCHES = 20
 class LyapunovSpectrum(eqx.Module):
     """Leading Lyapunov exponents.
 
-    - `exponents`: descending, per unit of time, `[k]`; NaN if the path diverged.
+    - `exponents`: descending, per unit of time, `[k]`; NaN if the path diverged or a delay lies
+        outside its bounds; −∞ where a direction shrinks between two orthogonalisations by more than
+        the precision can tell (`e⁻⁹` in single precision, `e⁻²⁹` in double).
     - `standard_error`: from the means of 20 consecutive stretches, `[k]`.
     - `time`: over which growth was measured.
     """
@@ -53,6 +58,7 @@ def lyapunov_spectrum(
     args: Any = None,
     solver: Checked[diffrax.AbstractSolver | None] = None,
     t0: Any = 0.0,
+    delay_bounds: Checked[tuple[float, float] | None] = None,
     lag_bounds: Checked[tuple[float, float] | None] = None,
     lags: Any = None,
 ) -> LyapunovSpectrum:
@@ -65,7 +71,7 @@ def lyapunov_spectrum(
 
     **Arguments:**
 
-    - `drift`, `history`, `delays`, `dt`, `args`, `t0`, `lag_bounds`, `lags`: as for
+    - `drift`, `history`, `delays`, `dt`, `args`, `t0`, `delay_bounds`, `lags`, `lag_bounds`: as for
         [`solve_sdde`][ndde_jax.solve_sdde]; noise-free.
     - `n_steps`: steps over which growth is measured, rounded down to whole blocks. Standard errors
         fall with its root; some hundred Lyapunov times give two digits.
@@ -96,8 +102,8 @@ def lyapunov_spectrum(
     """
     check_counts(n_steps, 1)
     tableau = read_solver(diffrax.Bosh3() if solver is None else solver)
-    drift, delays, dt, history, _ = read_system(drift, delays, lags, dt, history, None, noisy=False)
-    problem = read_problem(drift, delays, dt, history, 0.0, args, t0, lag_bounds, tableau.order)
+    given = read_system(drift, delays, lags, dt, history, None, noisy=False)
+    problem = read_problem(given, args, t0, read_bounds(delay_bounds, lag_bounds), tableau.order)
     shape = problem.history.shape
     if len(shape) != 1:
         raise ValueError(f"history must be of one system, states [dim]; got states {shape}.")
@@ -141,7 +147,17 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
     means = growth[: batch * BATCHES].reshape(BATCHES, batch, k).mean(axis=1)
     error = jnp.std(means / (block * problem.dt), axis=0, ddof=1) / jnp.sqrt(1.0 * BATCHES)
     order = jnp.argsort(-exponents)
-    return LyapunovSpectrum(exponents[order], error[order].astype(exponents.dtype), time)
+    exponents, error = exponents[order], error[order].astype(exponents.dtype)
+    if problem.delays.stray is not None:
+        exponents = exponents + problem.delays.stray
+    # A direction that shrinks by so much from one orthogonalisation to the next is rounding.
+    least = exponents[0] + math.log(DIGITS * float(jnp.finfo(exponents.dtype).eps)) / (
+        block * problem.dt
+    )
+    lost = exponents < least
+    return LyapunovSpectrum(
+        jnp.where(lost, -jnp.inf, exponents), jnp.where(lost, jnp.nan, error), time
+    )
 
 
 def _flow_growth(problem, tableau, k, block):
@@ -149,7 +165,9 @@ def _flow_growth(problem, tableau, k, block):
     y, records = _blocks.start(problem, tableau)
 
     def flow(y, first):
-        (y, _), _ = _blocks.block(problem, tableau, (y, records), first, None, block, None)
+        (y, _), _ = _blocks.block(
+            problem, tableau, (y, records), first, None, block, None, guard=False
+        )
         return y
 
     def advance(state, first):
@@ -170,7 +188,7 @@ def _segment_growth(problem, tableau, k, block):
     carry = _blocks.start(problem, tableau)
 
     def segment(carry, first):
-        return _blocks.block(problem, tableau, carry, first, None, block, None)[0]
+        return _blocks.block(problem, tableau, carry, first, None, block, None, guard=False)[0]
 
     def advance(state, first):
         carry, tangents = state

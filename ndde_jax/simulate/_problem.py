@@ -13,17 +13,28 @@ from ..models._model import AbstractDelayModel
 from ._delays import Delays
 
 
-class Problem(eqx.Module):
-    """A delayed stochastic differential equation on a grid; all arrays are leaves."""
+class Breaks(eqx.Module):
+    """Where the solution or a derivative of it may jump, in steps from the start.
+
+    - `at`: positions, a differentiable leaf, in no order; what lies outside the run is passed over.
+    - `last`: a static number of steps after which there are none.
+    - `forced`: whether the drift itself jumps at some of them.
+    """
+
+    at: Float[Array, "kink"]
+    last: int = eqx.field(static=True)
+    forced: bool = eqx.field(static=True)
+
+
+class Equation(eqx.Module):
+    """What a step needs to know: all but the past."""
 
     drift: Callable
     sigma: Any
     args: Any
-    delays: Delays
-    history: Any  # callable, with the `shape` of a state
     dt: Float[Array, ""]
     t0: Float[Array, ""]
-    diagonal: bool = eqx.field(static=True, default=False)
+    diagonal: bool = eqx.field(static=True)
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
         """Time of a step; from an integer, because a sum of dt drifts in single precision."""
@@ -36,6 +47,31 @@ class Problem(eqx.Module):
             return None
         sigma = self.sigma(t, y, lagged, self.args) if callable(self.sigma) else self.sigma
         return apply_sigma(jnp.asarray(sigma), increment, diagonal=self.diagonal)
+
+
+class Problem(Equation):
+    """A delayed stochastic differential equation on a grid; all arrays are leaves."""
+
+    delays: Delays
+    history: Any  # callable, with the `shape` of a state
+    y0: Float[Array, "*state"] | None = None  # the state at the start, if not that of the history
+    breaks: Breaks | None = None
+
+    @property
+    def equation(self) -> Equation:
+        """Without the past."""
+        return Equation(self.drift, self.sigma, self.args, self.dt, self.t0, self.diagonal)
+
+    def past(self, step) -> Float[Array, "*state"]:
+        """The history at a number of steps, not positive, from the start."""
+        if isinstance(self.history, GridHistory):
+            # By the distance from the start: single precision has no digits left far from zero.
+            return self.history(jnp.asarray(step, self.dt.dtype) * self.dt)
+        return self.history(self.time(step))
+
+    def start(self) -> Float[Array, "*state"]:
+        """The state at the start."""
+        return self.past(0) if self.y0 is None else self.y0
 
     def check(self) -> tuple[int, ...] | None:
         """Shape of one Brownian increment, None without noise; refuses functions that answer in
@@ -104,12 +140,12 @@ class FunctionHistory(eqx.Module):
 class GridHistory(eqx.Module):
     """Samples on the grid of the simulation, the last one at its start, cubic in between.
 
-    Exact at the samples; linear if there are fewer than four.
+    A function of the time since the start. Exact at the samples; linear if there are fewer than
+    four.
     """
 
     values: Float[Array, "time *state"]
     dt: Float[Array, ""]
-    t0: Float[Array, ""]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,7 +155,7 @@ class GridHistory(eqx.Module):
     def __call__(self, t):
         """The state at a time within the samples."""
         n = self.values.shape[0]
-        position = (t - self.t0) / self.dt + (n - 1)
+        position = t / self.dt + (n - 1)
         width = min(n, 4)
         if width < 4:
             width = min(n, 2)

@@ -1,5 +1,6 @@
 """What a simulation is given, checked before anything is compiled."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from .._checks import check_key, check_number, check_real_array, check_sizes, refusal
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
+from ._breaks import read_breaks
 from ._delays import Delays, concrete, read_delays
 from ._problem import (
     ConstantHistory,
@@ -44,14 +46,21 @@ class Given(NamedTuple):
     dt: Any
     history: Any
     sigma: Any
+    name: str  # of the delays, as they were given
+
+
+def is_system(value: Any) -> bool:
+    """A `System`, which lies in a folder below this one."""
+    return all(hasattr(value, name) for name in ("drift", "lags", "history", "sigma", "dt"))
 
 
 def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Given:
     """The parts of a `System`, where the arguments leave them open; the arguments otherwise."""
     if delays is not None and lags is not None:
         raise ValueError("give the delays as delays=, or as lags=, which is the same; got both.")
+    name = "delays" if lags is None else "lags"
     delays = lags if delays is None else delays
-    if all(hasattr(drift, name) for name in ("drift", "lags", "history", "sigma", "dt")):
+    if is_system(drift):
         own = drift.lags if np.shape(drift.lags)[0] else None
         delays = own if delays is None else delays
         dt = drift.dt if dt is None else dt
@@ -64,34 +73,103 @@ def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Give
             "history is missing: a state [dim], samples [time dim] or a function of time. Only a "
             "System brings its own."
         )
-    return Given(drift, delays, dt, history, 0.0 if sigma is None else sigma)
+    return Given(drift, delays, dt, history, 0.0 if sigma is None else sigma, name)
+
+
+def read_bounds(delay_bounds: Any, lag_bounds: Any) -> Any:
+    """One of two names."""
+    if delay_bounds is not None and lag_bounds is not None:
+        raise ValueError(
+            "give the bounds as delay_bounds=, or as lag_bounds=, which is the same; got both."
+        )
+    return lag_bounds if delay_bounds is None else delay_bounds
 
 
 def read_problem(
-    drift, lags, dt, history, sigma, args, t0, lag_bounds, order, *, diagonal=False
+    given: Given,
+    args: Any,
+    t0: Any,
+    bounds: Any,
+    order: int,
+    *,
+    diagonal: bool = False,
+    y0: Any = None,
+    jumps: Any = None,
+    n_steps: int | None = None,
 ) -> Problem:
-    """The problem, with everything checked that can be known without running the drift."""
+    """The problem, with everything checked that can be known without running the drift.
+
+    With `n_steps`, the breaks of a run of so many steps are tracked for a solver of this order.
+    """
+    drift, lags, dt, history, sigma, name = given
     if not callable(drift):
         raise refusal("drift", "a function drift(t, x, lagged, args), or a learned model", drift)
     if not callable(history):
         check_real_array(history, "history", "a state [dim] or samples [time dim]")
     dtype = _dtype(history)
     check_number(t0, "t0")
+    start = concrete(t0)
     t0 = jnp.asarray(t0, dtype)
     if isinstance(drift, AbstractDelayModel):
         if lags is not None:
-            raise ValueError("a learned model brings its own lags; leave lags out.")
+            raise ValueError(f"a learned model brings its own lags; leave {name} out.")
         dt, delays = _model_grid(drift, dt, dtype)
         spacing, needed = drift.dt, max(drift.lags) + 1
         drift = LearnedDrift(drift)
     else:
+        _check_signature(drift)
         dt = read_step(dt, lags)
-        delays = read_delays(lags, dt, lag_bounds, order, dtype)
+        delays = read_delays(lags, dt, bounds, dtype, name)
         spacing, needed = dt, delays.longest + 1
+    _check_resolution(start, concrete(dt), dtype)
     dt = jnp.asarray(dt, dtype)
-    past = read_history(history, spacing, needed, t0, dtype)
+    past = read_history(history, spacing, needed, dtype)
     sigma = read_sigma(sigma, past.shape, order, dtype, diagonal=diagonal)
-    return Problem(drift, sigma, args, delays, past, dt, t0, diagonal)
+    y0 = read_start(y0, past.shape, dtype)
+    breaks = None
+    if n_steps is not None:
+        apart, noisy = y0 is not None, sigma is not None
+        breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, apart=apart, noisy=noisy)
+    # Python's numbers would be part of the program, which is compiled anew for each.
+    floats = lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
+    args = jax.tree.map(floats, args)
+    return Problem(drift, sigma, args, dt, t0, diagonal, delays, past, y0, breaks)
+
+
+def _check_signature(drift: Callable) -> None:
+    """That it takes four arguments, as far as can be told."""
+    try:
+        inspect.signature(drift).bind(0.0, None, None, None)
+    except ValueError:
+        return
+    except TypeError as error:
+        raise ValueError(
+            "drift must be a function drift(t, x, lagged, args) of the time, the state, the states "
+            f"a delay ago and args; {error}. Delayed derivatives (neutral equations) are not "
+            "solved."
+        ) from error
+
+
+def _check_resolution(t0: Any, dt: Any, dtype: Any) -> None:
+    """That the time of a step is not that of the next."""
+    if t0 is None or dt is None:
+        return
+    if np.spacing(np.abs(np.asarray(t0, dtype))) > np.abs(dt) / 16:
+        raise ValueError(
+            f"{jnp.dtype(dtype).name} does not tell times apart that are dt = {float(dt):g} from "
+            f"one another at t0 = {float(t0):g}; count time from the start, t0=0, or turn on "
+            'jax.config.update("jax_enable_x64", True).'
+        )
+
+
+def read_start(y0: Any, state: tuple[int, ...], dtype) -> Any:
+    """The state at the start apart from the history, or None."""
+    if y0 is None:
+        return None
+    check_real_array(y0, "y0", f"a state {list(state)}", finite=True)
+    if np.shape(y0) != state:
+        raise ValueError(f"y0 must have the shape of a state, {state}; got {np.shape(y0)}.")
+    return to_jax(y0, dtype)
 
 
 def read_step(dt: Any, lags: Any) -> Any:
@@ -99,12 +177,16 @@ def read_step(dt: Any, lags: Any) -> Any:
     if dt is None:
         raise ValueError("dt is missing: the length of a step, in units of time.")
     check_number(dt, "dt")
-    known = concrete(dt)
-    if known is None:
+    if isinstance(dt, jax.core.Tracer):
+        # Also where grad alone traces it: its value would be known, and the derivative lost.
         if lags is not None:
-            raise ValueError("dt is traced, so the size of buffers is unknown; make it a number.")
+            raise ValueError(
+                "dt is traced by jit, vmap or grad; with delays make it a number, since it fixes "
+                "the size of buffers."
+            )
         return dt
-    if known.ndim != 0 or not (np.isfinite(known) and known > 0):
+    known = concrete(dt)
+    if known is None or known.ndim != 0 or not (np.isfinite(known) and known > 0):
         raise refusal("dt", "a positive number", dt)
     check_sizes(known, jnp.result_type(float), "dt")
     return float(known)
@@ -137,7 +219,7 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
     if dt is not None:
         check_number(dt, "dt", above=0)
         ratio = concrete(model.dt / jnp.asarray(dt, model.dt.dtype))
-        if ratio is None:
+        if ratio is None or isinstance(dt, jax.core.Tracer):
             raise ValueError("dt of a learned model cannot be traced; leave it out.")
         substeps = max(round(float(ratio)), 1)
         if not abs(float(ratio) / substeps - 1) < 1e-4:
@@ -152,7 +234,7 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
     )
 
 
-def read_history(history: Any, spacing, needed: int, t0, dtype) -> Any:
+def read_history(history: Any, spacing, needed: int, dtype) -> Any:
     """A function of time from a function, a constant state `[dim]` or samples `[time *state]`."""
     if callable(history):
         state = _answer_of(history, dtype)
@@ -181,7 +263,7 @@ def read_history(history: Any, spacing, needed: int, t0, dtype) -> Any:
         xp = jnp if isinstance(values, jax.core.Tracer) else np
         values = xp.asarray(values)
         values = to_jax(xp.concatenate([2 * values[:1] - values[1:2], values]))
-    return GridHistory(values, jnp.asarray(spacing, dtype), jnp.asarray(t0, dtype))
+    return GridHistory(values, jnp.asarray(spacing, dtype))
 
 
 def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagonal: bool) -> Any:

@@ -4,19 +4,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ._blocks import between
+from ._guard import guarded
 from ._problem import Problem
 
 
 def start(problem: Problem) -> tuple[Array, Array]:
     """The state at the start, and the ring of states before it."""
-    y = problem.history(problem.t0)
+    y = problem.start()
     n = _size(problem)
     steps = jnp.arange(n)
     # Slot k mod n holds the state of step k; the ring starts with steps 0, 1 − n, 2 − n, …
     steps = jnp.where(steps == 0, 0, steps - n)
     if n == 1:
         return y, y[None]
-    return y, jax.vmap(lambda k: problem.history(problem.time(k)))(steps)
+    return y, put(jax.vmap(problem.past)(steps), y, 0)
 
 
 def _size(problem: Problem) -> int:
@@ -28,7 +30,7 @@ def run(problem: Problem, carry, first, draws, n_steps: int, limit):
 
     The state stands still from step `limit` on.
     """
-    advance = _step(problem, first, limit)
+    advance = _step(problem, first, limit, slopes=True)
 
     def body(state, xs):
         state = advance(state, *xs)
@@ -46,7 +48,7 @@ def fill(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):
     `draw(k)` is the increment of step k. Neither the increments nor the states of a chunk exist as
     an array of their own: for a batch, moving these through memory takes longer than the steps.
     """
-    advance = _step(problem, first, limit)
+    advance = _step(problem, first, limit, slopes=False)
 
     def body(carry, k):
         state, out = carry
@@ -69,16 +71,17 @@ def put(rows: Array, row: Array, index) -> Array:
     return jax.lax.dynamic_update_index_in_dim(rows, row, index, 0, allow_negative_indices=False)
 
 
-def _step(problem: Problem, first, limit):
+def _step(problem: Problem, first, limit, *, slopes: bool):
     """One step of (state, ring, slot of the state), given its number after `first` and its draw.
 
     The new state is written to the slot that the next step does not read first, after the reads of
     this one: a write that depends on the reads lets XLA update the ring in place, which makes the
-    difference between 10 and 1000 ns a step.
+    difference between 10 and 1000 ns a step. `slopes`: derivatives by the delays are wanted.
     """
     n = _size(problem)
     whole, fraction = problem.delays.split()
     whole = whole.astype(jnp.asarray(0).dtype)  # of positions in the ring
+    near = problem.delays.near
     delays = range(problem.delays.number)
 
     def slot(position):
@@ -86,19 +89,28 @@ def _step(problem: Problem, first, limit):
 
     def read(ring, at, i):
         late = get(ring, slot(at - whole[i]))
-        if problem.delays.on_grid:
+        if problem.delays.on_grid and not (slopes and problem.delays.moved):
             return late
         later = get(ring, slot(at - whole[i] - 1))
+        if slopes and problem.delays.moved:
+            sooner = get(ring, slot(at - whole[i] + 1))
+            return between(late, later, sooner, fraction[i], near[i])
         return late + fraction[i] * (later - late)
+
+    def advance(shared, own):
+        equation, k = shared
+        y, lagged, draw = own
+        t = equation.time(k)
+        new = y + equation.dt * equation.drift(t, y, lagged, equation.args)
+        noise = equation.noise(t, y, lagged, draw)
+        return (new if noise is None else new + noise)[None]
 
     def step(state, k, draw):
         y, ring, at = state
         lagged = [read(ring, at, i) for i in delays]
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
-        t = problem.time(first + k)
-        new = y + problem.dt * problem.drift(t, y, lagged, problem.args)
-        noise = problem.noise(t, y, lagged, draw)
-        new = new if noise is None else new + noise
+        given = (problem.equation, first + k), (y, lagged, draw)
+        new = (guarded(advance, *given) if slopes else advance(*given))[0]
         if limit is not None:
             new = jnp.where(first + k < limit, new, y)
         at = jnp.where(at + 1 == n, 0, at + 1)

@@ -12,7 +12,7 @@ from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._advance import Plan, finish, simulate, simulate_with_progress
-from ._read import check_counts, read_noise, read_problem, read_system
+from ._read import check_counts, read_bounds, read_noise, read_problem, read_system
 from ._tableau import read_solver
 
 
@@ -21,6 +21,10 @@ class PathStatus(eqx.Enumeration):
 
     successful = "successful"
     diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
+    unstable = (
+        "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
+    )
+    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
     interrupted = "interrupted: the path ends where it had got to"
 
 
@@ -52,6 +56,9 @@ def solve_sdde(
     solver: Checked[diffrax.AbstractSolver | None] = None,
     save_every: Any = 1,
     t0: Any = 0.0,
+    delay_bounds: Checked[tuple[float, float] | None] = None,
+    y0: Any = None,
+    jumps: Any = None,
     lag_bounds: Checked[tuple[float, float] | None] = None,
     lags: Any = None,
     progress: Checked[bool] = False,
@@ -73,9 +80,8 @@ def solve_sdde(
         apart (for a model: as far apart as its data) of which the last is the start, or a function
         of time. A batch `[batch dim]` is stepped as one state if a function or samples
         `[time batch dim]` say so; it is several times faster than `vmap`.
-    - `n_steps`, `dt`: number and length of steps. Each delay must be at least one step long. With
-        solvers of order above 2, dt should divide the delays. For a model dt is that of its data by
-        default, or an integer fraction of it.
+    - `n_steps`, `dt`: number and length of steps. Each delay must be at least one step long. For a
+        model dt is that of its data by default, or an integer fraction of it.
     - `delays`: τ in units of time, any number of them, none for an ordinary equation. `lags` is the
         same.
     - `sigma`: Σ, none by default; a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix
@@ -91,16 +97,25 @@ def solve_sdde(
         reads lagged values by its own dense output.
     - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
     - `t0`: time of the start.
-    - `lag_bounds`: bounds on the delays in units of time, needed where they are traced by `jit` or
-        `vmap`, so that the sizes of buffers are known.
+    - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
+        or `vmap`, so that the sizes of buffers are known. `lag_bounds` is the same. For a delay
+        outside them all values are NaN.
+    - `y0`: the state at `t0` if it is not the end of the history: a jump there.
+    - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
+        there, and at sums of delays later, so that solvers keep their order.
     - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
 
-    **Returns:** a [`Path`][ndde_jax.simulate.Path]. A path that diverges says so in its `status`.
+    **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
+    grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
+    under `vmap` that diverge leave the gradients of their neighbours alone.
 
-    **Raises:** `ValueError` for lags below dt or traced without bounds, a history that is too short
-    or not finite, a `sigma` or `increments` of the wrong shape, noise without `key`, a solver that
-    is not explicit; all before anything is compiled. Warns if dt divides a lag only approximately
-    and the solver is of order above 2.
+    **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
+    history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
+    without `key`, a solver that is not explicit, a dt that single precision loses beside `t0`; all
+    before anything is compiled.
+
+    Where dt does not divide the delays, a solver of order above 2 divides the steps in which a kink
+    lies: the derivatives of a solution jump at `t0` and at sums of delays after it.
 
     Method of steps: Bellen and Zennaro, *Numerical Methods for Delay Differential Equations*
     (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000).
@@ -111,7 +126,7 @@ def solve_sdde(
 
     langevin = lambda t, x, lagged, args: -x + 0.5 * lagged[0]
     path = ndde.solve_sdde(
-        langevin, lags=1.0, dt=0.01, n_steps=1000, history=jax.numpy.zeros(1), sigma=0.1,
+        langevin, delays=1.0, dt=0.01, n_steps=1000, history=jax.numpy.zeros(1), sigma=0.1,
         key=jax.random.key(0),
     )
     print(path.ts[-1], path.ys[-1], path.status)
@@ -121,19 +136,20 @@ def solve_sdde(
     check_flag(progress, "progress")
     tableau = read_solver(solver)
     noisy = key is not None or increments is not None
-    drift, delays, dt, history, sigma = read_system(
-        drift, delays, lags, dt, history, sigma, noisy=noisy
-    )
-    given = (drift, delays, dt, history, sigma, args, t0, lag_bounds, tableau.order)
-    problem = read_problem(*given, diagonal=diagonal)
+    given = read_system(drift, delays, lags, dt, history, sigma, noisy=noisy)
+    bounds = read_bounds(delay_bounds, lag_bounds)
+    options: dict[str, Any] = dict(diagonal=diagonal, y0=y0, jumps=jumps, n_steps=n_steps)
+    problem = read_problem(given, args, t0, bounds, tableau.order, **options)
     noise = read_noise(key, increments, problem, n_steps)
     plan = Plan.of(problem, tableau, n_steps, save_every)
     make_room(problem, noise)
+    complete = True
     if progress:
         ys, complete = simulate_with_progress(problem, noise, plan)
-        ts, ys, finite = finish(problem, ys, plan)
+        found = finish(problem, ys, plan)
     else:
-        ts, ys, finite = simulate(problem, noise, plan)
-        complete = True
-    status = PathStatus.where(finite, PathStatus.successful, PathStatus.diverged)
-    return Path(ts, ys, status if complete else PathStatus.interrupted)
+        found = simulate(problem, noise, plan)
+    status = PathStatus.where(found.stable, PathStatus.successful, PathStatus.unstable)
+    status = PathStatus.where(found.finite, status, PathStatus.diverged)
+    status = PathStatus.where(found.within, status, PathStatus.outside)
+    return Path(found.ts, found.ys, status if complete else PathStatus.interrupted)

@@ -63,17 +63,17 @@ class Tableau(eqx.Module):
                 end = end + coefficient * k
         return jnp.stack([y, end, *stages])
 
-    def record(self, history, start, dt) -> Float[Array, "row *state"]:
-        """A record that reproduces a function of time on [start, start + dt].
+    def record(self, past, start) -> Float[Array, "row *state"]:
+        """A record that reproduces a function of the number of steps on [start, start + 1].
 
         Its stages are the least-squares fit of the dense output at equally spaced points, so the
         past is known to the order at which the solver reads it.
         """
-        y0, y1 = history(start), history(start + dt)
+        y0, y1 = past(start), past(start + 1)
         if isinstance(self.solver, diffrax.Euler):
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
         nodes, weights = _at_nodes(self, jnp.result_type(float))
-        values = jnp.stack([history(start + node * dt) for node in nodes])
+        values = jnp.stack([past(start + node) for node in nodes])
         known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), jnp.stack([y0, y1]), axes=1)
         inverse = jnp.asarray(np.linalg.pinv(weights[:, 2:], rcond=1e-5), y0.dtype)
         return jnp.concatenate(
@@ -116,10 +116,11 @@ def read_solver(solver: Any) -> Tableau:
     if solver is None:
         solver = diffrax.Euler()
     kind: Any = type(solver)
-    explicit = isinstance(solver, diffrax.AbstractERK) and isinstance(
+    # Not isinstance, to which a wrapped solver is of the kind of the one inside.
+    explicit = issubclass(kind, diffrax.AbstractERK) and isinstance(
         kind.tableau, diffrax.ButcherTableau
     )
-    if not (isinstance(solver, diffrax.Euler) or explicit):
+    if not (issubclass(kind, diffrax.Euler) or explicit):
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
             f"Heun, Bosh3 or Tsit5; got {shown(solver)}."

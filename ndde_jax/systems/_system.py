@@ -99,6 +99,30 @@ class System(eqx.Module):
         return len(self.variables)
 
     @property
+    def delays(self) -> Float[Array, "delay"]:
+        """The lags, which are delays in units of time."""
+        return self.lags
+
+    def vector_field(
+        self, t: RealScalarLike, y: Float[Array, "dim"], args: Mapping | None = None
+    ) -> Float[Array, "dim"]:
+        """The drift as `diffrax.ODETerm` takes it, of a system without delays.
+
+        **Raises:** `ValueError` if it has delays: `ndde_jax.simulate.DelayTerm(system)` is the term
+        then.
+        """
+        if self.lags.shape[0]:
+            raise ValueError(
+                "a vector field has no delays, and the system has "
+                f"{self.lags.shape[0]}; take ndde_jax.simulate.DelayTerm(system)."
+            )
+        return self.drift(t, y, jnp.zeros((0, *y.shape), y.dtype), args)
+
+    def with_delays(self, delays) -> "System":
+        """The same as `with_lags`."""
+        return self.with_lags(delays)
+
+    @property
     def parameters(self) -> dict[str, Array]:
         """Parameters of the drift by name."""
         return self.drift.parameters

@@ -93,6 +93,108 @@ def test_adaptive_steps(dtmax):
     assert int(found.stats["num_accepted_steps"]) < 200
 
 
+@pytest.mark.parametrize("y0", [1.0, 0.0], ids=["continuous", "jump"])
+def test_adaptive_steps_meet_their_tolerance_where_they_end_at_kinks(y0):
+    """x' = −x(t − 1) with history 1, in closed form; x(0) = 0 is a jump at the start."""
+
+    def exact(t):
+        terms = range(math.floor(t) + 1)
+        own = sum((-1) ** k * (t - k) ** k / math.factorial(k) for k in terms)
+        past = sum((-1) ** k * (t - k + 1) ** k / math.factorial(k) for k in range(len(terms) + 1))
+        return past + (y0 - 1) * own
+
+    controller = diffrax.ClipStepSizeController(
+        diffrax.PIDController(rtol=1e-4, atol=1e-6, dtmax=1.0),
+        jump_ts=ndde.simulate.kinks(1.0, 0.0, 5.5),
+    )
+    found = diffrax.diffeqsolve(
+        ndde.simulate.DelayTerm(delayed, 1.0, jnp.ones(1)),
+        ndde.simulate.DelaySolver(diffrax.Tsit5(), capacity=64),
+        0.0,
+        5.5,
+        0.1,
+        jnp.full(1, y0),
+        stepsize_controller=controller,
+    )
+    np.testing.assert_allclose(found.ys[-1, 0], exact(5.5), atol=2e-4)
+
+
+def test_implicit_solvers_of_stiff_equations():
+    """cos t, which attracts a thousand times faster than it moves; explicit steps would be .003."""
+    rate = lambda t, x, lagged, args: (  # noqa: E731
+        -1000 * (x - jnp.cos(t)) + lagged[0] - jnp.cos(t - 1) - jnp.sin(t)
+    )
+    found = diffrax.diffeqsolve(
+        ndde.simulate.DelayTerm(rate, 1.0, cosine),
+        ndde.simulate.DelaySolver(diffrax.Kvaerno5(), capacity=128),
+        0.0,
+        5.0,
+        0.1,
+        jnp.ones(1),
+        stepsize_controller=diffrax.PIDController(rtol=1e-6, atol=1e-8, dtmax=1.0),
+    )
+    np.testing.assert_allclose(found.ys[-1, 0], math.cos(5), atol=1e-5)
+    assert int(found.stats["num_steps"]) < 200
+
+
+def test_states_may_be_trees_of_arrays():
+    def rate(t, x, lagged, args):
+        return {"a": -lagged["a"][0], "b": lagged["a"][0] - x["b"]}
+
+    def both(t, x, lagged, args):
+        return jnp.stack([-lagged[0, 0], lagged[0, 0] - x[1]])
+
+    def end(rate, history):
+        return diffrax.diffeqsolve(
+            ndde.simulate.DelayTerm(rate, 1.0, lambda t: history),
+            ndde.simulate.DelaySolver(diffrax.Tsit5(), capacity=16),
+            0.0,
+            2.0,
+            0.2,
+            history,
+        ).ys
+
+    tree = end(rate, {"a": jnp.ones(1), "b": jnp.zeros(1)})
+    flat = end(both, jnp.array([1.0, 0.0]))
+    np.testing.assert_allclose(jnp.concatenate([tree["a"], tree["b"]], axis=1), flat, rtol=1e-12)
+
+
+def test_learned_models_and_systems_are_terms():
+    rng = np.random.default_rng(0)
+    windows = ndde.lagged_windows(rng.normal(size=(200, 2)).cumsum(axis=0), dt=0.1, lags=(0, 5))
+    family = ndde.models.Polynomials()
+    model = ndde.fit_drift(windows, "full", family, flow=None, key=jr.key(0))
+    start = jnp.array([0.3, -0.1])
+    term = ndde.simulate.DelayTerm(model, history=start)
+    np.testing.assert_allclose(term.delays, [0.5])
+    np.testing.assert_allclose(term.vf(0.0, start, None), model(jnp.stack([start, start])))
+    with pytest.raises(ValueError, match="DelayTerm"):
+        model.vector_field(0.0, start)
+    system = ndde.systems.get("mackey_glass")
+    assert ndde.simulate.DelayTerm(system).delays == system.delays
+    with pytest.raises(ValueError, match="DelayTerm"):
+        system.vector_field(0.0, system.history)
+    lorenz = ndde.systems.get("Lorenz")
+    found = diffrax.ODETerm(lorenz.vector_field).vf(0.0, lorenz.history, None)
+    np.testing.assert_array_equal(found, lorenz.drift(0.0, lorenz.history, jnp.zeros((0, 3))))
+
+
+def test_there_is_no_way_back():
+    def end(start):
+        return diffrax.diffeqsolve(
+            ndde.simulate.DelayTerm(delayed, 1.0, ones),
+            ndde.simulate.DelaySolver(diffrax.Tsit5(), capacity=32),
+            0.0,
+            1.0,
+            0.1,
+            start,
+            adjoint=diffrax.BacksolveAdjoint(),
+        ).ys.sum()
+
+    with pytest.raises(ValueError, match="no way back"):
+        jax.grad(end)(jnp.ones(1))
+
+
 def test_events_end_the_solution():
     found = adaptive(
         diffrax.Heun(),

@@ -9,7 +9,7 @@ import scipy.optimize
 
 import ndde_jax as ndde
 from ndde_jax.simulate import _blocks
-from ndde_jax.simulate._read import read_problem
+from ndde_jax.simulate._read import Given, read_problem
 from ndde_jax.simulate._tableau import read_solver
 
 
@@ -109,17 +109,9 @@ def test_segment_tangents_against_the_full_jacobian():
 
 def test_tangents_are_derivatives():
     """One block of the map whose linearisation carries the tangents, against a difference."""
-    problem = read_problem(
-        lambda t, x, lagged, args: -x + jnp.tanh(3 * lagged[0]),
-        0.5,
-        0.1,
-        jnp.array([0.3, -0.2]),
-        0.0,
-        None,
-        0.0,
-        None,
-        3,
-    )
+    drift = lambda t, x, lagged, args: -x + jnp.tanh(3 * lagged[0])  # noqa: E731
+    given = Given(drift, 0.5, 0.1, jnp.array([0.3, -0.2]), 0.0, "delays")
+    problem = read_problem(given, None, 0.0, None, 3)
     tableau = read_solver(diffrax.Bosh3())
     carry = _blocks.start(problem, tableau)
     go = jax.jit(lambda carry: _blocks.block(problem, tableau, carry, 0, None, 5, 99)[0])

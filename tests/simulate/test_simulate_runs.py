@@ -42,6 +42,12 @@ def test_delays_as_a_batch():
         np.testing.assert_allclose(together[i], solve(lags[i], None), rtol=1e-12, atol=1e-13)
     with pytest.raises(ValueError, match="pass lag_bounds"):
         jax.vmap(lambda lag: solve(lag, None))(lags)
+    given = dict(dt=0.05, n_steps=5, history=cosine, delays=0.45)
+    old = solve_sdde(langevin, **given, lag_bounds=(0.3, 0.9))
+    new = solve_sdde(langevin, **given, delay_bounds=(0.3, 0.9))
+    np.testing.assert_array_equal(old.ys, new.ys)
+    with pytest.raises(ValueError, match="got both"):
+        solve_sdde(langevin, **given, lag_bounds=(0.3, 0.9), delay_bounds=(0.3, 0.9))
 
 
 def test_divergence_is_a_status_of_its_own_path():
@@ -160,6 +166,11 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(drift=lambda t, x, lagged, args: x[0]), "shape of the state"),
         (dict(solver=diffrax.ImplicitEuler()), "explicit Runge-Kutta"),
         (dict(lag_bounds=(2.0, 1.0)), "shortest <= longest"),
+        (dict(lag_bounds=(2.0, 3.0)), r"lags must lie within lag_bounds = \(2, 3\)"),
+        (dict(solver=diffrax.HalfSolver(diffrax.Euler())), "explicit Runge-Kutta"),
+        (dict(drift=lambda t, x, lagged, slope, args: x), "neutral equations"),
+        (dict(y0=jnp.zeros(3)), "shape of a state"),
+        (dict(jumps=[[0.1]]), "one time or a list"),
     ],
 )
 def test_refusals(change, message):

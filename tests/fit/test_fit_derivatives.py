@@ -1,0 +1,80 @@
+"""Derivatives of fitted drifts by the data, on graphs that lack edges, against differences."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+
+T = np.arange(300) * 0.1
+NOISE = 0.05 * np.random.default_rng(0).normal(size=(300, 2))
+GRAPH = np.array([[[1], [1]], [[1], [0]]], bool)
+
+
+def rate(c, graph=GRAPH, scheme="central", family=None):
+    """A drift at one place, fitted to a record that depends on a number."""
+    x = jnp.stack([jnp.sin(T) + c * jnp.sin(2.3 * T), jnp.cos(T)], axis=1) + NOISE
+    windows = ndde.lagged_windows(x, dt=0.1, scheme=scheme)
+    family = ndde.models.Polynomials() if family is None else family
+    return ndde.fit_drift(windows, graph, family, key=jr.key(0))(jnp.ones((1, 2)))[0]
+
+
+def check(function, at=0.1, step=1e-5, rtol=1e-5):
+    value = jax.jit(function)
+    difference = (value(at + step) - value(at - step)) / (2 * step)
+    np.testing.assert_allclose(jax.jit(jax.grad(function))(at), difference, rtol=rtol)
+
+
+@pytest.mark.parametrize("scheme", ["central", "euler"])
+@pytest.mark.parametrize("lacking", [False, True])
+def test_of_polynomials(scheme, lacking):
+    graph = GRAPH if lacking else np.ones_like(GRAPH)
+    check(lambda c: rate(c, graph, scheme))
+
+
+def test_of_numbers_that_may_be_simple():
+    check(lambda c: rate(c, family=ndde.models.Polynomials(simple_numbers=True)), rtol=1e-4)
+
+
+def test_of_the_default_family():
+    networks = ndde.models.Networks(members=2, width=4, depth=1, steps=10)
+    check(lambda c: rate(c, family=ndde.models.Best(networks)))
+
+
+def test_in_single_precision():
+    right = jax.jit(jax.grad(rate))(0.1)
+    with jax.enable_x64(False):
+        found = jax.jit(jax.grad(lambda c: rate(c)))(jnp.float32(0.1))
+        assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, right, rtol=2e-2)
+
+
+def test_through_a_simulation():
+    """From the record to a loss of what is simulated: every stage passes derivatives on."""
+
+    def loss(c):
+        x = jnp.stack([jnp.sin(T) + c * jnp.sin(2.3 * T), jnp.cos(T)], axis=1) + NOISE
+        windows = ndde.lagged_windows(x, dt=0.1, scheme="central")
+        model = ndde.fit_drift(windows, GRAPH, ndde.models.Polynomials(), key=jr.key(0))
+        path = ndde.solve_sdde(model, history=x[:1], n_steps=20)
+        return jnp.mean((path.ys - x[:21]) ** 2)
+
+    check(loss)
+
+
+def test_a_batch_equals_its_members():
+    x = np.stack([np.sin(T), np.cos(T)], axis=1)
+    given = [ndde.lagged_windows(x * (1 + i) + NOISE, dt=0.1, scheme="central") for i in range(3)]
+
+    def fit(windows):
+        family = ndde.models.Polynomials()
+        return ndde.fit_drift(windows, GRAPH, family, key=jr.key(0)).drift.coefficients
+
+    together = jax.jit(jax.vmap(fit))(ndde.stack_windows(given))
+    alone = jax.jit(fit)
+    for one, windows in zip(together, given, strict=True):
+        np.testing.assert_allclose(one, alone(windows), rtol=1e-9, atol=1e-12)
+    slope = jax.jit(jax.vmap(jax.grad(rate)))(jnp.array([0.1, 0.2]))
+    np.testing.assert_allclose(slope[0], jax.jit(jax.grad(rate))(0.1), rtol=1e-9)
