@@ -37,14 +37,21 @@ def leaves_white_noise(windows: Windows) -> bool:
         return monomials(np.asarray(z, np.float64), exponents)
 
     def fitted(seen):
-        """Coefficients `[term dim]`, and what is left of every rate."""
-        columns, rate = terms(seen.history[:, 0]), np.asarray(seen.increment, np.float64)
+        """Coefficients `[term dim]`, and what is left of every rate; NaN where a polynomial that
+        ran away has left no numbers to fit.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            columns, rate = terms(seen.history[:, 0]), np.asarray(seen.increment, np.float64)
+        if not (np.isfinite(columns[valid]).all() and np.isfinite(rate[valid]).all()):
+            return np.full((columns.shape[1], rate.shape[1]), np.nan), np.full_like(rate, np.nan)
         c = np.linalg.lstsq(columns[valid], rate[valid], rcond=None)[0]
         return c, rate - columns @ c
 
     seen = windows
     for _ in range(ROUNDS):
         c, _ = fitted(seen)
+        if not np.isfinite(c).all():
+            return False
 
         def drift(lagged, c=c):
             z = (lagged[:, 0] - center[None]) / np.where(scale > 0, scale, 1)[None]
