@@ -9,6 +9,7 @@ import numpy as np
 
 from ._spoken import amount
 from ._version import version
+from .check._report import pairs_beside
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #c9d1d9;
@@ -185,10 +186,17 @@ def _edges(found: Any) -> str:
         *("strength", "lower 95 %"),
     )
     return _table("Edges kept", 6, columns, rows) + (
+        f"{_beside(found)}"
         '<p class="aside">Strength: rise of the target’s mean squared error when the edge is left '
         "out and everything else refitted, as a share of the variance of its rate of change. Lags "
         "are in samples, of the rate; the level that moves is one sample later.</p>\n"
     )
+
+
+def _beside(found: Any) -> str:
+    """Pairs that an arrow does not say all of."""
+    said = "".join(f"<li>{_text(line)}</li>\n" for line in pairs_beside(found))
+    return f"<ul>\n{said}</ul>\n" if said else ""
 
 
 def _left(found: Any) -> str:

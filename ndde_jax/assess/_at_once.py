@@ -38,11 +38,19 @@ def residuals(
     return left
 
 
-def at_once(left: Float[np.ndarray, "row dim"]) -> AtOnce:
+def at_once(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    left: Float[np.ndarray, "row dim"],
+) -> AtOnce:
     """Correlations of residuals, and partial ones given all other residuals that are large and
     beyond chance, by standard errors that hold for changing variances.
+
+    Where states are those halfway through a step, a link at the present works within the step too,
+    and what it does there is taken off first.
     """
     dim = left.shape[1]
+    left = _outside(inputs, graph, left)
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
     known = np.isfinite(left).all(axis=0)
     z = left[:, known]
@@ -72,3 +80,23 @@ def at_once(left: Float[np.ndarray, "row dim"]) -> AtOnce:
         inside[i, j] = beyond & (np.abs(partial[i, j]) > RELATED)
     related[places] = inside | inside.T
     return AtOnce(correlation, related)
+
+
+def _outside(inputs, graph, left):
+    """Residuals without what links at the present, known from the states, do within a step: noise
+    of the source reaches the target for half of the step in the mean.
+    """
+    rows, corrected = inputs.rows, left.copy()
+    if not rows.midway or rows.lags[0] != 0:
+        return left
+    for j in range(left.shape[1]):
+        places = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
+        now = [k for k, (i, a) in enumerate(places) if a == 0 and i != j]
+        if not now:
+            continue
+        lines = np.stack([inputs.line[:, a, i] for i, a in places], axis=1)
+        slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[:, j], rcond=1e-9)[0]
+        for k in now:
+            i = places[k][0]
+            corrected[:, j] -= slopes[k] * rows.moves[i] / 2 * left[:, i]
+    return corrected

@@ -39,9 +39,7 @@ def kept_columns(
     columns = [np.stack(line, axis=1)] if line else []
     columns += [inputs.bend[:, a, i] for i, a in places]
     if 1 < len(places) <= MULTIPLIED:
-        columns += [
-            (line[k] * line[m])[:, None] for k in range(len(line)) for m in range(k)
-        ]
+        columns += [(line[k] * line[m])[:, None] for k in range(len(line)) for m in range(k)]
     if own is not None and (own, 0) not in places:
         columns.append(inputs.line[:, 0, own][:, None])
     return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))

@@ -19,6 +19,7 @@ class Rows(NamedTuple):
     - `past`: standardised states, `[row lag dim]`; `rates`: standardised rates, `[row dim]`.
     - `position`: samples at which they are. `lags`, `step`: as of [`Windows`][ndde_jax.Windows].
     - `allowed`: edges that prior knowledge allows, `[source target lag]`.
+    - `moves`: by how much a standardised rate of 1 moves a standardised state in a step, `[dim]`.
     - `midway`: whether states are those halfway through a step.
     """
 
@@ -28,6 +29,7 @@ class Rows(NamedTuple):
     lags: tuple[int, ...]
     step: int
     allowed: Bool[np.ndarray, "source target lag"]
+    moves: Float[np.ndarray, "dim"]
     midway: bool = False
 
     @property
@@ -45,8 +47,9 @@ class Rows(NamedTuple):
 
 def rows_of(windows: Windows) -> Rows:
     """The valid rows of windows of one system."""
-    valid = np.asarray(windows.valid)
+    valid, s = np.asarray(windows.valid), windows.scaling
     rates = np.asarray(windows.increment, np.float64)[valid]
+    rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
     return Rows(
         past=np.asarray(windows.history, np.float64)[valid],
         rates=rates - rates.mean(axis=0),
@@ -54,6 +57,7 @@ def rows_of(windows: Windows) -> Rows:
         lags=windows.lags,
         step=windows.step,
         allowed=np.asarray(windows.prior.allowed),
+        moves=windows.step * float(windows.dt) * rate_scale / np.where(scale > 0, scale, 1),
         midway=windows.scheme == "midpoint",
     )
 

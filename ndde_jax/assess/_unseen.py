@@ -1,4 +1,9 @@
-"""Hidden common drivers: what a source's past knows of its target although the source is given."""
+"""Hidden common drivers: signs that a kept link stands for something unseen that moves both.
+
+Where h drives s and later t, the past of s is a noisy reading of h, and what is found is s -> t.
+But t then follows what is *new* in s and not s: how s came about, from its own past and from its
+inputs, has nothing to do with h, and must be subtracted. A cause leaves no such sign.
+"""
 
 from typing import NamedTuple
 
@@ -8,57 +13,143 @@ from jaxtyping import Bool, Float
 from ._inputs import Inputs, kept_columns
 from ._score import group_test
 
+# Error rate of a whole record: all tests of all kept links together (Bonferroni).
+ERROR = 0.02
+# Earlier steps whose news of a source is looked at, and of its target.
+NEWS = 4
+# What is left of the slope of a source beside its news, as a share of the slope without. A link that
+# stands for what is unseen keeps none to half of it; a true one, with another link of the same
+# delay in all beside it, twice as much and more.
+SLOPE = 0.6
+
 
 class Unseen(NamedTuple):
-    """`older`: p of the collider test of a pair, the smallest over its kept edges; `others`: p of
-    the other lags of a source beside those kept. `[source target]`, NaN where nothing was tested.
+    """Of every kept link, `[source target]`: p-values, adjusted for all tests of the record.
+
+    - `older`: the source's older past and its inputs then explain the target, although the source
+        is given: a collider between them.
+    - `news`: what was new in the source does. `large`: only large news do, as of bursts.
+    - `instead`: news replace the source and links that go beside it with the same delay.
+    - `back`: news of the target foretell the source.
+
+    NaN where nothing was tested; `pairs`, where any is below [`ERROR`][ndde_jax.assess._unseen],
+    is symmetric.
     """
 
     older: Float[np.ndarray, "source target"]
-    others: Float[np.ndarray, "source target"]
+    news: Float[np.ndarray, "source target"]
+    large: Float[np.ndarray, "source target"]
+    instead: Float[np.ndarray, "source target"]
+    back: Float[np.ndarray, "source target"]
+
+    @property
+    def pairs(self) -> Bool[np.ndarray, "source target"]:
+        """Pairs that something unseen drives, symmetric."""
+        with np.errstate(invalid="ignore"):
+            either = np.any([p < ERROR for p in self], axis=0)
+        return either | either.T
 
 
-def unseen(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Unseen:
+def unseen(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    left: Float[np.ndarray, "row dim"],
+) -> Unseen:
+    """Tests of every kept link between different variables; `left` are the residuals of rates."""
+    dim = len(graph)
+    links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
+    found = Unseen(*np.full((5, dim, dim), np.nan))
+    for i, j in links:
+        if np.isfinite(left[:, [i, j]]).all():
+            for p, value in zip(found, _link(inputs, graph, left, i, j), strict=True):
+                p[i, j] = min(value * len(found) * len(links), 1.0)
+    return found
+
+
+def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
+    """p-values of one link, in the order of [`Unseen`][ndde_jax.assess._unseen.Unseen]."""
     rows = inputs.rows
-    lags, dim = np.asarray(rows.lags), rows.dim
-    older, others = np.full((dim, dim), np.nan), np.full((dim, dim), np.nan)
-    linked = graph.any(axis=2)
-    for i, j in np.argwhere(linked | linked.T):
-        if i == j:
-            continue
-        base = kept_columns(inputs, graph[:, j], own=int(j))
-        others[i, j] = _others(inputs, graph, i, j, base)
-        if linked[i, j]:
-            older[i, j] = _older(inputs, graph, i, j, base)
-    return Unseen(older, others)
-
-
-def _others(inputs, graph, i, j, base):
-    kept = np.flatnonzero(graph[i, j])
-    rest = np.setdiff1d(np.arange(graph.shape[2]), kept)
-    if not len(rest):
-        return np.nan
-    return group_test(inputs.rows.rates[:, j], inputs.line[:, rest, i], base).p
-
-
-def _older(inputs, graph, i, j, base):
-    rows = inputs.rows
-    lags = np.asarray(rows.lags)
+    step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
-    near = (np.abs(lags[:, None] - kept[None]) <= rows.step).any(axis=1)
-    past = lags > kept.max() + rows.step
-    given = [base, inputs.line[:, near, i], *[inputs.bend[:, a, i, :2] for a in np.flatnonzero(near)]]
-    columns = [inputs.line[:, past, i]]
-    parents = [(s, a) for s, a in np.argwhere(graph[:, i])]
-    there = np.ones(len(rows.rates), bool)
-    for shift in (kept.max() + rows.step, kept.max() + 2 * rows.step):
-        row = rows.before(shift)
-        there &= row >= 0
-        for s, a in parents:
-            columns.append(inputs.line[row, a, s][:, None])
-    for shift in (lags[-1] + rows.step, lags[-1] + 2 * rows.step):
-        row = rows.before(shift)
-        there &= row >= 0
-        columns.append(inputs.line[row, 0, i][:, None])
-    given, columns = np.concatenate(given, 1)[there], np.concatenate(columns, 1)[there]
-    return group_test(rows.rates[there, j], columns, given).p
+    first, last = int(kept.min()), int(kept.max())
+    steps = [first + step * m for m in range(1, NEWS + 1)]
+    beyond = [int(lags[-1]) + step * m for m in (1, 2)]
+    parents = [last + step, last + 2 * step]
+    places = {shift: rows.before(shift) for shift in {*steps, *beyond, *parents}}
+    there = np.all([place >= 0 for place in places.values()], axis=0)
+    n = int(there.sum())
+    given = kept_columns(inputs, graph[:, j], own=j)
+    near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
+    near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
+    given = np.concatenate([given, *near_columns], axis=1)
+    if n < 3 * (given.shape[1] + 10):
+        return (1.0,) * 5
+    rate = rows.rates[there, j]
+
+    past = np.flatnonzero(lags > last + step)
+    older = [inputs.line[:, past, i]]
+    older += [inputs.line[places[shift], 0, i][:, None] for shift in beyond]
+    for s, a in np.argwhere(graph[:, i]):
+        older += [inputs.line[places[shift], a, s][:, None] for shift in parents]
+    news = np.stack([left[places[shift], i] for shift in steps], axis=1)
+    large = _beyond_two(left[:, i])
+    large = np.stack([large[places[shift]] for shift in steps[:-1]], axis=1)
+    given = given[there]
+    p = [
+        group_test(rate, columns[there], given).p
+        for columns in (np.concatenate(older, axis=1), news, large)
+    ]
+    p.append(_instead(inputs, graph, left, i, j))
+    back = [rows.before(step * m) for m in range(1, NEWS + 1)]
+    there = np.all([place >= 0 for place in back], axis=0)
+    news = np.stack([left[place, j] for place in back], axis=1)
+    given = kept_columns(inputs, graph[:, i], own=i)
+    p.append(group_test(rows.rates[there, i], news[there], given[there]).p)
+    return tuple(map(float, p))
+
+
+def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
+    """What goes beyond two robust standard deviations, up to ten."""
+    low, high = np.quantile(news, [0.25, 0.75])
+    spread = (high - low) / 1.349
+    return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
+
+
+def _instead(inputs, graph, left, i: int, j: int) -> float:
+    """p of the news of a source, with its own past and its inputs at the delay in all not given;
+    1 where none of these is kept, or where the source keeps its slope beside the news.
+    """
+    rows = inputs.rows
+    step, lags, rate = rows.step, np.asarray(rows.lags), rows.rates[:, j]
+    places = np.flatnonzero(graph[i, j])
+    lines = np.column_stack([inputs.line[:, places, i], np.ones(len(rate))])
+    strongest = int(places[np.argmax(np.abs(np.linalg.lstsq(lines, rate, rcond=None)[0][:-1]))])
+    delay, around = int(lags[strongest]), step if rows.midway else 0
+    others = graph[:, j].copy()
+    others[i, places[lags[places] > delay]] = False
+    for s, m in np.argwhere(graph[:, i]):
+        together = np.abs(lags - (lags[m] + delay + step)) <= around
+        others[s] &= ~together
+    others[i, strongest], others[j, 0] = True, graph[j, j, 0]
+    if (others == graph[:, j]).all():
+        return 1.0
+    shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
+    there = np.all([place >= 0 for place in shifts], axis=0)
+    news = np.stack([left[place, i] for place in shifts], axis=1)
+    given = kept_columns(inputs, others, own=j)
+    if there.sum() < 3 * (given.shape[1] + 10):
+        return 1.0
+    p = float(group_test(rate[there], news[there, :NEWS], given[there]).p)
+
+    def slope(kept, further):
+        columns = [inputs.line[:, strongest, i], inputs.line[:, 0, j]]
+        columns += [
+            inputs.line[:, a, s]
+            for s, a in np.argwhere(kept)
+            if (s, a) not in ((i, strongest), (j, 0))
+        ]
+        design = np.column_stack([*columns, np.ones(len(rate)), further])[there]
+        return np.linalg.lstsq(design, rate[there], rcond=1e-9)[0][0]
+
+    with_news, without = slope(others, news), slope(graph[:, j], np.zeros((len(rate), 0)))
+    return p if abs(with_news) < SLOPE * abs(without) else 1.0

@@ -13,6 +13,7 @@ from ..measure._refined import left_at_delays
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
+from ._beside import about_pairs
 from ._conditioning import drift_of, memory_of
 from ._data_findings import data_findings
 from ._finding import ESTIMATED, MEASURED, NOTE, PROBLEM, RESERVATION, Finding
@@ -83,7 +84,7 @@ def verdict(found: Any) -> Verdict:
     """
     memory = _memory(found)
     findings = [*data_findings(found.samples, found.inputs), *_about_graph(found)]
-    findings += _about_residuals(found, memory)
+    findings += [*_about_residuals(found, memory), *about_pairs(found)]
     order = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     findings.sort(key=lambda finding: order[finding.weight])
     reasons = [finding for finding in findings if finding.weight != NOTE]

@@ -70,6 +70,6 @@ def memory_of_steps(windows: Windows, left) -> np.ndarray:
     position = np.asarray(windows.position)
     both = valid[1:] & valid[:-1] & (position[1:] == position[:-1] + windows.step)
     first, second = left[:-1][both], left[1:][both]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         size = np.sqrt(np.sum(first**2, axis=0) * np.sum(second**2, axis=0))
         return np.sum(first * second, axis=0) / size
