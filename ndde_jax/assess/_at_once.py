@@ -46,11 +46,11 @@ def at_once(
     """Correlations of residuals, and partial ones given all other residuals that are large and
     beyond chance, by standard errors that hold for changing variances.
 
-    Where states are those halfway through a step, a link at the present works within the step too,
-    and what it does there is taken off first.
+    Of a continuous path a link whose delay is shorter than a step works within the step too. As
+    much as that can be is taken off before.
     """
-    dim = left.shape[1]
     left = _outside(inputs, graph, left)
+    dim = left.shape[1]
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
     known = np.isfinite(left).all(axis=0)
     z = left[:, known]
@@ -83,20 +83,25 @@ def at_once(
 
 
 def _outside(inputs, graph, left):
-    """Residuals without what links at the present, known from the states, do within a step: noise
-    of the source reaches the target for half of the step in the mean.
+    """Residuals of a continuous path without what links kept at the present, or at the next lag,
+    can do within a step: noise of the source reaches the target for half of the step at most. Rates
+    that were corrected for a present link may lack as much where its delay is a part of the step.
     """
     rows, corrected = inputs.rows, left.copy()
-    if not rows.midway or rows.lags[0] != 0:
+    if not rows.midway:
         return left
+    soon = [a for a, lag in enumerate(rows.lags) if lag <= rows.step]
     for j in range(left.shape[1]):
         places = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
-        now = [k for k, (i, a) in enumerate(places) if a == 0 and i != j]
-        if not now:
+        sources = dict.fromkeys(i for i, a in places if a in soon and i != j)
+        if not sources:
             continue
         lines = np.stack([inputs.line[:, a, i] for i, a in places], axis=1)
         slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[:, j], rcond=1e-9)[0]
-        for k in now:
-            i = places[k][0]
-            corrected[:, j] -= slopes[k] * rows.moves[i] / 2 * left[:, i]
+        for i in sources:
+            at = [k for k, (s, a) in enumerate(places) if s == i and a in soon]
+            most = abs(float(slopes[at].sum())) * float(rows.moves[i]) / 2
+            size = float(left[:, i] @ left[:, i])
+            slope = float(left[:, i] @ corrected[:, j]) / size if size > 0 else 0.0
+            corrected[:, j] -= np.clip(slope, -most, most) * left[:, i]
     return corrected

@@ -46,11 +46,11 @@ def edge_p_values(
     # What is kept stands among the columns of its target, and so does the present of a target.
     special = graph.copy()
     special[np.arange(dim), np.arange(dim), 0] = True
-    for i, j, a in np.argwhere(special):
+    for i, j, a in np.argwhere(special).tolist():
         others = graph[:, j].copy()
         others[i, a] = False
         own = None if (i, a) == (j, 0) else j
-        past, there = earlier(inputs, graph, int(i), lags[a])
+        past, there = earlier(inputs, graph, i, lags[a])
         beside = np.concatenate([kept_columns(inputs, others, own=own), past], axis=1)[there]
         if len(beside) > ROWS * (beside.shape[1] + 10):
             p[i, j, a] = group_test(rows.rates[there, j], inputs.test[there, a, i], beside).p

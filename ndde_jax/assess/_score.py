@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 # Share of a column's variance that others must leave of it; below that it says nothing of its own.
 OWN = 1e-6
@@ -19,7 +19,7 @@ class Test(NamedTuple):
     """
 
     p: Float[np.ndarray, "*test"]
-    columns: Float[np.ndarray, "*test"]
+    columns: Int[np.ndarray, "*test"]
 
 
 def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direction row"]:
@@ -59,7 +59,7 @@ def score_test(
     left: Float[np.ndarray, "*test row"],
     own: Float[np.ndarray, "*test column row"],
     size: Float[np.ndarray, "*test column"],
-    fitted: Float[np.ndarray, "*test"] | int,
+    fitted: Int[np.ndarray, "*test"] | int,
 ) -> Test:
     """Whether columns explain what is left, with changing variances allowed for.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._spoken import amount
+from .._spoken import amount, percent
 from .._types import to_jax
 from ..measure._reads import delays_between
 from ..measure._refined import left_at_delays
@@ -360,8 +360,8 @@ def _about_residuals(found: Any, memory: np.ndarray):
             "residual memory",
             float(memory[worst]),
             "data-generating process",
-            f"What is left of the rate of {which} has a memory ({memory[worst]:.0%} of its "
-            "variance): a driver is hidden or a delay is not among the candidates.",
+            f"What is left of the rate of {which} has a memory ({percent(float(memory[worst]))} "
+            "of its variance): a driver is hidden or a delay is not among the candidates.",
             "Add the driver or larger lags; edges may be stand-ins.",
             # Who comes first, which decides where events pass, does not rest on the drift.
             PROBLEM if memory[worst] > HEAVY_MEMORY and not found.events else RESERVATION,

@@ -58,7 +58,12 @@ def leaves_white_noise(windows: Windows) -> bool:
             return rate_center[None] + rate_scale[None] * (terms(z) @ c)
 
         seen = meet_midway_known(windows, drift, following, np.zeros_like(following))
-    memory = memory_of_steps(windows, fitted(seen)[1])
+    left = fitted(seen)[1]
+    # Rates have variance 1: what leaves more than it began with is no law.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.all(np.mean(left[valid] ** 2, axis=0) < 2):
+            return False
+    memory = memory_of_steps(windows, left)
     return bool(np.all(np.abs(memory) < WHITE))
 
 
