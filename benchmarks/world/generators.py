@@ -1,6 +1,6 @@
 """Generators of records whose truth is known, of the kinds that mislead: many at a time.
 
-Every generator returns a [`Batch`]: `x` `[record time dim]`, and `links` `[record source target lag]`
+Every generator returns a `Batch`: `x` `[record time dim]`, and `links` `[record source target lag]`
 with the lags of rates, so that a link at rate lag L moves the level L + 1 samples later. Maps step
 once a sample; flows are simulated with Euler–Maruyama at a twentieth of the step.
 """
@@ -195,7 +195,7 @@ def driver(rng, kind, records, steps, inside=1):
 
 
 def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
-    """Maps of four variables: one unseen drives 0 and 1, 2 drives 0 and 3; 0 and 1 are not linked."""
+    """Maps of four variables: one unseen drives 0 and 1, and 2 drives 0 and 3."""
     rng = np.random.default_rng(seed)
     steps, dim = n + BEFORE, 4
     h = driver(rng, kind, records, steps)

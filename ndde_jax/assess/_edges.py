@@ -21,8 +21,8 @@ def edge_p_values(
     at every step, so the test holds whatever memory the residuals have, and its variance is that of
     the scores themselves, so it holds whatever happens to the size of noise.
 
-    **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 where nothing
-    of an input is its own.
+    **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 where an
+    input has nothing of its own.
     """
     rows = inputs.rows
     lags, dim = rows.lags, rows.dim

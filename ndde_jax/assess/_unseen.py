@@ -17,9 +17,9 @@ from ._score import group_test
 ERROR = 0.02
 # Earlier steps whose news of a source is looked at, and of its target.
 NEWS = 4
-# What is left of the slope of a source beside its news, as a share of the slope without. A link that
-# stands for what is unseen keeps none to half of it; a true one, with another link of the same
-# delay in all beside it, twice as much and more.
+# What is left of the slope of a source beside its news, as a share of the slope without. A link
+# that stands for what is unseen keeps none to half of it; a true one, with another link of the same
+# delay in all beside it, has twice as much and more.
 SLOPE = 0.6
 
 

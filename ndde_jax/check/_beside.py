@@ -33,8 +33,8 @@ def _hidden(found: Any, links: np.ndarray) -> Iterator[Finding]:
         "hidden driver",
         share,
         "data-generating process",
-        f"Something unseen seems to drive both of {_pairs(found, held | held.T, '<->')}: the target "
-        "follows what is new in the source, and not the source, as it would if it were driven.",
+        f"Something unseen seems to drive both of {_pairs(found, held | held.T, '<->')}: the "
+        "target follows what is new in the source, and not the source, as it would if driven.",
         "Add what drives both if it was measured; read these links as common causes.",
         _weight(found, share),
     )

@@ -279,8 +279,8 @@ def _spoilt_by_error(raw: Samples, samples: Samples) -> Iterator[Finding]:
             yield measured(
                 "measurement error",
                 deviation,
-                f"{name} carries white errors of about {percent(deviation, 1)} of its standard deviation, "
-                f"{percent(share)} of the variance of its change from sample to sample.",
+                f"{name} carries white errors of about {percent(deviation, 1)} of its standard "
+                f"deviation, {percent(share)} of the variance of its change from sample to sample.",
                 "Average neighbouring samples, or sample less often; a lag may be off by one.",
                 RESERVATION if share > HARMFUL else NOTE,
             )

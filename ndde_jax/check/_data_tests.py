@@ -118,9 +118,9 @@ def quantum(x: Float[np.ndarray, "time"]) -> float:
 
 
 def switched(x: Float[np.ndarray, "time"]) -> bool:
-    """Whether a variable is set, as an actuator or a switch is, and not read off a scale: it has two
-    values, or it mostly rests and then moves by more than rounding lets what drifts that slowly, at
-    no fixed intervals or over a wide range.
+    """Whether a variable is set, as an actuator or a switch is, and not read off a scale: it has
+    two values, or it mostly rests and then moves, further than what is rounded and rests as often,
+    or at no fixed intervals.
     """
     values, change = np.unique(x), np.diff(x)
     if len(values) == 2:

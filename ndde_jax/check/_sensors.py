@@ -32,7 +32,8 @@ def sensors(raw: Samples) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for j, name in enumerate(raw.names):
         parts = zip(raw.values, resting, strict=True)
-        x = max((x[np.isfinite(x[:, j]) & ~rest, j].astype(float) for x, rest in parts), key=len)
+        kept = [x[np.isfinite(x[:, j]) & ~rest, j].astype(float) for x, rest in parts]
+        x = max(kept, key=len)
         for finding in _sensor(name, x) if len(x) >= 50 and not tests.switched(x) else ():
             found.setdefault((finding.name, finding.weight), []).append((name, finding))
     for group in found.values():

@@ -159,7 +159,8 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
         return ()
     return (
         f"{found.names[worst]} comes from outside the range of the data, by "
-        f"{times(float(by[worst]))} it: the drift is an extrapolation there, and intervals do not know by how much it errs.",
+        f"{times(float(by[worst]))} it: the drift is an extrapolation there, and intervals do not "
+        "know by how much it errs.",
     )
 
 
