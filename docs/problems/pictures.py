@@ -35,6 +35,8 @@ from records import (
 )
 
 HERE = Path(__file__).parent
+# Of records that step from sample to sample.
+STEPS = {"dt": 1.0, "scheme": "euler"}
 # Of Okabe and Ito, safe for colour-blind readers: what raises a finding, and what does not.
 BAD, GOOD, OTHERS = "#D55E00", "#0072B2", ("#009E73", "#CC79A7", "#555555")
 
@@ -242,12 +244,12 @@ def pairs():
         "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
             ("its driver was not measured", "its driver is there")),
         "hidden driver": (
-            Data(bursts(), {"dt": 1.0}, lags=tuple(range(6))),
-            Data(bursts(seen=True), {"dt": 1.0}, lags=tuple(range(6))), series((0, 1), last=150),
+            Data(bursts(), STEPS, lags=tuple(range(6))),
+            Data(bursts(seen=True), STEPS, lags=tuple(range(6))), series((0, 1), last=150),
             ("something unseen moves both", "one moves the other")),
-        "links at once": (Data(within(True), {"dt": 1.0}), Data(within(False), {"dt": 1.0}),
+        "links at once": (Data(within(True), STEPS), Data(within(False), STEPS),
             pairs_of_news, ("moved within the sample", "moved a sample later")),
-        "drifting link": (Data(fading(-0.9), {"dt": 1.0}), Data(fading(0.9), {"dt": 1.0}), by_parts,
+        "drifting link": (Data(fading(-0.9), STEPS), Data(fading(0.9), STEPS), by_parts,
             ("an effect that turns around", "an effect that stays")),
         "passing events": (Data(waves(), lags=(0, 3, 6)), Data(plain(), lags=(0, 3, 6)),
             series((0, 1, 2), last=800), ("a few floods pass all", "never at rest")),

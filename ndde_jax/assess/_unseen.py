@@ -99,13 +99,23 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
         group_test(rate, columns[there], given).p
         for columns in (np.concatenate(older, axis=1), news, large)
     ]
-    p.append(_instead(inputs, graph, left, i, j))
+    p.append(_instead(inputs, graph, left, i, j, _arrival(inputs, graph, left, i, j)))
     back = [rows.before(step * m) for m in range(1, NEWS + 1)]
     there = np.all([place >= 0 for place in back], axis=0)
     news = np.stack([left[place, j] for place in back], axis=1)
     given = kept_columns(inputs, graph[:, i], own=i)
     p.append(group_test(rows.rates[there, i], news[there], given[there]).p)
     return tuple(map(float, p))
+
+
+def _arrival(inputs, graph, left, i: int, j: int) -> int:
+    """The place of the kept lag at which the target follows the news of a source most closely."""
+    rows, size = inputs.rows, []
+    for a in np.flatnonzero(graph[i, j]):
+        before = rows.before(rows.lags[a] + rows.step)
+        there = before >= 0
+        size.append(abs(float(left[before[there], i] @ rows.rates[there, j])))
+    return int(np.flatnonzero(graph[i, j])[np.argmax(size)])
 
 
 def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
@@ -115,22 +125,21 @@ def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
     return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
 
 
-def _instead(inputs, graph, left, i: int, j: int) -> float:
-    """p of the news of a source, with its own past and its inputs at the delay in all not given;
-    1 where none of these is kept, or where the source keeps its slope beside the news.
+def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
+    """p of the news of a source that acts at a kept lag, with its own past and its inputs at the
+    delay in all not given; 1 where none of these is kept, or where the source keeps its slope
+    beside the news.
     """
     rows = inputs.rows
     step, lags, rate = rows.step, np.asarray(rows.lags), rows.rates[:, j]
     places = np.flatnonzero(graph[i, j])
-    lines = np.column_stack([inputs.line[:, places, i], np.ones(len(rate))])
-    strongest = int(places[np.argmax(np.abs(np.linalg.lstsq(lines, rate, rcond=None)[0][:-1]))])
-    delay, around = int(lags[strongest]), step if rows.midway else 0
+    delay, around = int(lags[kept]), step if rows.midway else 0
     others = graph[:, j].copy()
     others[i, places[lags[places] > delay]] = False
     for s, m in np.argwhere(graph[:, i]):
         together = np.abs(lags - (lags[m] + delay + step)) <= around
         others[s] &= ~together
-    others[i, strongest], others[j, 0] = True, graph[j, j, 0]
+    others[i, kept], others[j, 0] = True, graph[j, j, 0]
     if (others == graph[:, j]).all():
         return 1.0
     shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
@@ -141,12 +150,10 @@ def _instead(inputs, graph, left, i: int, j: int) -> float:
         return 1.0
     p = float(group_test(rate[there], news[there, :NEWS], given[there]).p)
 
-    def slope(kept, further):
-        columns = [inputs.line[:, strongest, i], inputs.line[:, 0, j]]
+    def slope(among, further):
+        columns = [inputs.line[:, kept, i], inputs.line[:, 0, j]]
         columns += [
-            inputs.line[:, a, s]
-            for s, a in np.argwhere(kept)
-            if (s, a) not in ((i, strongest), (j, 0))
+            inputs.line[:, a, s] for s, a in np.argwhere(among) if (s, a) not in ((i, kept), (j, 0))
         ]
         design = np.column_stack([*columns, np.ones(len(rate)), further])[there]
         return np.linalg.lstsq(design, rate[there], rcond=1e-9)[0][0]
