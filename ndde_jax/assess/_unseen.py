@@ -14,13 +14,13 @@ from ._inputs import Inputs, kept_columns
 from ._score import group_test
 
 # Error rate of a whole record: all tests of all kept links together (Bonferroni).
-ERROR = 0.02
+ERROR = 0.01
 # Earlier steps whose news of a source is looked at, and of its target.
 NEWS = 4
-# What is left of the slope of a source beside its news, as a share of the slope without. A link
-# that stands for what is unseen keeps none to half of it; a true one, with another link of the same
-# delay in all beside it, has twice as much and more.
-SLOPE = 0.6
+# What is left of the slope of a source beside its news, as a share of the slope without. Where a
+# link stands for what is unseen that is hardly anything; where it is true, and another link of the
+# same delay in all goes beside it, mostly twice as much and more.
+SLOPE = 0.35
 
 
 class Unseen(NamedTuple):
@@ -127,7 +127,7 @@ def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
 
 def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
     """p of the news of a source that acts at a kept lag, with its own past and its inputs at the
-    delay in all not given; 1 where none of these is kept, or where the source keeps its slope
+    delay in all not given; 1 where none of the inputs is kept, or where the source keeps its slope
     beside the news.
     """
     rows = inputs.rows
@@ -140,7 +140,9 @@ def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
         together = np.abs(lags - (lags[m] + delay + step)) <= around
         others[s] &= ~together
     others[i, kept], others[j, 0] = True, graph[j, j, 0]
-    if (others == graph[:, j]).all():
+    # Two lags of one source are no sign: it may act at both.
+    apart = np.arange(len(graph)) != i
+    if (others[apart] == graph[apart, j]).all():
         return 1.0
     shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
     there = np.all([place >= 0 for place in shifts], axis=0)
