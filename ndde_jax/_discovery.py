@@ -13,6 +13,8 @@ from ._held import held
 from ._recipe import Recipe
 from ._store import read, write
 from ._types import Checked
+from .assess._assess import ErrorRates, Relations, error_rates, relations
+from .assess._reasons import reasons
 from .check._identifiability import IdentifiabilityReport, identifiability_report
 from .check._report import write_few_lines, write_report
 from .check._verdict import Verdict, verdict
@@ -61,6 +63,12 @@ class Discovery(Usable):
         networks had the word, and not splines, `[target]`; `choices` are sentences about what was
         decided on the way.
     - `windows`, `strengths`: where all of it comes from.
+
+    Computed from `windows` and `graph` when they are first asked for, and said in the report:
+
+    - `p_values`, `q_values`: of every candidate edge; `reasons`: why each was kept or not.
+    - `confounded`, `at_once`, `residual_correlation`: pairs of variables that an arrow does not
+        say all of.
     """
 
     samples: Samples
@@ -112,6 +120,81 @@ class Discovery(Usable):
     def level_lags(self) -> tuple[int, ...]:
         """`lags` as counted to the level that moves, at the next sample: one more each."""
         return tuple(lag + self.windows.step for lag in self.lags)
+
+    @functools.cached_property
+    def _error_rates(self) -> ErrorRates:
+        return error_rates(self.windows, self.graph)
+
+    @functools.cached_property
+    def _relations(self) -> Relations:
+        return relations(self.windows, self.graph)
+
+    @property
+    def p_values(self) -> np.ndarray:
+        """Of every candidate edge, `[source target lag]`: the probability that its input explains
+        so much of its target's rate by chance.
+
+        Tested is the input, as a line and two bends, given the other inputs kept for the target,
+        and given the source's own past and its inputs at that time, as the momentary conditional
+        independence of [Runge et al. (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for
+        autocorrelated variables, heavy tails and changing variances, also shared ones (a score test
+        after [White (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes
+        an edge, or where there are too few windows. Of edges *kept* it is optimistic: they were
+        chosen on the same data.
+        """
+        return self._error_rates.p
+
+    @property
+    def q_values(self) -> np.ndarray:
+        """False discovery rates by Benjamini and Hochberg over the `p_values` of all candidates
+        between different variables, `[source target lag]`; NaN for a variable's own past.
+        """
+        return self._error_rates.q
+
+    @property
+    def residual_correlation(self) -> np.ndarray:
+        """Correlation of what the inputs found leave of two rates, `[source target]`, symmetric: a
+        ranking of what is related within one sampling interval.
+        """
+        return self._relations.correlation
+
+    @property
+    def at_once(self) -> np.ndarray:
+        """Pairs related within one sampling interval, bool `[source target]`, symmetric: the
+        partial correlation of what is left of their rates, given that of all others, is beyond .15
+        and four robust standard errors. Sampling more often tells their direction.
+        """
+        return self._relations.at_once
+
+    @property
+    def confounded(self) -> np.ndarray:
+        """Pairs that something unseen seems to drive, bool `[source target]`, symmetric: a link is
+        kept between them, but what was new in its source, or the source's older past and inputs,
+        explain the target although the source is given, as no cause does.
+        """
+        return self._relations.confounded
+
+    @property
+    def drifting(self) -> np.ndarray:
+        """Inputs whose effect changes steadily over the record, bool `[source target lag]`: input
+        times time explains the rate, at an error rate of .001 for all candidates together.
+        """
+        return self._relations.drifting
+
+    @functools.cached_property
+    def reasons(self) -> np.ndarray:
+        """Why each candidate edge was kept or not, texts `[source target lag]`."""
+        prior, strengths = self.windows.prior, self.strengths
+        return reasons(
+            self.graph,
+            self.scores,
+            self.lower,
+            np.asarray(strengths.price(self.coefficient), float),
+            np.asarray(prior.allowed),
+            np.asarray(prior.required),
+            self.lags,
+            events=self.events,
+        )
 
     @functools.cached_property
     def verdict(self) -> Verdict:
@@ -204,7 +287,8 @@ class Discovery(Usable):
         `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
         more, for every difference scheme (central ones have moved it by half of that a sample
         earlier). `delay` is `lag` in units of time; `delay_estimate`, with its 90 % interval from
-        `delay_low` to `delay_high`, that of `delays`, which may lie between the candidates.
+        `delay_low` to `delay_high`, that of `delays`, which may lie between the candidates. `p` and
+        `q` are of `p_values` and `q_values`, and `reason` says why a candidate was kept or not.
         """
         import pandas as pd
 
@@ -222,6 +306,9 @@ class Discovery(Usable):
                 "delay_estimate": self.delays.ravel(),
                 "delay_low": self.delay_intervals[..., 0].ravel(),
                 "delay_high": self.delay_intervals[..., 1].ravel(),
+                "p": self.p_values.ravel(),
+                "q": self.q_values.ravel(),
+                "reason": self.reasons.ravel(),
             }
         )
         order = np.lexsort((-frame["score"], ~frame["kept"]))

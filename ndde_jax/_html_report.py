@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ._spoken import amount
+from ._spoken import amount, percent
 from ._version import version
+from .check._report import pairs_beside
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #c9d1d9;
@@ -162,7 +163,7 @@ def _part(found: Any, i: int, j: int, k: int) -> str:
     delay = delay if np.isfinite(delay) else found.lags[k] * found.dt
     who = "its own value" if i == j else f"<strong>{_text(found.names[i])}</strong>"
     ago = f"{_text(amount(float(delay), found.time_unit))} before" if delay else "now"
-    return f"{who} {ago} ({found.scores[i, j, k]:.0%})"
+    return f"{who} {ago} ({percent(float(found.scores[i, j, k]))})"
 
 
 def _edges(found: Any) -> str:
@@ -185,17 +186,24 @@ def _edges(found: Any) -> str:
         *("strength", "lower 95 %"),
     )
     return _table("Edges kept", 6, columns, rows) + (
+        f"{_beside(found)}"
         '<p class="aside">Strength: rise of the target’s mean squared error when the edge is left '
         "out and everything else refitted, as a share of the variance of its rate of change. Lags "
         "are in samples, of the rate; the level that moves is one sample later.</p>\n"
     )
 
 
+def _beside(found: Any) -> str:
+    """Pairs that an arrow does not say all of."""
+    said = "".join(f"<li>{_text(line)}</li>\n" for line in pairs_beside(found))
+    return f"<ul>\n{said}</ul>\n" if said else ""
+
+
 def _left(found: Any) -> str:
     """Per variable: how much of its rate is explained, and whether what is left has a memory."""
     memory = found.verdict.memory or (None,) * len(found.names)
     rows = [
-        (name, f"{max(0.0, 1 - float(risk)):.0%}", "not measured" if m is None else f"{m:.1%}")
+        (name, f"{max(0.0, 1 - float(risk)):.0%}", "not measured" if m is None else percent(m, 1))
         for name, risk, m in zip(found.names, np.asarray(found.strengths.risk), memory, strict=True)
     ]
     return _table("Residuals", 2, ("rate of", "explained", "left with a memory"), rows) + (

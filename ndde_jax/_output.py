@@ -18,7 +18,7 @@ HORIZON = 24
 # As in `Discovery.to_frame`.
 EDGE_COLUMNS = (
     *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"),
-    *("delay_estimate", "delay_low", "delay_high"),
+    *("delay_estimate", "delay_low", "delay_high", "p", "q", "reason"),
 )
 
 
@@ -85,8 +85,10 @@ def _edges(found: Any) -> bytes:
         numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
         lags = (lag, found.level_lags[k])
         measured = (found.delays[edge], *found.delay_intervals[edge])
+        measured += (found.p_values[edge], found.q_values[edge])
         estimate = [f"{value:.6g}" if np.isfinite(value) else "" for value in measured]
-        writer.writerow([found.names[i], found.names[j], *lags, *map(str, numbers), *estimate])
+        names = (found.names[i], found.names[j])
+        writer.writerow([*names, *lags, *map(str, numbers), *estimate, found.reasons[edge]])
     return file.getvalue().encode()
 
 
@@ -99,7 +101,7 @@ def _pictures(found: Any) -> dict[str, bytes]:
     shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
     shared["time_unit"] = found.time_unit
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
-    shared["delays"] = found.delays
+    shared |= {"delays": found.delays, "confounded": found.confounded}
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
     return {"lag_matrix.png": _png(matrix), "process_graph.png": _png(process)}
 

@@ -1,4 +1,4 @@
-"""Lags, edges and amounts as people write them."""
+"""Lags, edges, amounts and shares as people write them."""
 
 # More candidate lags than anybody means.
 MOST_LAGS = 10_000
@@ -94,3 +94,21 @@ def amount(value: float, unit: str) -> str:
     if len(unit) > 2 and unit.isalpha() and not unit.endswith("s") and number != "1":
         unit += "s"
     return f"{number} {unit}".rstrip()
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share that is at most a whole; an estimate beyond that says no more than that it is.
+
+    >>> percent(0.314), percent(0.0314, 1), percent(31.6)
+    ('31%', '3.1%', 'more than 100%')
+    """
+    return "more than 100%" if share > 1 else f"{share:.{digits}%}"
+
+
+def times(share: float) -> str:
+    """A share of what is not its whole, whatever its size.
+
+    >>> times(0.4), times(78.0)
+    ('40% of', '78 times')
+    """
+    return f"{share:.0%} of" if share < 2 else f"{share:.0f} times"

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.check import _checks, _data_findings, _refits, _sensors, _verdict
+from ndde_jax.check import _beside, _checks, _data_findings, _refits, _sensors, _verdict
 from ndde_jax.check._checks import COLLINEAR
 from ndde_jax.check._conditioning import condition_number
 from ndde_jax.check._verdict import verdict
@@ -58,6 +58,7 @@ FINDINGS = (
     names_in(_data_findings, {"measured"}, 0)
     | names_in(_sensors, {"measured"}, 0)
     | names_in(_verdict, {"Finding"}, 1)
+    | names_in(_beside, {"Finding"}, 1)
     | {"rhythm"}  # of select/_rhythm, a season that stays
     | {SPOKEN.get(name, name) for name in names_in(_prepare, {"treated"}, 1)}
 )

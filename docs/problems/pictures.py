@@ -14,10 +14,12 @@ from records import (
     Data,
     N,
     between,
+    bursts,
     changed,
     cycle,
     delayed,
     driven_apart,
+    fading,
     gone,
     graded,
     hidden,
@@ -29,9 +31,12 @@ from records import (
     uneven,
     waves,
     with_copy,
+    within,
 )
 
 HERE = Path(__file__).parent
+# Of records that step from sample to sample.
+STEPS = {"dt": 1.0, "scheme": "euler"}
 # Of Okabe and Ito, safe for colour-blind readers: what raises a finding, and what does not.
 BAD, GOOD, OTHERS = "#D55E00", "#0072B2", ("#009E73", "#CC79A7", "#555555")
 
@@ -123,6 +128,26 @@ def memory(ax, data, colour):
     ax.bar(np.arange(1, 13), later, width=0.6, color=colour)
     ax.axhline(0, color="#555555", lw=0.6)
     ax.set(xlabel="samples later", ylabel="correlation of what is left", ylim=(-0.2, 0.7))
+
+
+def pairs_of_news(ax, data, colour):
+    """What is new in one variable over what is new in the other at the same sample."""
+    now, before = data.x[3:], np.column_stack([data.x[3 - k : -k] for k in (1, 2, 3)])
+    design = np.column_stack([np.ones(len(now)), before])
+    left = now - design @ np.linalg.lstsq(design, now, rcond=None)[0]
+    ax.plot(left[:400, 0], left[:400, 1], ".", color=colour, ms=2.5)
+    ax.set(xlabel="what is new in one", ylabel="in the other")
+
+
+def by_parts(ax, data, colour):
+    """Slope of the follower on the driver two samples before, in eighths of the record."""
+    x = data.x
+    design = np.column_stack([np.ones(len(x) - 2), x[1:-1, 1], x[:-2, 0]])
+    parts = np.array_split(np.arange(len(design)), 8)
+    slope = [np.linalg.lstsq(design[p], x[2:, 1][p], rcond=None)[0][2] for p in parts]
+    ax.bar(np.arange(1, 9), slope, width=0.6, color=colour)
+    ax.axhline(0, color="#555555", lw=0.6)
+    ax.set(xlabel="eighth of the record", ylabel="slope")
 
 
 def slopes(ax, data, colour):
@@ -218,6 +243,14 @@ def pairs():
             coarsely, ("a delay of 8 samples", "a delay of 10")),
         "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
             ("its driver was not measured", "its driver is there")),
+        "hidden driver": (
+            Data(bursts(), STEPS, lags=tuple(range(6))),
+            Data(bursts(seen=True), STEPS, lags=tuple(range(6))), series((0, 1), last=150),
+            ("something unseen moves both", "one moves the other")),
+        "links at once": (Data(within(True), STEPS), Data(within(False), STEPS),
+            pairs_of_news, ("moved within the sample", "moved a sample later")),
+        "drifting link": (Data(fading(-0.9), STEPS), Data(fading(0.9), STEPS), by_parts,
+            ("an effect that turns around", "an effect that stays")),
         "passing events": (Data(waves(), lags=(0, 3, 6)), Data(plain(), lags=(0, 3, 6)),
             series((0, 1, 2), last=800), ("a few floods pass all", "never at rest")),
         "rhythm": (Data(oscillator(), lags=(0, 2, 4, 6, 8)),

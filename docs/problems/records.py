@@ -61,6 +61,42 @@ def hidden(n=N, seed=0, fine=10):
     return x[100 * fine :: fine]
 
 
+@functools.cache
+def bursts(seen=False, n=1000, seed=0):
+    """An unseen variable jumps now and then and moves two others, one two samples before the other;
+    or, if it is `seen`, the first of them moves the second.
+    """
+    rng, x, h = np.random.default_rng(seed), np.zeros((n + 100, 2)), np.zeros(n + 100)
+    jump = (rng.random(n + 100) < 0.04) * rng.choice([-6.0, 6.0], n + 100)
+    noise = rng.normal(size=x.shape)
+    for k in range(4, n + 99):
+        h[k] = 0.5 * h[k - 1] + jump[k]
+        moved = x[k - 2, 0] if seen else h[k - 3]
+        x[k + 1] = 0.5 * x[k] + noise[k] + np.array([h[k - 1], 0.8 * moved])
+    return x[100:]
+
+
+@functools.cache
+def within(at_once, n=N, seed=0):
+    """One variable moves another, within the same sample or one sample later."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 100, 2))
+    noise = rng.normal(size=x.shape)
+    for k in range(n + 99):
+        x[k + 1] = 0.5 * x[k] + noise[k]
+        x[k + 1, 1] += 0.8 * (x[k + 1, 0] if at_once else x[k - 1, 0])
+    return x[100:]
+
+
+@functools.cache
+def fading(to, n=N, seed=0):
+    """A link whose coefficient goes steadily from .9 to `to`."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 100, 2))
+    noise, c = rng.normal(size=x.shape), np.linspace(0.9, to, n + 100)
+    for k in range(1, n + 99):
+        x[k + 1] = 0.5 * x[k] + noise[k] + np.array([0.0, c[k] * x[k - 1, 0]])
+    return x[100:]
+
+
 def waves(n=1500, seed=0):
     """A few floods that pass four gauges one after another, each a little later and flatter."""
     rng, rain = np.random.default_rng(seed), np.zeros(n)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .._checks import refusal
+from .._spoken import percent
 from .._types import Checked
 from ..samples._blocks import APART, trend
 from ..samples._error import measurement_error, stretch
@@ -278,8 +279,8 @@ def _spoilt_by_error(raw: Samples, samples: Samples) -> Iterator[Finding]:
             yield measured(
                 "measurement error",
                 deviation,
-                f"{name} carries white errors of about {deviation:.1%} of its standard deviation, "
-                f"{share:.0%} of the variance of its change from sample to sample.",
+                f"{name} carries white errors of about {percent(deviation, 1)} of its standard "
+                f"deviation, {percent(share)} of the variance of its change from sample to sample.",
                 "Average neighbouring samples, or sample less often; a lag may be off by one.",
                 RESERVATION if share > HARMFUL else NOTE,
             )
@@ -304,7 +305,8 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
             "share one seem to drive one another.",
             "Remove it before, or give what causes it as a variable.",
         )
-    changes = [tests.regime_change(column) for column in x.T]
+    still = (0.0, "", 0.0)
+    changes = [still if tests.switched(c) else tests.regime_change(c) for c in x.T]
     changed = [j for j, change in enumerate(changes) if change[0] > APART]
     if changed:
         worst = max(changed, key=lambda j: changes[j][0])

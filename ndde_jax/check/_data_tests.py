@@ -10,6 +10,9 @@ from ..samples._blocks import best_step, blocks, line, standard_errors
 
 # Largest lag at which a column is looked for as a copy of another.
 COPY_LAGS = 24
+# Share of samples that repeat the one before in what is set by hand or by a controller, at least;
+# and how much further it then moves than what is rounded and rests as often.
+RESTS, MOVES = 0.45, 1.3
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
@@ -112,6 +115,32 @@ def quantum(x: Float[np.ndarray, "time"]) -> float:
         return 0.0
     multiple = gaps / size
     return size if (np.abs(multiple - np.round(multiple)) < 1e-3 * multiple).all() else 0.0
+
+
+def switched(x: Float[np.ndarray, "time"]) -> bool:
+    """Whether a variable is set, as an actuator or a switch is, and not read off a scale: it has
+    two values, or it mostly rests and then moves, further than what is rounded and rests as often,
+    or at no fixed intervals.
+    """
+    values, change = np.unique(x), np.diff(x)
+    if len(values) == 2:
+        return True
+    moved = change != 0
+    rests = 1 - float(moved.mean()) if len(change) else 0.0
+    step = quantum(x)
+    if len(values) < 2 or not moved.any():
+        return False
+    if step > 0:
+        # Rounding: a normal change of standard deviation s steps, of which a share `rests` is less
+        # than one step away, moves by 1 + s steps in the mean, about.
+        size = float(np.abs(change[moved]).mean()) / step
+        return rests > RESTS and size > MOVES * (1 + max(1 - rests, 0.0))
+    # Held readings come at fixed intervals.
+    gaps = np.diff(np.flatnonzero(moved))
+    if rests < RESTS or len(gaps) < 5 or in_a_row(x) > 0.5:
+        return False
+    shortest = max(int(gaps.min()), 2)
+    return float((gaps % shortest == 0).mean()) < 0.9
 
 
 def clipped(x: Float[np.ndarray, "time"]) -> float:

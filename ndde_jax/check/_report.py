@@ -153,7 +153,22 @@ def _edges(found) -> str:
         "lag L samples acts on the change from one sample to the next, so it is level = L + "
         f"{found.windows.step} samples before the level that it moves."
     )
-    return "\n".join((*rows, note))
+    return "\n".join((*rows, *(_wrap(line, "  ") for line in pairs_beside(found)), note))
+
+
+def pairs_beside(found) -> list[str]:
+    """Pairs of which an arrow does not say all: what is unseen, and what is related at once."""
+    names, correlation = found.names, found.residual_correlation
+    hidden = [
+        f"{names[i]} <-> {names[j]}: something unseen seems to drive both; the link between them "
+        "may stand for it."
+        for i, j in np.argwhere(np.triu(found.confounded, 1))
+    ]
+    return hidden + [
+        f"{names[i]} -- {names[j]}: related within one sampling interval (correlation "
+        f"{correlation[i, j]:.2f} of what is left of their rates)."
+        for i, j in np.argwhere(np.triu(found.at_once, 1))
+    ]
 
 
 def _targets(found, price: np.ndarray) -> str:

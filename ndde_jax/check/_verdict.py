@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .._spoken import amount
+from .._spoken import amount, percent
 from .._types import to_jax
 from ..measure._reads import delays_between
 from ..measure._refined import left_at_delays
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
+from ._beside import about_pairs
 from ._conditioning import drift_of, memory_of
 from ._data_findings import data_findings
 from ._finding import ESTIMATED, MEASURED, NOTE, PROBLEM, RESERVATION, Finding
@@ -83,7 +84,7 @@ def verdict(found: Any) -> Verdict:
     """
     memory = _memory(found)
     findings = [*data_findings(found.samples, found.inputs), *_about_graph(found)]
-    findings += _about_residuals(found, memory)
+    findings += [*_about_residuals(found, memory), *about_pairs(found)]
     order = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     findings.sort(key=lambda finding: order[finding.weight])
     reasons = [finding for finding in findings if finding.weight != NOTE]
@@ -359,8 +360,8 @@ def _about_residuals(found: Any, memory: np.ndarray):
             "residual memory",
             float(memory[worst]),
             "data-generating process",
-            f"What is left of the rate of {which} has a memory ({memory[worst]:.0%} of its "
-            "variance): a driver is hidden or a delay is not among the candidates.",
+            f"What is left of the rate of {which} has a memory ({percent(float(memory[worst]))} "
+            "of its variance): a driver is hidden or a delay is not among the candidates.",
             "Add the driver or larger lags; edges may be stand-ins.",
             # Who comes first, which decides where events pass, does not rest on the drift.
             PROBLEM if memory[worst] > HEAVY_MEMORY and not found.events else RESERVATION,

@@ -169,7 +169,9 @@ def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Win
         second = _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
         move = 0.5 * h * first
         difference = rate(x + move, 0.5) - 0.5 * (first + second)
-    usable = np.isfinite(move + difference).all(axis=1) & valid
+        # What goes beyond the numbers of the windows is no correction either.
+        size = np.abs(move) / s.scale[None] + np.abs(difference) / s.rate_scale[None]
+        usable = (size < np.finfo(history.dtype).max / 2).all(axis=1) & valid
     move, difference = (np.where(usable[:, None], a, 0) for a in (move, difference))
     halfway = np.where(usable[:, None, None], 0.5 * (history + following) + bend, history)
     if present:

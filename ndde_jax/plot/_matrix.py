@@ -107,6 +107,7 @@ def plot_process_graph(
     names: Checked[Sequence[str]],
     dt: Checked[float | None] = None,
     time_unit: Checked[str] = "",
+    confounded: Checked[Bool[ArrayLike, "source target"] | None] = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The graph as arrows between variables on a circle, labelled with their delays.
@@ -118,7 +119,8 @@ def plot_process_graph(
     follows the square root of its highest score. Colours tell sources apart up to eight variables;
     beyond, they give the lag of the highest score (without `scores`, the smallest lag). A label
     that would cover another one is left out, weakest edges first, and the caption says how many
-    are missing; `plot_lag_matrix` shows them all.
+    are missing. Arrows between `confounded` pairs, which something unseen drives, have two heads
+    and are dashed; `plot_lag_matrix` shows them all.
 
     Made for 1 to about 20 variables. Raises ValueError if the arrays, `lags` and `names` do not
     fit together.
@@ -144,7 +146,8 @@ def plot_process_graph(
         label = _delay_text(np.asarray(lags)[kept], None if dim > _MANY else dt, time_unit, late)
         if len(lags) == 1 and lags[0] == 0:
             label = ""  # nothing is delayed
-        edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label))
+        unseen = confounded is not None and bool(np.asarray(confounded)[source, target])
+        edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label, unseen))
     if dim > _MANY and len(used) > 1:
         bar = ax.get_figure().colorbar(  # type: ignore[union-attr]
             ScalarMappable(norm, _DELAYS), ax=ax, shrink=0.4, aspect=20, **_BAR
@@ -192,6 +195,7 @@ def plot_discovery(found: Any) -> Figure:
     scores, graph = _checked(found.scores, found.graph, found.lags, found.names, found.dt)
     _draw_matrix(left, scores, graph, page, **shared)
     shared["delays"] = getattr(found, "delays", None)
+    shared["confounded"] = getattr(found, "confounded", None)
     plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
     return fig
 
@@ -382,5 +386,7 @@ def _caption(
         lines.append("width: score")
     if in_time and len(edges) > 1:
         lines.append("colour: source")
+    if any(edge.unseen for edge in edges):
+        lines.append("dashed, two heads: something unseen drives both")
     left_out = f"\n{omitted} of {len(edges)} labels left out for space" if omitted else ""
     return "; ".join(lines) + left_out

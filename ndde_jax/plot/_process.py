@@ -24,6 +24,7 @@ class Edge(NamedTuple):
     strength: float  # not negative
     colour: Any
     label: str
+    unseen: bool = False  # two heads and dashes: something else drives both
 
 
 def draw_process_graph(
@@ -56,7 +57,13 @@ def draw_process_graph(
             curve = _clear_arc(positions, edge.source, edge.target, radius, both_ways)
             placed.append(_box_around(ax, curve[-1], 0.03))
             to_label.append((edge, curve))
-        style = {"arrowstyle": "-|>", "mutation_scale": 7 + 2.5 * width, "lw": width}
+        heads, line = ("<|-|>", "--") if edge.unseen else ("-|>", "-")
+        style = {
+            "arrowstyle": heads,
+            "linestyle": line,
+            "mutation_scale": 7 + 2.5 * width,
+            "lw": width,
+        }
         style |= {"color": edge.colour, "shrinkA": 0, "shrinkB": 0, "zorder": 2 - 1e-3 * rank}
         ax.add_patch(FancyArrowPatch(path=Path(curve), capstyle="butt", **style))
     omitted = 0

@@ -12,7 +12,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, FigureBase
 
 from .._checks import refusal
-from .._spoken import amount
+from .._spoken import amount, percent
 
 _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
 # Surfaces on one figure, and the least share of a rate's variance that one of them carries.
@@ -80,7 +80,8 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     bar.set_label(f"rate of {surface.target}{unit}", fontsize=8)
     bar.ax.tick_params(labelsize=7)
     share = (
-        f"{surface.share:.1%} of its variance ({surface.share_low:.1%}–{surface.share_high:.1%})"
+        f"{percent(surface.share, 1)} of its variance "
+        f"({percent(surface.share_low, 1)}–{percent(surface.share_high, 1)})"
     )
     ax.set_title(share, fontsize=8, color="#555555")
     for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):

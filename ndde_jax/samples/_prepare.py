@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
+from .._spoken import times
 from .._types import Checked
 from ._blocks import APART, trend
 from ._clock import around_a_grid, common_step, interpolated, with_rows
@@ -173,7 +174,7 @@ def _regular(samples: Samples, known) -> Samples:
     worst = int(np.argmax(share))
     text = (
         f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
-        f"error of that has {_times(share[worst])} the variance of a step of "
+        f"error of that has {times(share[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest."
     )
     changes = {"values": values, "times": times, "dt": step, "regular": True}
@@ -347,7 +348,7 @@ def _filled(samples: Samples, known) -> Samples:
     worst = columns[np.argmax(error[columns])]  # of those that were filled
     text = (
         f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
-        f"estimated; the error has {_times(error[worst])} the variance of a step of "
+        f"estimated; the error has {times(error[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest."
         + (f" {left} missing values stay." if left else "")
     )
@@ -362,8 +363,3 @@ def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
         if gone.any() and not gone.all():
             filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
     return np.nan_to_num(filled)
-
-
-def _times(share: float) -> str:
-    """A share as people say it, whatever its size."""
-    return f"{share:.0%} of" if share < 2 else f"{share:.0f} times"

@@ -37,21 +37,33 @@ def leaves_white_noise(windows: Windows) -> bool:
         return monomials(np.asarray(z, np.float64), exponents)
 
     def fitted(seen):
-        """Coefficients `[term dim]`, and what is left of every rate."""
-        columns, rate = terms(seen.history[:, 0]), np.asarray(seen.increment, np.float64)
+        """Coefficients `[term dim]`, and what is left of every rate; NaN where a polynomial that
+        ran away has left no numbers to fit.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            columns, rate = terms(seen.history[:, 0]), np.asarray(seen.increment, np.float64)
+        if not (np.isfinite(columns[valid]).all() and np.isfinite(rate[valid]).all()):
+            return np.full((columns.shape[1], rate.shape[1]), np.nan), np.full_like(rate, np.nan)
         c = np.linalg.lstsq(columns[valid], rate[valid], rcond=None)[0]
         return c, rate - columns @ c
 
     seen = windows
     for _ in range(ROUNDS):
         c, _ = fitted(seen)
+        if not np.isfinite(c).all():
+            return False
 
         def drift(lagged, c=c):
             z = (lagged[:, 0] - center[None]) / np.where(scale > 0, scale, 1)[None]
             return rate_center[None] + rate_scale[None] * (terms(z) @ c)
 
         seen = meet_midway_known(windows, drift, following, np.zeros_like(following))
-    memory = memory_of_steps(windows, fitted(seen)[1])
+    left = fitted(seen)[1]
+    # Rates have variance 1: what leaves more than it began with is no law.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.all(np.mean(left[valid] ** 2, axis=0) < 2):
+            return False
+    memory = memory_of_steps(windows, left)
     return bool(np.all(np.abs(memory) < WHITE))
 
 
@@ -63,6 +75,6 @@ def memory_of_steps(windows: Windows, left) -> np.ndarray:
     position = np.asarray(windows.position)
     both = valid[1:] & valid[:-1] & (position[1:] == position[:-1] + windows.step)
     first, second = left[:-1][both], left[1:][both]
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         size = np.sqrt(np.sum(first**2, axis=0) * np.sum(second**2, axis=0))
         return np.sum(first * second, axis=0) / size

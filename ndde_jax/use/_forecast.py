@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from .._spoken import times
 from .._types import namespace_of, to_jax
 from ..samples._samples import Samples
 from ._ensemble import Ensemble
@@ -157,8 +158,9 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
     if by[worst] <= BEYOND:
         return ()
     return (
-        f"{found.names[worst]} comes from outside the range of the data, by {by[worst]:.0%} of "
-        "it: the drift is an extrapolation there, and intervals do not know by how much it errs.",
+        f"{found.names[worst]} comes from outside the range of the data, by "
+        f"{times(float(by[worst]))} it: the drift is an extrapolation there, and intervals do not "
+        "know by how much it errs.",
     )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from .._spoken import percent
 from ._inputs import inputs_of
 from ._slices import (
     WIDE,
@@ -64,7 +65,8 @@ class Surface:
         empty, cells = int((self.count == 0).sum()), self.count.size
         return (
             f"{said(*self.first)} with {said(*self.second)} on the rate of {self.target}: "
-            f"{self.share:.1%} of its variance ({self.share_low:.1%} to {self.share_high:.1%}); "
+            f"{percent(self.share, 1)} of its variance ({percent(self.share_low, 1)} to "
+            f"{percent(self.share_high, 1)}); "
             f"{empty} of {cells} cells hold no data"
         )
 
@@ -114,8 +116,8 @@ class Interactions:
         lines = [f"Interactions of {len(self)} pairs: shares of a rate that only both explain"]
         for first, a, second, b, target, share, low, high in self.table[:8]:
             lines.append(
-                f"  {said(first, a)} with {said(second, b)} -> {target}  {share:.1%} "
-                f"({low:.1%} to {high:.1%})"
+                f"  {said(first, a)} with {said(second, b)} -> {target}  {percent(share, 1)} "
+                f"({percent(low, 1)} to {percent(high, 1)})"
             )
         if len(self) > 8:
             lines.append(f"  and {len(self) - 8} more")

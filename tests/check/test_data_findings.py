@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax._spoken import percent, times
 from ndde_jax.check import _data_tests as tests
 from ndde_jax.samples._error import measurement_error
 
@@ -216,3 +217,45 @@ def test_a_variable_at_rest_was_not_held():
     )
     # One line for both, by name.
     assert "x0" in finding.text and "x1" in finding.text
+
+
+def _driven(u, seed=0):
+    """A temperature that follows what is set."""
+    rng, y = np.random.default_rng(seed), np.zeros(len(u))
+    for k in range(1, len(u)):
+        y[k] = 0.9 * y[k - 1] + 0.3 * u[k - 1] + 0.1 * rng.normal()
+    return np.stack([u, y], axis=1)
+
+
+SET = {
+    "switch": lambda rng: np.repeat((rng.random(500) < 0.5) * 3.0 + 3.4, 2),
+    "levels": lambda rng: np.repeat(rng.integers(0, 6, 40) * 1.0, 25),
+    "setpoints": lambda rng: np.repeat(rng.normal(size=80), rng.integers(5, 25, 80))[:1000],
+}
+
+
+@pytest.mark.parametrize("kind", SET)
+def test_what_is_set_is_no_broken_sensor(kind):
+    u = SET[kind](np.random.default_rng(2))
+    assert tests.switched(u)
+    names = set(found(_driven(u)))
+    assert not names & {"quantised", "held values", "stuck sensor", "change of regime"}
+
+
+def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
+    x = _driven(np.random.default_rng(0).normal(size=1000))
+    assert "stuck sensor" not in found(np.concatenate([np.repeat(x[:1], 100, axis=0), x]))
+    held = np.repeat(x[::12], 12, axis=0)  # all repeat as well, again and again
+    assert "held values" in found(held)
+
+
+def test_rounding_weighs_as_an_error_of_its_size_does():
+    x = oscillators()
+    for size, weight in ((0.5, "note"), (1.0, "reservation"), (2.5, "problem")):
+        fine = size * np.diff(x[:, 0]).std()
+        assert found(np.round(x / fine) * fine)["quantised"].weight == weight
+
+
+def test_no_share_is_beyond_the_whole():
+    assert percent(1.0) == "100%" and percent(277.443, 1) == "more than 100%"
+    assert times(78.0) == "78 times"

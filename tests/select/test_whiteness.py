@@ -126,3 +126,12 @@ def test_past_states_and_many_variables_are_not_judged(dim):
     lags = (0, 1) if dim == 2 else (0,)
     assert not leaves_white_noise(ndde.lagged_windows(x, dt=1.0, lags=lags, scheme="euler"))
     assert choose_scheme(np.full(dim, 0.01), np.full(dim, 0.5)) == "central4"
+
+
+def test_a_polynomial_that_runs_away_within_a_step_leaves_nothing():
+    """Hénon's map (1976), read as a flow: what its parabola does in six rounds is no number."""
+    x = np.zeros((400, 2))
+    x[0] = 0.3, 0.4
+    for k in range(399):
+        x[k + 1] = 1 - 1.4 * x[k, 0] ** 2 + 0.3 * x[k, 1], x[k, 0]
+    assert not leaves_white_noise(ndde.lagged_windows(x, dt=10.0))

@@ -1,0 +1,140 @@
+"""A robust score test: do further columns explain what a regression leaves?"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+# Share of a column's variance that others must leave of it; below that it says nothing of its own.
+OWN = 1e-6
+# Share of the variance of standardised columns below which a direction is none.
+NONE = 1e-9
+# Robust standard deviations beyond which a residual counts no more.
+FAR = 4.0
+
+
+class Test(NamedTuple):
+    """`p` of the hypothesis that no column explains anything, and the number of `columns` that
+    were left to test; 1 and 0 where none is.
+    """
+
+    p: Float[np.ndarray, "*test"]
+    columns: Int[np.ndarray, "*test"]
+
+
+def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direction row"]:
+    """An orthonormal basis of columns and a constant, without directions that are there already."""
+    n = len(columns)
+    centred = (columns - columns.mean(axis=0)).T
+    size = np.linalg.norm(centred, axis=1, keepdims=True)
+    centred = centred / np.where(size > 1e-12 * np.sqrt(n), size, np.inf)
+    constant = np.full((1, n), n**-0.5)
+    if not len(centred):
+        return constant
+    return np.concatenate([constant, roots(centred @ centred.T) @ centred])
+
+
+def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
+    """Matrices that make directions of given inner products orthonormal, and zeros of those that
+    are none.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    there = values > NONE
+    scale = np.where(there, 1 / np.sqrt(np.where(there, values, 1)), 0)
+    return np.swapaxes(vectors * scale[..., None, :], -1, -2)
+
+
+def bounded(left: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
+    """Residuals no further from their median than [`FAR`][ndde_jax.assess._score.FAR] robust
+    standard deviations, as Huber's: heavy tails then decide nothing, and sums are normal sooner.
+    """
+    low, middle, high = np.quantile(left, [0.25, 0.5, 0.75])
+    spread = (high - low) / 1.349
+    if not spread > 0:
+        return left
+    return np.clip(left, middle - FAR * spread, middle + FAR * spread) - middle
+
+
+def score_test(
+    left: Float[np.ndarray, "*test row"],
+    own: Float[np.ndarray, "*test column row"],
+    size: Float[np.ndarray, "*test column"],
+    fitted: Int[np.ndarray, "*test"] | int,
+) -> Test:
+    """Whether columns explain what is left, with changing variances allowed for.
+
+    The score of the restricted regression, Σ own · left, over its own sum of squares, which holds
+    for any variances of the noise (White, 1980); the statistic is that of Hotelling, so that its
+    reference, an F distribution, holds for few rows too.
+
+    **Arguments:**
+
+    - `left`: what the restricted regression leaves of a rate.
+    - `own`: what it leaves of the columns that are tested; `size`: their norms before.
+    - `fitted`: how many columns the restricted regression has.
+    """
+    from scipy.special import fdtrc  # takes a moment to import
+
+    scale = np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)
+    gram = (own @ np.swapaxes(own, -1, -2)) * scale[..., :, None] * scale[..., None, :]
+    values, vectors = np.linalg.eigh(gram)
+    there = values > OWN
+    turn = vectors * np.where(there, 1 / np.sqrt(np.where(there, values, 1)), 0)[..., None, :]
+    score = (np.swapaxes(turn, -1, -2) * scale[..., None, :]) @ own * left[..., None, :]
+    total, variance = score.sum(axis=-1), score @ np.swapaxes(score, -1, -2)
+    # Directions that are not there get a variance, and have no score.
+    spread = np.trace(variance, axis1=-2, axis2=-1)[..., None, None]
+    spread = np.where(spread > 0, spread, 1)
+    eye = np.eye(there.shape[-1])
+    variance = variance / spread + (1e-12 + ~there)[..., None, :] * eye
+    solved = np.linalg.solve(variance, total[..., None])[..., 0]
+    n, q = left.shape[-1] - fitted, there.sum(axis=-1)
+    # Residuals are smaller than noise by what was fitted.
+    share = (total * solved).sum(axis=-1) / spread[..., 0, 0] / left.shape[-1]
+    share = np.clip(share, 0, 1 - 1e-12)
+    rest = np.maximum(n - q, 1)
+    ratio = rest / np.maximum(q, 1) * share / (1 - share)
+    return Test(np.where(q > 0, fdtrc(np.maximum(q, 1), rest, ratio), 1.0), q)
+
+
+def group_test(
+    rate: Float[np.ndarray, "row"],
+    columns: Float[np.ndarray, "row column"],
+    given: Float[np.ndarray, "row given"],
+) -> Test:
+    """[`score_test`][ndde_jax.assess._score.score_test] of columns beside given ones."""
+    q = basis(given)
+    columns = (columns - columns.mean(axis=0)).T
+    own = columns - (columns @ q.T) @ q
+    left = bounded(rate - (q @ rate) @ q)
+    return score_test(left - (q @ left) @ q, own, np.linalg.norm(columns, axis=1), len(q))
+
+
+def source_tests(
+    rate: Float[np.ndarray, "row"],
+    columns: Float[np.ndarray, "source column row"],
+    made: Float[np.ndarray, "source past row"],
+    given: Float[np.ndarray, "row given"],
+) -> Test:
+    """[`group_test`][ndde_jax.assess._score.group_test] for many sources at once, each beside what
+    is given and what that source alone was `made` of; all centred.
+    """
+    q = basis(given)
+    left = bounded(rate - (q @ rate) @ q)
+    left = left - (q @ left) @ q
+    n_columns, n_past, n = columns.shape[1], made.shape[1], len(rate)
+    flat = np.concatenate([columns, made], axis=1).reshape(-1, n)
+    size = np.sqrt(np.einsum("kn,kn->k", flat, flat)).reshape(len(columns), -1)
+    flat = flat - (flat @ q.T) @ q
+    both = flat.reshape(len(columns), n_columns + n_past, n)
+    past = both[:, n_columns:]
+    rest = np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)[:, n_columns:]
+    gram = (past @ past.swapaxes(1, 2)) * rest[:, :, None] * rest[:, None, :]
+    root = roots(gram) * rest[:, None, :]
+    inverse = root.swapaxes(1, 2) @ root
+    # Columns and what is left of the rate, less what the past of their source says of either.
+    said = np.concatenate([both[:, :n_columns] @ past.swapaxes(1, 2), (past @ left)[:, None]], 1)
+    cleared = (said @ inverse) @ past
+    own = both[:, :n_columns] - cleared[:, :n_columns]
+    fitted = len(q) + (root != 0).any(axis=2).sum(axis=1)
+    return score_test(left[None] - cleared[:, n_columns], own, size[:, :n_columns], fitted)

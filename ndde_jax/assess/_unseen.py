@@ -1,0 +1,164 @@
+"""Hidden common drivers: signs that a kept link stands for something unseen that moves both.
+
+Where h drives s and later t, the past of s is a noisy reading of h, and what is found is s -> t.
+But t then follows what is *new* in s and not s: how s came about, from its own past and from its
+inputs, has nothing to do with h, and must be subtracted. A cause leaves no such sign.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ._inputs import Inputs, kept_columns
+from ._score import group_test
+
+# Error rate of a whole record: all tests of all kept links together (Bonferroni).
+ERROR = 0.01
+# Earlier steps whose news of a source is looked at, and of its target.
+NEWS = 4
+# What is left of the slope of a source beside its news, as a share of the slope without. Where a
+# link stands for what is unseen that is hardly anything; where it is true, and another link of the
+# same delay in all goes beside it, mostly twice as much and more.
+SLOPE = 0.35
+
+
+class Unseen(NamedTuple):
+    """Of every kept link, `[source target]`: p-values, adjusted for all tests of the record.
+
+    - `older`: the source's older past and its inputs then explain the target, although the source
+        is given: a collider between them.
+    - `news`: what was new in the source does. `large`: only large news do, as of bursts.
+    - `instead`: news replace the source and links that go beside it with the same delay.
+    - `back`: news of the target foretell the source.
+
+    NaN where nothing was tested; `pairs`, where any is below [`ERROR`][ndde_jax.assess._unseen],
+    is symmetric.
+    """
+
+    older: Float[np.ndarray, "source target"]
+    news: Float[np.ndarray, "source target"]
+    large: Float[np.ndarray, "source target"]
+    instead: Float[np.ndarray, "source target"]
+    back: Float[np.ndarray, "source target"]
+
+    @property
+    def pairs(self) -> Bool[np.ndarray, "source target"]:
+        """Pairs that something unseen drives, symmetric."""
+        with np.errstate(invalid="ignore"):
+            either = np.any([p < ERROR for p in self], axis=0)
+        return either | either.T
+
+
+def unseen(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    left: Float[np.ndarray, "row dim"],
+) -> Unseen:
+    """Tests of every kept link between different variables; `left` are the residuals of rates."""
+    dim = len(graph)
+    links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
+    found = Unseen(*np.full((5, dim, dim), np.nan))
+    for i, j in links:
+        if np.isfinite(left[:, [i, j]]).all():
+            for p, value in zip(found, _link(inputs, graph, left, i, j), strict=True):
+                p[i, j] = min(value * len(found) * len(links), 1.0)
+    return found
+
+
+def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
+    """p-values of one link, in the order of [`Unseen`][ndde_jax.assess._unseen.Unseen]."""
+    rows = inputs.rows
+    step, lags = rows.step, np.asarray(rows.lags)
+    kept = lags[graph[i, j]]
+    first, last = int(kept.min()), int(kept.max())
+    steps = [first + step * m for m in range(1, NEWS + 1)]
+    beyond = [int(lags[-1]) + step * m for m in (1, 2)]
+    parents = [last + step, last + 2 * step]
+    places = {shift: rows.before(shift) for shift in {*steps, *beyond, *parents}}
+    there = np.all([place >= 0 for place in places.values()], axis=0)
+    n = int(there.sum())
+    given = kept_columns(inputs, graph[:, j], own=j)
+    near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
+    near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
+    given = np.concatenate([given, *near_columns], axis=1)
+    if n < 3 * (given.shape[1] + 10):
+        return (1.0,) * 5
+    rate = rows.rates[there, j]
+
+    past = np.flatnonzero(lags > last + step)
+    older = [inputs.line[:, past, i]]
+    older += [inputs.line[places[shift], 0, i][:, None] for shift in beyond]
+    for s, a in np.argwhere(graph[:, i]):
+        older += [inputs.line[places[shift], a, s][:, None] for shift in parents]
+    news = np.stack([left[places[shift], i] for shift in steps], axis=1)
+    large = _beyond_two(left[:, i])
+    large = np.stack([large[places[shift]] for shift in steps[:-1]], axis=1)
+    given = given[there]
+    p = [
+        group_test(rate, columns[there], given).p
+        for columns in (np.concatenate(older, axis=1), news, large)
+    ]
+    p.append(_instead(inputs, graph, left, i, j, _arrival(inputs, graph, left, i, j)))
+    back = [rows.before(step * m) for m in range(1, NEWS + 1)]
+    there = np.all([place >= 0 for place in back], axis=0)
+    news = np.stack([left[place, j] for place in back], axis=1)
+    given = kept_columns(inputs, graph[:, i], own=i)
+    p.append(group_test(rows.rates[there, i], news[there], given[there]).p)
+    return tuple(map(float, p))
+
+
+def _arrival(inputs, graph, left, i: int, j: int) -> int:
+    """The place of the kept lag at which the target follows the news of a source most closely."""
+    rows, size = inputs.rows, []
+    for a in np.flatnonzero(graph[i, j]):
+        before = rows.before(rows.lags[a] + rows.step)
+        there = before >= 0
+        size.append(abs(float(left[before[there], i] @ rows.rates[there, j])))
+    return int(np.flatnonzero(graph[i, j])[np.argmax(size)])
+
+
+def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
+    """What goes beyond two robust standard deviations, up to ten."""
+    low, high = np.quantile(news, [0.25, 0.75])
+    spread = (high - low) / 1.349
+    return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
+
+
+def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
+    """p of the news of a source that acts at a kept lag, with its own past and its inputs at the
+    delay in all not given; 1 where none of the inputs is kept, or where the source keeps its slope
+    beside the news.
+    """
+    rows = inputs.rows
+    step, lags, rate = rows.step, np.asarray(rows.lags), rows.rates[:, j]
+    places = np.flatnonzero(graph[i, j])
+    delay, around = int(lags[kept]), step if rows.midway else 0
+    others = graph[:, j].copy()
+    others[i, places[lags[places] > delay]] = False
+    for s, m in np.argwhere(graph[:, i]):
+        together = np.abs(lags - (lags[m] + delay + step)) <= around
+        others[s] &= ~together
+    others[i, kept], others[j, 0] = True, graph[j, j, 0]
+    # Two lags of one source are no sign: it may act at both.
+    apart = np.arange(len(graph)) != i
+    if (others[apart] == graph[apart, j]).all():
+        return 1.0
+    shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
+    there = np.all([place >= 0 for place in shifts], axis=0)
+    news = np.stack([left[place, i] for place in shifts], axis=1)
+    given = kept_columns(inputs, others, own=j)
+    if there.sum() < 3 * (given.shape[1] + 10):
+        return 1.0
+    p = float(group_test(rate[there], news[there, :NEWS], given[there]).p)
+
+    def slope(among, further):
+        columns = [inputs.line[:, kept, i], inputs.line[:, 0, j]]
+        columns += [
+            inputs.line[:, a, s] for s, a in np.argwhere(among) if (s, a) not in ((i, kept), (j, 0))
+        ]
+        design = np.column_stack([*columns, np.ones(len(rate)), further])[there]
+        return np.linalg.lstsq(design, rate[there], rcond=1e-9)[0][0]
+
+    with_news, without = slope(others, news), slope(graph[:, j], np.zeros((len(rate), 0)))
+    return p if abs(with_news) < SLOPE * abs(without) else 1.0

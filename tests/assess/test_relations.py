@@ -1,0 +1,104 @@
+"""Hidden drivers, links at once and effects that drift: named where they are, and nowhere else."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ndde_jax as ndde
+from benchmarks.world import generators
+from ndde_jax.assess._assess import relations
+from ndde_jax.assess._at_once import at_once
+from ndde_jax.assess._inputs import read_inputs
+from ndde_jax.assess._rows import rows_of
+
+LAGS = tuple(range(6))
+
+
+def relations_of(x, graph):
+    return relations(ndde.lagged_windows(x, dt=1.0, lags=LAGS), graph)
+
+
+def rate(batch, what, graphs=None):
+    """Share of records of which something is named."""
+    graphs = batch.links if graphs is None else graphs
+    named = [what(relations_of(x, g)) for x, g in zip(batch.x, graphs, strict=True)]
+    return float(np.mean(named))
+
+
+def believed(batch):
+    """Graphs with the link that a hidden driver of maps seems to be: 0 -> 1 at rate lag 1."""
+    links = batch.links.copy()
+    links[:, 0, 1, 1] = True
+    return links
+
+
+@pytest.mark.parametrize("kind, least", [("bursty", 0.75), ("slow", 0.5), ("oscillating", 0.5)])
+def test_a_hidden_driver_is_named(kind, least):
+    batch = generators.hidden_map(12, kind=kind, strength=1.5, seed=1)
+    named = [relations_of(x, g).confounded for x, g in zip(batch.x, believed(batch), strict=True)]
+    assert np.mean([pairs[0, 1] for pairs in named]) >= least
+    assert all((pairs == pairs.T).all() for pairs in named)
+
+
+def test_what_news_explain_instead_of_a_source_is_hidden():
+    """A white driver leaves one trace: inputs of the source seem to act with the delay in all."""
+    batch = generators.hidden_map(12, kind="white", strength=1.0, seed=2)
+    graphs = believed(batch)
+    graphs[:, 2, 1, 3] = graphs[:, 0, 1, 2] = True
+    assert rate(batch, lambda r: r.confounded[0, 1], graphs) > 0.7
+
+
+@pytest.mark.parametrize("kind", ["linear", "tanh"])
+def test_what_is_clean_has_no_hidden_driver_and_nothing_at_once(kind):
+    batch = generators.clean_map(25, kind=kind, seed=3)
+    found = [relations_of(x, g) for x, g in zip(batch.x, batch.links, strict=True)]
+    assert np.mean([r.confounded.any() for r in found]) <= 0.05
+    assert np.mean([r.at_once.any() for r in found]) <= 0.05
+    assert np.mean([r.drifting.any() for r in found]) <= 0.05
+
+
+def test_links_within_a_sample_are_at_once():
+    batch = generators.clean_map(15, at_once=0.8, strength=(0.2, 0.4), seed=4)
+    found = [relations_of(x, g) for x, g in zip(batch.x, batch.links, strict=True)]
+    chain = np.arange(3)
+    assert np.mean([r.at_once[chain, chain + 1].all() for r in found]) > 0.9
+    # Given the rest, its neighbours' neighbours are not.
+    assert np.mean([r.at_once[0, 3] for r in found]) < 0.1
+    assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "student"])
+def test_coefficients_that_turn_around_are_named(noise):
+    batch = generators.clean_map(15, drifting=True, extra=2, noise=noise, seed=5)
+    only_own = batch.links & np.eye(4, dtype=bool)[None, :, :, None]
+    assert rate(batch, lambda r: r.drifting.any(), only_own) >= 0.9
+    steady = generators.clean_map(15, extra=2, noise=noise, seed=6)
+    assert rate(steady, lambda r: r.drifting.any()) <= 0.07
+
+
+def test_partial_correlations_are_those_of_regressions():
+    rng = np.random.default_rng(0)
+    left = rng.normal(size=(3000, 4)) @ rng.normal(size=(4, 4))
+    left -= left.mean(axis=0)
+    windows = ndde.lagged_windows(rng.normal(size=(50, 4)), dt=1.0)
+    graph = np.zeros((4, 4, 1), bool)
+    found = at_once(read_inputs(rows_of(windows)), graph, left)
+    np.testing.assert_allclose(found.correlation, np.corrcoef(left.T), atol=1e-6)
+    for i, j in [(0, 1), (1, 3), (2, 3)]:
+        others = np.delete(left, [i, j], axis=1)
+        a, b = (left[:, k] - others @ np.linalg.lstsq(others, left[:, k])[0] for k in (i, j))
+        r = stats.pearsonr(a, b).statistic
+        assert found.related[i, j] == (
+            abs(r) > 0.15 and abs(r) > 4 * np.std(a * b) / np.sqrt(3000) / (a.std() * b.std())
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["linear", "tanh"])
+@pytest.mark.parametrize("noise", generators.NOISES)
+def test_rates_of_false_alarms(kind, noise):
+    batch = generators.clean_map(150, kind=kind, noise=noise, seed=21)
+    found = [relations_of(x, g) for x, g in zip(batch.x, batch.links, strict=True)]
+    assert np.mean([r.confounded.any() for r in found]) <= 0.04
+    assert np.mean([r.at_once.any() for r in found]) <= 0.04
+    assert np.mean([r.drifting.any() for r in found]) <= 0.05
