@@ -1,11 +1,12 @@
 """Who drives whom, at which delay: sparse neural delay differential equations in JAX.
 
 What a first hour needs is here. The rest is in namespaces, in the order of the data: `samples`,
-`windows`, `regression`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`, `check`,
-`theory`, `use`; and `systems`, `metrics` and `plot`.
+`windows`, `regression`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`, `assess`,
+`check`, `theory`, `use`; and `systems`, `metrics` and `plot`.
 """
 
 from . import (
+    assess as assess,
     check as check,
     fitting as fitting,
     gates as gates,

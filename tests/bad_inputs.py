@@ -126,6 +126,10 @@ SPECS = [
         **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
     Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {
         "windows": "windows", "shortlist": "count", "steps": "count_from_0"}),
+    Spec("assess.error_rates", ndde.assess.error_rates, {"windows": windows, "graph": graph}, {
+        "windows": "windows", "graph": "graph"}),
+    Spec("assess.relations", ndde.assess.relations, {"windows": windows, "graph": graph}, {
+        "windows": "windows", "graph": "graph"}),
     Spec("select.fit_splines", ndde.select.fit_splines, {"windows": windows, "graph": graph}, {
         "windows": "windows", "graph": "graph"}),
     Spec("select.exact_graph", ndde.select.exact_graph,

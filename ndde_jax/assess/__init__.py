@@ -1,3 +1,12 @@
-"""What is told of a graph beside it, from sums over windows: error rates of its edges, and what is
-unseen, at once or drifting.
+"""What is said of a graph beside it: error rates of its edges, and pairs that no arrow describes.
+
+A [`Discovery`][ndde_jax.Discovery] has all of it as attributes: `found.p_values`, `found.q_values`,
+`found.confounded`, `found.at_once`, `found.residual_correlation` and `found.drifting`.
 """
+
+from ._assess import (
+    ErrorRates as ErrorRates,
+    Relations as Relations,
+    error_rates as error_rates,
+    relations as relations,
+)

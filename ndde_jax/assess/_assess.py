@@ -1,10 +1,14 @@
 """All that is told of a graph beside it: error rates, what is unseen, at once, or drifting."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._checks import check_concrete, check_windows
+from .._types import Checked
+from ..fit._fixed import checked_graph
 from ..windows._windows import Windows
 from ._at_once import at_once, residuals
 from ._drifting import drifting
@@ -39,16 +43,56 @@ class Relations:
 FEWEST = 40
 
 
-def error_rates(windows: Windows, graph: Bool[np.ndarray, "source target lag"]) -> ErrorRates:
-    """Of every candidate edge, given the graph."""
+def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
+    """Return the error rates of every candidate edge, given the other edges of a graph.
+
+    **Arguments:**
+
+    - `windows`: of one system, outside `jit`.
+    - `graph`: `[source target lag]`.
+
+    **Returns:** [`ErrorRates`][ndde_jax.assess.ErrorRates], NaN for fewer than 40 windows.
+
+    **Raises:** `ValueError` for a graph of another shape.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    windows = ndde.lagged_windows(x, dt=1.0)
+    print(ndde.assess.error_rates(windows, np.zeros((2, 2, 1), bool)).p[:, :, 0])
+    ```
+    """
+    graph = _checked(windows, graph, "error_rates")
     rows = rows_of(windows)
     enough = len(rows.rates) >= FEWEST
     p = edge_p_values(read_inputs(rows), graph) if enough else np.full(graph.shape, np.nan)
     return ErrorRates(p, q_values(p))
 
 
-def relations(windows: Windows, graph: Bool[np.ndarray, "source target lag"]) -> Relations:
-    """What the inputs of a graph leave says about pairs of variables and about time."""
+def relations(windows: Checked[Windows], graph: Any) -> Relations:
+    """Return what the inputs of a graph leave says about pairs of variables and about time.
+
+    **Arguments:**
+
+    - `windows`: of one system, outside `jit`.
+    - `graph`: `[source target lag]`.
+
+    **Returns:** [`Relations`][ndde_jax.assess.Relations]; nothing is told of fewer than 40 windows.
+
+    **Raises:** `ValueError` for a graph of another shape.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    windows = ndde.lagged_windows(x, dt=1.0)
+    print(ndde.assess.relations(windows, np.zeros((2, 2, 1), bool)).at_once)
+    ```
+    """
+    graph = _checked(windows, graph, "relations")
     rows = rows_of(windows)
     if len(rows.rates) < FEWEST:
         none = np.zeros(graph.shape, bool)
@@ -62,3 +106,9 @@ def relations(windows: Windows, graph: Bool[np.ndarray, "source target lag"]) ->
         confounded=unseen(inputs, graph, left).pairs,
         drifting=drifting(inputs, graph).found,
     )
+
+
+def _checked(windows: Any, graph: Any, name: str) -> Bool[np.ndarray, "source target lag"]:
+    check_windows(windows, name)
+    check_concrete(name, (windows, graph), "Call it outside jit.")
+    return np.asarray(checked_graph(windows, graph)[0])
