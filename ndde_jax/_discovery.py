@@ -181,6 +181,14 @@ class Discovery(Usable):
         """
         return self._relations.drifting
 
+    @property
+    def static(self) -> np.ndarray:
+        """Variables that the present states of all others give, to a hundredth of their variance on
+        blocks that were not fitted, bool `[target]`: derived quantities, and fast ones, whose rate
+        is that of others.
+        """
+        return self._relations.static
+
     @functools.cached_property
     def reasons(self) -> np.ndarray:
         """Why each candidate edge was kept or not, texts `[source target lag]`."""

@@ -15,6 +15,7 @@ from ._drifting import drifting
 from ._edges import edge_p_values, q_values
 from ._inputs import read_inputs
 from ._rows import rows_of
+from ._static import static_targets
 from ._unseen import unseen
 
 
@@ -30,13 +31,15 @@ class ErrorRates:
 class Relations:
     """What a graph of causes does not hold: `correlation` of what is left of two rates, pairs that
     are related `at_once` and pairs that are `confounded`, `[source target]`, symmetric; and inputs
-    whose effect is `drifting`, `[source target lag]`.
+    whose effect is `drifting`, `[source target lag]`. Variables that are `static`, `[target]`, are
+    functions of the present states of others.
     """
 
     correlation: Float[np.ndarray, "source target"]
     at_once: Bool[np.ndarray, "source target"]
     confounded: Bool[np.ndarray, "source target"]
     drifting: Bool[np.ndarray, "source target lag"]
+    static: Bool[np.ndarray, " target"]
 
 
 # Rows below which nothing is tested.
@@ -96,7 +99,8 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
     rows = rows_of(windows)
     if len(rows.rates) < FEWEST:
         none = np.zeros(graph.shape, bool)
-        return Relations(np.full(graph.shape[:2], np.nan), none[..., 0], none[..., 0], none)
+        pairs, one = none[..., 0], none[0, :, 0]
+        return Relations(np.full(graph.shape[:2], np.nan), pairs, pairs, none, one)
     inputs = read_inputs(rows)
     left = residuals(inputs, graph)
     related = at_once(inputs, graph, left)
@@ -105,6 +109,7 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         at_once=related.related,
         confounded=unseen(inputs, graph, left).pairs,
         drifting=drifting(inputs, graph).found,
+        static=static_targets(rows),
     )
 
 

@@ -1,0 +1,42 @@
+"""Derived variables are told from those with a rate of their own."""
+
+import numpy as np
+
+import ndde_jax as ndde
+
+
+def told(x, lags=(0, 1)):
+    windows = ndde.lagged_windows(x, dt=1.0, lags=lags)
+    graph = np.zeros((x.shape[1], x.shape[1], len(lags)), bool)
+    return ndde.assess.relations(windows, graph).static.tolist()
+
+
+def moving(seed, n=800, dim=3):
+    rng, x = np.random.default_rng(seed), np.zeros((n, dim))
+    for t in range(n - 1):
+        x[t + 1] = 0.8 * x[t] + np.r_[0, 0.4 * x[t, :-1]] + rng.normal(size=dim)
+    return x
+
+
+def test_a_product_and_a_sum_are_functions_of_others_and_their_terms_are_not():
+    x = moving(0)
+    made = np.column_stack([x, x[:, 0] * x[:, 1] + 0.5 * x[:, 2] ** 2])
+    assert told(made) == [False, False, False, True]
+
+
+def test_variables_that_move_by_themselves_are_not():
+    assert not any(told(moving(1))) and not any(told(moving(2, n=100)))
+
+
+def test_a_strange_attractor_is_not():
+    """Of two coordinates of Lorenz' system the third is no function: it has two sheets."""
+    x = np.ones((4000, 3))
+    for t in range(3999):
+        a, b, c = x[t]
+        x[t + 1] = x[t] + 0.01 * np.array([10 * (b - a), a * (28 - c) - b, a * b - 8 / 3 * c])
+    assert not any(told(x[500::3]))
+
+
+def test_nothing_is_told_without_the_present():
+    x = moving(0)
+    assert not any(told(np.column_stack([x, x[:, 0] + x[:, 1]]), lags=(1, 2)))
