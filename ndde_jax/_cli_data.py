@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .samples._tables import read_table, sampling
+from .samples._clock import sampling
+from .samples._tables import read_table
 
 
 def read_file(
@@ -21,6 +22,11 @@ def read_file(
             key=key,
             separator=arguments.separator,
             decimal=arguments.decimal,
+            header=None if arguments.header is None else arguments.header == "yes",
+            missing=arguments.missing,
+            day_first=None if arguments.dates is None else arguments.dates == "day-first",
+            time_zone=arguments.time_zone,
+            variables=arguments.variables,
             trial=arguments.trial,
             only=arguments.only,
             months=arguments.months,
@@ -38,19 +44,20 @@ def read_file(
         options["dt"] = table.dt
     elif arguments.dt is None and table.stamps is not None:
         read = [sampling(np.asarray(each.stamps)[rows]) for each, rows in parts]
-        unit = read[0][1]
+        unit = read[0].unit
         if unit and arguments.time_unit not in (None, unit):
             raise ValueError(
                 f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
                 f"{arguments.time_unit}."
             )
-        if len({found[1] for found in read}) > 1:
+        if len({found.unit for found in read}) > 1:
             raise ValueError("The recordings count their time in different units; give --dt.")
-        steps = [found[0] for found in read]
+        steps = [found.dt for found in read]
         same = None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0)
         options |= {"dt": steps[0] if same else None, "time_unit": unit or options["time_unit"]}
         if not same:
-            options["t"] = [found[2] for found in read] if len(read) > 1 else read[0][2]
+            times = [found.times for found in read]
+            options["t"] = times if len(times) > 1 else times[0]
     elif arguments.dt is None:
         raise ValueError(
             "The file has no time column: give the sampling interval with --dt, or name the "

@@ -273,8 +273,8 @@ def _parser() -> argparse.ArgumentParser:
         "discover",
         help="graph, table, pictures and model from a file of measurements",
         description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, "
-        "Parquet, NetCDF) and write report.txt, report.html, edges.csv, pictures and the model "
-        "to a directory.",
+        "Parquet, Feather, JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, "
+        "pictures and the model to a directory.",
     )
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")
@@ -329,6 +329,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--months", type=said(parse_months), default=(), metavar="M,...", help=text)
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
+    text = "whether the first row of a text file or sheet holds names (default: found)"
+    add("--header", choices=("yes", "no"), help=text)
+    text = "text that means a missing value; one that ends in * stands for all that begin so"
+    add("--missing", action="append", default=[], metavar="TEXT", help=text + ". May be repeated")
+    text = "what 03/04/2001 means (default: by the column)"
+    add("--dates", choices=("day-first", "month-first"), help=text)
+    text = "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)"
+    add("--time-zone", metavar="ZONE", help=text)
+    text = "dimensions of a NetCDF or Zarr file whose cells are variables"
+    add("--variables", type=names, default=(), metavar="A,B", help=text)
     add(
         "--scheme",
         choices=("euler", "central", "central4", "midpoint"),

@@ -12,12 +12,12 @@ from jaxtyping import Float
 from .._checks import refusal
 from .._types import Checked
 from ._blocks import APART, trend
-from ._clock import around_a_grid, common_step, interpolated, with_rows
+from ._clock import around_a_grid, find_grid, interpolated, with_rows
+from ._columns import find_spikes
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
 from ._offsets import OFFSETS, offsets_of
 from ._samples import Samples, named, treated
-from ._spikes import find_spikes
 from ._transforms import TRANSFORM, read_transform, said_of_transform, tables_of, transformed
 from ._treatments import terms
 
@@ -150,14 +150,16 @@ def _regular(samples: Samples, known) -> Samples:
     unit = f" {samples.time_unit}" if samples.time_unit else ""
     everything = range(samples.dim)
     pairs = list(zip(samples.values, samples.times, strict=True))
-    step = common_step(samples.times)
-    if step is not None:
-        values, times = zip(*(with_rows(x, t, step) for x, t in pairs), strict=True)
-        new = sum(map(len, values)) - sum(map(len, samples.values))
-        text = (
-            f"The time stamps lie on a grid of {step:.4g}{unit} with {new} rows missing; these are "
-            "missing values now."
+    grid = find_grid(samples.times)
+    if grid is not None:
+        step = grid.step
+        values, times = zip(
+            *(with_rows(x, k, t[0], step) for (x, t), k in zip(pairs, grid.counts, strict=True)),
+            strict=True,
         )
+        new = sum(map(len, values)) - sum(map(len, samples.values))
+        missing = f" with {new} rows missing; these are missing values now" if new else ""
+        text = f"The time stamps lie on a grid of {step:.4g}{unit}{missing}."
         changes = {"values": values, "times": times, "dt": step, "regular": True}
         return treated(samples, "rows", text, new, everything, changes)
     intervals = np.concatenate([np.diff(t) for t in samples.times])
