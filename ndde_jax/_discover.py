@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -33,11 +33,12 @@ from .measure._profiles import profile_delays
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
+from .samples._columns import is_pulse
 from .samples._error import measurement_errors, said_of_errors
 from .samples._lag_times import lags_in_samples
 from .samples._masks import said_of_mask
 from .samples._offsets import OFFSETS
-from .samples._prepare import STEPS, prepare_samples
+from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .samples._trajectories import read_lags
@@ -147,14 +148,17 @@ def discover(
     check_prior(prior)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit, mask=mask)
     samples, given = with_inputs(samples, inputs)
+    samples, prior, said = _set_aside(samples, prior, given, transform)
+    recipe, more = _of_events(samples, recipe)
     # Who has treated the samples has decided what stays.
-    steps = _steps(recipe) if treat and not samples.treatments else ()
+    steps = _steps(recipe) if treat and not samples.treatments else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known, transform)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     lags = read_lags(lags)
+    _check_decidable(samples, lags)
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
@@ -164,7 +168,7 @@ def discover(
         lags=lags,
         prior=prior,
         known=known,
-        said=() if reason is None else (reason,),
+        said=(*said, *more, *(() if reason is None else (reason,))),
         coefficient=coefficient,
         recipe=recipe,
         key=key,
@@ -173,6 +177,65 @@ def discover(
     )
     found = search(samples)
     return _imputed(found, search, key) if recipe.impute else found
+
+
+def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
+    """Samples and prior without variables that count rows or time, and what is said of these."""
+    kept = (*given, *(transform if isinstance(transform, Mapping) else ()))
+    names, dim = samples.names, samples.dim
+    whole = prior is None or prior.allowed.shape[-2] == dim
+    if not whole:
+        return samples, prior, ()
+    if prior is not None:
+        needed = np.asarray(prior.required).any(axis=-1)
+        kept += tuple(n for j, n in enumerate(names) if needed[j].any() or needed[:, j].any())
+    samples, gone = set_aside(samples, kept)
+    if not gone:
+        return samples, prior, ()
+    if prior is not None:
+        keep = np.flatnonzero(~np.isin(np.asarray(names), gone))
+        prior = PriorKnowledge(prior.allowed[keep][:, keep], prior.required[keep][:, keep])
+    verb = "counts" if len(gone) == 1 else "count"
+    text = (
+        f"{', '.join(gone[:10])} {verb} rows or time and is set aside: a straight line has no "
+        "causes here, and would explain every trend. Name it among the inputs to keep it."
+    )
+    return samples, prior, (text,)
+
+
+def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+    """Events that last one sample have no value between samples, at which midpoints would look."""
+    pooled = np.concatenate(samples.values)
+    pulses = [name for name, x in zip(samples.names, pooled.T, strict=True) if is_pulse(x)]
+    if recipe.scheme != "auto" or not pulses:
+        return recipe, ()
+    text = f"{', '.join(pulses[:10])} holds events of one sample, so differences are forward ones."
+    return dataclasses.replace(recipe, scheme="euler"), (text,)
+
+
+# Fewest windows, and samples of the longest recording beyond the largest lag; and variables from
+# which on there must be more windows than candidate inputs.
+FEWEST, LONGEST, MANY = 10, 8, 50
+
+
+def _check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
+    """Refuse, before any search, what no search could tell."""
+    reach = max(lags) + 1
+    windows = sum(max(len(x) - reach, 0) for x in samples.values)
+    longest = max(map(len, samples.values))
+    if windows and (windows < FEWEST or longest < reach + LONGEST):
+        raise ValueError(
+            f"x holds {windows} windows at these lags, the longest recording {longest} samples: "
+            f"expected {FEWEST} windows and {LONGEST} samples more than the largest lag, "
+            f"{max(lags)}. Record for longer, or name smaller lags."
+        )
+    candidates = samples.dim * len(lags)
+    if samples.dim > MANY and candidates > windows:
+        raise ValueError(
+            f"x has {samples.dim} variables at {len(lags)} lags, {candidates} candidate inputs, "
+            f"and {windows} windows: with fewer windows than candidates any rate can be explained "
+            "by chance. Choose fewer variables or lags, or record for longer."
+        )
 
 
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:

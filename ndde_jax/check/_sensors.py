@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..samples._columns import is_event
 from ..samples._samples import Samples
 from . import _data_tests as tests
 from ._finding import PROBLEM, RESERVATION, Finding, measured
@@ -25,7 +26,7 @@ def sensors(raw: Samples) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for j, name in enumerate(raw.names):
         x = max((x[np.isfinite(x[:, j]), j].astype(float) for x in raw.values), key=len)
-        for finding in _sensor(name, x) if len(x) >= 50 else ():
+        for finding in _sensor(name, x) if len(x) >= 50 and not is_event(x) else ():
             found.setdefault((finding.name, finding.weight), []).append((name, finding))
     for group in found.values():
         group.sort(key=lambda named: -abs(float(named[1].value)))

@@ -14,6 +14,8 @@ FAR, RANGES, SMOOTH = 10.0, 4.0, 0.6
 CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0, 999.0, 9999.0, 99999.0, 999999.0, -99.9,
          -999.9, -9999.9, -999.25, 999.9, 9999.9, -32768.0, 32767.0, -2147483648.0)  # fmt: skip
 HUGE = 1e18
+# Share of samples without an event from which on events are rare.
+RARE = 0.7
 # How far beyond all other values a code must lie, in their range.
 APART = 1.0
 
@@ -53,6 +55,17 @@ def is_event(x: Float[np.ndarray, "time"]) -> bool:
         return False
     _, counts = np.unique(known, return_counts=True)
     return len(counts) <= 2 or bool(counts.max() > 0.5 * len(known))
+
+
+def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
+    """Return whether rare events last about one sample, so that none is known between samples."""
+    known = x[np.isfinite(x)]
+    values, counts = np.unique(known, return_counts=True)
+    if not len(known) or counts.max() < RARE * len(known):
+        return False
+    active = (known != values[np.argmax(counts)]).astype(int)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], active, [0]])))
+    return len(edges) > 4 and float(np.mean(edges[1::2] - edges[::2])) < 2
 
 
 def codes_of(values: Sequence[Float[np.ndarray, "time"]]) -> tuple[float, ...]:
