@@ -41,7 +41,7 @@ from .samples._offsets import OFFSETS
 from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
 from .samples._samples import Samples
-from .samples._trajectories import read_lags
+from .samples._trajectories import read_lags, transposed_hint
 from .samples._transforms import TRANSFORM
 from .select._midpoint import choose_windows
 from .select._recover import recover
@@ -225,9 +225,9 @@ def _check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
     longest = max(map(len, samples.values))
     if windows and (windows < FEWEST or longest < reach + LONGEST):
         raise ValueError(
-            f"x holds {windows} windows at these lags, the longest recording {longest} samples: "
-            f"expected {FEWEST} windows and {LONGEST} samples more than the largest lag, "
-            f"{max(lags)}. Record for longer, or name smaller lags."
+            f"x is too short for the largest lag, {max(lags)}: it holds {windows} windows, its "
+            f"longest recording {longest} samples; expected {FEWEST} windows, and {LONGEST} "
+            "samples more than the lag. From less not even a linear drift can be told."
         )
     candidates = samples.dim * len(lags)
     if samples.dim > MANY and candidates > windows:
@@ -235,6 +235,7 @@ def _check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
             f"x has {samples.dim} variables at {len(lags)} lags, {candidates} candidate inputs, "
             f"and {windows} windows: with fewer windows than candidates any rate can be explained "
             "by chance. Choose fewer variables or lags, or record for longer."
+            + transposed_hint(longest, samples.dim)
         )
 
 

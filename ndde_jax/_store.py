@@ -17,6 +17,7 @@ import io
 import json
 import os
 import sys
+import unicodedata
 import warnings
 import zipfile
 from pathlib import Path
@@ -239,6 +240,8 @@ class _Decoder:
         self.rounded = False
 
     def __call__(self, code: Any) -> Any:
+        if isinstance(code, str):  # may be printed: nothing in it may steer a terminal
+            return "".join(c for c in code if c in "\n\t" or unicodedata.category(c) != "Cc")
         if not isinstance(code, dict):
             return code
         if "array" in code:

@@ -88,7 +88,9 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     """
     with_comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
     if not with_comma or any(
-        POINT_NUMBER.fullmatch(cell) and not POINTS.fullmatch(cell) for cell in cells
+        (POINT_NUMBER.fullmatch(cell) and not POINTS.fullmatch(cell))
+        or ("." in cell and COMMAS.fullmatch(cell))
+        for cell in cells
     ):
         return "."
     sure = any(not COMMAS.fullmatch(cell) for cell in with_comma)

@@ -144,7 +144,7 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     pooled = np.concatenate([np.diff(t) for t in times])
     if not len(pooled) or not (pooled > 0).all():
         return None
-    rounding = _rounding(times, resolutions)
+    rounding = rounding_of(times, resolutions)
     step = float(np.median(pooled))
     shortest = float(np.mean(pooled[pooled < 1.5 * pooled.min()]))
     same = np.abs(pooled - shortest) <= ON_GRID * shortest
@@ -163,7 +163,7 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     )
 
 
-def _rounding(times, resolutions) -> float:
+def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> float:
     """The coarsest resolution that all stamps are multiples of, 0 if none."""
     pooled = np.concatenate(times)
     for size in resolutions:

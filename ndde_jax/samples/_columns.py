@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ._clock import rounding_of
+
 # Fewest samples from which on a column can be told to be something.
 FEWEST = 20
 # How far from its neighbours a spike must lie: in typical distances, and in ranges that the four
@@ -35,6 +37,7 @@ def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | No
     if not (rises >= 0).all():
         return False
     stair = float(rises[rises > 0].min())
+    printed = rounding_of((x,))
     rows = np.flatnonzero(there).astype(float)
     for at in (rows, None if times is None else times[there]):
         if at is None:
@@ -42,8 +45,9 @@ def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | No
         at, values = at - at.mean(), x - x.mean()
         off = np.abs(values - at * (at @ values / (at @ at))).max()
         rounding = 1e-6 * np.ptp(x) + 4 * np.finfo(float).eps * np.abs(x).max()
-        stairs = np.ptp(x) > 4.5 * stair and (rises < 1.5 * stair).all() and off <= 1.01 * stair
-        if off <= rounding or (stairs and not len(np.unique(np.round(x / stair, 6) % 1)) > 1):
+        level = np.abs((rises / stair + 0.5) % 1 - 0.5).max() < 1e-6
+        stairs = np.ptp(x) > 4.5 * stair and level and off <= 1.01 * stair
+        if off <= rounding or off <= 0.55 * min(printed, np.ptp(x) / 10) or stairs:
             return True
     return False
 

@@ -70,25 +70,21 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     dotted = "." in days.iloc[0]
     days = days.str.replace(f"^{_WEEKDAY}", "", regex=True, case=False)
     days = days.str.replace(r"(?<!^)[-/.,\s]+", "-", regex=True)
-    base, said = _days(days, day_first, dotted)
-    if base.isna().any():
-        row = int(np.argmax(base.isna()))
+    clock = parts[0].fillna("0:00").str.replace(",", ".")
+    short = clock.str.count(":") == 1
+    elapsed = pd.to_timedelta(clock.where(~short, clock + ":00"), errors="coerce")
+    half, hour = parts[1].str.lower(), np.floor(elapsed / pd.Timedelta(hours=1))
+    twelve = ((half == "p") & (hour < 12)).astype(int) - ((half == "a") & (hour == 12)).astype(int)
+    elapsed = elapsed + twelve * pd.Timedelta(hours=12)
+    base, said = _days(days, elapsed, day_first, dotted)
+    wrong = base.isna() | elapsed.isna()
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise ValueError(
             f"{where} holds {texts[row][:40]!r} in data row {row + 1}; expected dates such as "
             "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001, or numbers."
         )
-    clock = parts[0].fillna("0:00").str.replace(",", ".")
-    short = clock.str.count(":") == 1
-    elapsed = pd.to_timedelta(clock.where(~short, clock + ":00"), errors="coerce")
-    if elapsed.isna().any():
-        row = int(np.argmax(elapsed.isna()))
-        raise ValueError(
-            f"{where} holds {texts[row][:40]!r} in data row {row + 1}, which is no time."
-        )
     wall = base.to_numpy("datetime64[us]") + elapsed.to_numpy("timedelta64[us]")
-    half, hour = parts[1].str.lower(), np.floor(elapsed / pd.Timedelta(hours=1))
-    twelve = 12 * ((half == "p") & (hour < 12)).astype(int) - 12 * ((half == "a") & (hour == 12))
-    wall = wall + twelve.to_numpy(int).astype("timedelta64[h]")
     if not parts[[2, 3]].notna().any(axis=None):
         return Dates(wall, None, said)
     hours, minutes = (parts[k].fillna("0").astype(int).to_numpy() for k in (3, 4))
@@ -96,7 +92,7 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     return Dates(wall - ahead.astype("timedelta64[m]"), wall, said)
 
 
-def _days(days: Any, day_first: bool | None, dotted: bool) -> tuple[Any, str]:
+def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tuple[Any, str]:
     """Dates of texts by the format that reads most of them, and what had to be assumed."""
     import pandas as pd
 
@@ -112,7 +108,8 @@ def _days(days: Any, day_first: bool | None, dotted: bool) -> tuple[Any, str]:
     if days.str.match(r"\d{1,2}-\d{1,2}-").all():
         first, second = read(*_DAY_FIRST), read(*_MONTH_FIRST)
         if day_first is None and first.isna().any() == second.isna().any():
-            ranks = [_rank(found.to_numpy("datetime64[us]"), ()) for found in (first, second)]
+            within = elapsed.to_numpy("timedelta64[us]")
+            ranks = [_rank(d.to_numpy("datetime64[us]") + within, ()) for d in (first, second)]
             day_first = dotted or ranks[0] > ranks[1]
             if not dotted and ranks[0] == ranks[1]:
                 return second, (

@@ -257,7 +257,7 @@ def read_columns(path: Path, options: Options) -> Found:
             _extra("pyarrow", path)
             frame = pandas.read_feather(path)
         else:
-            frame = pandas.read_json(path, lines=True, convert_dates=False, dtype=False)
+            frame = pandas.read_json(path, lines=True, dtype=False)
     except ImportError:
         raise
     except Exception as error:  # of pyarrow and pandas, which raise what they stumble over

@@ -33,13 +33,18 @@ def read_text(path: Path, options: Options) -> Found:
     check_width(path, width, len(lines), options)
     rows, widths = _cut(path, lines, separator, options)
     most = Counter(widths).most_common(1)[0][0]
-    start = next(i for i, n in enumerate(widths) if n == most)
+    other = [i for i, n in enumerate(widths[: TITLE + 1]) if n != most]
+    start = other[-1] + 1 if other and most > 1 else 0
     bare = start == 1 and widths[0] == most - 1  # a header one name short
     if bare and rows.iloc[1:, most - 1].str.strip().any():
         rows.iloc[0] = ["", *rows.iloc[0, : most - 1]]  # R gives its row names none
     if bare:  # or there is a comma at the end of every other row
         start, widths[0] = 0, most
-    elif most > 1 and 0 < start <= min(TITLE, len(rows) - start):
+    elif 0 < start <= min(TITLE, len(rows) - start) and not any(
+        to_float(cell) is not None
+        for cells, n in zip(rows.iloc[:start].to_numpy(), widths, strict=False)
+        for cell in cells[: n if n == most else 0]
+    ):
         said += (f"{path.name}: its first {start} lines are taken for a title.",)
     else:
         start = 0
