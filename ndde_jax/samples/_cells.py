@@ -55,6 +55,7 @@ def clean_name(name: Any) -> str:
     """
     text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in str(name)[:1000])
     text = " ".join(text.split())
+    text = text[1:-1] if len(text) > 2 and text[0] == text[-1] in "'\"" else text
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
@@ -131,7 +132,8 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
         left = values.isna() & ~gone
         said += more if not left.any() else []
     wrong = int(np.argmax(left)) if left.any() else None
-    empty = bool(gone.all()) or bool(left[~gone].all())
+    words = left[~gone].all() and not texts[~gone].str.fullmatch(COMMA_NUMBER).any()
+    empty = bool(gone.all() or words)
     return Numbers(values.to_numpy(float), wrong, "; ".join(said), empty)
 
 

@@ -35,6 +35,7 @@ INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", 
 # Parts of a date that may have columns of their own.
 PARTS = {
     "year": ("year", "yr", "yyyy"),
+    "quarter": ("quarter", "qtr", "q"),
     "month": ("month", "mon", "mo", "mm"),
     "day": ("day", "dy", "dd", "dom"),
     "yearday": ("doy", "yday", "julian", "dayofyear", "day of year"),
@@ -345,8 +346,8 @@ class _Reader(NamedTuple):
         named = {part: next((by_name[w] for w in words if w in by_name), None)
                  for part, words in PARTS.items()}  # fmt: skip
         have = {part: name for part, name in named.items() if name is not None}
-        if not ({"year", "month"} <= set(have) or {"year", "yearday"} <= set(have)
-                or {"month", "day"} <= set(have)):  # fmt: skip
+        pairs = [("year", "month"), ("year", "quarter"), ("year", "yearday"), ("month", "day")]
+        if not any(set(pair) <= set(have) for pair in pairs):
             return None
         values = {}
         for part, name in have.items():
@@ -354,7 +355,7 @@ class _Reader(NamedTuple):
             if read.wrong is not None or not (read.values == np.round(read.values)).all():
                 return None
             values[part] = read.values.astype(int)
-        months = values.get("month", np.ones(len(self.frame), int))
+        months = values.get("month", 3 * values.get("quarter", np.ones(len(self.frame), int)) - 2)
         years = values.get("year", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
         if not (((months >= 1) & (months <= 12)).all() and (np.abs(years) < 10_000).all()):
             return None

@@ -15,8 +15,8 @@ from ._formats import Found, Options, check_width, refuse_signature, unique_name
 SEPARATORS = (";", "\t", ",", "|", None)
 # What no text holds stands between the cells of a single column.
 _NOTHING = "\x1f"
-# Lines that are looked at to tell what was meant.
-LOOKED_AT = 200
+# Lines and cells that are looked at to tell what was meant.
+LOOKED_AT, CELLS = 200, 10_000
 # Longest title above a table, in lines.
 TITLE = 100
 
@@ -27,10 +27,9 @@ def read_text(path: Path, options: Options) -> Found:
     lines, title = _without_comments(text)
     if not lines:
         raise ValueError(f"{path.name} holds no data.")
-    separator = _separator(lines[:LOOKED_AT], options)
     # Counted before anything is cut, because a million cells take their time.
-    width = len(lines[0].split()) if separator is None else lines[0].count(separator) + 1
-    check_width(path, width, len(lines), options)
+    check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
+    separator = _separator(lines[:LOOKED_AT], options)
     rows, widths = _cut(path, lines, separator, options)
     most = Counter(widths).most_common(1)[0][0]
     other = [i for i, n in enumerate(widths[: TITLE + 1]) if n != most]
@@ -126,7 +125,7 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
             continue
         rows = _rows(lines, candidate)
         width, count = Counter(map(len, rows)).most_common(1)[0]
-        cells = [cell for row in rows[1:] if len(row) == width for cell in row]
+        cells = [cell for row in rows[1:] if len(row) == width for cell in row][:CELLS]
         good = sum(is_value(cell, options.decimal) for cell in cells) + 1
         score = round(count / len(rows) * good / (len(cells) + 1), 2)
         if width > 1 and score > best[0]:

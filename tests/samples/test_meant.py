@@ -135,6 +135,7 @@ def test_of_two_readings_of_a_date_the_regular_one_is_meant(tmp_path):
         ("Year,DOY", lambda day: f"{day.year},{day.day_of_year}", (1.0, "day")),
         ("month,day", lambda day: f"{day.month},{day.day}", (1.0, "day")),
         ("date,hour", lambda day: f"{day.date()},0:00", (1.0, "day")),
+        ("year,quarter", lambda day: f"{day.year},{day.quarter}", (3.0, "month")),
         ("quarter", lambda day: f"{day.year}Q{day.quarter}", (3.0, "month")),
         ("year", lambda day: f"{day.year}", (1.0, "year")),
     ],
