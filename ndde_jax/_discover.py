@@ -187,7 +187,7 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
     if not whole:
         return samples, prior, ()
     if prior is not None:
-        needed = np.asarray(prior.required).any(axis=-1)
+        needed = np.asarray(prior.required).max(axis=-1, initial=False)
         kept += tuple(n for j, n in enumerate(names) if needed[j].any() or needed[:, j].any())
     samples, gone = set_aside(samples, kept)
     if not gone:

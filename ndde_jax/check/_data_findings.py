@@ -98,7 +98,7 @@ def _treated(samples: Samples) -> Iterator[Finding]:
     }
     names = {
         **{"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"},
-        "impute": "missing values",
+        **{"impute": "missing values", "codes": "missing values"},
     }
     imputed = any(treatment.name == "impute" for treatment in samples.treatments)
     for treatment in samples.treatments:

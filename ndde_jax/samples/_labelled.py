@@ -66,7 +66,7 @@ def _joined(parts: list[Labelled]) -> Labelled:
                     f"x: all frames of a list must have the same columns; the first has "
                     f"{_listed(first.names)}, number {number} has {_listed(part.names)}."
                 )
-            order = [part.names.index(name) for name in first.names]
+            order = [list(part.names or ()).index(name) for name in first.names or ()]
             values += [value[:, order] for value in _each(part, part.values)]
     if any(part.time_unit != first.time_unit for part in parts):
         raise ValueError("x: the frames of a list count time in different units; pass dt.")
@@ -91,7 +91,8 @@ def _each(part: Labelled, values: Any) -> list[Any]:
 def _times(part: Labelled) -> list[np.ndarray]:
     if part.t is not None:
         return part.t if isinstance(part.t, list) else [part.t]
-    return [part.dt * np.arange(len(value)) for value in _each(part, part.values)]
+    step = 1.0 if part.dt is None else part.dt
+    return [step * np.arange(len(value)) for value in _each(part, part.values)]
 
 
 def _listed(names: tuple[str, ...] | None) -> str:

@@ -469,7 +469,7 @@ def _falls(stamps: np.ndarray) -> bool:
 def _panel(frame: Any, time: Time) -> str | None:
     """The column that tells recordings apart: stamps repeat, and rise within each of its values."""
     stamps = time.stamps
-    if len(stamps) < 3 or _falls(stamps):
+    if stamps is None or len(stamps) < 3 or _falls(stamps):
         return None
     try:
         check_increasing(stamps)

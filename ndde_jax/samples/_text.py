@@ -103,7 +103,8 @@ def _without_comments(text: str) -> tuple[list[str], str]:
     """Lines that are neither blank nor begin with # or %; and the last of those above the table,
     which may be its header. What Excel writes for an error begins with # too.
     """
-    lines, title = [], ""
+    lines: list[str] = []
+    title = ""
     for line in io.StringIO(text):
         start = line.lstrip()[:1]
         word = line.strip().partition("\t")[0].partition(",")[0].partition(";")[0].strip('" ')
