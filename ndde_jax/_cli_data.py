@@ -120,12 +120,15 @@ def rate_lags(
         return default
     from .samples._prepare import EVERY, STEPS, prepare_samples
     from .samples._reading import read_samples
+    from .windows._choose_lags import check_decidable, choose_lags
 
     known = {k: v for k, v in options.items() if k not in ("treat", "transform")}
     samples = read_samples(values, **known)
+    try:
+        check_decidable(samples, (0,))
+    except ValueError as error:
+        raise ValueError(f"{arguments.data}: {error}") from error
     if lags is None:
-        from .windows._choose_lags import choose_lags
-
         steps = EVERY if arguments.offsets else STEPS
         steps = () if arguments.no_treat else steps
         treated = prepare_samples(samples, steps, transform=options.get("transform"))

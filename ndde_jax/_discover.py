@@ -35,13 +35,13 @@ from .models._confine import confine
 from .models._families import AbstractFamily, Best
 from .samples._columns import is_pulse
 from .samples._error import measurement_errors, said_of_errors
-from .samples._lag_times import lags_in_samples
+from .samples._lag_times import has_unit, lags_in_samples
 from .samples._masks import said_of_mask
 from .samples._offsets import OFFSETS
 from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
 from .samples._samples import Samples
-from .samples._trajectories import read_lags, transposed_hint
+from .samples._trajectories import read_lags
 from .samples._transforms import TRANSFORM
 from .select._midpoint import choose_windows
 from .select._recover import recover
@@ -51,7 +51,7 @@ from .select._spline_fit import fit_screened
 from .select._strategies import Gates
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._rows import check_regular
-from .windows._choose_lags import choose_lags
+from .windows._choose_lags import check_decidable, choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge, check_prior
 from .windows._windows import Windows
@@ -150,6 +150,9 @@ def discover(
     samples, given = with_inputs(samples, inputs)
     samples, prior, said = _set_aside(samples, prior, given, transform)
     recipe, more = _of_events(samples, recipe)
+    # Before anything that takes long; what lags are chosen or said in times is known later.
+    lags = lags if lags is None or has_unit(lags) else read_lags(lags)
+    check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
     # Who has treated the samples has decided what stays.
     steps = _steps(recipe) if treat and not samples.treatments else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
@@ -158,7 +161,7 @@ def discover(
     samples = prepare_samples(samples, steps, known, transform)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     lags = read_lags(lags)
-    _check_decidable(samples, lags)
+    check_decidable(samples, lags)
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
@@ -211,32 +214,6 @@ def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...
         return recipe, ()
     text = f"{', '.join(pulses[:10])} holds events of one sample, so differences are forward ones."
     return dataclasses.replace(recipe, scheme="euler"), (text,)
-
-
-# Fewest windows, and samples of the longest recording beyond the largest lag; and variables from
-# which on there must be more windows than candidate inputs.
-FEWEST, LONGEST, MANY = 10, 8, 50
-
-
-def _check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
-    """Refuse, before any search, what no search could tell."""
-    reach = max(lags) + 1
-    windows = sum(max(len(x) - reach, 0) for x in samples.values)
-    longest = max(map(len, samples.values))
-    if windows and (windows < FEWEST or longest < reach + LONGEST):
-        raise ValueError(
-            f"x is too short for the largest lag, {max(lags)}: it holds {windows} windows, its "
-            f"longest recording {longest} samples; expected {FEWEST} windows, and {LONGEST} "
-            "samples more than the lag. From less not even a linear drift can be told."
-        )
-    candidates = samples.dim * len(lags)
-    if samples.dim > MANY and candidates > windows:
-        raise ValueError(
-            f"x has {samples.dim} variables at {len(lags)} lags, {candidates} candidate inputs, "
-            f"and {windows} windows: with fewer windows than candidates any rate can be explained "
-            "by chance. Choose fewer variables or lags, or record for longer."
-            + transposed_hint(longest, samples.dim)
-        )
 
 
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:
