@@ -140,6 +140,7 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
 def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
     """Numbers as Python writes them, and what was assumed of those that were written otherwise."""
     said = []
+    texts = texts.str.replace(r"^([+-]?)[$€£¥]\s*", r"\1", regex=True)
     parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")
     units = parts[1].dropna().unique()
     if parts[1].notna().all() and len(units) == 1:

@@ -63,6 +63,9 @@ def sampling(stamps: np.ndarray) -> Sampling:
         else np.asarray(stamps, float) - start
     )
     check_increasing(stamps)
+    if dated and (days := _working_days(stamps)) is not None:
+        grid = find_grid((days,), (1.0,))
+        return Sampling(1.0 if grid and grid.complete else None, "working day", days)
     if dated and (months := _months(stamps)) is not None:
         grid, unit, length = find_grid((months,), (1.0,)), "month", 1.0
         if grid is not None and grid.step % 12 == 0:
@@ -112,6 +115,16 @@ def check_increasing(stamps: np.ndarray) -> None:
 def _written(stamp: Any) -> str:
     text = str(stamp).replace("T", " ")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _working_days(stamps: np.ndarray) -> np.ndarray | None:
+    """Days since the first without weekends, if nearly all of these and no others are there."""
+    days = stamps.astype("datetime64[D]")
+    whole = (stamps - days.astype(stamps.dtype) == stamps[0] - days[0].astype(stamps.dtype)).all()
+    if len(stamps) < MANY or not whole or not np.is_busday(days).all():
+        return None
+    count = np.busday_count(days[0], days)
+    return count.astype(float) if len(days) > 0.8 * (count[-1] + 1) else None
 
 
 def _months(stamps: np.ndarray) -> np.ndarray | None:

@@ -16,7 +16,7 @@ _LOOKS = re.compile(
     r"([+-]?\d{4}[-/]\d{1,2}|[+-]?\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)"
     rf"|\d{{1,2}}[-/]\d{{4}}|\d{{1,2}}[-/. ]?{_NAME}\.?[-/., ]*(\d{{4}}|\d\d)"
     rf"|{_NAME}\.?[-/. ]*(\d{{1,2}},?\s+)?\d{{4}}|{_NAME}\.?-\d\d"
-    rf"|\d{{4}}[-/. ]?{_NAME}([-/. ]?\d{{1,2}})?|\d{{4}}[-: ]?(q[1-4]|m\d{{1,2}}))"
+    rf"|\d{{4}}[-/. ]?{_NAME}([-/. ]?\d{{1,2}})?|\d{{4}}[-: ]?(q[1-4]|m\d{{1,2}}|w\d{{2}}))"
     r"([t ,:]+\d{1,2}:\d\d.*)?",
     re.IGNORECASE,
 )
@@ -32,7 +32,10 @@ _FORMATS = (
 _DAY_FIRST, _MONTH_FIRST = ("%d-%m-%Y", "%d-%m-%y"), ("%m-%d-%Y", "%m-%d-%y")
 # 195001, 19500131, 1950013123: only where the column is called a date.
 PACKED = re.compile(r"\d{4}(0[1-9]|1[0-2])((0[1-9]|[12]\d|3[01])([01]\d|2[0-3])?)?")
-_TIME = re.compile(r"(?:(?P<days>\d+)\s*(?:d|days?)[ ,]*)?(\d{1,3}):(\d\d)(?::(\d\d(?:\.\d+)?))?")
+_TIME = re.compile(
+    r"(?:(?P<days>\d+)\s*(?:d|days?)[ ,]*)?(\d{1,3}):(\d\d)(?::(\d\d(?:\.\d+)?))?"
+    r"\s*([AaPp])?\.?(?:[Mm]\.?)?"
+)
 # Where clocks change, one for each rule that is in use.
 ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", "Australia/Sydney",
          "Pacific/Auckland", "America/Santiago")  # fmt: skip
@@ -98,13 +101,24 @@ def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tupl
 
     def read(*formats: str) -> Any:
         tried = [pd.to_datetime(days, format=f, errors="coerce") for f in formats]
-        return max(tried, key=lambda found: int(found.notna().sum()))
+        best = max(range(len(tried)), key=lambda k: int(tried[k].notna().sum()))
+        if "%y" not in formats[best]:
+            return tried[best]
+        # Two digits of a year go back by a century where dates before a later one lie after it.
+        falls = (np.diff(tried[best].dt.year.to_numpy(float)) < -50).astype(int)
+        centuries = np.append(falls[::-1].cumsum()[::-1], 0)
+        months = tried[best].to_numpy("datetime64[s]").astype("datetime64[M]")
+        within = tried[best].to_numpy("datetime64[s]") - months.astype("datetime64[s]")
+        return pd.Series((months - 1200 * centuries).astype("datetime64[s]") + within)
 
     if days.str.fullmatch(PACKED).all():
         return read({6: "%Y%m", 8: "%Y%m%d"}.get(len(days.iloc[0]), "%Y%m%d%H")), ""
     if days.str.fullmatch(r"\d{4}-?[Qq][1-4]").all():
         quarters = pd.PeriodIndex(days.str.replace("-", "").str.upper(), freq="Q")
         return pd.Series(quarters.to_timestamp()), ""
+    if days.str.fullmatch(r"\d{4}-?[Ww]\d{2}").all():
+        weeks = days.str.replace("-", "").str.upper() + "-1"
+        return pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), ""
     if days.str.match(r"\d{1,2}-\d{1,2}-").all():
         first, second = read(*_DAY_FIRST), read(*_MONTH_FIRST)
         if day_first is None and first.isna().any() == second.isna().any():
@@ -131,7 +145,10 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
         return None
     seconds = np.array(
         [
-            86400 * float(m["days"] or 0) + 3600 * int(m[2]) + 60 * int(m[3]) + float(m[4] or 0)
+            86400 * float(m["days"] or 0)
+            + 3600 * (int(m[2]) % 12 + 12 * (m[5] in "Pp") if m[5] else int(m[2]))
+            + 60 * int(m[3])
+            + float(m[4] or 0)
             for m in matches
             if m
         ]

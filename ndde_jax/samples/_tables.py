@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._cells import COMMA_NUMBER, Numbers, as_numbers, clean_name, is_missing
+from ._cells import COMMA_NUMBER, Numbers, as_numbers, clean_name, is_missing, is_value
 from ._clock import check_increasing
 from ._columns import is_clock
 from ._dates import PACKED, Dates, is_date, read_clock, read_dates, settled
@@ -32,6 +32,8 @@ READERS: dict[str, Callable[[Path, Options], Found]] = {
 }
 # How programs call the number of a row.
 INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
+# Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
+EPOCHS = {"timestamp", "time", "datetime", "date", "epoch", "unix", "unixtime", "ts"}
 # Parts of a date that may have columns of their own.
 PARTS = {
     "year": ("year", "yr", "yyyy"),
@@ -146,9 +148,12 @@ def read_table(
     time = read.time(time_column)
     said += time.said
     if trials is None and time.stamps is not None and (panel := _panel(frame, time)):
-        trials = np.array([str(cell) for cell in frame[panel]])
-        frame = frame.drop(columns=panel)
-        said += (f"{path.name}: column {panel!r} tells recordings apart, whose clocks repeat.",)
+        trials = _groups(frame, panel)
+        frame = frame.drop(columns=list(panel))
+        listed = (
+            f"column {panel[0]!r} tells" if len(panel) == 1 else f"columns {_listed(panel)} tell"
+        )
+        said += (f"{path.name}: {listed} recordings apart, whose clocks repeat.",)
     wanted = columns or [
         name for name in frame if name not in (*time.columns, *(name for name, _ in only))
     ]
@@ -425,6 +430,9 @@ class _Reader(NamedTuple):
         if np.isnan(read.values).any():
             raise ValueError(f"{where} has missing values.")
         whole = (read.values == np.round(read.values)).all()
+        if word in EPOCHS and (scale := _since_1970(read.values)):
+            stamps = np.round(read.values * (1e6 / scale)).astype("datetime64[us]")
+            return stamps, (f"{self.file}: column {name!r} counts from 1970; --dt says otherwise.",)
         if word in PARTS["year"] and whole and (np.abs(read.values) < 10_000).all():
             years = (read.values.astype(int) - 1970).astype("datetime64[Y]")
             return years.astype("datetime64[s]"), ()
@@ -462,12 +470,25 @@ def from_calendar(stamps: np.ndarray) -> np.ndarray:
     return np.round(seconds * 1e6).astype("timedelta64[us]")
 
 
+def _since_1970(values: np.ndarray) -> float | None:
+    """How many of them are a second, for numbers that counted from 1970 are dates of this age."""
+    scales = (1.0, 1e3, 1e6, 1e9)
+    return next((s for s in scales if ((values > 5e8 * s) & (values < 4e9 * s)).all()), None)
+
+
 def _falls(stamps: np.ndarray) -> bool:
     return bool((np.diff(stamps) < np.zeros((), np.diff(stamps[:2]).dtype)).all())
 
 
-def _panel(frame: Any, time: Time) -> str | None:
-    """The column that tells recordings apart: stamps repeat, and rise within each of its values."""
+def _groups(frame: Any, names: Sequence[str]) -> np.ndarray:
+    """What some columns say together, for each row."""
+    return np.array([" ".join(map(str, row)) for row in frame[list(names)].to_numpy(object)])
+
+
+def _panel(frame: Any, time: Time) -> tuple[str, ...] | None:
+    """The column that tells recordings apart, or the columns of text together: stamps repeat, and
+    rise within each of their values.
+    """
     stamps = time.stamps
     if stamps is None or len(stamps) < 3 or _falls(stamps):
         return None
@@ -476,16 +497,16 @@ def _panel(frame: Any, time: Time) -> str | None:
         return None
     except ValueError:
         pass
+    kinds = {n: getattr(frame[n].dtype, "kind", "O") for n in frame if n not in time.columns}
+    parts = {word for words in PARTS.values() for word in words}
+    alone = [n for n, kind in kinds.items() if kind != "f" and n.strip().lower() not in parts]
+    words = [n for n in alone if kinds[n] == "O" and not all(map(is_value, map(str, frame[n])))]
+    zero = np.zeros((), np.diff(stamps[:2]).dtype)
     found = []
-    for name in frame:
-        column = frame[name]
-        if name in time.columns or getattr(column.dtype, "kind", "O") == "f":
-            continue
-        groups = np.array([str(cell) for cell in column])
+    for names in [*((n,) for n in alone), *([tuple(words)] if len(words) > 1 else [])]:
+        groups = _groups(frame, names)
         count = len(np.unique(groups))
-        if 2 <= count <= len(groups) / 3 and all(
-            (np.diff(stamps[r]) > np.zeros((), np.diff(stamps[:2]).dtype)).all()
-            for r in rows_of(groups, len(groups))
-        ):
-            found.append((count, name))
+        rows = rows_of(groups, len(groups)) if 2 <= count <= len(groups) / 3 else ()
+        if rows and all((np.diff(stamps[r]) > zero).all() for r in rows):
+            found.append((count, names))
     return min(found, default=(0, None))[1]

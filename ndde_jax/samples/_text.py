@@ -34,6 +34,12 @@ def read_text(path: Path, options: Options) -> Found:
     most = Counter(widths).most_common(1)[0][0]
     other = [i for i, n in enumerate(widths[: TITLE + 1]) if n != most]
     start = other[-1] + 1 if other and most > 1 else 0
+    foot = 0
+    while most > 1 and foot < 5 and widths[-1 - foot] == 1 and foot < len(widths) - 2:
+        foot += 1
+    if foot and to_float(rows.iloc[-foot, 0]) is None and start < len(rows) - foot:
+        said += (f"{path.name}: its last {foot} lines are taken for a note.",)
+        rows, widths = rows.iloc[: len(rows) - foot], widths[: len(widths) - foot]
     bare = start == 1 and widths[0] == most - 1  # a header one name short
     if bare and rows.iloc[1:, most - 1].str.strip().any():
         rows.iloc[0] = ["", *rows.iloc[0, : most - 1]]  # R gives its row names none
@@ -264,9 +270,12 @@ def _without_units(path: Path, rows: Any, decimal: str):
         return rows, ()
     first, body = list(rows.iloc[0]), rows.iloc[1:LOOKED_AT]
     words = [j for j, cell in enumerate(first) if not is_value(cell, decimal)]
-    numbers = any(to_float(cell) is not None or COMMA_NUMBER.fullmatch(cell) for cell in first)
+    numbers = any(
+        to_float(cell) is not None or COMMA_NUMBER.fullmatch(cell) or cell[:1] in tuple("<>")
+        for cell in first
+    )
     over = [j for j in words if all(is_value(cell, decimal) for cell in body[j])]
-    if numbers or not over or len(over) < len(words) - 1:
+    if numbers or not over:
         return rows, ()
     listed = ", ".join(cell for cell in first if cell)
     return rows.iloc[1:], (f"{path.name}: a row of units ({listed[:60]}) is left out.",)
