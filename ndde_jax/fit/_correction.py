@@ -169,7 +169,9 @@ def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Win
         second = _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
         move = 0.5 * h * first
         difference = rate(x + move, 0.5) - 0.5 * (first + second)
-    usable = np.isfinite(move + difference).all(axis=1) & valid
+    # What is finite here must be so in the precision of the windows, scaled or not.
+    most = float(np.sqrt(jnp.finfo(history.dtype).max))
+    usable = ((np.abs(move) < most) & (np.abs(difference) < most)).all(axis=1) & valid
     move, difference = (np.where(usable[:, None], a, 0) for a in (move, difference))
     halfway = np.where(usable[:, None, None], 0.5 * (history + following) + bend, history)
     if present:

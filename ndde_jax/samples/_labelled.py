@@ -40,10 +40,10 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
         return Labelled(values, x.names, dt, t, x.time_unit, x.mask)
     if isinstance(x, Example):
         return Labelled(x.values, x.names, x.dt if time else None, None, x.time_unit)
-    if isinstance(x, list | tuple) and x and all(map(_kind, x)):
-        return _joined([read_labelled(item, time=time) for item in x])
-    read = {"pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame}.get(_kind(x))
-    return Labelled(x, None, None, None, "") if read is None else read(x, time)
+    many = isinstance(x, list | tuple) and len(x) > 0 and all(map(_kind, x))
+    if not (many or _kind(x)):
+        return Labelled(x, None, None, None, "")
+    return _joined([part for item in (x if many else [x]) for part in _parts(item, time)])
 
 
 def _kind(x: Any) -> str:
@@ -54,52 +54,47 @@ def _kind(x: Any) -> str:
     return "frame" if hasattr(x, "__dataframe__") or hasattr(x, "__arrow_c_stream__") else ""
 
 
+def _parts(x: Any, time: bool) -> list[Labelled]:
+    """Each recording of a container."""
+    readers = {"pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame}
+    return readers[_kind(x)](x, time)
+
+
 def _joined(parts: list[Labelled]) -> Labelled:
-    """Several recordings, their variables matched by name."""
+    """Several recordings as one, their variables matched by name."""
     first = parts[0]
-    values = [value for part in parts for value in _each(part, part.values)]
-    if any(part.names != first.names for part in parts):
-        values = []
-        for number, part in enumerate(parts):
-            if set(part.names or ()) != set(first.names or ()):
+    if len(parts) == 1:
+        return first
+    names, values = first.names, []
+    for number, part in enumerate(parts):
+        value = np.asarray(part.values)
+        if names is not None and part.names != names and len(names) > 1:
+            if part.names is None or set(part.names) != set(names):
                 raise ValueError(
                     f"x: all frames of a list must have the same columns; the first has "
-                    f"{_listed(first.names)}, number {number} has {_listed(part.names)}."
+                    f"{_listed(names)}, number {number} has {_listed(part.names)}."
                 )
-            order = [list(part.names or ()).index(name) for name in first.names or ()]
-            values += [value[:, order] for value in _each(part, part.values)]
+            value = value[:, [part.names.index(name) for name in names]]
+        values.append(value)
     if any(part.time_unit != first.time_unit for part in parts):
         raise ValueError("x: the frames of a list count time in different units; pass dt.")
     steps = [part.dt for part in parts]
     if None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0):
-        return Labelled(values, first.names, steps[0], None, first.time_unit)
+        return Labelled(values, names, steps[0], None, first.time_unit)
     if any(part.dt is None and part.t is None for part in parts):
-        return Labelled(values, first.names, None, None, first.time_unit)
+        return Labelled(values, names, None, None, first.time_unit)
     times = [
-        t
+        float(part.dt or 1) * np.arange(len(part.values)) if part.t is None else part.t
         for part in parts
-        for value, t in zip(_each(part, part.values), _times(part), strict=True)
-        if len(value)
     ]
-    return Labelled(values, first.names, None, times, first.time_unit)
-
-
-def _each(part: Labelled, values: Any) -> list[Any]:
-    return list(values) if isinstance(values, list) else [values]
-
-
-def _times(part: Labelled) -> list[np.ndarray]:
-    if part.t is not None:
-        return part.t if isinstance(part.t, list) else [part.t]
-    step = 1.0 if part.dt is None else part.dt
-    return [step * np.arange(len(value)) for value in _each(part, part.values)]
+    return Labelled(values, names, None, times, first.time_unit)
 
 
 def _listed(names: tuple[str, ...] | None) -> str:
     return ", ".join((names or ())[:8]) or "none with names"
 
 
-def _from_frame(x: Any, time: bool) -> Labelled:
+def _from_frame(x: Any, time: bool) -> list[Labelled]:
     """Any other frame, by the interchange protocols; a column of time stands for the index."""
     import pandas as pd
 
@@ -116,7 +111,7 @@ def _from_frame(x: Any, time: bool) -> Labelled:
     return _from_pandas(frame, time)
 
 
-def _from_pandas(x: Any, time: bool) -> Labelled:
+def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     import pandas as pd
 
     frame = x.to_frame() if isinstance(x, pd.Series) else x
@@ -134,7 +129,7 @@ def _from_pandas(x: Any, time: bool) -> Labelled:
     values = frame.to_numpy(float, na_value=np.nan)
     index = frame.index
     if index.nlevels == 1:
-        return Labelled(values, names, *_time(_stamps(index, pd) if time else None))
+        return [Labelled(values, names, *_time(_stamps(index, pd) if time else None))]
     levels = [index.get_level_values(k) for k in range(index.nlevels)]
     clocks = [
         k for k, level in enumerate(levels)
@@ -145,10 +140,7 @@ def _from_pandas(x: Any, time: bool) -> Labelled:
     groups = np.array([" ".join(map(str, key)) for key in zip(*levels, strict=True)])
     rows = rows_of(groups, len(groups))
     stamps = _stamps(clock, pd) if time else None
-    parts = [
-        Labelled([values[r]], names, *_time(None if stamps is None else stamps[r])) for r in rows
-    ]
-    return _joined(parts)
+    return [Labelled(values[r], names, *_time(None if stamps is None else stamps[r])) for r in rows]
 
 
 def _stamps(index: Any, pd: Any) -> np.ndarray | None:
@@ -169,7 +161,7 @@ def _is_real(types: Any, kind: Any) -> bool:
     return types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind)
 
 
-def _from_xarray(x: Any, time: bool) -> Labelled:
+def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     import xarray as xr
 
     if isinstance(x, xr.Dataset):
@@ -201,7 +193,7 @@ def _from_xarray(x: Any, time: bool) -> Labelled:
         stamps = from_calendar(stamps)
     elif stamps is not None and stamps.dtype.kind == "M":
         stamps = settled(Dates(stamps)).stamps
-    return Labelled(np.asarray(x.values, float), names, *_time(stamps))
+    return [Labelled(np.asarray(x.values, float), names, *_time(stamps))]
 
 
 def _time(stamps: np.ndarray | None) -> tuple[float | None, np.ndarray | None, str]:
