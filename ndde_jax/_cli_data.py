@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .samples._clock import sampling
+from .samples._labelled import from_table, joined
 from .samples._tables import read_table
 
 
@@ -38,38 +38,30 @@ def read_file(
     table = tables[0]
     if any(other.names != table.names for other in tables):
         raise ValueError("The arrays of --key must have the same columns; they differ.")
-    options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
-    parts = [(each, rows) for each in tables for rows in each.recordings]
-    if arguments.dt is None and table.dt is not None:
-        options["dt"] = table.dt
-    elif arguments.dt is None and table.stamps is not None:
-        read = [sampling(np.asarray(each.stamps)[rows]) for each, rows in parts]
-        unit = read[0].unit
-        if unit and arguments.time_unit not in (None, unit):
-            raise ValueError(
-                f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
-                f"{arguments.time_unit}."
-            )
-        if len({found.unit for found in read}) > 1:
-            raise ValueError("The recordings count their time in different units; give --dt.")
-        steps = [found.dt for found in read]
-        same = None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0)
-        options |= {"dt": steps[0] if same else None, "time_unit": unit or options["time_unit"]}
-        if not same:
-            times = [found.times for found in read]
-            options["t"] = times if len(times) > 1 else times[0]
-    elif arguments.dt is None:
+    parts = [part for each in tables for part in from_table(each, time=arguments.dt is None)]
+    read = joined(parts)
+    if arguments.dt is None and read.dt is None and read.t is None:
         raise ValueError(
             "The file has no time column: give the sampling interval with --dt, or name the "
             "column with --time-column."
         )
-    values = [each.values[rows] for each, rows in parts]
-    if table.mask is not None:
-        masks = [np.asarray(each.mask)[rows] for each, rows in parts]
-        if not any(mask.any() for mask in masks):
+    if read.time_unit and arguments.time_unit not in (None, read.time_unit):
+        raise ValueError(
+            f"The time stamps are counted in {read.time_unit}s; give --dt together with "
+            f"--time-unit {arguments.time_unit}."
+        )
+    options = {
+        "names": table.names,
+        "dt": read.dt if arguments.dt is None else arguments.dt,
+        "time_unit": read.time_unit or arguments.time_unit or "",
+    }
+    if read.t is not None:
+        options["t"] = read.t
+    if read.mask:
+        if not any(mask.any() for mask in read.mask):
             raise ValueError("--only and --months together leave no row.")
-        options["mask"] = masks if len(masks) > 1 else masks[0]
-    return (values if len(values) > 1 else values[0]), options, None
+        options["mask"] = list(read.mask) if len(read.mask) > 1 else read.mask[0]
+    return read.values, options, None
 
 
 def read_example(
@@ -120,12 +112,13 @@ def rate_lags(
         return default
     from .samples._prepare import EVERY, STEPS, prepare_samples
     from .samples._reading import read_samples
-    from .windows._choose_lags import check_decidable, choose_lags
+    from .windows._choose_lags import MANY, check_decidable, choose_lags
 
     known = {k: v for k, v in options.items() if k not in ("treat", "transform")}
     samples = read_samples(values, **known)
     try:
-        check_decidable(samples, (0,))
+        if samples.dim > MANY:  # or the choice of lags alone would take long
+            check_decidable(samples, (0,))
     except ValueError as error:
         raise ValueError(f"{arguments.data}: {error}") from error
     if lags is None:

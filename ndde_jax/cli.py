@@ -300,7 +300,8 @@ def _parser() -> argparse.ArgumentParser:
         "--key",
         action="append",
         metavar="NAME",
-        help="array of an NPZ file, variable of a NetCDF file. May be repeated: several recordings",
+        help="array of an NPZ file, variable of a NetCDF file, sheet of a workbook. May be "
+        "repeated: several recordings",
     )
     add("--trial", metavar="NAME", help="column that tells several recordings apart")
     add("--offsets", action="store_true", help="every recording has a mean of its own")

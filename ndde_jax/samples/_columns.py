@@ -72,7 +72,7 @@ def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
     return len(edges) > 4 and float(np.mean(edges[1::2] - edges[::2])) < 2
 
 
-def codes_of(values: Sequence[Float[np.ndarray, "time"]]) -> tuple[float, ...]:
+def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:
     """Return numbers in a variable that stand for missing values: such as programs write, twice at
     least, and further from all others than these from one another.
     """

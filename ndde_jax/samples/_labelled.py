@@ -1,5 +1,7 @@
 """Names, values and time axis of whatever container the measurements come in."""
 
+import os
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ from ._dates import Dates, settled
 from ._examples import Example
 from ._formats import TIME_NAMES
 from ._samples import Samples, as_given
-from ._tables import dates_of, from_calendar, rows_of
+from ._tables import Table, dates_of, from_calendar, read_table, rows_of
 
 
 class Labelled(NamedTuple):
@@ -25,8 +27,8 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
-    """Unpack samples, examples and the frames of pandas, Polars, Arrow and xarray; anything else is
-    returned as it is.
+    """Unpack samples, examples, files (as a `Path`), and frames of pandas, Polars, Arrow and
+    xarray; anything else is returned as it is.
 
     A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
     numbers that is not a mere row count, its time axis; an index of two levels, such as site and
@@ -43,7 +45,7 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     many = isinstance(x, list | tuple) and len(x) > 0 and all(map(_kind, x))
     if not (many or _kind(x)):
         return Labelled(x, None, None, None, "")
-    return _joined([part for item in (x if many else [x]) for part in _parts(item, time)])
+    return joined([part for item in (x if many else [x]) for part in _parts(item, time)])
 
 
 def _kind(x: Any) -> str:
@@ -51,16 +53,36 @@ def _kind(x: Any) -> str:
     module = type(x).__module__.partition(".")[0]
     if module in ("pandas", "xarray"):
         return module
+    if isinstance(x, os.PathLike):
+        return "file"
     return "frame" if hasattr(x, "__dataframe__") or hasattr(x, "__arrow_c_stream__") else ""
 
 
 def _parts(x: Any, time: bool) -> list[Labelled]:
     """Each recording of a container."""
     readers = {"pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame}
-    return readers[_kind(x)](x, time)
+    return {**readers, "file": _from_file}[_kind(x)](x, time)
 
 
-def _joined(parts: list[Labelled]) -> Labelled:
+def _from_file(path: Any, time: bool) -> list[Labelled]:
+    table = read_table(path)
+    if table.notices:
+        warnings.warn(" ".join(table.notices), stacklevel=6)
+    return from_table(table, time=time)
+
+
+def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
+    """Each recording of a table; its clock only with `time`."""
+    parts = []
+    for rows in table.recordings:
+        stamps = table.stamps[rows] if time and table.stamps is not None else None
+        dt, t, unit = _time(stamps) if table.dt is None else (table.dt if time else None, None, "")
+        mask = () if table.mask is None else (table.mask[rows],)
+        parts.append(Labelled(table.values[rows], table.names, dt, t, unit, mask))
+    return parts
+
+
+def joined(parts: list[Labelled]) -> Labelled:
     """Several recordings as one, their variables matched by name."""
     first = parts[0]
     if len(parts) == 1:
@@ -76,18 +98,19 @@ def _joined(parts: list[Labelled]) -> Labelled:
                 )
             value = value[:, [part.names.index(name) for name in names]]
         values.append(value)
+    masks = tuple(mask for part in parts for mask in part.mask)
     if any(part.time_unit != first.time_unit for part in parts):
-        raise ValueError("x: the frames of a list count time in different units; pass dt.")
+        raise ValueError("x: the recordings count time in different units; give dt.")
     steps = [part.dt for part in parts]
     if None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0):
-        return Labelled(values, names, steps[0], None, first.time_unit)
+        return Labelled(values, names, steps[0], None, first.time_unit, masks)
     if any(part.dt is None and part.t is None for part in parts):
-        return Labelled(values, names, None, None, first.time_unit)
+        return Labelled(values, names, None, None, first.time_unit, masks)
     times = [
         float(part.dt or 1) * np.arange(len(part.values)) if part.t is None else part.t
         for part in parts
     ]
-    return Labelled(values, names, None, times, first.time_unit)
+    return Labelled(values, names, None, times, first.time_unit, masks)
 
 
 def _listed(names: tuple[str, ...] | None) -> str:

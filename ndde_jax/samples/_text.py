@@ -32,14 +32,14 @@ def read_text(path: Path, options: Options) -> Found:
     separator = _separator(lines[:LOOKED_AT], options)
     rows, widths = _cut(path, lines, separator, options)
     most = Counter(widths).most_common(1)[0][0]
-    other = [i for i, n in enumerate(widths[: TITLE + 1]) if n != most]
-    start = other[-1] + 1 if other and most > 1 else 0
     foot = 0
     while most > 1 and foot < 5 and widths[-1 - foot] == 1 and foot < len(widths) - 2:
         foot += 1
-    if foot and to_float(rows.iloc[-foot, 0]) is None and start < len(rows) - foot:
+    if foot and to_float(rows.iloc[-foot, 0]) is None:
         said += (f"{path.name}: its last {foot} lines are taken for a note.",)
         rows, widths = rows.iloc[: len(rows) - foot], widths[: len(widths) - foot]
+    other = [i for i, n in enumerate(widths[: TITLE + 1]) if n != most]
+    start = other[-1] + 1 if other and most > 1 else 0
     bare = start == 1 and widths[0] == most - 1  # a header one name short
     if bare and rows.iloc[1:, most - 1].str.strip().any():
         rows.iloc[0] = ["", *rows.iloc[0, : most - 1]]  # R gives its row names none

@@ -410,3 +410,52 @@ def test_names_are_one_line(tmp_path):
     pd.DataFrame(np.c_[X, X[:, 0] ** 2], columns=names).to_csv(text, index=False)
     found = read(tmp_path, text.getvalue())
     assert found.names[:2] == ("a [31m", "b c") and len(found.names[2]) == 120
+
+
+def test_a_path_is_read_and_what_was_assumed_is_a_warning(tmp_path):
+    rows = [f"{day.strftime('%Y-%m-%d')};{a};{b}" for day, (a, b) in zip(DAYS, X, strict=True)]
+    (tmp_path / "x.csv").write_text("day;a;b\n" + "\n".join(rows).replace(".", ","))
+    with pytest.warns(UserWarning, match="decimal comma"):
+        samples = ndde.read_samples(tmp_path / "x.csv")
+    assert samples.names == ("a", "b") and (samples.dt, samples.time_unit) == (1.0, "day")
+    np.testing.assert_array_equal(samples.values[0], X)
+
+
+@pytest.mark.parametrize(
+    "rows, names, clock_is",
+    [
+        # A note below, weeks, prices of working days, two columns that tell panels apart.
+        (["a,b", *ROWS, "Source: nobody"], ("a", "b"), None),
+        (["week,a,b", *(f"2021-W{i + 1:02d},{ROWS[i]}" for i in range(50))], ("a", "b"),
+         (7, "day")),
+        (
+            ["Date,Close", *(f"{day.date()},${1000 + i * i % 7}.50" for i, day in enumerate(
+                pd.bdate_range("2020-01-01", periods=60)))],
+            ("Close",),
+            (1, "working day"),
+        ),
+        (
+            ["land,good,year,a", *(f"{c},{g},{1950 + i},{X[i, 0]}" for c in "AB" for g in "xy"
+                                   for i in range(30))],
+            ("a",),
+            (1, "year"),
+        ),
+        (
+            ["timestamp,a,b", *(f"{1_600_000_000_000 + 60_000 * i},{ROWS[i]}" for i in range(60))],
+            ("a", "b"),
+            (1, "minute"),
+        ),
+        (
+            ["Date,Time,a,b", *(f"03/01/2021,{(i % 12 or 12)}:00 {'AP'[i // 12]}M,{ROWS[i]}"
+                                for i in range(24))],
+            ("a", "b"),
+            (1, "hour"),
+        ),
+    ],
+)  # fmt: skip
+def test_tables_as_offices_and_instruments_write_them(rows, names, clock_is, tmp_path):
+    found = read(tmp_path, "\n".join(rows))
+    assert found.names == names
+    for part in found.recordings:
+        assert (found.stamps is None) == (clock_is is None)
+        assert clock_is is None or clock(found, part) == clock_is
