@@ -30,6 +30,7 @@ def read_file(
             trial=arguments.trial,
             only=arguments.only,
             months=arguments.months,
+            kept=arguments.exogenous,
         )
         for key in arguments.key or [None]
     ]

@@ -114,7 +114,8 @@ def _explained(error: Exception) -> tuple[str, int]:
     """What went wrong, in one line, and the exit code that says whose fault it is."""
     text = _one_line(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
-        return f"not enough memory: {text}. Use fewer variables (--columns) or lags (--lags).", 2
+        what = f"not enough memory{text and ': ' + text}"
+        return f"{what}. Use fewer variables (--columns) or lags (--lags).", 2
     if isinstance(error, ValueError | OSError | ImportError):
         return text, 2
     kind = f"{type(error).__name__}: {text}".rstrip(": ")

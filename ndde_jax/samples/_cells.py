@@ -131,6 +131,7 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
         values[~gone] = pd.to_numeric(again, errors="coerce")
         left = values.isna() & ~gone
         said += more if not left.any() else []
+    values[values.isin([to_float(mark) for mark in marks])] = np.nan
     wrong = int(np.argmax(left)) if left.any() else None
     words = left[~gone].all() and not texts[~gone].str.fullmatch(COMMA_NUMBER).any()
     empty = bool(gone.all() or words)

@@ -177,7 +177,7 @@ def read_excel(path: Path, options: Options) -> Found:
         )  # fmt: skip
     except Exception as error:  # of openpyxl, which raises what it stumbles over
         raise ValueError(
-            f"{path.name} is no Excel workbook ({_first_line(error)}). {remedy}"
+            f"{path.name} cannot be read as an Excel workbook ({_first_line(error)}). {remedy}"
         ) from error
     texts = [cell for cell in rows.to_numpy().ravel() if isinstance(cell, str)]
     mark = options.decimal or decimal_mark(texts[:10_000], ";")

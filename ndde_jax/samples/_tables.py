@@ -95,6 +95,7 @@ def read_table(
     variables: Sequence[str] = (),
     only: Sequence[tuple[str, tuple[str, ...]]] = (),
     months: Sequence[int] = (),
+    kept: Sequence[str] = (),
 ) -> Table:
     """Read measurements from a file, one row per sample.
 
@@ -115,7 +116,8 @@ def read_table(
     `time_zone` names the zone of a clock that daylight saving shifts.
 
     `columns` picks variables and their order. Without it columns are left out, with a notice, that
-    hold text, nothing, one number throughout, or a straight line, which counts rows. `missing` are
+    hold text, nothing, one number throughout, or a straight line, which counts rows; those `kept`
+    are left in. `missing` are
     texts that mean a missing value. `trial` names a column that tells recordings apart; without it
     one is found if stamps repeat and rise within each of its values. `only`, columns with some of
     their values, and `months` (1 to 12, of dates) say which rows may be the present of a window;
@@ -166,7 +168,9 @@ def read_table(
     stamps = time.stamps
     rows = rows_of(trials, len(frame))
     if not columns:
-        numbers, more = _variables(path.name, numbers, frame, stamps, rows)
+        free = {name: each for name, each in numbers.items() if name not in kept}
+        left, more = _variables(path.name, free, frame, stamps, rows)
+        numbers = {n: each for n, each in numbers.items() if n in left or n in kept}
         said += more
     _check_numeric(path.name, numbers, frame)
     said += _assumed(path.name, numbers)
@@ -243,10 +247,8 @@ def _variables(file: str, numbers: dict[str, Numbers], frame, stamps, rows):
         numbers = {name: each for name, each in numbers.items() if name not in gone}
         one = len(gone) == 1
         listed = f"column {gone[0]!r}" if one else f"columns {_listed(gone)}"
-        verb, what = (
-            "is" if one else "are",
-            what.format(s="s" if one else "", are="is" if one else "are"),
-        )
+        verb = "is" if one else "are"
+        what = what.format(s="s" if one else "", are=verb)
         said += (f"{file}: {listed} {what} and {verb} left out.",)
     return numbers, said
 

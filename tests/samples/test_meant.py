@@ -2,7 +2,9 @@
 
 import datetime
 import io
+import time
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax.samples._clock import sampling
 from ndde_jax.samples._columns import codes_of, find_spikes, is_clock, is_event
+from ndde_jax.samples._prepare import set_aside
 from ndde_jax.samples._tables import read_table
 from tests.check.test_data_findings import oscillators
 
@@ -203,10 +206,10 @@ def test_calendars_of_models(calendar):
     xr = pytest.importorskip("xarray")
     pytest.importorskip("cftime")
     for freq, unit in (("MS", "month"), ("D", "day")):
-        time = xr.date_range(
+        stamps = xr.date_range(
             "2000-01-01", periods=120, freq=freq, calendar=calendar, use_cftime=True
         )
-        data = xr.DataArray(np.arange(120.0) ** 2, dims="time", coords={"time": time}, name="a")
+        data = xr.DataArray(np.arange(120.0) ** 2, dims="time", coords={"time": stamps}, name="a")
         samples = ndde.read_samples(data)
         assert (samples.dt, samples.time_unit, samples.regular) == (1.0, unit, True)
 
@@ -459,3 +462,50 @@ def test_tables_as_offices_and_instruments_write_them(rows, names, clock_is, tmp
     for part in found.recordings:
         assert (found.stamps is None) == (clock_is is None)
         assert clock_is is None or clock(found, part) == clock_is
+
+
+def test_an_input_may_count(tmp_path):
+    text = "a,ramp\n" + "\n".join(f"{a},{i / 10}" for i, a in enumerate(X[:, 0]))
+    assert read(tmp_path, text).names == ("a",)
+    assert read(tmp_path, text, kept=["ramp"]).names == ("a", "ramp")
+
+
+def test_numbers_that_mean_missing_are_compared_as_numbers(tmp_path):
+    text = "a,b\n" + "\n".join([*ROWS, "-999.0,1", "-999,2"])
+    found = read(tmp_path, text, missing=["-999"])
+    assert np.isnan(found.values[-2:, 0]).all() and not np.isnan(found.values[:-2]).any()
+
+
+@pytest.mark.parametrize("given, names", [((), ("x0", "x2")), (("x1",), ("x0", "x1", "x2"))])
+def test_a_counter_is_set_aside_unless_it_is_an_input(given, names):
+    x = np.column_stack([oscillators()[:, 0], np.arange(1200.0), oscillators()[:, 1]])
+    samples, gone = set_aside(ndde.read_samples(x, dt=1.0), given)
+    assert samples.names == names and gone == tuple(n for n in ("x1",) if n not in given)
+    if not given:
+        recipe = ndde.Recipe.fast()
+        found = ndde.discover(x[:300], dt=1.0, recipe=recipe, key=jax.random.key(0))
+        assert found.names == names and any("x1 counts" in text for text in found.choices)
+        prior = ndde.prior_knowledge(("x0", "x1", "x2"), lags=(0,), forbidden=[("x0", "x2")])
+        found = ndde.discover(x[:300], dt=1.0, prior=prior, recipe=recipe, key=jax.random.key(0))
+        assert found.names == names and not found.graph[0, 1].any()
+
+
+def test_a_question_that_no_data_can_answer_is_refused_at_once():
+    x = np.random.default_rng(0).normal(size=(200, 300))
+    start = time.process_time()
+    with pytest.raises(ValueError, match="600 candidate inputs, and 198 windows"):
+        ndde.discover(x, dt=1.0, lags=(0, 1), key=jax.random.key(0))
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("x", [X[:4], X[:6], [X[i : i + 2] for i in range(0, 60, 2)]])
+def test_too_few_samples_are_said_in_words(x):
+    with pytest.raises(ValueError, match="x is too short for the largest lag, 0"):
+        ndde.discover(x, dt=1.0, lags=(0,), key=jax.random.key(0))
+
+
+def test_a_toggle_has_no_regimes():
+    for column in (np.arange(1200) % 2, (np.arange(1200) > 300) * (np.arange(1200) % 7 == 0)):
+        x = np.column_stack([oscillators()[:, 0], column])
+        found = ndde.data_findings(ndde.prepare_samples(ndde.read_samples(x, dt=1.0)))
+        assert not {"change of regime", "quantised", "trend"} & {f.name for f in found}
