@@ -197,7 +197,7 @@ def read_excel(path: Path, options: Options) -> Found:
     start = int(np.argmax(full >= usual / 2)) if usual > 2 else 0
     said = (f"{path.name}: its first {start} rows are taken for a title.",) if start else ()
     options = options._replace(decimal=mark)
-    return found_in(path, rows.iloc[start:].reset_index(drop=True), "", ";", options, said)
+    return found_in(path, rows.iloc[start:].reset_index(drop=True), [], ";", options, said)
 
 
 _REFERENCE = re.compile(rb"""[\s:]r\s*=\s*["']([^"']*)["']""")

@@ -34,15 +34,15 @@ READERS: dict[str, Callable[[Path, Options], Found]] = {
 INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
 # Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
 EPOCHS = {"timestamp", "time", "datetime", "date", "epoch", "unix", "unixtime", "ts"}
-# Parts of a date that may have columns of their own.
+# Parts of a date that may have columns of their own: how they are called, and what they can be.
 PARTS = {
-    "year": ("year", "yr", "yyyy"),
-    "quarter": ("quarter", "qtr", "q"),
-    "month": ("month", "mon", "mo", "mm"),
-    "day": ("day", "dy", "dd", "dom"),
-    "yearday": ("doy", "yday", "julian", "dayofyear", "day of year"),
-    "hour": ("hour", "hr", "hh"),
-    "minute": ("minute", "min"),
+    "year": (("year", "yr", "yy", "yyyy", "#yy"), -9999, 9999),
+    "quarter": (("quarter", "qtr"), 1, 4),
+    "month": (("month", "mon", "mo", "mm"), 1, 12),
+    "day": (("day", "dy", "dd", "dom"), 1, 31),
+    "yearday": (("doy", "yday", "julian", "dayofyear", "day of year"), 1, 366),
+    "hour": (("hour", "hr", "hh"), 0, 24),
+    "minute": (("minute", "min", "mn"), 0, 59),
 }
 
 
@@ -349,30 +349,28 @@ class _Reader(NamedTuple):
 
     def _parts(self) -> Time | None:
         """Year, month, day and hour in columns of their own; a year that is not there counts on."""
-        by_name = {name.strip().lower(): name for name in self.frame}
-        named = {part: next((by_name[w] for w in words if w in by_name), None)
-                 for part, words in PARTS.items()}  # fmt: skip
-        have = {part: name for part, name in named.items() if name is not None}
+        found = {}
+        for part, (words, low, high) in PARTS.items():
+            for name in (n for n in self.frame if n.strip().lower() in words):
+                x = self.number(name).values
+                if part not in found and ((x == np.round(x)) & (low <= x) & (x <= high)).all():
+                    found[part] = (name, x.astype(int))
+        for part, above in (("hour", ("day", "yearday")), ("minute", ("hour",))):
+            if not any(other in found for other in above):
+                found.pop(part, None)
         pairs = [("year", "month"), ("year", "quarter"), ("year", "yearday"), ("month", "day")]
-        if not any(set(pair) <= set(have) for pair in pairs):
+        if not any(set(pair) <= set(found) for pair in pairs):
             return None
-        values = {}
-        for part, name in have.items():
-            read = self.number(name)
-            if read.wrong is not None or not (read.values == np.round(read.values)).all():
-                return None
-            values[part] = read.values.astype(int)
+        values = {part: x for part, (_, x) in found.items()}
         months = values.get("month", 3 * values.get("quarter", np.ones(len(self.frame), int)) - 2)
         years = values.get("year", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
-        if not (((months >= 1) & (months <= 12)).all() and (np.abs(years) < 10_000).all()):
-            return None
         years = np.where((years >= 0) & (years < 100), years + 1900, years)
         start = (years - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (months - 1)
         days = values.get("yearday", values.get("day", 1)) - 1
         hours, minutes = values.get("hour", 0), values.get("minute", 0)
         stamps = start.astype("datetime64[m]") + (1440 * days + 60 * hours + minutes)
         stamps, said = self._settled(Dates(stamps.astype("datetime64[us]")))
-        names = tuple(have.values())
+        names = tuple(name for name, _ in found.values())
         listed = ", ".join(names)
         first = next(iter(self.frame))
         index = (first,) if first.strip().lower() in INDEX_NAMES else ()
@@ -435,7 +433,7 @@ class _Reader(NamedTuple):
         if word in EPOCHS and (scale := _since_1970(read.values)):
             stamps = np.round(read.values * (1e6 / scale)).astype("datetime64[us]")
             return stamps, (f"{self.file}: column {name!r} counts from 1970; --dt says otherwise.",)
-        if word in PARTS["year"] and whole and (np.abs(read.values) < 10_000).all():
+        if word in PARTS["year"][0] and whole and (np.abs(read.values) < 10_000).all():
             years = (read.values.astype(int) - 1970).astype("datetime64[Y]")
             return years.astype("datetime64[s]"), ()
         return read.values.astype(int) if whole and np.abs(
@@ -500,7 +498,7 @@ def _panel(frame: Any, time: Time) -> tuple[str, ...] | None:
     except ValueError:
         pass
     kinds = {n: getattr(frame[n].dtype, "kind", "O") for n in frame if n not in time.columns}
-    parts = {word for words in PARTS.values() for word in words}
+    parts = {word for words, *_ in PARTS.values() for word in words}
     alone = [n for n, kind in kinds.items() if kind != "f" and n.strip().lower() not in parts]
     words = [n for n in alone if kinds[n] == "O" and not all(map(is_value, map(str, frame[n])))]
     zero = np.zeros((), np.diff(stamps[:2]).dtype)

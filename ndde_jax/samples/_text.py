@@ -58,7 +58,7 @@ def read_text(path: Path, options: Options) -> Found:
 
 
 def found_in(
-    path: Path, rows: Any, title: str, separator: str | None, options: Options, said=()
+    path: Path, rows: Any, title: list[str], separator: str | None, options: Options, said=()
 ) -> Found:
     """What rows of texts hold: names, units below them, numbers with whichever decimal mark."""
     rows.columns = range(rows.shape[1])
@@ -105,17 +105,17 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _without_comments(text: str) -> tuple[list[str], str]:
-    """Lines that are neither blank nor begin with # or %; and the last of those above the table,
-    which may be its header. What Excel writes for an error begins with # too.
+def _without_comments(text: str) -> tuple[list[str], list[str]]:
+    """Lines that are neither blank nor begin with # or %; and those of the others that stand above
+    the table, one of which may be its header. What Excel writes for an error begins with # too.
     """
     lines: list[str] = []
-    title = ""
+    title: list[str] = []
     for line in io.StringIO(text):
         start = line.lstrip()[:1]
         word = line.strip().partition("\t")[0].partition(",")[0].partition(";")[0].strip('" ')
         if start in ("#", "%") and word.lower() not in MISSING:
-            title = title if lines else line.lstrip("#% ")
+            title += [] if lines else [line.lstrip("#% ")]
         elif line.strip():
             lines.append(line)
     return lines, title
@@ -198,7 +198,7 @@ def _check_ragged(path: Path, widths, start: int, separator: str | None, options
             )
 
 
-def _headed(path: Path, rows: Any, title: str, separator, decimal: str, options: Options):
+def _headed(path: Path, rows: Any, title: list[str], separator, decimal: str, options: Options):
     """Names, the rows below them, and what had to be assumed."""
     first, body = list(rows.iloc[0]), rows.iloc[1:]
     numbered = [f"x{j}" for j in range(len(first))]
@@ -211,10 +211,9 @@ def _headed(path: Path, rows: Any, title: str, separator, decimal: str, options:
         said = (f"{path.name}: its first row, {listed}, is taken for names; --header no if not.",)
     if headed:
         return first, body, said
-    (names,) = _rows([title], separator) if title.strip() else ([],)
-    names = [name.strip() for name in names]
-    if len(names) == len(first) and not any(is_value(name) for name in names):
-        return names, rows, said
+    for names in _rows(title, separator):
+        if len(names) == len(first) and not any(is_value(name) for name in names):
+            return names, rows, said
     if separator == "," and len(first) == 2 and options.separator is None:
         whole = rows.map(lambda cell: cell.lstrip("+-").isdecimal())
         if whole.all(axis=None):

@@ -39,7 +39,7 @@ def clock(found, rows=slice(None)):
         (pd.DataFrame(X).to_csv(index=False), ("0", "1")),
         ("," + "101,205\n" + "\n".join(f"{i},{row}" for i, row in enumerate(ROWS)), ("101", "205")),
         ('"a","b"\n' + "\n".join(f'"{i}",{row}' for i, row in enumerate(ROWS, 1)), ("a", "b")),
-        ("# made today\n# a,b\n" + "\n".join(ROWS), ("a", "b")),
+        ("# made today\n# a,b\n# m,s\n" + "\n".join(ROWS), ("a", "b")),
         ("Gauge 12, upper river\n\nmade 2021\na,b\n" + "\n".join(ROWS), ("a", "b")),
         ("a,b\nm3/s,°C\n" + "\n".join(ROWS), ("a", "b")),
         ("a,b,notes\n" + "\n".join(f"{row}," for row in ROWS), ("a", "b")),
@@ -509,3 +509,10 @@ def test_a_toggle_has_no_regimes():
         x = np.column_stack([oscillators()[:, 0], column])
         found = ndde.data_findings(ndde.prepare_samples(ndde.read_samples(x, dt=1.0)))
         assert not {"change of regime", "quantised", "trend"} & {f.name for f in found}
+
+
+def test_a_variable_may_be_called_as_a_part_of_a_date_is(tmp_path):
+    days = pd.date_range("1990-01-01", periods=60, freq="MS")
+    rows = [f"{day.year},{day.month},{i * i % 30},{i % 7}" for i, day in enumerate(days)]
+    found = read(tmp_path, "year,month,max,min\n" + "\n".join(rows))
+    assert found.names == ("max", "min") and clock(found) == (1.0, "month")
