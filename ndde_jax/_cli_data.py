@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .samples._tables import read_table, sampling
+from .samples._labelled import from_table, joined
+from .samples._tables import read_table
 
 
 def read_file(
@@ -21,9 +22,15 @@ def read_file(
             key=key,
             separator=arguments.separator,
             decimal=arguments.decimal,
+            header=None if arguments.header is None else arguments.header == "yes",
+            missing=arguments.missing,
+            day_first=None if arguments.dates is None else arguments.dates == "day-first",
+            time_zone=arguments.time_zone,
+            variables=arguments.variables,
             trial=arguments.trial,
             only=arguments.only,
             months=arguments.months,
+            kept=arguments.exogenous,
         )
         for key in arguments.key or [None]
     ]
@@ -32,37 +39,30 @@ def read_file(
     table = tables[0]
     if any(other.names != table.names for other in tables):
         raise ValueError("The arrays of --key must have the same columns; they differ.")
-    options = {"names": table.names, "dt": arguments.dt, "time_unit": arguments.time_unit or ""}
-    parts = [(each, rows) for each in tables for rows in each.recordings]
-    if arguments.dt is None and table.dt is not None:
-        options["dt"] = table.dt
-    elif arguments.dt is None and table.stamps is not None:
-        read = [sampling(np.asarray(each.stamps)[rows]) for each, rows in parts]
-        unit = read[0][1]
-        if unit and arguments.time_unit not in (None, unit):
-            raise ValueError(
-                f"The time stamps are counted in {unit}s; give --dt together with --time-unit "
-                f"{arguments.time_unit}."
-            )
-        if len({found[1] for found in read}) > 1:
-            raise ValueError("The recordings count their time in different units; give --dt.")
-        steps = [found[0] for found in read]
-        same = None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0)
-        options |= {"dt": steps[0] if same else None, "time_unit": unit or options["time_unit"]}
-        if not same:
-            options["t"] = [found[2] for found in read] if len(read) > 1 else read[0][2]
-    elif arguments.dt is None:
+    parts = [part for each in tables for part in from_table(each, time=arguments.dt is None)]
+    read = joined(parts)
+    if arguments.dt is None and read.dt is None and read.t is None:
         raise ValueError(
             "The file has no time column: give the sampling interval with --dt, or name the "
             "column with --time-column."
         )
-    values = [each.values[rows] for each, rows in parts]
-    if table.mask is not None:
-        masks = [np.asarray(each.mask)[rows] for each, rows in parts]
-        if not any(mask.any() for mask in masks):
+    if read.time_unit and arguments.time_unit not in (None, read.time_unit):
+        raise ValueError(
+            f"The time stamps are counted in {read.time_unit}s; give --dt together with "
+            f"--time-unit {arguments.time_unit}."
+        )
+    options = {
+        "names": table.names,
+        "dt": read.dt if arguments.dt is None else arguments.dt,
+        "time_unit": read.time_unit or arguments.time_unit or "",
+    }
+    if read.t is not None:
+        options["t"] = read.t
+    if read.mask:
+        if not any(mask.any() for mask in read.mask):
             raise ValueError("--only and --months together leave no row.")
-        options["mask"] = masks if len(masks) > 1 else masks[0]
-    return (values if len(values) > 1 else values[0]), options, None
+        options["mask"] = list(read.mask) if len(read.mask) > 1 else read.mask[0]
+    return read.values, options, None
 
 
 def read_example(
@@ -113,12 +113,16 @@ def rate_lags(
         return default
     from .samples._prepare import EVERY, STEPS, prepare_samples
     from .samples._reading import read_samples
+    from .windows._choose_lags import MANY, check_decidable, choose_lags
 
     known = {k: v for k, v in options.items() if k not in ("treat", "transform")}
     samples = read_samples(values, **known)
+    try:
+        if samples.dim > MANY:  # or the choice of lags alone would take long
+            check_decidable(samples, (0,))
+    except ValueError as error:
+        raise ValueError(f"{arguments.data}: {error}") from error
     if lags is None:
-        from .windows._choose_lags import choose_lags
-
         steps = EVERY if arguments.offsets else STEPS
         steps = () if arguments.no_treat else steps
         treated = prepare_samples(samples, steps, transform=options.get("transform"))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._atomic import Together
+from ._output import harmless, plain_names, png
 from ._spoken import parse_edge
 
 # Share of a rate's variance from which on what two sources do together is shown.
@@ -208,20 +209,21 @@ def _last(made: Any, ends: np.ndarray, verb: str):
 def _table(head: Any, rows: Any) -> bytes:
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
+    writer.writerow(map(harmless, head))
+    writer.writerows(map(harmless, row) for row in rows)
     return file.getvalue().encode()
 
 
 def _picture(name: str, made: Any) -> dict[str, bytes]:
     try:
-        figure = made.plot()
+        with plain_names():
+            figure = made.plot()
+            return {name: png(figure)}
     except ImportError:
         print("No picture: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-        return {}
-    content = io.BytesIO()
-    figure.savefig(content, dpi=150, format="png")
-    return {name: content.getvalue()}
+    except Exception as error:  # whatever cannot be drawn, the results are kept
+        print(f"No picture: {type(error).__name__}: {error}", file=sys.stderr)
+    return {}
 
 
 def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str) -> None:

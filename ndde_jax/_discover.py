@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -33,11 +33,12 @@ from .measure._profiles import profile_delays, whole_lags
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
+from .samples._columns import is_pulse
 from .samples._error import measurement_errors, said_of_errors
-from .samples._lag_times import lags_in_samples
+from .samples._lag_times import has_unit, lags_in_samples
 from .samples._masks import said_of_mask
 from .samples._offsets import OFFSETS
-from .samples._prepare import STEPS, prepare_samples
+from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .samples._trajectories import read_lags
@@ -50,7 +51,7 @@ from .select._spline_fit import fit_screened
 from .select._strategies import Gates
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._rows import check_regular
-from .windows._choose_lags import choose_lags
+from .windows._choose_lags import check_decidable, choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge, check_prior
 from .windows._windows import Windows
@@ -87,8 +88,8 @@ def discover(
 
     - `x`: `[time dim]` or `[time]`; NumPy or JAX array, pandas Series or DataFrame (column names
         and time index are used), xarray DataArray or Dataset, [`Samples`][ndde_jax.Samples], what
-        [`load_example`][ndde_jax.load_example] returns; or a list of arrays, several trajectories
-        of one system. NaN marks missing values.
+        [`load_example`][ndde_jax.load_example] returns, a file as a `pathlib.Path`; or a list of
+        arrays or frames, several trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
         or a list of such. The present state, 0, belongs in nearly always. None chooses them by
@@ -147,14 +148,20 @@ def discover(
     check_prior(prior)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit, mask=mask)
     samples, given = with_inputs(samples, inputs)
+    samples, prior, said = _set_aside(samples, prior, given, transform)
+    recipe, more = _of_events(samples, recipe)
+    # Before anything that takes long; what lags are chosen or said in times is known later.
+    lags = lags if lags is None or has_unit(lags) else read_lags(lags)
+    check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
     # Who has treated the samples has decided what stays.
-    steps = _steps(recipe) if treat and not samples.treatments else ()
+    steps = _steps(recipe) if treat and not samples.treatments else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known, transform)
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     lags = read_lags(lags)
+    check_decidable(samples, lags)
     prior = prior_of_inputs(prior, samples.names, given, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
@@ -164,7 +171,7 @@ def discover(
         lags=lags,
         prior=prior,
         known=known,
-        said=() if reason is None else (reason,),
+        said=(*said, *more, *(() if reason is None else (reason,))),
         coefficient=coefficient,
         recipe=recipe,
         key=key,
@@ -214,6 +221,40 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         recipe=found.recipe,
         key=jr.key(0) if key is None else key,
     )
+
+
+def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
+    """Samples and prior without variables that count rows or time, and what is said of these."""
+    kept = (*given, *(transform if isinstance(transform, Mapping) else ()))
+    names, dim = samples.names, samples.dim
+    whole = prior is None or prior.allowed.shape[-2] == dim
+    if not whole:
+        return samples, prior, ()
+    if prior is not None:
+        needed = np.asarray(prior.required).max(axis=-1, initial=False)
+        kept += tuple(n for j, n in enumerate(names) if needed[j].any() or needed[:, j].any())
+    samples, gone = set_aside(samples, kept)
+    if not gone:
+        return samples, prior, ()
+    if prior is not None:
+        keep = np.flatnonzero(~np.isin(np.asarray(names), gone))
+        prior = PriorKnowledge(prior.allowed[keep][:, keep], prior.required[keep][:, keep])
+    verb = "counts" if len(gone) == 1 else "count"
+    text = (
+        f"{', '.join(gone[:10])} {verb} rows or time and is set aside: a straight line has no "
+        "causes here, and would explain every trend. Name it among the inputs to keep it."
+    )
+    return samples, prior, (text,)
+
+
+def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+    """Events that last one sample have no value between samples, at which midpoints would look."""
+    pooled = np.concatenate(samples.values)
+    pulses = [name for name, x in zip(samples.names, pooled.T, strict=True) if is_pulse(x)]
+    if recipe.scheme != "auto" or not pulses:
+        return recipe, ()
+    text = f"{', '.join(pulses[:10])} holds events of one sample, so differences are forward ones."
+    return dataclasses.replace(recipe, scheme="euler"), (text,)
 
 
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:

@@ -1,9 +1,10 @@
 """What the command line writes: all results of a discovery together, or none of them."""
 
+import contextlib
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,27 @@ def write_checked(
         files.add(directory / "report.html", page)
 
 
+def harmless(cell: Any) -> Any:
+    """A cell that a spreadsheet shows as it is, though it begins as a formula does."""
+    formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
+    if not formula:
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+@contextlib.contextmanager
+def plain_names() -> Iterator[None]:
+    """Names are drawn letter by letter: a dollar sign begins no formula."""
+    import matplotlib
+
+    with matplotlib.rc_context({"text.parse_math": False}):
+        yield
+
+
 def _edges(found: Any) -> bytes:
     """One row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
     kept, scores = found.graph.ravel(), np.asarray(found.scores).ravel()
@@ -80,6 +102,7 @@ def _edges(found: Any) -> bytes:
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(EDGE_COLUMNS)
+    names = [harmless(name) for name in found.names]
     for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
         lag, edge = found.lags[k], (i, j, k)
         numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
@@ -87,8 +110,8 @@ def _edges(found: Any) -> bytes:
         measured = (found.delays[edge], *found.delay_intervals[edge])
         measured += (found.p_values[edge], found.q_values[edge])
         estimate = [f"{value:.6g}" if np.isfinite(value) else "" for value in measured]
-        names = (found.names[i], found.names[j])
-        writer.writerow([*names, *lags, *map(str, numbers), *estimate, found.reasons[edge]])
+        ends = (names[i], names[j])
+        writer.writerow([*ends, *lags, *map(str, numbers), *estimate, found.reasons[edge]])
     return file.getvalue().encode()
 
 
@@ -98,12 +121,21 @@ def _pictures(found: Any) -> dict[str, bytes]:
     except ImportError:
         print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
         return {}
+    try:
+        with plain_names():
+            return _drawn(found, plot_lag_matrix, plot_process_graph)
+    except Exception as error:  # whatever cannot be drawn, the results are kept
+        print(f"No pictures: {type(error).__name__}: {error}", file=sys.stderr)
+        return {}
+
+
+def _drawn(found: Any, plot_lag_matrix: Any, plot_process_graph: Any) -> dict[str, bytes]:
     shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
     shared["time_unit"] = found.time_unit
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
     shared |= {"delays": found.delays, "confounded": found.confounded}
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
-    return {"lag_matrix.png": _png(matrix), "process_graph.png": _png(process)}
+    return {"lag_matrix.png": png(matrix), "process_graph.png": png(process)}
 
 
 def _uses(found: Any) -> tuple[dict[str, bytes], str]:
@@ -111,13 +143,14 @@ def _uses(found: Any) -> tuple[dict[str, bytes], str]:
     import jax
 
     try:
-        figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
-    except ValueError as error:  # irregular sampling, or too few samples
+        with plain_names():
+            figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
+            return dict(zip(USES, map(png, figures), strict=True)), ""
+    except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
         return {}, f"Not drawn: {error}"
-    return dict(zip(USES, map(_png, figures), strict=True)), ""
 
 
-def _png(figure: Any) -> bytes:
+def png(figure: Any) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, dpi=150, format="png")
     return content.getvalue()

@@ -17,6 +17,7 @@ import io
 import json
 import os
 import sys
+import unicodedata
 import warnings
 import zipfile
 from pathlib import Path
@@ -28,6 +29,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from ._archive import read_array
 from ._atomic import write_bytes
 from ._held import look
 from ._types import to_jax
@@ -85,7 +87,10 @@ def from_bytes(
     decode = _Decoder(arrays)
     try:
         value = decode(about["content"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+        *(RecursionError, zipfile.BadZipFile),
+    ) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(
             f"{path} was written by ndde_jax {about.get('library')} and does not fit this version, "
@@ -137,7 +142,7 @@ def fingerprint(tree: Any) -> str:
 # ---- the file ----
 
 
-def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
+def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, "_Arrays"]:
     """Description and arrays of a file whose every byte is as it was written."""
     body = data[:-_DIGEST]
     if hashlib.sha256(body).hexdigest().encode() != data[-_DIGEST:]:
@@ -149,17 +154,39 @@ def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, dict[str, np.ndar
             wrong = "is damaged: its checksum does not fit its content"
         raise ValueError(f"{path} {wrong}. Restore it from a copy, or compute it again.")
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            about = json.loads(file[ABOUT])
-            arrays = {name: file[name] for name in file.files if name != ABOUT}
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        members = archive.infolist()
+        # Nothing is packed, so nothing can be larger than the file; and no member lies in another.
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("a part of it is packed")
+        if sum(member.file_size for member in members) > len(data):
+            raise ValueError("its parts overlap")
+        about = json.loads(archive.read(ABOUT))
         if not isinstance(about, dict):
             raise ValueError(f"{ABOUT} is no description")
-    except Exception as error:  # whatever NumPy and zipfile make of it
+        arrays = _Arrays(archive, str(path))
+    except Exception as error:  # whatever zipfile and JSON make of it
         raise ValueError(
             f"{path} is whole, but not as ndde_jax writes it ({error}). Restore it from a copy, or "
             "compute it again."
         ) from error
     return about, arrays
+
+
+class _Arrays:
+    """The arrays of a file, each read when it is asked for, and once."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: str):
+        self.archive, self.path = archive, path
+        self.left = {name.removesuffix(".npy") for name in archive.namelist()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        # Asked for twice, a small file could fill the memory with copies.
+        self.left.remove(name)
+        array = read_array(self.archive, f"{name}.npy", self.path)
+        if array is None:
+            raise ValueError(f"{name} holds objects")
+        return array
 
 
 # ---- objects ----
@@ -208,11 +235,13 @@ def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[
 class _Decoder:
     """Rebuilds what `_encode` described; `rounded` says that numbers lost digits on the way."""
 
-    def __init__(self, arrays: dict[str, np.ndarray]):
+    def __init__(self, arrays: _Arrays):
         self.arrays = arrays
         self.rounded = False
 
     def __call__(self, code: Any) -> Any:
+        if isinstance(code, str):  # may be printed: nothing in it may steer a terminal
+            return "".join(c for c in code if c in "\n\t" or unicodedata.category(c) != "Cc")
         if not isinstance(code, dict):
             return code
         if "array" in code:

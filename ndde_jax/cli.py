@@ -114,7 +114,8 @@ def _explained(error: Exception) -> tuple[str, int]:
     """What went wrong, in one line, and the exit code that says whose fault it is."""
     text = _one_line(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
-        return f"not enough memory: {text}. Use fewer variables (--columns) or lags (--lags).", 2
+        what = f"not enough memory{text and ': ' + text}"
+        return f"{what}. Use fewer variables (--columns) or lags (--lags).", 2
     if isinstance(error, ValueError | OSError | ImportError):
         return text, 2
     kind = f"{type(error).__name__}: {text}".rstrip(": ")
@@ -273,8 +274,8 @@ def _parser() -> argparse.ArgumentParser:
         "discover",
         help="graph, table, pictures and model from a file of measurements",
         description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, "
-        "Parquet, NetCDF) and write report.txt, report.html, edges.csv, pictures and the model "
-        "to a directory.",
+        "Parquet, Feather, JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, "
+        "pictures and the model to a directory.",
     )
     add = command.add_argument
     add("data", nargs="?", help="file, one row per sample; or use --example")
@@ -300,7 +301,8 @@ def _parser() -> argparse.ArgumentParser:
         "--key",
         action="append",
         metavar="NAME",
-        help="array of an NPZ file, variable of a NetCDF file. May be repeated: several recordings",
+        help="array of an NPZ file, variable of a NetCDF file, sheet of a workbook. May be "
+        "repeated: several recordings",
     )
     add("--trial", metavar="NAME", help="column that tells several recordings apart")
     add("--offsets", action="store_true", help="every recording has a mean of its own")
@@ -329,6 +331,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--months", type=said(parse_months), default=(), metavar="M,...", help=text)
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
+    text = "whether the first row of a text file or sheet holds names (default: found)"
+    add("--header", choices=("yes", "no"), help=text)
+    text = "text that means a missing value; one that ends in * stands for all that begin so"
+    add("--missing", action="append", default=[], metavar="TEXT", help=text + ". May be repeated")
+    text = "what 03/04/2001 means (default: by the column)"
+    add("--dates", choices=("day-first", "month-first"), help=text)
+    text = "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)"
+    add("--time-zone", metavar="ZONE", help=text)
+    text = "dimensions of a NetCDF or Zarr file whose cells are variables"
+    add("--variables", type=names, default=(), metavar="A,B", help=text)
     add(
         "--scheme",
         choices=("euler", "central", "central4", "midpoint"),

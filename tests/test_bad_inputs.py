@@ -22,7 +22,8 @@ from hypothesis.extra import numpy as hnp
 
 import ndde_jax as ndde
 from ndde_jax import cli
-from ndde_jax.samples._tables import read_table, sampling
+from ndde_jax.samples._clock import sampling
+from ndde_jax.samples._tables import read_table
 
 from . import bad_files, bad_inputs
 

@@ -21,7 +21,12 @@ from ndde_jax.samples import _prepare
 
 PROBLEMS = Path(__file__).parents[1] / "docs" / "problems"
 # Treatments that are found under another name.
-SPOKEN = {"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"}
+SPOKEN = {
+    "rows": "missing rows",
+    "clock": "irregular clock",
+    "gaps": "missing values",
+    "codes": "missing values",
+}
 
 
 def _load():

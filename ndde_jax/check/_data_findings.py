@@ -9,6 +9,7 @@ from .._checks import refusal
 from .._spoken import percent
 from .._types import Checked
 from ..samples._blocks import APART, trend
+from ..samples._columns import is_event
 from ..samples._error import measurement_error, stretch
 from ..samples._offsets import OFFSETS
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
@@ -85,6 +86,7 @@ def data_findings(
 def _treated(samples: Samples) -> Iterator[Finding]:
     """What was dealt with, and weighs only as far as it could not be."""
     remedies = {
+        "codes": "Write them as empty cells; treat=False keeps them as numbers.",
         "rows": "Nothing, if these rows are really missing.",
         "clock": "Sample regularly, or resample with a model of the noise.",
         "spikes": "Look at them; discover with treat=False keeps them.",
@@ -97,7 +99,7 @@ def _treated(samples: Samples) -> Iterator[Finding]:
     }
     names = {
         **{"rows": "missing rows", "clock": "irregular clock", "gaps": "missing values"},
-        "impute": "missing values",
+        **{"impute": "missing values", "codes": "missing values"},
     }
     imputed = any(treatment.name == "impute" for treatment in samples.treatments)
     for treatment in samples.treatments:
@@ -121,7 +123,7 @@ def _weight(samples: Samples, treatment: Treatment) -> str:
         return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
     if treatment.name == "impute":
         return RESERVATION if treatment.size > MANY_MISSING else NOTE
-    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm"):
+    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm", "codes"):
         return NOTE
     if treatment.name == "clock":
         intervals = np.concatenate([np.diff(times) for times in treatment.times])
@@ -293,7 +295,11 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
     if len(x) < FEWEST:
         return
     # Tests of many variables and kinds: the limits hold for all of them together.
-    trends = [trend(column) for column in x.T]
+    # What jumps between a few values neither drifts nor wanders.
+    moving = [not is_event(column) for column in x.T]
+    trends = [
+        trend(column) if moves else (0.0, 0.0) for column, moves in zip(x.T, moving, strict=True)
+    ]
     drifting = [j for j, (errors, share) in enumerate(trends) if errors > APART and share > TREND]
     if drifting:
         worst = max(drifting, key=lambda j: trends[j][0])
@@ -307,7 +313,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
         )
     still = (0.0, "", 0.0)
     changes = [still if tests.switched(c) else tests.regime_change(c) for c in x.T]
-    changed = [j for j, change in enumerate(changes) if change[0] > APART]
+    changed = [j for j, change in enumerate(changes) if moving[j] and change[0] > APART]
     if changed:
         worst = max(changed, key=lambda j: changes[j][0])
         _, what, where = changes[worst]
@@ -321,7 +327,7 @@ def _not_stationary(samples: Samples) -> Iterator[Finding]:
             "Analyse the parts before and after on their own.",
             PROBLEM,
         )  # fmt: skip
-    walks = [j for j, column in enumerate(x.T) if tests.unit_root(column) > UNIT_ROOT]
+    walks = [j for j, column in enumerate(x.T) if moving[j] and tests.unit_root(column) > UNIT_ROOT]
     if walks and not drifting and not changed:
         yield measured(
             "random walk",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..samples._columns import is_event
 from ..samples._samples import Samples
 from . import _data_tests as tests
 from ._finding import NOTE, PROBLEM, RESERVATION, Finding, measured
@@ -34,7 +35,8 @@ def sensors(raw: Samples) -> Iterator[Finding]:
         parts = zip(raw.values, resting, strict=True)
         kept = [x[np.isfinite(x[:, j]) & ~rest, j].astype(float) for x, rest in parts]
         x = max(kept, key=len)
-        for finding in _sensor(name, x) if len(x) >= 50 and not tests.switched(x) else ():
+        looked_at = len(x) >= 50 and not (tests.switched(x) or is_event(x))
+        for finding in _sensor(name, x) if looked_at else ():
             found.setdefault((finding.name, finding.weight), []).append((name, finding))
     for group in found.values():
         group.sort(key=lambda named: -abs(float(named[1].value)))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import refusal, shown
-from ._table_files import MISSING, to_float
+from ._cells import MISSING, to_float
 
 EXPECTED = "booleans, one per sample, [time] (a list of arrays for several trajectories)"
 
@@ -77,14 +77,14 @@ def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tupl
 # ---- in files ----
 
 
-def rows_with(file: str, columns: Mapping, only: Sequence[tuple[str, tuple[str, ...]]]):
-    """Rows in which each of some columns has one of its values, bool `[row]`.
+def rows_with(file: str, columns: Any, only: Sequence[tuple[str, tuple[str, ...]]]):
+    """Rows of a frame in which each of some columns has one of its values, bool `[row]`.
 
     Cells are compared as numbers where both are numbers, else as they are written.
 
     **Raises:** `ValueError` for a column that is not there, and a value that no row has.
     """
-    inside = np.ones(len(next(iter(columns.values()))), bool)
+    inside = np.ones(len(columns), bool)
     for name, values in only:
         if name not in columns:
             listed = ", ".join(list(columns)[:20])

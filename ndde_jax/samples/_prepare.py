@@ -13,18 +13,20 @@ from .._checks import refusal
 from .._spoken import times
 from .._types import Checked
 from ._blocks import APART, trend
-from ._clock import around_a_grid, common_step, interpolated, with_rows
+from ._clock import around_a_grid, find_grid, interpolated, with_rows
+from ._columns import codes_of, find_spikes, is_clock as counts, is_event
 from ._gaps import fill_gaps
 from ._lines import Line, find_lines
 from ._offsets import OFFSETS, offsets_of
 from ._samples import Samples, named, treated
-from ._spikes import find_spikes
 from ._transforms import TRANSFORM, read_transform, said_of_transform, tables_of, transformed
 from ._treatments import terms
 
-STEPS = ("spikes", "clock", "gaps", "season", "trend")
+STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
-EVERY = ("spikes", "clock", "gaps", "offsets", "season", "trend")
+EVERY = ("codes", "spikes", "clock", "gaps", "level", "offsets", "season", "trend")
+# What single precision may lose of a step beside a large level, as a share of it.
+LOST = 1e-2
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
 FEWEST, TREND = 100, 0.05
 # Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
@@ -60,12 +62,17 @@ def prepare_samples(
 
     - `samples`: of [`read_samples`][ndde_jax.read_samples]; treated ones are returned as they are.
     - `steps`: which of these, in this order, by default all but offsets:
-        `"spikes"`: single values off their neighbours become missing values.
+        `"codes"`: numbers that programs write for missing values (−999, 9999, 1e20), where they
+            repeat and lie far from all others, become missing values.
+        `"spikes"`: single values off their neighbours become missing values, in variables that
+            move smoothly; binary columns and rare events stay.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
         missing values; stamps that scatter around a grid, or whose intervals differ by more
         than half, are interpolated onto a grid of the median interval.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
+        `"level"`: a level so large that single precision would lose the steps beside it is taken
+            off, and added again to whatever is said in measured units.
         `"offsets"`: only if named: every recording gets the mean of all instead of its own, known
             inputs excepted.
         `"season"`: oscillations of stable phase are removed from all variables; not where one
@@ -118,8 +125,8 @@ def prepare_samples(
     known = np.isin(np.asarray(samples.names), list(inputs))
     samples = _transformed(samples, kinds)
     treatments = (
-        *(_without_spikes, _regular, _filled),
-        *(without_offsets, _without_season, _without_trend),
+        *(_without_codes, _without_spikes, _regular, _filled),
+        *(_without_level, without_offsets, _without_season, _without_trend),
     )
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
@@ -145,20 +152,67 @@ def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
     return dataclasses.replace(plain, values=values)
 
 
+def _without_codes(samples: Samples, known) -> Samples:
+    codes = [codes_of([x[:, j] for x in samples.values]) for j in range(samples.dim)]
+    columns = [j for j, found in enumerate(codes) if found]
+    if not columns:
+        return samples
+    values = tuple(np.array(x) for x in samples.values)
+    number = 0
+    for j in columns:
+        for x in values:
+            gone = np.isin(x[:, j], codes[j])
+            number += int(gone.sum())
+            x[gone, j] = np.nan
+    listed = ", ".join(f"{code:g}" for code in sorted({c for found in codes for c in found}))
+    text = (
+        f"{number} values of {named(samples, columns)} are {listed}, which stands for a missing "
+        "value."
+    )
+    return treated(samples, "codes", text, number, columns, {"values": values})
+
+
+def _without_level(samples: Samples, known) -> Samples:
+    steps = np.concatenate([np.diff(x, axis=0) for x in samples.values])
+    pooled = np.concatenate(samples.values)
+    there = np.isfinite(steps).any(axis=0)
+    spread = np.full(samples.dim, np.inf)
+    spread[there] = np.nanstd(steps[:, there], axis=0)
+    level = np.zeros(samples.dim)
+    level[there] = np.round(np.nanmean(pooled[:, there], axis=0))
+    large = np.abs(level) * np.finfo(np.float32).eps > LOST * spread
+    if not (large & (spread > 0)).any():
+        return samples
+    level = np.where(large & (spread > 0), level, 0.0)
+    columns = np.flatnonzero(level)
+    text = (
+        f"{named(samples, columns)} vary little beside their level, which is taken off and added "
+        "again to what is said in measured units."
+    )
+    shift = np.stack([level, np.zeros_like(level)])
+    return treated(
+        samples, OFFSETS, text, float(np.abs(level).max()), columns,
+        {"values": tuple(x - level[None] for x in samples.values)},
+        coefficients=(shift,) * len(samples.values),
+    )  # fmt: skip
+
+
 def _regular(samples: Samples, known) -> Samples:
     if samples.regular or min(map(len, samples.times)) < 8:
         return samples
     unit = f" {samples.time_unit}" if samples.time_unit else ""
     everything = range(samples.dim)
     pairs = list(zip(samples.values, samples.times, strict=True))
-    step = common_step(samples.times)
-    if step is not None:
-        values, times = zip(*(with_rows(x, t, step) for x, t in pairs), strict=True)
-        new = sum(map(len, values)) - sum(map(len, samples.values))
-        text = (
-            f"The time stamps lie on a grid of {step:.4g}{unit} with {new} rows missing; these are "
-            "missing values now."
+    grid = find_grid(samples.times)
+    if grid is not None:
+        step = grid.step
+        values, times = zip(
+            *(with_rows(x, k, t[0], step) for (x, t), k in zip(pairs, grid.counts, strict=True)),
+            strict=True,
         )
+        new = sum(map(len, values)) - sum(map(len, samples.values))
+        missing = f" with {new} rows missing; these are missing values now" if new else ""
+        text = f"The time stamps lie on a grid of {step:.4g}{unit}{missing}."
         changes = {"values": values, "times": times, "dt": step, "regular": True}
         return treated(samples, "rows", text, new, everything, changes)
     intervals = np.concatenate([np.diff(t) for t in samples.times])
@@ -210,6 +264,25 @@ def _without_spikes(samples: Samples, known) -> Samples:
         "taken as errors and left out."
     )
     return treated(samples, "spikes", text, number, columns, {"values": values})
+
+
+def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tuple[str, ...]]:
+    """Return the samples without variables that count rows or time, and the names of these.
+
+    A straight line explains every trend and is explained by itself alone. Those in `kept` stay.
+    """
+    gone = [
+        name
+        for j, name in enumerate(samples.names)
+        if name not in kept
+        and all(counts(x[:, j], t) for x, t in zip(samples.values, samples.times, strict=True))
+    ]
+    if not gone or len(gone) == samples.dim or samples.treatments:
+        return samples, ()
+    keep = ~np.isin(np.asarray(samples.names), gone)
+    values = tuple(x[:, keep] for x in samples.values)
+    names = tuple(name for name in samples.names if name not in gone)
+    return dataclasses.replace(samples, values=values, names=names), tuple(gone)
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
@@ -283,7 +356,7 @@ def _without_trend(samples: Samples, known) -> Samples:
     columns = [
         j
         for j, (errors, share) in enumerate(found)
-        if errors > APART and share > TREND and not known[j]
+        if errors > APART and share > TREND and not known[j] and not is_event(x[:, j])
     ]
     if not columns:
         return samples

@@ -27,7 +27,9 @@ def read_samples(
     """Measurements in any container, checked, as one value.
 
     **Arguments:** as [`discover`][ndde_jax.discover] takes them; [`Samples`][ndde_jax.Samples] are
-    returned as they are, but for what is given beside them.
+    returned as they are, but for what is given beside them. A file is given as a `pathlib.Path`;
+    what had to be assumed to read it is a warning, and the options of `ndde-jax discover` are
+    those of pandas then: read it with pandas, and pass the frame.
 
     **Raises:** `ValueError` for what cannot be used, as
     [`lagged_windows`][ndde_jax.lagged_windows].

@@ -1,27 +1,49 @@
-"""Measurements from files: CSV, NPZ, Excel, Parquet and NetCDF, one row per sample."""
+"""Measurements from files, one row per sample: which column is time, and which are variables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._masks import rows_of_months, rows_with
-from ._table_files import (
-    COMMA_NUMBER,
-    DATE,
-    MISSING,
+from ._cells import COMMA_NUMBER, Numbers, as_numbers, clean_name, is_missing, is_value
+from ._clock import check_increasing
+from ._columns import is_clock
+from ._dates import PACKED, Dates, is_date, read_clock, read_dates, settled
+from ._formats import (
     TIME_NAMES,
-    Column,
-    Columns,
+    Found,
     Options,
-    to_float,
+    read_columns,
+    read_excel,
+    read_grid,
+    read_npz,
 )
-from ._table_packages import READERS
+from ._masks import rows_of_months, rows_with
+from ._text import read_text
 
-_PACKED_DATE = re.compile(r"\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")  # 195001, 19500131
-_ZONE = re.compile(r"(Z|([+-])(\d\d):?(\d\d)?)$")
+READERS: dict[str, Callable[[Path, Options], Found]] = {
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".dat"), read_text),
+    ".npz": read_npz,
+    ".xlsx": read_excel,
+    **dict.fromkeys((".parquet", ".feather", ".jsonl", ".ndjson"), read_columns),
+    **dict.fromkeys((".nc", ".zarr"), read_grid),
+}
+# How programs call the number of a row.
+INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
+# Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
+EPOCHS = {"timestamp", "time", "datetime", "date", "epoch", "unix", "unixtime", "ts"}
+# Parts of a date that may have columns of their own: how they are called, and what they can be.
+PARTS = {
+    "year": (("year", "yr", "yy", "yyyy", "#yy"), -9999, 9999),
+    "quarter": (("quarter", "qtr"), 1, 4),
+    "month": (("month", "mon", "mo", "mm"), 1, 12),
+    "day": (("day", "dy", "dd", "dom"), 1, 31),
+    "yearday": (("doy", "yday", "julian", "dayofyear", "day of year"), 1, 366),
+    "hour": (("hour", "hr", "hh"), 0, 24),
+    "minute": (("minute", "min", "mn"), 0, 59),
+}
 
 
 class Table(NamedTuple):
@@ -29,7 +51,7 @@ class Table(NamedTuple):
 
     values: np.ndarray
     names: tuple[str, ...]
-    stamps: np.ndarray | None  # numbers or datetime64, [time]
+    stamps: np.ndarray | None  # numbers, datetime64 or timedelta64, [time]
     dt: float | None = None  # as the file states it
     notices: tuple[str, ...] = ()  # what had to be assumed to read it
     trials: np.ndarray | None = None  # the recording each row belongs to, where there are several
@@ -38,10 +60,23 @@ class Table(NamedTuple):
     @property
     def recordings(self) -> tuple[np.ndarray, ...]:
         """Rows of each recording, in order of its first row."""
-        if self.trials is None:
-            return (np.arange(len(self.values)),)
-        _, first, which = np.unique(self.trials, return_index=True, return_inverse=True)
-        return tuple(np.flatnonzero(which == k) for k in np.argsort(first))
+        return rows_of(self.trials, len(self.values))
+
+
+def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
+    """Rows of each recording, in order of its first row."""
+    if trials is None:
+        return (np.arange(count),)
+    _, first, which = np.unique(trials, return_index=True, return_inverse=True)
+    return tuple(np.flatnonzero(which == k) for k in np.argsort(first))
+
+
+class Time(NamedTuple):
+    """The column or columns of time, their stamps, and what had to be assumed."""
+
+    columns: tuple[str, ...] = ()
+    stamps: np.ndarray | None = None
+    said: tuple[str, ...] = ()
 
 
 def read_table(
@@ -52,39 +87,110 @@ def read_table(
     key: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
+    header: bool | None = None,
+    missing: Sequence[str] = (),
+    day_first: bool | None = None,
+    time_zone: str | None = None,
     trial: str | None = None,
+    variables: Sequence[str] = (),
     only: Sequence[tuple[str, tuple[str, ...]]] = (),
     months: Sequence[int] = (),
+    kept: Sequence[str] = (),
 ) -> Table:
-    """Read measurements from CSV, NPZ, Excel, Parquet or NetCDF, one row per sample.
+    """Read measurements from a file, one row per sample.
 
-    - CSV: separated by comma, semicolon, tab or blanks, or by `separator`; lines that start with #
-      are skipped; a header row is recognised, and so is a decimal comma, unless the comma also
-      separates: then say `decimal=","`. Empty cells and nan, na, null, none, - and . are missing
-      values. UTF-8, UTF-16 with its mark, or else Latin-1.
-    - NPZ: the array `key` (default `x`, or the only array), `[time dim]`; `names` and `dt` are
-      used if the file has them.
-    - Parquet and NetCDF (extra `data`): a table's columns; a data set's variables along one
-      dimension, or the variable `key`, `[time dim]`, or with a dimension of trials.
+    - Text (.csv, .tsv, .txt, .dat): `separator`, `decimal` mark and `header` are found by trying
+      which reading leaves numbers. Lines above the table that begin with # are skipped, and so are
+      a title and a row of units.
+    - NPZ: the array `key` (default `x`, or the only array), `[time dim]` or `[series time dim]`;
+      `names` and `dt` are used if the file has them.
+    - Excel: the first sheet, or the one called `key`.
+    - Parquet, Feather, JSON lines: the columns.
+    - NetCDF and Zarr: all variables along one dimension, or the variable `key`. `trial` names the
+      dimension that tells recordings apart, `variables` those whose cells are variables.
 
     `time_column` names the column of time stamps. By default it is the first column if that holds
-    dates, or is called time, t, date, month, year, day or like these, or is an index without a
-    name; or else the first that holds dates or, increasing, has such a word in its name (time_yr).
-    `columns` picks variables and their order; without it columns of text are left out, and a notice
-    says so. `trial` names a column that tells recordings apart. `only`, columns with some of their
-    values, and `months` (1 to 12, of dates) say which rows may be the present of a window; such a
-    column is a variable only if `columns` names it.
+    dates, or is called time, date, year or like these, or is an index; year, month and day in
+    columns of their own, or a date beside a time of day; or else the first that holds dates or,
+    increasing, has such a word in its name (time_yr). `day_first` decides what 03/04/2001 means,
+    `time_zone` names the zone of a clock that daylight saving shifts.
 
-    Raises ValueError if the file cannot be read as a table, a column is missing or is not numeric;
-    ImportError if the extra is missing; OSError if the file cannot be opened.
+    `columns` picks variables and their order. Without it columns are left out, with a notice, that
+    hold text, nothing, one number throughout, or a straight line, which counts rows; those `kept`
+    are left in. `missing` are
+    texts that mean a missing value. `trial` names a column that tells recordings apart; without it
+    one is found if stamps repeat and rise within each of its values. `only`, columns with some of
+    their values, and `months` (1 to 12, of dates) say which rows may be the present of a window;
+    such a column is a variable only if `columns` names it.
+
+    **Raises:** `ValueError` if the file cannot be read as a table, a column is missing or not
+    numeric; `ImportError` if the extra is missing; `OSError` if the file cannot be opened.
     """
     path = Path(path)
+    _check_options(path, separator, decimal)
+    reader = READERS[path.suffix.lower()]
+    options = Options(key, separator, decimal, header, trial, variables, bool(columns))
+    found = reader(path, options)
+    frame, trials, said = found.frame, found.trials, found.said
+    if not len(frame) or not frame.shape[1]:
+        raise ValueError(f"{path.name} holds no data.")
+    columns = None if columns is None else [clean_name(name) for name in columns]
+    mask = rows_with(path.name, frame, only) if only else None
+    if trial is not None and trials is None:
+        _check_there(path.name, frame, [trial])
+        trials = np.array([str(cell) for cell in frame[trial]])
+        frame = frame.drop(columns=trial)
+
+    def number(name: str) -> Numbers:
+        return as_numbers(frame[name], decimal=found.decimal, marks=missing)
+
+    if time_column is not None:
+        _check_there(path.name, frame, [time_column])
+    read = _Reader(path.name, frame, trials, number, day_first, time_zone)
+    time = read.time(time_column)
+    said += time.said
+    if trials is None and time.stamps is not None and (panel := _panel(frame, time)):
+        trials = _groups(frame, panel)
+        frame = frame.drop(columns=list(panel))
+        listed = (
+            f"column {panel[0]!r} tells" if len(panel) == 1 else f"columns {_listed(panel)} tell"
+        )
+        said += (f"{path.name}: {listed} recordings apart, whose clocks repeat.",)
+    wanted = columns or [
+        name for name in frame if name not in (*time.columns, *(name for name, _ in only))
+    ]
+    _check_there(path.name, frame, wanted)
+    if not wanted:
+        raise ValueError(f"{path.name} has no column beside the time column {time.columns[0]!r}.")
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(f"--columns names a column of {path.name} twice: {_listed(wanted)}.")
+    numbers = {name: number(name) for name in wanted}
+    stamps = time.stamps
+    rows = rows_of(trials, len(frame))
+    if not columns:
+        free = {name: each for name, each in numbers.items() if name not in kept}
+        left, more = _variables(path.name, free, frame, stamps, rows)
+        numbers = {n: each for n, each in numbers.items() if n in left or n in kept}
+        said += more
+    _check_numeric(path.name, numbers, frame)
+    said += _assumed(path.name, numbers)
+    values = np.stack([each.values for each in numbers.values()], axis=1)
+    if months:
+        inside = rows_of_months(path.name, stamps, months)
+        mask = inside if mask is None else mask & inside
+    if stamps is not None and trials is None and len(stamps) > 1 and _falls(stamps):
+        values, stamps = values[::-1], stamps[::-1]
+        mask = None if mask is None else mask[::-1]
+        said += (f"{path.name}: its rows begin with the last; they are turned round.",)
+    return Table(values, tuple(numbers), stamps, found.dt, said, trials, mask)
+
+
+def _check_options(path: Path, separator: str | None, decimal: str | None) -> None:
     if not path.exists():
         raise FileNotFoundError(f"No such file: {path}")
-    if path.is_dir():
+    if path.is_dir() and path.suffix != ".zarr":
         raise IsADirectoryError(f"{path} is a directory; expected a file of measurements.")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
+    if path.suffix.lower() not in READERS:
         sheet = " Export a spreadsheet as CSV." if path.suffix.lower().startswith(".xls") else ""
         raise ValueError(
             f"Cannot tell the format of {path.name}; expected a name that ends with one of: "
@@ -96,234 +202,311 @@ def read_table(
         raise ValueError(f"--separator must be one character; got {separator!r}.")
     if separator is not None and separator == decimal:
         raise ValueError(f"--separator and --decimal must differ; both are {decimal!r}.")
-    found, dt, notices, trials = reader(path, Options(key, separator, decimal, bool(columns)))
-    if not found or not len(next(iter(found.values()))):
-        raise ValueError(f"{path.name} holds no data.")
-    mask = rows_with(path.name, found, only) if only else None
-    if trial is not None:
-        if trial not in found:
-            raise ValueError(
-                f"{path.name} has no column {trial!r}; it has: {_listed(list(found))}."
-            )
-        trials = np.array([str(cell) for cell in found[trial]])
-        found = {name: column for name, column in found.items() if name != trial}
-    if time_column is None:
-        time_column, said = _time_column(path.name, found, trials)
-        notices += said
-    wanted = list(columns) if columns else _variables(found, time_column, only)
-    if not columns:
-        wanted, said = _without_text(path.name, wanted, found)
-        notices += said
-    for name in [*wanted, *([time_column] if time_column is not None else [])]:
-        if name not in found:
-            raise ValueError(f"{path.name} has no column {name!r}; it has: {_listed(list(found))}.")
-    if not wanted:
-        raise ValueError(f"{path.name} has no column beside the time column {time_column!r}.")
-    if len(set(wanted)) < len(wanted):
-        raise ValueError(f"--columns names a column of {path.name} twice: {_listed(wanted)}.")
-    _check_numeric(path.name, wanted, found)
-    values = np.stack([_numbers(found[name]) for name in wanted], axis=1)
-    stamps = None if time_column is None else _stamps(path.name, time_column, found[time_column])
-    if months:
-        inside = rows_of_months(path.name, stamps, months)
-        mask = inside if mask is None else mask & inside
-    return Table(values, tuple(wanted), stamps, dt, notices, trials, mask)
 
 
-def _variables(found: Columns, time_column: str | None, only) -> list[str]:
-    """Columns that nothing else was said of."""
-    said = {time_column, *(name for name, _ in only)}
-    return [name for name in found if name not in said]
+def _check_there(file: str, frame: Any, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in frame:
+            raise ValueError(f"{file} has no column {name!r}; it has: {_listed(list(frame))}.")
 
 
-def _time_column(file: str, found: Columns, trials) -> tuple[str | None, tuple[str, ...]]:
-    """The column of time stamps, and what to say if it is not where everybody looks for it."""
-    if len(found) < 2:
-        return None, ()
-    first = next(iter(found))
-    if _is_time(first, found[first]):
-        return first, ()
-    for name, column in found.items():
-        words = set(re.split(r"[^a-z]+", name.strip().lower()))
-        dated = not _is_numeric(column) and all(
-            DATE.fullmatch(str(cell)[:19]) for cell in column[:1000]
-        )
-        if dated or (words & TIME_NAMES and _increases(column, trials)):
-            return name, (f"{file}: column {name!r} is taken for the time.",)
-    return None, ()
-
-
-def _increases(column: Column, trials) -> bool:
-    """Whether numbers rise all the way, within each recording."""
-    if _text_row(column) is not None or len(column) < 3:
-        return False
-    rises = np.diff(_numbers(column)) > 0
-    return bool((rises if trials is None else rises | (trials[1:] != trials[:-1])).all())
-
-
-def _without_text(
-    file: str, wanted: list[str], found: Columns
-) -> tuple[list[str], tuple[str, ...]]:
-    """Columns that hold numbers, and which are left out because they hold none at all."""
-    text = [name for name in wanted if _is_text(found[name])]
-    rest = [name for name in wanted if name not in text]
-    if not text or not rest:
-        return wanted, ()
-    what = f"columns {_listed(text)} hold" if len(text) > 1 else f"column {text[0]!r} holds"
-    return rest, (f"{file}: {what} text and {'are' if len(text) > 1 else 'is'} left out.",)
-
-
-def _is_text(column: Column) -> bool:
-    """Whether no cell is a number, although there are some."""
-    if _is_numeric(column):
-        return False
-    cells = [cell for cell in column if not _is_missing(cell)]
-    return bool(cells) and all(
-        isinstance(cell, str) and to_float(cell) is None and not COMMA_NUMBER.fullmatch(cell)
-        for cell in cells
-    )
-
-
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
-def _check_numeric(file: str, wanted: list[str], found: Columns) -> None:
-    """Refuse columns of text, and say which ones are left without them."""
-    text = {name: row for name in wanted if (row := _text_row(found[name])) is not None}
+# ---- variables ----
+
+
+def _variables(file: str, numbers: dict[str, Numbers], frame, stamps, rows):
+    """Columns that can be variables, and what is said of the others; never none."""
+    times = None
+    if stamps is not None:
+        times = stamps.astype(float) if stamps.dtype.kind in "fiu" else (
+            (stamps - stamps[0]) / np.timedelta64(1, "s")
+        )  # fmt: skip
+
+    def counts(x: np.ndarray) -> bool:
+        return all(is_clock(x[r], None if times is None else times[r]) for r in rows)
+
+    tests = (
+        ("hold{s} text", lambda name, each: each.empty and not _no_cells(frame[name])),
+        ("{are} empty", lambda _, each: each.empty),
+        (
+            "hold{s} one number throughout",
+            lambda name, each: (
+                len(each.values) > 9 and each.wrong is None and _constant(each.values)
+            ),
+        ),
+        ("count{s} rows or time", lambda _, each: each.wrong is None and counts(each.values)),
+    )
+    said: tuple[str, ...] = ()
+    for what, test in tests:
+        gone = [name for name, each in numbers.items() if test(name, each)]
+        if not gone or len(gone) == len(numbers):
+            continue
+        numbers = {name: each for name, each in numbers.items() if name not in gone}
+        one = len(gone) == 1
+        listed = f"column {gone[0]!r}" if one else f"columns {_listed(gone)}"
+        verb = "is" if one else "are"
+        what = what.format(s="s" if one else "", are=verb)
+        said += (f"{file}: {listed} {what} and {verb} left out.",)
+    return numbers, said
+
+
+def _no_cells(column: Any) -> bool:
+    return bool(column.map(is_missing).all())
+
+
+def _constant(values: np.ndarray) -> bool:
+    known = values[np.isfinite(values)]
+    return len(known) > 9 and bool((known == known[0]).all())
+
+
+def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
+    """Refuse columns of text: the cell, what else there is, and what can be done."""
+    text = {name: each.wrong for name, each in numbers.items() if each.wrong is not None}
     if not text:
         return
     name, row = next(iter(text.items()))
-    cell = str(found[name][row])
-    rest = [other for other in wanted if other not in text]
-    remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
+    cell = str(frame[name].iloc[row]).strip()
+    rest = [other for other in numbers if other not in text]
+    short = cell if len(cell) <= 40 else cell[:36] + " ..."
     if COMMA_NUMBER.fullmatch(cell):
         remedy = "If this is a decimal comma, say so with --decimal ,"
-    elif not rest:
+    elif rest:
+        remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
+    else:
         remedy = "Numbers are written with a decimal point, or with a comma and --decimal ,"
+    if numbers[name].empty is False and len(cell) <= 20:
+        prefix = f"{cell[0]}*" if cell[:1] in "<>" else cell
+        remedy += f"; or read it as a missing value: --missing '{prefix}'"
     more = f" (and {len(text) - 1} more columns)" if len(text) > 1 else ""
-    cell = cell if len(cell) <= 40 else cell[:36] + " ..."
     raise ValueError(
-        f"{file}: column {name!r} is not numeric: {cell!r} in data row {row + 1}{more}. {remedy}."
+        f"{file}: column {name!r} is not numeric: {short!r} in data row {row + 1}{more}. {remedy}."
     )
 
 
-def _text_row(column: Column) -> int | None:
-    """The first cell that is no number."""
-    if _is_numeric(column):
-        return None
-    for row, cell in enumerate(column):
-        spoilt = isinstance(cell, np.datetime64 | np.timedelta64 | complex)
-        if spoilt or (not _is_missing(cell) and to_float(cell) is None):
-            return row
-    return None
+def _assumed(file: str, numbers: dict[str, Numbers]) -> tuple[str, ...]:
+    """What was assumed of columns, those of which the same was assumed together."""
+    by_text: dict[str, list[str]] = {}
+    for name, each in numbers.items():
+        if each.said:
+            by_text.setdefault(each.said, []).append(name)
+    return tuple(f"{file}: {said} ({_listed(names)})." for said, names in by_text.items())
 
 
-def sampling(stamps: np.ndarray) -> tuple[float | None, str, np.ndarray]:
-    """Sampling interval of time stamps: `(dt, unit, times)`; `dt` is None if they are irregular.
+# ---- time ----
 
-    Dates with a constant step give the largest unit that makes `dt` a whole number, in the order
-    year, month, day, hour, minute, second; irregular dates are counted in days. Numbers keep their
-    unit, which is unknown ("").
 
-    Raises ValueError if the stamps do not increase strictly.
-    """
-    unit, times = "", stamps
-    if np.issubdtype(stamps.dtype, np.datetime64):
-        calendar = _calendar(stamps)
-        if calendar is not None:
-            return calendar
-        seconds = (stamps - stamps[0]) / np.timedelta64(1, "s")
-        steps = np.unique(np.diff(seconds))
-        lengths = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
-        whole = [name for name, length in lengths.items() if (steps % length == 0).all()]
-        regular = len(steps) == 1
-        unit = "day" if not regular else (whole[0] if whole else "second")
-        times = seconds / lengths[unit]
-    difference = np.diff(times)
-    if len(times) < 2 or not (difference > 0).all():
-        row = int(np.argmin(difference > 0)) + 2 if len(times) > 1 else 1
-        raise ValueError(
-            "Expected at least two time stamps, strictly increasing; data row "
-            f"{row} breaks this. Sort the rows by time, or give dt instead."
+class _Reader(NamedTuple):
+    """Columns of a file that is looked through for its time."""
+
+    file: str
+    frame: Any
+    trials: np.ndarray | None
+    number: Callable[[str], Numbers]
+    day_first: bool | None
+    zone: str | None
+
+    def time(self, given: str | None) -> Time:
+        """The column named, or the one that is most likely meant."""
+        if given is not None:
+            return self._of((given,), ())
+        if self.frame.shape[1] < 2:
+            return Time()
+        if (parts := self._parts()) is not None:
+            return parts
+        names = list(self.frame)
+        index = names[0].strip().lower() in INDEX_NAMES
+        for name in names[index:2] if index else names[:1]:
+            if name.strip().lower() in TIME_NAMES or self._dated(name):
+                return self._of((name, *names[:index]), ())
+        for name in names:
+            words = set(re.split(r"[^a-z]+", name.strip().lower()))
+            if self._dated(name) or (words & TIME_NAMES and self._rises(name)):
+                said = (f"{self.file}: column {name!r} is taken for the time.",)
+                return self._of((name, *names[:index]), said)
+        if index and self._rises(names[0]):
+            return self._of((names[0],), ())
+        return Time()
+
+    def _of(self, columns: tuple[str, ...], said: tuple[str, ...]) -> Time:
+        """Stamps of the first of some columns; the others say less of time."""
+        name = columns[0]
+        stamps, more = self._stamps(name)
+        clock = next((n for n in self.frame if n not in columns and self._clock(n)), None)
+        if clock is not None and stamps.dtype.kind == "M" and self._dated(name):
+            seconds = read_clock([str(cell) for cell in self.frame[clock]])
+            if seconds is not None:
+                within = (seconds % 86400 * 1e6).astype("timedelta64[us]")
+                dates, note = self._settled(Dates(stamps.astype("datetime64[us]") + within))
+                stamps, columns = dates, (*columns, clock)
+                more += note
+        return Time(columns, stamps, (*said, *more))
+
+    def _clock(self, name: str) -> bool:
+        return ":" in str(self.frame[name].iloc[0]) and not self._dated(name)
+
+    def _parts(self) -> Time | None:
+        """Year, month, day and hour in columns of their own; a year that is not there counts on."""
+        found = {}
+        for part, (words, low, high) in PARTS.items():
+            for name in (n for n in self.frame if n.strip().lower() in words):
+                x = self.number(name).values
+                if part not in found and ((x == np.round(x)) & (low <= x) & (x <= high)).all():
+                    found[part] = (name, x.astype(int))
+        for part, above in (("hour", ("day", "yearday")), ("minute", ("hour",))):
+            if not any(other in found for other in above):
+                found.pop(part, None)
+        pairs = [("year", "month"), ("year", "quarter"), ("year", "yearday"), ("month", "day")]
+        if not any(set(pair) <= set(found) for pair in pairs):
+            return None
+        values = {part: x for part, (_, x) in found.items()}
+        months = values.get("month", 3 * values.get("quarter", np.ones(len(self.frame), int)) - 2)
+        years = values.get("year", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
+        years = np.where((years >= 0) & (years < 100), years + 1900, years)
+        start = (years - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (months - 1)
+        days = values.get("yearday", values.get("day", 1)) - 1
+        hours, minutes = values.get("hour", 0), values.get("minute", 0)
+        stamps = start.astype("datetime64[m]") + (1440 * days + 60 * hours + minutes)
+        stamps, said = self._settled(Dates(stamps.astype("datetime64[us]")))
+        names = tuple(name for name, _ in found.values())
+        listed = ", ".join(names)
+        first = next(iter(self.frame))
+        index = (first,) if first.strip().lower() in INDEX_NAMES else ()
+        said = (f"{self.file}: columns {listed} are taken for the time.", *said)
+        time = Time((*names, *index), stamps, said)
+        rises = all((np.diff(stamps[r]) > np.timedelta64(0)).all() for r in self._rows())
+        return time if rises or _panel(self.frame, time) or _falls(stamps) else None
+
+    def _rows(self) -> tuple[np.ndarray, ...]:
+        return rows_of(self.trials, len(self.frame))
+
+    def _dated(self, name: str) -> bool:
+        column = self.frame[name]
+        if getattr(column.dtype, "kind", "O") in "mM":
+            return True
+        if getattr(column.dtype, "kind", "O") in "fiub":
+            return False
+        cells = column.iloc[:1000]
+        return bool(len(cells)) and all(
+            is_date(cell) or hasattr(cell, "calendar") or hasattr(cell, "isoformat")
+            for cell in cells
         )
-    typical = float(np.median(difference))
-    # Stamps are often rounded to a few decimals.
-    regular = np.allclose(difference, typical, rtol=1e-3, atol=0)
-    return (typical if regular else None), unit, times
 
+    def _rises(self, name: str) -> bool:
+        """Whether numbers rise all the way, within each recording."""
+        read = self.number(name)
+        if read.wrong is not None or len(read.values) < 2:
+            return False
+        rises = all((np.diff(read.values[r]) > 0).all() for r in self._rows())
+        return rises or _panel(self.frame, Time((name,), read.values)) is not None
 
-def _calendar(stamps: np.ndarray) -> tuple[float, str, np.ndarray] | None:
-    """Months or years if the dates step by a constant number of months, else None."""
-    # The second try shifts month ends to the first of the next month.
-    for shift in (np.timedelta64(0, "D"), np.timedelta64(1, "D")):
-        shifted = stamps.astype("datetime64[s]") + shift
-        months = shifted.astype("datetime64[M]")
-        within = shifted - months.astype("datetime64[s]")
-        steps = np.unique(np.diff(months.astype(int)))
-        if (within == within[0]).all() and len(steps) == 1 and steps[0] > 0:
-            unit, length = ("year", 12) if steps[0] % 12 == 0 else ("month", 1)
-            times = (months - months[0]).astype(float) / length
-            return float(steps[0] // length), unit, times
-    return None
-
-
-def _is_time(name: str, column: Column) -> bool:
-    if name.strip().lower() in TIME_NAMES or not name.strip():
-        return True
-    return not _is_numeric(column) and bool(DATE.fullmatch(str(column[0])[:19]))
-
-
-def _is_numeric(column: Column) -> bool:
-    return isinstance(column, np.ndarray) and column.dtype.kind in "fiub"
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or str(cell).strip().lower() in MISSING
-
-
-def _numbers(column: Column) -> np.ndarray:
-    """A column that has been found to be numeric."""
-    if _is_numeric(column):
-        return np.asarray(column, dtype=float)
-    return np.array([np.nan if _is_missing(cell) else float(cell) for cell in column])
-
-
-def _stamps(file: str, name: str, column: Column) -> np.ndarray:
-    if isinstance(column, np.ndarray) and np.issubdtype(column.dtype, np.datetime64):
-        return column
-    packed = name.strip().lower() in {"date", "month", "day"}
-    packed = packed and all(_PACKED_DATE.fullmatch(str(cell)) for cell in column)
-    if packed:
-        column = ["-".join(filter(None, (c[:4], c[4:6], c[6:]))) for c in map(str, column)]
-    elif _is_numeric(column) or not DATE.fullmatch(str(column[0])[:19]):
-        row = _text_row(column)
-        if row is not None:
+    def _stamps(self, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+        column, where = self.frame[name], f"{self.file}: the time column {name!r}"
+        kind = getattr(column.dtype, "kind", "O")
+        if column.isna().any():
+            raise ValueError(f"{where} has missing values.")
+        if kind == "M":
+            return self._settled(dates_of(column))
+        if kind == "m":
+            return column.to_numpy(), ()
+        if hasattr(column.iloc[0], "calendar"):
+            return from_calendar(column.to_numpy()), ()
+        cells = [str(cell).strip() for cell in column]
+        word = name.strip().lower()
+        if word in TIME_NAMES - {"t", "time", "times"} and all(map(PACKED.fullmatch, cells)):
+            return self._settled(read_dates(cells, where))
+        if kind not in "fiub" and is_date(cells[0]):
+            return self._settled(read_dates(cells, where, day_first=self.day_first))
+        if kind not in "fiub" and (seconds := read_clock(cells)) is not None:
+            return np.round(seconds * 1e6).astype("timedelta64[us]"), ()
+        read = self.number(name)
+        if read.wrong is not None:
             raise ValueError(
-                f"{file}: the time column {name!r} holds {str(column[row])[:40]!r} in data row "
-                f"{row + 1}; expected numbers, or dates such as 2001-12-31."
+                f"{where} holds {cells[read.wrong][:40]!r} in data row {read.wrong + 1}; expected "
+                "numbers, or dates such as 2001-12-31."
             )
-        stamps = _numbers(column)
-        if np.isnan(stamps).any():
-            raise ValueError(f"{file}: the time column {name!r} has missing values.")
-        return stamps
-    return np.array([_date(file, name, row, cell) for row, cell in enumerate(column)])
+        if np.isnan(read.values).any():
+            raise ValueError(f"{where} has missing values.")
+        whole = (read.values == np.round(read.values)).all()
+        if word in EPOCHS and (scale := _since_1970(read.values)):
+            stamps = np.round(read.values * (1e6 / scale)).astype("datetime64[us]")
+            return stamps, (f"{self.file}: column {name!r} counts from 1970; --dt says otherwise.",)
+        if word in PARTS["year"][0] and whole and (np.abs(read.values) < 10_000).all():
+            years = (read.values.astype(int) - 1970).astype("datetime64[Y]")
+            return years.astype("datetime64[s]"), ()
+        return read.values.astype(int) if whole and np.abs(
+            read.values
+        ).max() < 2**53 else read.values, ()
+
+    def _settled(self, dates: Dates) -> tuple[np.ndarray, tuple[str, ...]]:
+        found = settled(dates, self.zone, self._rows())
+        said = dict.fromkeys(text for text in (dates.said, found.said) if text)
+        return found.stamps, tuple(f"{self.file}: {text}" for text in said)
 
 
-def _date(file: str, name: str, row: int, cell: Any) -> np.datetime64:
-    """A date, with its time of day; in universal time if it says by how much it is off."""
-    day, _, clock = str(cell).replace("/", "-").replace("T", " ").partition(" ")
-    zone = _ZONE.search(clock)
-    clock = clock[: zone.start()] if zone else clock
-    parts = [part.zfill(2) for part in day.split("-")]
+def dates_of(column: Any) -> Dates:
+    """A column or index of pandas dates, with the clock on the wall where it has a zone."""
+    zone = getattr(column, "dt", column)
+    if zone.tz is None:
+        return Dates(column.to_numpy())
+    return Dates(
+        zone.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        if hasattr(column, "dt") else zone.tz_convert("UTC").tz_localize(None).to_numpy(),
+        zone.tz_localize(None).to_numpy(),
+    )  # fmt: skip
+
+
+def from_calendar(stamps: np.ndarray) -> np.ndarray:
+    """Dates of another calendar (360 days, no leap years): months where they count those, else
+    durations since the first.
+    """
+    months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
+    within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
+    if len(stamps) > 1 and np.ptp(within) <= 72 and (np.diff(months) >= 1).all():
+        return (months - 12 * 1970 - 1).astype("datetime64[M]").astype("datetime64[s]")
+    seconds = np.array([(stamp - stamps[0]).total_seconds() for stamp in stamps])
+    return np.round(seconds * 1e6).astype("timedelta64[us]")
+
+
+def _since_1970(values: np.ndarray) -> float | None:
+    """How many of them are a second, for numbers that counted from 1970 are dates of this age."""
+    scales = (1.0, 1e3, 1e6, 1e9)
+    return next((s for s in scales if ((values > 5e8 * s) & (values < 4e9 * s)).all()), None)
+
+
+def _falls(stamps: np.ndarray) -> bool:
+    return bool((np.diff(stamps) < np.zeros((), np.diff(stamps[:2]).dtype)).all())
+
+
+def _groups(frame: Any, names: Sequence[str]) -> np.ndarray:
+    """What some columns say together, for each row."""
+    return np.array([" ".join(map(str, row)) for row in frame[list(names)].to_numpy(object)])
+
+
+def _panel(frame: Any, time: Time) -> tuple[str, ...] | None:
+    """The column that tells recordings apart, or the columns of text together: stamps repeat, and
+    rise within each of their values.
+    """
+    stamps = time.stamps
+    if stamps is None or len(stamps) < 3 or _falls(stamps):
+        return None
     try:
-        stamp = np.datetime64("-".join(parts) + (f"T{clock.strip()}" if clock else ""))
+        check_increasing(stamps)
+        return None
     except ValueError:
-        raise ValueError(
-            f"{file}: the time column {name!r} holds {str(cell)!r} in data row {row + 1}; expected "
-            "dates such as 2001-12, 2001-12-31 or 2001-12-31 18:00."
-        ) from None
-    if zone and zone[2]:
-        minutes = 60 * int(zone[3]) + int(zone[4] or 0)
-        stamp = stamp - np.timedelta64(minutes if zone[2] == "+" else -minutes, "m")
-    return stamp
+        pass
+    kinds = {n: getattr(frame[n].dtype, "kind", "O") for n in frame if n not in time.columns}
+    parts = {word for words, *_ in PARTS.values() for word in words}
+    alone = [n for n, kind in kinds.items() if kind != "f" and n.strip().lower() not in parts]
+    words = [n for n in alone if kinds[n] == "O" and not all(map(is_value, map(str, frame[n])))]
+    zero = np.zeros((), np.diff(stamps[:2]).dtype)
+    found = []
+    for names in [*((n,) for n in alone), *([tuple(words)] if len(words) > 1 else [])]:
+        groups = _groups(frame, names)
+        count = len(np.unique(groups))
+        rows = rows_of(groups, len(groups)) if 2 <= count <= len(groups) / 3 else ()
+        if rows and all((np.diff(stamps[r]) > zero).all() for r in rows):
+            found.append((count, names))
+    return min(found, default=(0, None))[1]

@@ -7,6 +7,7 @@ from .._checks import refusal
 from .._types import Checked
 from ..samples._prepare import bridged
 from ..samples._samples import Samples
+from ..samples._trajectories import transposed_hint
 
 # Most candidates, and most lags that the search adds to the present.
 MOST, ADDED = 16, 7
@@ -15,6 +16,9 @@ MOST, ADDED = 16, 7
 CLEAR, LEAST = 5.0, 0.005
 # Largest lag looked at, as a share of the record, and in samples.
 SHARE, FURTHEST = 0.1, 400
+# Fewest windows, and samples of the longest recording beyond the largest lag; and variables from
+# which on there must be more windows than candidate inputs.
+FEWEST, LONGEST, MANY = 10, 8, 50
 
 
 def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
@@ -131,3 +135,27 @@ def _memory(x: Float[np.ndarray, "time dim"]) -> int:
         below = np.flatnonzero(correlation < correlation[0] / np.e)
         times.append(int(below[0]) if len(below) else 1)
     return max(times)
+
+
+def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
+    """Refuse, before any search, what no search could tell.
+
+    **Raises:** `ValueError` for too few windows, alone or beside the candidate inputs.
+    """
+    reach = max(lags) + 1
+    windows = sum(max(len(x) - reach, 0) for x in samples.values)
+    longest = max(map(len, samples.values))
+    if windows and (windows < FEWEST or longest < reach + LONGEST):
+        raise ValueError(
+            f"x is too short for the largest lag, {max(lags)}: it holds {windows} windows, its "
+            f"longest recording {longest} samples; expected {FEWEST} windows, and {LONGEST} "
+            "samples more than the lag. From less not even a linear drift can be told."
+        )
+    candidates = samples.dim * len(lags)
+    if samples.dim > MANY and candidates > windows:
+        raise ValueError(
+            f"x has {samples.dim} variables at {len(lags)} lags, {candidates} candidate inputs, "
+            f"and {windows} windows: with fewer windows than candidates any rate can be explained "
+            "by chance. Choose fewer variables or lags, or record for longer."
+            + transposed_hint(longest, samples.dim)
+        )

@@ -178,7 +178,7 @@ def test_errors_of_the_library_are_reported_too(table, tmp_path, capsys, monkeyp
 
 
 def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "x.parquet").touch()
     assert run("discover", tmp_path / "x.parquet", "--dt=1") == 2
     assert "ndde_jax[data]" in capsys.readouterr().err

@@ -6,7 +6,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from ndde_jax.samples._tables import read_table, sampling
+from ndde_jax.samples._clock import sampling
+from ndde_jax.samples._tables import read_table
 
 from .small import EXPECTED, run, write
 

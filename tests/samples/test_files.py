@@ -1,56 +1,48 @@
 """Files as they come: spreadsheets, columns of text, time found by its content, recordings."""
 
-import zipfile
+import datetime
 
 import numpy as np
 import pytest
 
-from ndde_jax.samples._tables import read_table, sampling
+from ndde_jax.samples._clock import sampling
+from ndde_jax.samples._tables import read_table
 
-HEAD = '<?xml version="1.0"?><{} xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
 
-
-def workbook(path, rows, texts=(), styles=("0",), formats=""):
-    """A workbook as Excel writes it: shared texts, styles, one sheet."""
-    sheet = "".join(f'<row r="{i}">{"".join(row)}</row>' for i, row in enumerate(rows, start=1))
-    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
-    kinds = "".join(f'<xf numFmtId="{kind}"/>' for kind in styles)
-    with zipfile.ZipFile(path, "w") as book:
-        book.writestr(
-            "xl/worksheets/sheet1.xml",
-            HEAD.format("worksheet") + f"<sheetData>{sheet}</sheetData></worksheet>",
-        )
-        book.writestr("xl/sharedStrings.xml", HEAD.format("sst") + shared + "</sst>")
-        book.writestr(
-            "xl/styles.xml",
-            HEAD.format("styleSheet")
-            + f"<numFmts>{formats}</numFmts><cellXfs>{kinds}</cellXfs></styleSheet>",
-        )
+def workbook(path, rows, formats=()):
+    """A workbook of these rows; `formats` are of the columns."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for j, code in enumerate(formats, start=1):
+        for (cell,) in book.active.iter_rows(min_col=j, max_col=j):
+            cell.number_format = code
+    book.save(path)
     return path
 
 
 def test_a_workbook_with_dates_and_an_empty_cell(tmp_path):
-    days = [36892, 36923, 36951, 36982]  # the first of January to April 2001
-    rows = [['<c r="A1" t="s"><v>0</v></c>', '<c r="B1" t="s"><v>1</v></c>']]
-    rows += [
-        [f'<c r="A{i}" s="1"><v>{day}</v></c>', f'<c r="B{i}"><v>{value}</v></c>' if value else ""]
-        for i, (day, value) in enumerate(zip(days, (1.5, 0, 3.5, 4.0), strict=True), start=2)
-    ]
-    path = workbook(tmp_path / "x.xlsx", rows, ("when", "flow"), styles=("0", "14"))
-    found = read_table(path)
+    days = [datetime.datetime(2001, month, 1) for month in (1, 2, 3, 4)]
+    rows = [("when", "flow"), *zip(days, (1.5, None, 3.5, 4.0), strict=True)]
+    found = read_table(workbook(tmp_path / "x.xlsx", rows))
     assert found.names == ("flow",)
     np.testing.assert_array_equal(found.values, [[1.5], [np.nan], [3.5], [4.0]])
     assert sampling(found.stamps)[:2] == (1.0, "month")
 
 
 def test_a_format_of_the_users_own_is_a_date_too(tmp_path):
-    rows = [
-        [f'<c r="A{i}" s="1"><v>{36892 + i / 24}</v></c>', f'<c r="B{i}"><v>{i}</v></c>']
-        for i in range(1, 9)
-    ]
-    own = '<numFmt numFmtId="170" formatCode="dd.mm.yyyy hh:mm"/>'
-    path = workbook(tmp_path / "x.xlsx", rows, styles=("0", "170"), formats=own)
+    rows = [(36892 + i / 24, i * i) for i in range(1, 9)]
+    path = workbook(tmp_path / "x.xlsx", rows, formats=("dd.mm.yyyy hh:mm",))
     assert sampling(read_table(path, time_column="x0").stamps)[:2] == (1.0, "hour")
+
+
+def test_a_workbook_has_a_title_units_and_commas(tmp_path):
+    rows = [("Gauge of the upper river", None, None), ("day", "flow", "rain"), (None, "m3/s", "mm")]
+    rows += [(i, f"{i * i},5", i % 3) for i in range(12)]
+    found = read_table(workbook(tmp_path / "x.xlsx", rows))
+    assert found.names == ("flow", "rain") and any("m3/s" in text for text in found.notices)
+    np.testing.assert_array_equal(found.values[:, 0], np.arange(12.0) ** 2 + 0.5)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello"])

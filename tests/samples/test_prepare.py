@@ -5,10 +5,10 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.samples import _prepare
-from ndde_jax.samples._clock import common_step
+from ndde_jax.samples._clock import find_grid
+from ndde_jax.samples._columns import find_spikes
 from ndde_jax.samples._gaps import fill_gaps
 from ndde_jax.samples._lines import find_lines
-from ndde_jax.samples._spikes import find_spikes
 from tests.check.test_data_findings import limit_cycle, oscillators
 
 
@@ -113,8 +113,8 @@ def test_stamps_around_a_grid_are_interpolated_and_slightly_uneven_steps_are_not
 
 def test_no_common_step():
     rng = np.random.default_rng(0)
-    assert common_step((np.cumsum(rng.uniform(0.5, 1.5, 100)),)) is None
-    assert common_step((np.cumsum(rng.integers(1, 3, 100)) * 0.5,)) == pytest.approx(0.5)
+    assert find_grid((np.cumsum(rng.uniform(0.5, 1.5, 100)),)) is None
+    assert find_grid((np.cumsum(rng.integers(1, 3, 100)) * 0.5,)).step == pytest.approx(0.5)
 
 
 # ---- spikes ----

@@ -1,0 +1,84 @@
+"""Archives from strangers: what a zip file announces is checked before anything is unpacked."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# A file may unpack to this many bytes, or to this many times its own size: measurements are seldom
+# packed to less than a tenth, what is meant to fill the memory to a thousandth.
+FREE, RATIO = 2**25, 20
+
+
+def check_size(what: str, announced: int, packed: int) -> None:
+    """Refuse what would take memory out of proportion to the file it comes in.
+
+    **Raises:** `ValueError` that names both sizes.
+    """
+    if announced > FREE + RATIO * packed:
+        times = announced // max(packed, 1)
+        raise ValueError(
+            f"{what} would take {announced / 2**20:,.0f} MiB of memory, {times} times what it is "
+            "packed in. This is refused, since no measurements pack so well."
+        )
+
+
+@contextmanager
+def opened(file: Path | Any, name: str) -> Iterator[zipfile.ZipFile]:
+    """An open zip archive; what goes wrong inside while it is open is the fault of the file.
+
+    **Raises:** `ValueError` for what is no archive or a damaged one.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
+        raise ValueError(f"{name} is damaged: {error}.") from error
+    except (NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{name} cannot be unpacked: {error}.") from error
+
+
+def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
+    """The bytes of one member, once its size is known to be in proportion."""
+    info = archive.getinfo(member)
+    check_size(f"{name}[{member}]", info.file_size, info.compress_size)
+    return archive.read(info)
+
+
+def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray | None:
+    """The NumPy array that a member holds; None for Python objects, which are never loaded.
+
+    **Raises:** `ValueError` for a member that is no array, or holds less than it announces.
+    """
+    info = archive.getinfo(member)
+    what = f"{name}[{member.removesuffix('.npy')!r}]"
+    check_size(what, info.file_size, info.compress_size)
+    try:
+        with archive.open(info) as stream:
+            shape, _, dtype = _header(stream)
+            if dtype.hasobject:
+                return None
+            # Python's integers, which a header cannot make overflow.
+            size = dtype.itemsize
+            for length in shape:
+                size *= int(length)
+            if size > info.file_size:
+                raise ValueError(f"it announces {size} bytes and holds {info.file_size}")
+        with archive.open(info) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    except (ValueError, TypeError, SyntaxError, UnicodeDecodeError) as error:
+        raise ValueError(f"{what} is damaged: {error}.") from error
+
+
+def _header(stream: Any) -> Any:
+    """Shape, order and type that an array announces."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(stream)
+    raise ValueError(f"it is of version {version}, which holds no numbers")

@@ -1,0 +1,162 @@
+"""What the cells of a table mean: numbers, dates, marks of what is missing, or words."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._dates import is_date
+
+MISSING = {
+    *("", "nan", "na", "n/a", "null", "none", "nil", "<na>", "nat", "missing", "nodata", "no data"),
+    *(
+        "#n/a",
+        "#na",
+        "#n/a n/a",
+        "#div/0!",
+        "#value!",
+        "#ref!",
+        "#name?",
+        "#num!",
+        "#null!",
+        "n.a.",
+    ),
+    *("-nan", "1.#ind", "-1.#ind", "1.#qnan", "n/d", "nd"),
+}
+# A comma that separates decimals: 1,5 and 1.234,5.
+COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
+POINT_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
+# Thousands that points or commas part: 1.234.567 and 1,234,567.5.
+POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+_SPACES = re.compile(r"[+-]?\d{1,3}(['’ \u00a0\u202f]\d{3})+([.,]\d*)?")
+_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,+-]\S{0,9})")
+# Letters of a name, beyond which it is cut.
+LONGEST_NAME = 120
+_FLAGS = {"true": "1", "false": "0"}
+
+
+class Numbers(NamedTuple):
+    """A column as numbers, NaN where missing; `wrong` the first row that holds none, `said` what
+    had to be assumed, `empty` whether there is no number at all.
+    """
+
+    values: np.ndarray
+    wrong: int | None = None
+    said: str = ""
+    empty: bool = False
+
+
+def clean_name(name: Any) -> str:
+    """A name as one short line without characters that steer a terminal or turn the direction of
+    writing.
+    """
+    text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in str(name)[:1000])
+    text = " ".join(text.split())
+    text = text[1:-1] if len(text) > 2 and text[0] == text[-1] in "'\"" else text
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def to_float(cell: Any) -> float | None:
+    """A cell as a number, if it is one."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell says that nothing was measured: empty, a word for it, or marks alone."""
+    text = "" if cell is None or cell != cell else str(cell).strip().lower()
+    return text in MISSING or not any(letter.isalnum() for letter in text)
+
+
+def is_value(cell: str, decimal: str | None = None) -> bool:
+    """Whether a cell is a number, a date or missing, rather than a name."""
+    cell = cell.strip()
+    if is_missing(cell) or is_date(cell):
+        return True
+    if decimal != "." and COMMA_NUMBER.fullmatch(cell):
+        return True
+    return to_float(cell) is not None or bool(COMMAS.fullmatch(cell) or _SPACES.fullmatch(cell))
+
+
+def decimal_mark(cells: Sequence[str], separator: str) -> str:
+    """The decimal mark of a text, by its numbers: a comma if one can be nothing else, or if commas
+    stand where semicolons separate and no point contradicts.
+    """
+    with_comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
+    if not with_comma or any(
+        (POINT_NUMBER.fullmatch(cell) and not POINTS.fullmatch(cell))
+        or ("." in cell and COMMAS.fullmatch(cell))
+        for cell in cells
+    ):
+        return "."
+    sure = any(not COMMAS.fullmatch(cell) for cell in with_comma)
+    return "," if sure or separator == ";" else "."
+
+
+def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) -> Numbers:
+    """Return a column of a table as numbers, whatever type its cells have.
+
+    `marks` are texts that mean missing; one that ends in * stands for all that begin so.
+    """
+    import pandas as pd
+
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "fiub":
+        values = column.to_numpy(float, na_value=np.nan)
+        for mark in marks:
+            values = np.where(values == to_float(mark), np.nan, values)
+        return Numbers(values, empty=bool(np.isnan(values).all()))
+    if kind in "mMc":
+        return Numbers(np.full(len(column), np.nan), 0)
+    texts = column.map(lambda cell: "" if cell is None or cell != cell else str(cell).strip())
+    gone = texts.map(is_missing) | texts.isin(marks)
+    for mark in marks:
+        if mark.endswith("*"):
+            gone |= texts.str.startswith(mark[:-1])
+    odd = sorted(
+        {text for text in texts[gone].unique() if text.lower() not in MISSING | set(marks)}
+    )
+    said = [f"{odd[0]!r} is taken for missing" if len(odd) == 1 else "marks are taken for missing"]
+    said = said if set(odd) - {"-", ".", "--", "---"} else []
+    texts = texts.mask(gone, "nan").str.replace("−", "-")
+    values = pd.to_numeric(texts, errors="coerce")
+    left = values.isna() & ~gone
+    if (decimal == "," and (~gone).any()) or left.any():
+        again, more = _rewritten(texts[~gone], decimal)
+        values[~gone] = pd.to_numeric(again, errors="coerce")
+        left = values.isna() & ~gone
+        said += more if not left.any() else []
+    values[values.isin([to_float(mark) for mark in marks])] = np.nan
+    wrong = int(np.argmax(left)) if left.any() else None
+    words = left[~gone].all() and not texts[~gone].str.fullmatch(COMMA_NUMBER).any()
+    empty = bool(gone.all() or words)
+    return Numbers(values.to_numpy(float), wrong, "; ".join(said), empty)
+
+
+def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
+    """Numbers as Python writes them, and what was assumed of those that were written otherwise."""
+    said = []
+    texts = texts.str.replace(r"^([+-]?)[$€£¥]\s*", r"\1", regex=True)
+    parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")
+    units = parts[1].dropna().unique()
+    if parts[1].notna().all() and len(units) == 1:
+        texts, said = parts[0], [f"the unit {units[0]!r} behind its numbers is left out"]
+    elif texts.str.lower().isin(_FLAGS).all():
+        return texts.str.lower().map(_FLAGS), []
+    spaced = texts.str.fullmatch(_SPACES)
+    texts = texts.mask(spaced, texts.str.replace(r"['’\s]", "", regex=True))
+    if decimal == ",":
+        commas = texts.str.fullmatch(COMMA_NUMBER) | texts.str.fullmatch(POINTS)
+        # A point that no comma follows parts thousands if all points of the column do so.
+        bad = texts.str.contains(".", regex=False) & ~commas
+        plain = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        return texts.mask(commas, plain).mask(bad, "?"), said
+    thousands = texts.str.fullmatch(COMMAS)
+    if thousands.any():
+        said.append("commas in its numbers part thousands; --decimal , says otherwise")
+    return texts.mask(thousands, texts.str.replace(",", "", regex=False)), said

@@ -1,0 +1,119 @@
+"""What a column is: a clock, events, a path that moves smoothly; and values that are none."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ._clock import rounding_of
+
+# Fewest samples from which on a column can be told to be something.
+FEWEST = 20
+# How far from its neighbours a spike must lie: in typical distances, and in ranges that the four
+# neighbours span; and how much of its spread a smooth path moves around its neighbours, at most.
+FAR, RANGES, SMOOTH = 10.0, 4.0, 0.6
+# What programs write where nothing was measured, beside what all share with 9 in every place.
+CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0, 999.0, 9999.0, 99999.0, 999999.0, -99.9,
+         -999.9, -9999.9, -999.25, 999.9, 9999.9, -32768.0, 32767.0, -2147483648.0)  # fmt: skip
+HUGE = 1e18
+# Share of samples without an event from which on events are rare.
+RARE = 0.7
+# How far beyond all other values a code must lie, in their range.
+APART = 1.0
+
+
+def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | None = None) -> bool:
+    """Return whether values count: an exact straight line over rows or times, or its stairs.
+
+    Row numbers, identifiers given in order, a second clock, the year of monthly rows. What is left
+    of a straight line is rounding, or no more than one stair where all stairs have one height.
+    """
+    there = np.isfinite(x)
+    x = x[there]
+    if len(x) < FEWEST or len(np.unique(x)) < 3:
+        return False
+    rises = np.diff(x)
+    rises = rises if x[-1] > x[0] else -rises
+    if not (rises >= 0).all():
+        return False
+    stair = float(rises[rises > 0].min())
+    printed = rounding_of((x,))
+    rows = np.flatnonzero(there).astype(float)
+    for at in (rows, None if times is None else times[there]):
+        if at is None:
+            continue
+        at, values = at - at.mean(), x - x.mean()
+        off = np.abs(values - at * (at @ values / (at @ at))).max()
+        rounding = 1e-6 * np.ptp(x) + 4 * np.finfo(float).eps * np.abs(x).max()
+        level = np.abs((rises / stair + 0.5) % 1 - 0.5).max() < 1e-6
+        stairs = np.ptp(x) > 4.5 * stair and level and off <= 1.01 * stair
+        if off <= rounding or off <= 0.55 * min(printed, np.ptp(x) / 10) or stairs:
+            return True
+    return False
+
+
+def is_event(x: Float[np.ndarray, "time"]) -> bool:
+    """Return whether values tell of events: two different ones, or one that most samples have."""
+    known = x[np.isfinite(x)]
+    if not len(known):
+        return False
+    _, counts = np.unique(known, return_counts=True)
+    return len(counts) <= 2 or bool(counts.max() > 0.5 * len(known))
+
+
+def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
+    """Return whether rare events last about one sample, so that none is known between samples."""
+    known = x[np.isfinite(x)]
+    values, counts = np.unique(known, return_counts=True)
+    if not len(known) or counts.max() < RARE * len(known):
+        return False
+    active = (known != values[np.argmax(counts)]).astype(int)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], active, [0]])))
+    return len(edges) > 4 and float(np.mean(edges[1::2] - edges[::2])) < 2
+
+
+def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:
+    """Return numbers in a variable that stand for missing values: such as programs write, twice at
+    least, and further from all others than these from one another.
+    """
+    pooled = np.concatenate(values)
+    found, counts = np.unique(pooled[np.isfinite(pooled)], return_counts=True)
+    codes = (np.isin(found, CODES) | (np.abs(found) >= HUGE)) & (counts > 1)
+    rest = found[~codes]
+    if not codes.any() or len(rest) < 3:
+        return ()
+    low, high = rest.min(), rest.max()
+    apart = np.maximum(low - found, found - high) > APART * (high - low)
+    return tuple(found[codes & apart].tolist())
+
+
+def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:
+    """Return where single values are spikes, as no path makes them.
+
+    A value is one if it lies off the median of its two neighbours on either side by ten times what
+    is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as
+    for normal distances) and by four times the range of three of the four. A burst of several
+    samples, which a system can make, is none; nor is anything in a variable that tells of events,
+    or that jumps from sample to sample anyhow.
+    """
+    found = np.zeros(x.shape, bool)
+    if len(x) < FEWEST:
+        return found
+    around = np.sort(np.stack([x[:-4], x[1:-3], x[3:-1], x[4:]]), axis=0)
+    distance = np.abs(x[2:-2] - (around[1] + around[2]) / 2)
+    # One of the four may be a spike itself.
+    spread = np.minimum(around[3] - around[1], around[2] - around[0])
+    with np.errstate(invalid="ignore"):
+        for j in range(x.shape[1]):
+            there = np.isfinite(distance[:, j]) & np.isfinite(spread[:, j])
+            if there.sum() < FEWEST or is_event(x[:, j]):
+                continue
+            far = distance[there, j]
+            typical = max(np.median(far) / 0.6745, np.quantile(far, 0.9) / 1.645)
+            low, high = np.nanquantile(x[:, j], [0.16, 0.84])
+            if typical > SMOOTH * (high - low) / 2:
+                continue
+            floor = 1e-9 * np.nanmax(np.abs(x[:, j]))
+            found[2:-2, j] = there & (distance[:, j] > FAR * typical + floor)
+            found[2:-2, j] &= distance[:, j] > RANGES * spread[:, j]
+    return found

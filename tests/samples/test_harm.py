@@ -1,0 +1,262 @@
+"""Files that mean harm end in a sentence, and take no memory out of proportion to their size."""
+
+import io
+import json
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax import _output, _store
+from ndde_jax.samples._tables import read_table
+from tests.bad_files import npz, packed
+
+MEBI = 2**20
+X = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
+
+
+def peak(call):
+    """What a call raises, and the most memory it took, in bytes."""
+    tracemalloc.start()
+    try:
+        call()
+    except Exception as error:
+        return error, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return None, 0
+
+
+def refused(path, words):
+    error, memory = peak(lambda: read_table(path))
+    assert isinstance(error, ValueError) and words in str(error), error
+    assert path.name in str(error)
+    assert memory < 100 * MEBI
+
+
+# ---- archives ----
+
+
+def test_an_array_that_nobody_asked_for_is_not_unpacked(tmp_path):
+    path = tmp_path / "x.npz"
+    path.write_bytes(packed(x=X, other=np.zeros(20_000_000)))
+    tracemalloc.start()
+    found = read_table(path)
+    memory = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found.values, X)
+    assert memory < 50 * MEBI
+
+
+def test_an_array_of_noughts_is_refused(tmp_path):
+    (tmp_path / "x.npz").write_bytes(packed(x=np.zeros((5_000_000, 2))))
+    refused(tmp_path / "x.npz", "since no measurements pack so well")
+
+
+def test_a_header_that_announces_more_than_there_is(tmp_path):
+    raw = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": (10**13, 1)}
+    np.lib.format.write_array_header_1_0(raw, header)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", raw.getvalue())
+    refused(tmp_path / "x.npz", "announces")
+
+
+def test_objects_are_never_loaded(tmp_path):
+    (tmp_path / "x.npz").write_bytes(npz(x=np.array([{}, 1], object)))
+    refused(tmp_path / "x.npz", "holds objects")
+
+
+# ---- spreadsheets ----
+
+
+def workbook(tmp_path, sheet=None, **members):
+    """A good workbook, with its sheet or other members replaced."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("a", "b"), *X.tolist()]:
+        book.active.append(row)
+    book.save(tmp_path / "good.xlsx")
+    changed = {name.replace("__", "/") + ".xml": text for name, text in members.items()}
+    if sheet is not None:
+        changed["xl/worksheets/sheet1.xml"] = sheet
+    with (
+        zipfile.ZipFile(tmp_path / "good.xlsx") as old,
+        zipfile.ZipFile(tmp_path / "x.xlsx", "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name in dict.fromkeys([*old.namelist(), *changed]):
+            new.writestr(name, changed[name] if name in changed else old.read(name))
+    return tmp_path / "x.xlsx"
+
+
+SHEET = (
+    '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+    "<sheetData>{}</sheetData></worksheet>"
+)
+
+
+@pytest.mark.parametrize(
+    "rows, words",
+    [
+        ('<row r="1"><c r="ZZZZZZ1"><v>1</v></c></row>', "names a cell 'ZZZZZZ1'"),
+        ("<row r='1'><c r='&#90;ZZZ1'><v>1</v></c></row>", "names a cell"),
+        ("".join(f'<row r="{i}"><c r="XFD{i}"><v>1</v></c></row>' for i in range(1, 999)), "spans"),
+        (
+            '<row r="1"><c r="A1"><v>1</v></c></row><row r="9999999"><c r="ZZ9999999"/></row>',
+            "spans",
+        ),
+    ],
+)
+def test_cells_far_out_make_no_room(rows, words, tmp_path):
+    refused(workbook(tmp_path, SHEET.format(rows)), words)
+
+
+def test_shared_strings_and_sheets_are_measured_before_they_are_unpacked(tmp_path):
+    many = "<si><t>abcdefgh</t></si>" * 4_000_000
+    refused(workbook(tmp_path, xl__sharedStrings=f"<sst>{many}</sst>"), "pack so well")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_entities_are_refused_in_any_encoding(encoding, tmp_path):
+    text = '<!DOCTYPE x [<!ENTITY a "aaaa">]>' + SHEET.format("<row><c><v>&a;</v></c></row>")
+    text = f'<?xml version="1.0" encoding="{encoding}"?>{text}'
+    refused(workbook(tmp_path, text.encode(encoding)), "defines entities")
+
+
+# ---- Parquet ----
+
+
+def test_a_column_that_repeats_a_billion_times_is_refused(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"a": np.zeros(30_000_000, np.int8)})
+    pq.write_table(table, tmp_path / "x.parquet", compression="zstd")
+    del table
+    refused(tmp_path / "x.parquet", "pack so well")
+
+
+# ---- stored results ----
+
+
+@pytest.fixture(scope="module")
+def stored():
+    samples = ndde.read_samples(X, dt=1.0, names=("a", "b"))
+    return _store.to_bytes(samples)
+
+
+def signed(content, members, compression=zipfile.ZIP_STORED, about=None):
+    """A stored result with other members, its checksum made good by who means harm."""
+    import hashlib
+
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(content)) as old,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, about if about and name == _store.ABOUT else old.read(name))
+        for name, data in members.items():
+            new.writestr(name, data, compression)
+        new.comment = old.comment[: -_store._DIGEST] + b"0" * _store._DIGEST
+    body = buffer.getvalue()[: -_store._DIGEST]
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def test_members_that_are_packed_are_refused_and_others_not_read(stored):
+    noughts = bytes(50 * MEBI)
+    bad = signed(stored, {"extra.npy": noughts}, zipfile.ZIP_DEFLATED)
+    error, memory = peak(lambda: _store.from_bytes(bad, ndde.Samples))
+    assert isinstance(error, ValueError) and "is packed" in str(error) and memory < 10 * MEBI
+    good = signed(stored, {"extra.npy": b"no array"})
+    assert _store.from_bytes(good, ndde.Samples).names == ("a", "b")
+
+
+def test_an_array_is_handed_out_once(stored):
+    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
+        about = json.loads(archive.read(_store.ABOUT))
+    values = about["content"]["fields"]["values"]["tuple"]
+    values *= 10_000
+    bad = signed(stored, {}, about=json.dumps(about))
+    error, memory = peak(lambda: _store.from_bytes(bad, ndde.Samples))
+    assert isinstance(error, ValueError) and "does not fit" in str(error) and memory < 30 * MEBI
+
+
+def test_names_in_a_stored_result_steer_no_terminal(stored):
+    bad = signed(stored, {}, about=zipfile.ZipFile(io.BytesIO(stored)).read(_store.ABOUT).replace(
+        b'"a"', b'"\\u001b[31ma"'))  # fmt: skip
+    assert _store.from_bytes(bad, ndde.Samples).names == ("[31ma", "b")
+
+
+# ---- names ----
+
+
+def test_a_name_that_begins_as_a_formula_is_shown_and_not_computed():
+    assert _output.harmless("=cmd|' /C calc'!A0") == "'=cmd|' /C calc'!A0"
+    assert _output.harmless("@sum") == "'@sum" and _output.harmless("+a") == "'+a"
+    for cell in ("-1.5e-3", "a=b", "", 3, None):
+        assert _output.harmless(cell) == cell
+
+
+def test_no_picture_costs_a_report(monkeypatch, capsys):
+    plot = pytest.importorskip("ndde_jax.plot")
+
+    class Found:
+        """As much of a discovery as is drawn."""
+
+        names = (r"$\frac{1}{$", "<script>")
+        lags, dt, time_unit = (0, 1), 1.0, ""
+        graph = np.ones((2, 2, 2), bool)
+        scores = np.ones((2, 2, 2))
+        delays = np.ones((2, 2, 2))
+
+    pictures = _output._pictures(Found)
+    assert set(pictures) == {"lag_matrix.png", "process_graph.png"}
+
+    def broken(*_, **__):
+        raise RuntimeError("no such font")
+
+    monkeypatch.setattr(plot, "plot_process_graph", broken)
+    assert _output._pictures(Found) == {}
+    assert "No pictures: RuntimeError: no such font" in capsys.readouterr().err
+
+
+# ---- spoilt at random ----
+
+
+@pytest.mark.slow
+def test_spoilt_files_end_in_a_sentence(tmp_path):
+    """500 draws, bits flipped or cut short: at most 200 MiB more than the files are large."""
+    import pandas as pd
+
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame.to_parquet(tmp_path / "good.parquet")
+    workbook(tmp_path)
+    (tmp_path / "good.npz").write_bytes(packed(x=X))
+    script = (
+        "import resource, sys\n"
+        "from ndde_jax.samples._tables import read_table\n"
+        "import pandas, openpyxl, pyarrow.parquet\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n        read_table(path)\n"
+        "    except (ValueError, ImportError) as error:\n"
+        "        assert 15 < len(str(error)) < 900, error\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
+    )
+    rng = np.random.default_rng(0)
+    paths = []
+    for k in range(500):
+        kind = ("npz", "xlsx", "parquet")[k % 3]
+        raw = bytearray((tmp_path / f"good.{kind}").read_bytes())
+        for place in rng.integers(len(raw), size=rng.integers(1, 6)):
+            raw[place] ^= 1 << int(rng.integers(8))
+        raw = raw[: int(rng.integers(1, len(raw)))] if rng.random() < 0.2 else raw
+        paths.append(tmp_path / f"{k}.{kind}")
+        paths[-1].write_bytes(raw)
+    made = subprocess.run([sys.executable, "-c", script, *paths], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr[-2000:]
+    assert int(made.stdout) < 200

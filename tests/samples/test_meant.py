@@ -1,0 +1,518 @@
+"""What people mean by the files that they have: three of each kind, and what is right."""
+
+import datetime
+import io
+import time
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.samples._clock import sampling
+from ndde_jax.samples._columns import codes_of, find_spikes, is_clock, is_event
+from ndde_jax.samples._prepare import set_aside
+from ndde_jax.samples._tables import read_table
+from tests.check.test_data_findings import oscillators
+
+X = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0).round(3)
+ROWS = [f"{a},{b}" for a, b in X]
+
+
+def read(tmp_path, text, name="x.csv", **options):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return read_table(tmp_path / name, **options)
+
+
+def clock(found, rows=slice(None)):
+    return sampling(found.stamps[rows])[:2]
+
+
+# ---- headers, marks, units ----
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        (pd.DataFrame(X).to_csv(), ("0", "1")),
+        (pd.DataFrame(X).to_csv(index=False), ("0", "1")),
+        ("," + "101,205\n" + "\n".join(f"{i},{row}" for i, row in enumerate(ROWS)), ("101", "205")),
+        ('"a","b"\n' + "\n".join(f'"{i}",{row}' for i, row in enumerate(ROWS, 1)), ("a", "b")),
+        ("# made today\n# a,b\n# m,s\n" + "\n".join(ROWS), ("a", "b")),
+        ("Gauge 12, upper river\n\nmade 2021\na,b\n" + "\n".join(ROWS), ("a", "b")),
+        ("a,b\nm3/s,°C\n" + "\n".join(ROWS), ("a", "b")),
+        ("a,b,notes\n" + "\n".join(f"{row}," for row in ROWS), ("a", "b")),
+        ("a,b\n" + "\n".join(f"{row}," for row in ROWS), ("a", "b")),
+        ("\n".join(ROWS), ("x0", "x1")),
+        ("a  b\n" + "\n".join(row.replace(",", "   ") for row in ROWS), ("a", "b")),
+    ],
+)
+def test_names_stand_over_numbers(text, names, tmp_path):
+    found = read(tmp_path, text)
+    assert found.names == names
+    np.testing.assert_allclose(found.values, X)
+
+
+def test_numbers_may_be_names_or_a_sample_and_an_option_decides(tmp_path):
+    text = pd.DataFrame(X).to_csv(index=False)
+    assert "--header no" in read(tmp_path, text).notices[0]
+    assert len(read(tmp_path, text, header=False).values) == len(X) + 1
+
+
+@pytest.mark.parametrize("mark", ["?", "****", "#N/A", "--", "n/a", "NoData", "-9999x"])
+def test_what_means_missing(mark, tmp_path):
+    rows = [*ROWS[:5], f"{mark},1.5", *ROWS[5:]]
+    options = {"missing": ["-9999x"]} if "x" in mark else {}
+    found = read(tmp_path, "a,b\n" + "\n".join(rows), **options)
+    assert np.isnan(found.values[5, 0]) and found.values[5, 1] == 1.5
+    assert np.isnan(found.values).sum() == 1
+    assert any(repr(mark) in text for text in found.notices) == (mark in ("?", "****"))
+
+
+def test_excel_errors_in_the_first_column_are_no_comments(tmp_path):
+    found = read(tmp_path, "a,b\n" + "\n".join(["#DIV/0!,1", "#N/A,2", *ROWS]))
+    assert len(found.values) == len(X) + 2 and np.isnan(found.values[:2, 0]).all()
+
+
+@pytest.mark.parametrize("mark, option", [("<0.5", "--missing '<*'"), ("warm", "--missing 'warm'")])
+def test_what_is_not_understood_is_named_with_the_option(mark, option, tmp_path):
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, "a,b\n" + "\n".join([*ROWS[:3], f"1,{mark}", *ROWS]))
+    assert mark in str(error.value) and "data row 4" in str(error.value)
+    assert option in str(error.value)
+    option = option.partition("'")[2].strip("'")
+    found = read(tmp_path, "a,b\n" + "\n".join([*ROWS[:3], f"1,{mark}", *ROWS]), missing=[option])
+    assert np.isnan(found.values[3, 1])
+
+
+@pytest.mark.parametrize(
+    "cells, options, expected",
+    [
+        (["1.234,5", "2.000,25", "0,5"], {}, [1234.5, 2000.25, 0.5]),
+        (["1.548", "12.000", "3"], {"decimal": ","}, [1548, 12000, 3]),
+        (['"4,369"', '"12,000.5"', '"7"'], {}, [4369, 12000.5, 7]),
+        (["1 234,5", "22 000,0", "3,25"], {}, [1234.5, 22000, 3.25]),
+        (["1'234.5", "22'000", "3.25"], {}, [1234.5, 22000, 3.25]),
+        (["45%", "47.5 %", "50%"], {}, [45, 47.5, 50]),
+        (["1.5 mm", "2 mm", "0.25 mm"], {}, [1.5, 2, 0.25]),
+        (["true", "False", "TRUE"], {}, [1, 0, 1]),
+        (["−1.5", "2", "3"], {}, [-1.5, 2, 3]),
+    ],
+)
+def test_numbers_as_people_write_them(cells, options, expected, tmp_path):
+    rows = [f"{cell};{i * i}" for i, cell in enumerate(cells)]
+    found = read(tmp_path, "a;b\n" + "\n".join(rows), **options)
+    np.testing.assert_allclose(found.values[:, 0], expected)
+
+
+# ---- clocks ----
+
+DAYS = pd.date_range("2021-03-01", periods=60, freq="D")
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%d.%m.%Y", "%d.%m.%Y %H:%M", "%m/%d/%Y", "%d/%m/%y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y",
+     "%Y-%m-%dT%H:%M:%SZ", "%m/%d/%Y %I:%M %p", "%a, %d %b %Y", "%d%b%Y:%H:%M:%S"],
+)  # fmt: skip
+def test_dates_in_many_ways(form, tmp_path):
+    rows = [f'"{day.strftime(form)}",{row}' for day, row in zip(DAYS, ROWS, strict=True)]
+    found = read(tmp_path, "when,a,b\n" + "\n".join(rows))
+    assert found.names == ("a", "b") and clock(found) == (1.0, "day")
+    assert found.stamps[0] == np.datetime64("2021-03-01")
+
+
+def test_of_two_readings_of_a_date_the_regular_one_is_meant(tmp_path):
+    days = pd.date_range("2021-01-04", periods=20, freq="6h")  # 4 January to 8: no day above 12
+    rows = [f"{day.strftime('%d/%m/%Y %H:%M')},{i * i}" for i, day in enumerate(days)]
+    assert clock(read(tmp_path, "date,a\n" + "\n".join(rows))) == (6.0, "hour")
+    months = read(tmp_path, "date,a\n" + "\n".join(rows), day_first=False)
+    assert months.stamps[4] == np.datetime64("2021-05-01")
+
+
+@pytest.mark.parametrize(
+    "head, cells, expected",
+    [
+        ("year,month", lambda day: f"{day.year},{day.month}", (1.0, "month")),
+        ("Year,DOY", lambda day: f"{day.year},{day.day_of_year}", (1.0, "day")),
+        ("month,day", lambda day: f"{day.month},{day.day}", (1.0, "day")),
+        ("date,hour", lambda day: f"{day.date()},0:00", (1.0, "day")),
+        ("year,quarter", lambda day: f"{day.year},{day.quarter}", (3.0, "month")),
+        ("quarter", lambda day: f"{day.year}Q{day.quarter}", (3.0, "month")),
+        ("year", lambda day: f"{day.year}", (1.0, "year")),
+    ],
+)
+def test_dates_in_parts(head, cells, expected, tmp_path):
+    steps = {"month": "MS", "day": "D", "year": "YS"}[expected[1]]
+    days = pd.date_range("1981-11-01", periods=30, freq="QS" if "q" in head else steps)
+    rows = [f"{cells(day)},{i * i % 7}" for i, day in enumerate(days)]
+    found = read(tmp_path, f"{head},a\n" + "\n".join(rows))
+    assert found.names == ("a",) and clock(found) == expected
+
+
+@pytest.mark.parametrize("rate, unit", [(30, 1e3), (24, 1e3), (60, 1e2)])
+def test_rounded_stamps_are_regular(rate, unit):
+    stamps = np.round(np.arange(900) * unit / rate).astype(int)
+    found = sampling(stamps)
+    assert found.dt == pytest.approx(unit / rate, rel=1e-5)
+    holes = sampling(np.delete(stamps, [100, 101, 500]))
+    assert holes.dt is None
+    np.testing.assert_allclose(holes.times[100] / (unit / rate), 102, rtol=1e-4)
+
+
+def test_months_as_decimals_of_a_year():
+    for digits in (2, 3, 4):
+        assert sampling(np.round(1950 + np.arange(400) / 12, digits)).dt == pytest.approx(
+            1 / 12, 1e-4
+        )
+
+
+def test_whole_stamps_without_a_grid_are_irregular():
+    uneven = np.cumsum(np.random.default_rng(0).integers(5, 13, 300))
+    assert sampling(uneven).dt is None and sampling(uneven).times.tolist() == uneven.tolist()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Sydney"])
+def test_daylight_saving(zone, tmp_path):
+    local = pd.date_range("2022-01-01", periods=8000, freq="h", tz=zone).tz_localize(None)
+    frame = pd.DataFrame({"time": local, "a": np.sin(np.arange(8000.0))})
+    found = read(tmp_path, frame.to_csv(index=False))
+    assert clock(found) == (1.0, "hour") and "daylight saving" in found.notices[0]
+    given = read(tmp_path, frame.to_csv(index=False), time_zone=zone)
+    assert clock(given) == (1.0, "hour") and not given.notices
+
+
+@pytest.mark.parametrize("freq, expected", [("h", "hour"), ("15min", "minute"), ("D", "day")])
+def test_zones_are_kept_through_gaps(freq, expected):
+    index = pd.date_range("2022-10-01", periods=900, freq=freq, tz="Europe/Berlin")
+    frame = pd.DataFrame({"a": np.arange(900.0) ** 2}, index=index)
+    assert ndde.read_samples(frame).regular
+    samples = ndde.read_samples(frame.drop(index[100]))
+    assert samples.time_unit == expected
+    filled = ndde.prepare_samples(samples, ("clock",))
+    assert filled.regular and len(filled.values[0]) == 900 and np.isnan(filled.values[0][100, 0])
+
+
+@pytest.mark.parametrize("start", ["0850-01-01", "1650-01-01", "2200-01-01"])
+def test_years_of_long_ago_and_far_ahead(start):
+    index = pd.date_range(start, periods=170, freq="YS", unit="s")
+    samples = ndde.read_samples(pd.DataFrame({"a": np.arange(170.0) ** 2}, index=index))
+    assert (samples.dt, samples.time_unit, samples.regular) == (1.0, "year", True)
+
+
+@pytest.mark.parametrize("calendar", ["360_day", "noleap", "julian"])
+def test_calendars_of_models(calendar):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("cftime")
+    for freq, unit in (("MS", "month"), ("D", "day")):
+        stamps = xr.date_range(
+            "2000-01-01", periods=120, freq=freq, calendar=calendar, use_cftime=True
+        )
+        data = xr.DataArray(np.arange(120.0) ** 2, dims="time", coords={"time": stamps}, name="a")
+        samples = ndde.read_samples(data)
+        assert (samples.dt, samples.time_unit, samples.regular) == (1.0, unit, True)
+
+
+@pytest.mark.parametrize(
+    "cells, said",
+    [
+        (["2022-10-30 02:00", "2022-10-30 02:00", "2022-10-30 03:10"], "daylight saving"),
+        (["0", "1", "1", "2"], "--trial"),
+        (["0", "2", "1", "3"], "Sort the rows by time"),
+    ],
+)
+def test_a_clock_that_goes_back_is_named_for_what_it_is(cells, said, tmp_path):
+    found = read(tmp_path, "time,a\n" + "\n".join(f"{c},{i * i}" for i, c in enumerate(cells)))
+    with pytest.raises(ValueError, match="strictly increasing") as error:
+        sampling(found.stamps)
+    assert said in str(error.value)
+
+
+def test_the_latest_row_may_come_first(tmp_path):
+    rows = [f"{day.date()},{row}" for day, row in zip(DAYS, ROWS, strict=True)][::-1]
+    found = read(tmp_path, "date,a,b\n" + "\n".join(rows))
+    np.testing.assert_allclose(found.values, X)
+    assert clock(found) == (1.0, "day") and "turned round" in found.notices[0]
+
+
+# ---- shapes ----
+
+
+@pytest.mark.parametrize("order", [["site", "day"], ["day", "site"]])
+@pytest.mark.parametrize("labels", ["PQR", (3, 1, 2)])
+def test_a_long_panel_is_recordings(order, labels, tmp_path):
+    frame = pd.concat(
+        pd.DataFrame({"site": label, "day": np.arange(20), "a": X[i * 20 : i * 20 + 20, 0]})
+        for i, label in enumerate(labels)
+    )
+    frame = frame.sort_values(order[0], kind="stable")[[*order, "a"]]
+    found = read(tmp_path, frame.to_csv(index=False))
+    assert found.names == ("a",) and "'site' tells recordings apart" in " ".join(found.notices)
+    parts = {tuple(found.values[rows, 0]) for rows in found.recordings}
+    assert parts == {tuple(X[i * 20 : i * 20 + 20, 0]) for i in range(3)}
+    assert all(clock(found, rows) == (1.0, "") for rows in found.recordings)
+
+
+def test_frames_of_a_list_are_matched_by_name():
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    samples = ndde.read_samples([frame[:30], frame[30:][["b", "a"]]], dt=1.0)
+    np.testing.assert_array_equal(np.concatenate(samples.values), X)
+    with pytest.raises(ValueError, match=r"number 1 has a, c"):
+        ndde.read_samples([frame, frame.rename(columns={"b": "c"})], dt=1.0)
+
+
+@pytest.mark.parametrize("index", [range(20), pd.date_range("2001", periods=20, freq="D")])
+def test_an_index_of_site_and_time_is_recordings(index):
+    parts = {s: pd.DataFrame(X[i * 20 : i * 20 + 20], index=index) for i, s in enumerate("PQR")}
+    samples = ndde.read_samples(pd.concat(parts, names=["site", "time"]))
+    assert [value.shape for value in samples.values] == [(20, 2)] * 3 and samples.dt == 1
+    np.testing.assert_array_equal(np.concatenate(samples.values), X)
+
+
+def test_frames_of_arrow_keep_their_names():
+    pa = pytest.importorskip("pyarrow")
+    samples = ndde.read_samples(pa.table({"a": X[:, 0], "b": X[:, 1]}), dt=1.0)
+    assert samples.names == ("a", "b")
+    np.testing.assert_array_equal(samples.values[0], X)
+
+
+def test_a_grid_asks_what_its_dimensions_are(tmp_path):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("netCDF4")
+    x = np.random.default_rng(0).normal(size=(30, 2, 3))
+    data = xr.DataArray(x, dims=("time", "lat", "lon"), coords={"lat": [10, 20]}, name="sst")
+    data.to_netcdf(tmp_path / "x.nc")
+    with pytest.raises(ValueError, match=r"lat \(2\), lon \(3\).*--variables lat,lon.*--trial lat"):
+        read_table(tmp_path / "x.nc")
+    found = read_table(tmp_path / "x.nc", variables=["lat", "lon"])
+    np.testing.assert_array_equal(found.values, x.reshape(30, 6))
+    assert found.names[3] == "lat20 lon0"
+    each = read_table(tmp_path / "x.nc", trial="lat")
+    np.testing.assert_array_equal(each.values[each.recordings[1]], x[:, 1])
+    data[:, :1].to_netcdf(tmp_path / "y.nc")  # one latitude is no dimension
+    np.testing.assert_array_equal(read_table(tmp_path / "y.nc").values, x[:, 0])
+    data.rename("u").to_netcdf(tmp_path / "z.nc", group="deep")
+    with pytest.raises(ValueError, match=r"groups: deep.*--key deep/VARIABLE"):
+        read_table(tmp_path / "z.nc")
+    assert read_table(tmp_path / "z.nc", key="deep/u", trial="lat").values.shape == (60, 3)
+
+
+def test_feather_and_json_lines(tmp_path):
+    frame = pd.DataFrame({"date": DAYS.strftime("%Y-%m-%d"), "a": X[:, 0], "b": X[:, 1]})
+    frame.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
+    paths = [tmp_path / "x.jsonl"]
+    if pytest.importorskip("pyarrow"):
+        frame.to_feather(tmp_path / "x.feather")
+        paths.append(tmp_path / "x.feather")
+    for path in paths:
+        found = read_table(path)
+        np.testing.assert_allclose(found.values, X)
+        assert found.names == ("a", "b") and clock(found) == (1.0, "day")
+
+
+# ---- what a column is ----
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: np.arange(n),
+        lambda n: 7 - 2.5 * np.arange(n),
+        lambda n: np.round(np.arange(n) / 3, 4),
+        lambda n: 1950 + np.arange(n) // 12,
+        lambda n: 1e9 + 3600 * np.arange(n),
+    ],
+)
+def test_counters_are_told_from_paths(make):
+    assert is_clock(np.asarray(make(600), float))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda r, n: np.cumsum(r.normal(size=n)),
+        lambda r, n: np.cumsum(r.random(n)),
+        lambda r, n: np.cumsum(r.integers(0, 2, n)).astype(float),
+        lambda r, n: np.sin(np.arange(n) / 400),
+        lambda r, n: (np.arange(n) > n // 2).astype(float),
+        lambda r, n: np.arange(n) ** 2.0,
+    ],
+)
+def test_paths_are_no_counters(make):
+    for seed in range(5):
+        assert not is_clock(make(np.random.default_rng(seed), 600))
+
+
+def test_a_counter_is_left_out_of_a_file(tmp_path):
+    rows = [f"{row},{i},{2000 + i / 12:.2f}" for i, row in enumerate(ROWS)]
+    found = read(tmp_path, "a,b,id,stamp\n" + "\n".join(rows))
+    assert found.names == ("a", "b")
+    assert "columns id, stamp count rows or time and are left out" in found.notices[0]
+
+
+def test_events_are_never_spikes():
+    rng = np.random.default_rng(0)
+    pulses = (rng.random(900) < 0.03) * 1.0
+    noisy = pulses * 8 + 0.1 * rng.normal(size=900)
+    rain = pulses * rng.exponential(size=900)
+    assert is_event(pulses) and is_event(rain) and is_event(np.arange(900) % 2.0)
+    assert not find_spikes(np.stack([pulses, noisy, rain], axis=1)).any()
+    x = oscillators()
+    x[[100, 700], 1] += 20
+    assert np.argwhere(find_spikes(x)).tolist() == [[100, 1], [700, 1]]
+    assert not is_event(x[:, 0])
+
+
+@pytest.mark.parametrize("code", [-999.0, 9999.0, 1e20])
+def test_codes_of_missing_values(code):
+    x = oscillators()
+    x[[100, 102, 700], 1] = code
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0), ("codes",))
+    (treatment,) = samples.treatments
+    assert np.argwhere(np.isnan(samples.values[0])).tolist() == [[100, 1], [102, 1], [700, 1]]
+    assert f"{code:g}" in treatment.text
+    np.testing.assert_array_equal(samples.as_measured().values[0], x)
+
+
+def test_numbers_that_only_look_like_codes_stay():
+    rng = np.random.default_rng(0)
+    within = np.round(1000 * rng.normal(size=500))
+    within[[3, 50]] = 999
+    once = rng.normal(size=500)
+    once[7] = -999
+    for x in (within, once, rng.normal(size=500)):
+        assert codes_of([x]) == ()
+
+
+@pytest.mark.parametrize("level", [1e7, -3e8, 1e9])
+def test_a_large_level_does_not_drown_the_steps(level):
+    x = oscillators() + np.array([level, 0, 0])
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0))
+    (treatment,) = samples.treatments
+    small = samples.values[0].astype(np.float32)
+    steps = np.diff(small[:, 0]) - np.diff(x[:, 0])
+    assert np.abs(steps).max() < 1e-5
+    back = samples.values[0] + treatment.removed(samples.times[0])
+    np.testing.assert_allclose(back, x, rtol=1e-15, atol=1e-12)
+
+
+def test_a_workbook_is_read_by_its_texts(tmp_path):
+    pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"when": [day.date() for day in DAYS], "a": X[:, 0], "b": X[:, 1]})
+    frame.to_excel(tmp_path / "x.xlsx", index=False)
+    found = read_table(tmp_path / "x.xlsx")
+    np.testing.assert_allclose(found.values, X)
+    assert found.names == ("a", "b") and clock(found) == (1.0, "day")
+    assert isinstance(frame.when[0], datetime.date)
+
+
+def test_names_are_one_line(tmp_path):
+    names = ["a\x1b[31m", "b\nc", "d" * 500]
+    text = io.StringIO()
+    pd.DataFrame(np.c_[X, X[:, 0] ** 2], columns=names).to_csv(text, index=False)
+    found = read(tmp_path, text.getvalue())
+    assert found.names[:2] == ("a [31m", "b c") and len(found.names[2]) == 120
+
+
+def test_a_path_is_read_and_what_was_assumed_is_a_warning(tmp_path):
+    rows = [f"{day.strftime('%Y-%m-%d')};{a};{b}" for day, (a, b) in zip(DAYS, X, strict=True)]
+    (tmp_path / "x.csv").write_text("day;a;b\n" + "\n".join(rows).replace(".", ","))
+    with pytest.warns(UserWarning, match="decimal comma"):
+        samples = ndde.read_samples(tmp_path / "x.csv")
+    assert samples.names == ("a", "b") and (samples.dt, samples.time_unit) == (1.0, "day")
+    np.testing.assert_array_equal(samples.values[0], X)
+
+
+@pytest.mark.parametrize(
+    "rows, names, clock_is",
+    [
+        # A note below, weeks, prices of working days, two columns that tell panels apart.
+        (["a,b", *ROWS, "Source: nobody"], ("a", "b"), None),
+        (["week,a,b", *(f"2021-W{i + 1:02d},{ROWS[i]}" for i in range(50))], ("a", "b"),
+         (7, "day")),
+        (
+            ["Date,Close", *(f"{day.date()},${1000 + i * i % 7}.50" for i, day in enumerate(
+                pd.bdate_range("2020-01-01", periods=60)))],
+            ("Close",),
+            (1, "working day"),
+        ),
+        (
+            ["land,good,year,a", *(f"{c},{g},{1950 + i},{X[i, 0]}" for c in "AB" for g in "xy"
+                                   for i in range(30))],
+            ("a",),
+            (1, "year"),
+        ),
+        (
+            ["timestamp,a,b", *(f"{1_600_000_000_000 + 60_000 * i},{ROWS[i]}" for i in range(60))],
+            ("a", "b"),
+            (1, "minute"),
+        ),
+        (
+            ["Date,Time,a,b", *(f"03/01/2021,{(i % 12 or 12)}:00 {'AP'[i // 12]}M,{ROWS[i]}"
+                                for i in range(24))],
+            ("a", "b"),
+            (1, "hour"),
+        ),
+    ],
+)  # fmt: skip
+def test_tables_as_offices_and_instruments_write_them(rows, names, clock_is, tmp_path):
+    found = read(tmp_path, "\n".join(rows))
+    assert found.names == names
+    for part in found.recordings:
+        assert (found.stamps is None) == (clock_is is None)
+        assert clock_is is None or clock(found, part) == clock_is
+
+
+def test_an_input_may_count(tmp_path):
+    text = "a,ramp\n" + "\n".join(f"{a},{i / 10}" for i, a in enumerate(X[:, 0]))
+    assert read(tmp_path, text).names == ("a",)
+    assert read(tmp_path, text, kept=["ramp"]).names == ("a", "ramp")
+
+
+def test_numbers_that_mean_missing_are_compared_as_numbers(tmp_path):
+    text = "a,b\n" + "\n".join([*ROWS, "-999.0,1", "-999,2"])
+    found = read(tmp_path, text, missing=["-999"])
+    assert np.isnan(found.values[-2:, 0]).all() and not np.isnan(found.values[:-2]).any()
+
+
+@pytest.mark.parametrize("given, names", [((), ("x0", "x2")), (("x1",), ("x0", "x1", "x2"))])
+def test_a_counter_is_set_aside_unless_it_is_an_input(given, names):
+    x = np.column_stack([oscillators()[:, 0], np.arange(1200.0), oscillators()[:, 1]])
+    samples, gone = set_aside(ndde.read_samples(x, dt=1.0), given)
+    assert samples.names == names and gone == tuple(n for n in ("x1",) if n not in given)
+    if not given:
+        recipe = ndde.Recipe.fast()
+        found = ndde.discover(x[:300], dt=1.0, recipe=recipe, key=jax.random.key(0))
+        assert found.names == names and any("x1 counts" in text for text in found.choices)
+        prior = ndde.prior_knowledge(("x0", "x1", "x2"), lags=(0,), forbidden=[("x0", "x2")])
+        found = ndde.discover(x[:300], dt=1.0, prior=prior, recipe=recipe, key=jax.random.key(0))
+        assert found.names == names and not found.graph[0, 1].any()
+
+
+def test_a_question_that_no_data_can_answer_is_refused_at_once():
+    x = np.random.default_rng(0).normal(size=(200, 300))
+    start = time.process_time()
+    with pytest.raises(ValueError, match="600 candidate inputs, and 198 windows"):
+        ndde.discover(x, dt=1.0, lags=(0, 1), key=jax.random.key(0))
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("x", [X[:4], X[:6], [X[i : i + 2] for i in range(0, 60, 2)]])
+def test_too_few_samples_are_said_in_words(x):
+    with pytest.raises(ValueError, match="x is too short for the largest lag, 0"):
+        ndde.discover(x, dt=1.0, lags=(0,), key=jax.random.key(0))
+
+
+def test_a_toggle_has_no_regimes():
+    for column in (np.arange(1200) % 2, (np.arange(1200) > 300) * (np.arange(1200) % 7 == 0)):
+        x = np.column_stack([oscillators()[:, 0], column])
+        found = ndde.data_findings(ndde.prepare_samples(ndde.read_samples(x, dt=1.0)))
+        assert not {"change of regime", "quantised", "trend"} & {f.name for f in found}
+
+
+def test_a_variable_may_be_called_as_a_part_of_a_date_is(tmp_path):
+    days = pd.date_range("1990-01-01", periods=60, freq="MS")
+    rows = [f"{day.year},{day.month},{i * i % 30},{i % 7}" for i, day in enumerate(days)]
+    found = read(tmp_path, "year,month,max,min\n" + "\n".join(rows))
+    assert found.names == ("max", "min") and clock(found) == (1.0, "month")
