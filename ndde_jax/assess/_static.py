@@ -29,7 +29,7 @@ def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
     if dim < 2 or 0 not in rows.lags:
         return found
     now = rows.past[:, list(rows.lags).index(0)]
-    terms = spline_terms(now, knots_of(now))
+    terms = np.asarray(spline_terms(now, knots_of(now)))
     for j in range(dim):
         others = [i for i in range(dim) if i != j]
         pairs = [
