@@ -86,10 +86,10 @@ def between(late, later, sooner, fraction, near):
     return late + fraction * jnp.where(jnp.isfinite(slope), slope, 0)
 
 
-def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw, *, guard: bool = True):
+def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
     """The record of one step from `at`, in steps from the start, of a `length` in steps (None: 1).
 
-    `lagged`: the past at every stage; `draw`: what the noise brings; `guard`: see `guarded`.
+    `lagged`: the past at every stage; `draw`: what the noise brings.
     """
 
     forced = problem.breaks is not None and problem.breaks.forced
@@ -117,20 +117,10 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw, *, 
         return tableau.step(rate, y, noise)
 
     given = (problem.equation, at, length), (y, lagged, draw)
-    return guarded(record, *given) if guard else record(*given)
+    return guarded(record, *given) if problem.guard else record(*given)
 
 
-def block(
-    problem: Problem,
-    tableau: Tableau,
-    carry,
-    first,
-    draws,
-    n_steps: int,
-    limit,
-    *,
-    guard: bool = True,
-):
+def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
     """`n_steps` steps, no more than the shortest delay, from step `first` on.
 
     The state stands still from step `limit` on, if there is one: steps beyond the end might
@@ -142,7 +132,7 @@ def block(
     def step(y, xs):
         k, lagged, draw = xs
         k = first + k
-        record = advance(problem, tableau, y, k, None, lagged, draw, guard=guard)
+        record = advance(problem, tableau, y, k, None, lagged, draw)
         if limit is not None:
             still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
             record = jnp.where(k < limit, record, still)

@@ -52,6 +52,30 @@ def _guarded_jvp(primals, tangents):
     return new, kept(push((shared, own)))
 
 
+def in_batch(tree: Any) -> bool:
+    """Whether something of it, or what its functions close over, belongs to a `vmap`.
+
+    Guarding costs a single path a third of its gradient, which is NaN with it or without.
+    """
+    return any(map(_batched, jax.tree.leaves(tree)))
+
+
+def _batched(leaf: Any) -> bool:
+    if isinstance(leaf, jax.core.Tracer):
+        if type(leaf).__name__ == "BatchTracer":
+            return True
+        return hasattr(leaf, "primal") and _batched(leaf.primal)
+    cells = getattr(leaf, "__closure__", None) or ()
+    return any(in_batch(cell.cell_contents) for cell in cells if not _empty(cell))
+
+
+def _empty(cell) -> bool:
+    try:
+        return cell.cell_contents is None
+    except ValueError:
+        return True
+
+
 @eqx.filter_custom_jvp
 def mixed(rows: Array, weights: Array, axis: int) -> Array:
     """The sum over an axis of rows times weights, `[... row *state]` and `[... row]`.

@@ -165,9 +165,7 @@ def _flow_growth(problem, tableau, k, block):
     y, records = _blocks.start(problem, tableau)
 
     def flow(y, first):
-        (y, _), _ = _blocks.block(
-            problem, tableau, (y, records), first, None, block, None, guard=False
-        )
+        (y, _), _ = _blocks.block(problem, tableau, (y, records), first, None, block, None)
         return y
 
     def advance(state, first):
@@ -188,7 +186,7 @@ def _segment_growth(problem, tableau, k, block):
     carry = _blocks.start(problem, tableau)
 
     def segment(carry, first):
-        return _blocks.block(problem, tableau, carry, first, None, block, None, guard=False)[0]
+        return _blocks.block(problem, tableau, carry, first, None, block, None)[0]
 
     def advance(state, first):
         carry, tangents = state

@@ -110,7 +110,7 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
         lagged = [read(ring, at, i) for i in delays]
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
         given = (problem.equation, first + k), (y, lagged, draw)
-        new = (guarded(advance, *given) if slopes else advance(*given))[0]
+        new = (guarded(advance, *given) if slopes and problem.guard else advance(*given))[0]
         if limit is not None:
             new = jnp.where(first + k < limit, new, y)
         at = jnp.where(at + 1 == n, 0, at + 1)

@@ -1,5 +1,6 @@
 """`solve_sdde`: paths of stochastic delay differential equations."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._advance import Plan, finish, simulate, simulate_with_progress
+from ._guard import in_batch
 from ._read import check_counts, read_bounds, read_noise, read_problem, read_system
 from ._tableau import read_solver
 
@@ -107,7 +109,8 @@ def solve_sdde(
 
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
     grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
-    under `vmap` that diverge leave the gradients of their neighbours alone.
+    under `vmap` that diverge leave the gradients of their neighbours alone, unless a `jit` lies
+    between the two.
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
@@ -141,6 +144,8 @@ def solve_sdde(
     options: dict[str, Any] = dict(diagonal=diagonal, y0=y0, jumps=jumps, n_steps=n_steps)
     problem = read_problem(given, args, t0, bounds, tableau.order, **options)
     noise = read_noise(key, increments, problem, n_steps)
+    guard = len(problem.history.shape) > 1 or in_batch((problem, noise))
+    problem = dataclasses.replace(problem, guard=guard)
     plan = Plan.of(problem, tableau, n_steps, save_every)
     make_room(problem, noise)
     complete = True
