@@ -127,7 +127,9 @@ class Discovery(Usable):
 
     @functools.cached_property
     def _relations(self) -> Relations:
-        return relations(self.windows, self.graph)
+        found = relations(self.windows, self.graph)
+        # Where events pass, links say who comes first; that all share a cause is said there.
+        return found.of_events() if self.events else found
 
     @property
     def p_values(self) -> np.ndarray:

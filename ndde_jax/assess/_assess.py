@@ -41,6 +41,11 @@ class Relations:
     drifting: Bool[np.ndarray, "source target lag"]
     static: Bool[np.ndarray, " target"]
 
+    def of_events(self) -> "Relations":
+        """The correlation alone: other tests take the inputs kept for what explains the rates."""
+        none = np.zeros_like(self.drifting)
+        return Relations(self.correlation, none.any(axis=2), none.any(axis=2), none)
+
 
 # Rows below which nothing is tested.
 FEWEST = 40

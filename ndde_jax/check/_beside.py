@@ -36,7 +36,7 @@ def _hidden(found: Any, links: np.ndarray) -> Iterator[Finding]:
         f"Something unseen seems to drive both of {_pairs(found, held | held.T, '<->')}: the "
         "target follows what is new in the source, and not the source, as it would if driven.",
         "Add what drives both if it was measured; read these links as common causes.",
-        _weight(found, share),
+        PROBLEM if share > TOO_MANY else RESERVATION,
     )
 
 
@@ -56,7 +56,7 @@ def _at_once(found: Any, links: np.ndarray, modelled: np.ndarray) -> Iterator[Fi
         f"{_pairs(found, pairs, '--')} are related within one sampling interval (correlation up to "
         f"{strongest:.2f} of what is left of their rates): which comes first cannot be told.",
         "Sample more often; read these links as relations without a direction.",
-        _weight(found, share) if touched.any() else NOTE,
+        NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION,
     )
 
 
@@ -77,11 +77,6 @@ def _drifting(found: Any, modelled: np.ndarray) -> Iterator[Finding]:
         "Analyse the first and the second half on their own.",
         RESERVATION,
     )
-
-
-def _weight(found: Any, share: float) -> str:
-    """Where events pass, links say who comes first, whatever else there is."""
-    return PROBLEM if share > TOO_MANY and not found.events else RESERVATION
 
 
 def _pairs(found: Any, pairs: np.ndarray, sign: str) -> str:

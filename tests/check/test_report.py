@@ -269,7 +269,7 @@ def test_frame_holds_every_candidate_edge(found):
     frame = found.to_frame()
     assert list(frame.columns) == [
         *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"),
-        *("delay_estimate", "delay_low", "delay_high"),
+        *("delay_estimate", "delay_low", "delay_high", "p", "q", "reason"),
     ]
     assert len(frame) == found.graph.size
     assert list(frame.index) == list(range(8))
@@ -285,6 +285,8 @@ def test_frame_holds_every_candidate_edge(found):
         np.testing.assert_equal(row.delay_estimate, found.delays[at])
         np.testing.assert_equal((row.delay_low, row.delay_high), tuple(found.delay_intervals[at]))
         assert row.level_lag == row.lag + 1
+        np.testing.assert_equal((row.p, row.q), (found.p_values[at], found.q_values[at]))
+        assert row.reason == found.reasons[at]
 
 
 def test_frame_is_sorted_kept_first_then_strongest():

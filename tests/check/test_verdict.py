@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.check import _verdict
+from ndde_jax.assess._assess import Relations
+from ndde_jax.check import _beside, _verdict
 from tests.check.test_data_findings import oscillators
 from tests.check.test_report import EDGES, found_on
 
@@ -16,8 +17,11 @@ NAMES = ("a", "b", "c")
 
 @pytest.fixture(autouse=True)
 def no_memory(monkeypatch):
-    """Models drawn at random leave what they like; what matters here is said by the test."""
+    """Models and graphs drawn at random leave what they like; what matters here is said by the
+    test.
+    """
     monkeypatch.setattr(_verdict, "memory_of", lambda *_: np.zeros(3))
+    monkeypatch.setattr(_verdict, "about_pairs", lambda *_: ())
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +155,31 @@ def test_data_that_lie_are_reasons():
 def test_it_is_kept_with_the_discovery(found, tmp_path):
     found.save(tmp_path)
     assert ndde.Discovery.load(tmp_path).verdict == found.verdict
+
+
+def with_pairs(found, monkeypatch, **changed):
+    monkeypatch.setattr(_verdict, "about_pairs", _beside.about_pairs)
+    none = np.zeros((3, 3), bool)
+    pairs = Relations(np.eye(3), none, none, np.zeros(found.graph.shape, bool))
+    other = again(found)
+    object.__setattr__(other, "_relations", dataclasses.replace(pairs, **changed))
+    return other
+
+
+def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
+    pair, apart = np.zeros((2, 3, 3), bool)
+    pair[0, 1] = pair[1, 0] = apart[0, 2] = apart[2, 0] = True
+    assert with_pairs(found, monkeypatch).verdict == "supported"
+    hidden = with_pairs(found, monkeypatch, confounded=pair)
+    # Its only link between variables: more than a fifth of them.
+    assert hidden.verdict == "not supported" and reasons(hidden) == ["hidden driver"]
+    assert "a <-> b" in hidden.verdict.text
+    related = np.where(pair, 0.5, np.eye(3))
+    at_once = with_pairs(found, monkeypatch, at_once=pair, correlation=related)
+    assert at_once.verdict == "not supported" and reasons(at_once) == ["links at once"]
+    beside = with_pairs(found, monkeypatch, at_once=apart, correlation=np.full((3, 3), 0.3))
+    assert beside.verdict == "with reservations" and "a -- c" in beside.verdict.text
+    drifts = np.zeros(found.graph.shape, bool)
+    drifts[0, 2, 1] = True
+    drifting = with_pairs(found, monkeypatch, drifting=drifts)
+    assert drifting.verdict == "with reservations" and reasons(drifting) == ["drifting link"]

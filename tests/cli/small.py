@@ -24,6 +24,11 @@ class FakeDiscovery:
         self.lower = self.graph * 0.25
         self.delays = np.where(self.graph, 1.5, np.nan)
         self.delay_intervals = self.delays[..., None] + np.array([-0.5, 0.5])
+        self.p_values = np.where(self.graph, 0.001, 0.5)
+        self.q_values = np.where(self.graph, 0.01, np.nan)
+        self.reasons = np.where(self.graph, "kept", "does not pay its price").astype(object)
+        self.confounded = self.at_once = np.zeros((dim, dim), bool)
+        self.residual_correlation = np.eye(dim)
         self.samples = types.SimpleNamespace(values=[np.asarray(values, float)])
         finding = Finding("measured", "short <b>", 3.0, "", "Few & far.", "More.", "reservation")
         memory = [0.0] * (dim - 1) + [0.125]
