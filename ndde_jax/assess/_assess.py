@@ -42,9 +42,12 @@ class Relations:
     static: Bool[np.ndarray, " target"]
 
     def of_events(self) -> "Relations":
-        """The correlation alone: other tests take the inputs kept for what explains the rates."""
+        """Return the correlation alone: other tests take the inputs kept for what explains the
+        rates.
+        """
+        pairs = np.zeros_like(self.at_once)
         none = np.zeros_like(self.drifting)
-        return Relations(self.correlation, none.any(axis=2), none.any(axis=2), none)
+        return dataclasses.replace(self, at_once=pairs, confounded=pairs, drifting=none)
 
 
 # Rows below which nothing is tested.
