@@ -76,9 +76,9 @@ def data_findings(
         found += check(samples)
     keep = ~np.isin(np.asarray(samples.names), list(inputs))
     if keep.any():
-        raw, samples = _some(raw, keep), _some(samples, keep)
+        record, raw, samples = raw, _some(raw, keep), _some(samples, keep)
         found += [*_cycle(samples), *_not_stationary(samples)]
-        found += [*sensors(raw), *_spoilt_by_error(raw, samples)]
+        found += [*sensors(raw, record), *_spoilt_by_error(raw, samples)]
     grave = {PROBLEM: 0, RESERVATION: 1, NOTE: 2}
     return tuple(sorted(found, key=lambda finding: grave[finding.weight]))
 

@@ -24,12 +24,13 @@ HELD, INTERPOLATED = 0.45, 0.3
 RESTING = 0.1
 
 
-def sensors(raw: Samples) -> Iterator[Finding]:
+def sensors(raw: Samples, record: Samples | None = None) -> Iterator[Finding]:
     """What is wrong with single variables, each name once: the worst, and who else has it.
 
-    Nothing is wrong with what is set: actuators that step, quantised controls, switches.
+    Nothing is wrong with what is set: actuators that step, quantised controls, switches; and
+    nothing with a pause of the whole `record`, of which `raw` may be a part.
     """
-    resting = [_resting(x) for x in raw.values]
+    resting = [_resting(x) for x in (raw if record is None else record).values]
     found: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for j, name in enumerate(raw.names):
         parts = zip(raw.values, resting, strict=True)

@@ -245,6 +245,8 @@ def test_what_is_set_is_no_broken_sensor(kind):
 def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
     x = _driven(np.random.default_rng(0).normal(size=1000))
     assert "stuck sensor" not in found(np.concatenate([np.repeat(x[:1], 100, axis=0), x]))
+    samples = ndde.read_samples(np.concatenate([np.repeat(x[:1], 100, axis=0), x]), dt=1.0)
+    assert "stuck sensor" not in {f.name for f in ndde.data_findings(samples, ("x0",))}
     held = np.repeat(x[::12], 12, axis=0)  # all repeat as well, again and again
     assert "held values" in found(held)
 
