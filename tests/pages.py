@@ -14,8 +14,8 @@ ELSEWHERE = tuple(f"many_systems.md[{k}]" for k in range(1, 5))
 # By page: what stands in the lines before, in words, is made by `given`.
 CONTINUED = (
     "README.md[1]",
-    "guides/differentiate.md[1]",
-    "guides/differentiate.md[2]",
+    "guides/differentiate.md[3]",
+    "guides/differentiate.md[4]",
     "guides/forcing_and_seasons.md[1]",
     "guides/recordings.md[1]",
     "guides/recordings.md[2]",
@@ -23,6 +23,7 @@ CONTINUED = (
     "guides/simulate_forecast_intervene.md[3]",
     "guides/simulate_forecast_intervene.md[4]",
     "guides/simulate_forecast_intervene.md[5]",
+    "guides/simulate_forecast_intervene.md[6]",
     "many_systems.md[0]",
     "use.md[0]",
     "use.md[1]",

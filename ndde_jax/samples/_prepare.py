@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
-from .._spoken import times
+from .._spoken import times as said_as_times
 from .._types import Checked
 from ._blocks import APART, trend
 from ._clock import around_a_grid, find_grid, interpolated, with_rows
@@ -228,7 +228,7 @@ def _regular(samples: Samples, known) -> Samples:
     worst = int(np.argmax(share))
     text = (
         f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
-        f"error of that has {times(share[worst])} the variance of a step of "
+        f"error of that has {said_as_times(share[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest."
     )
     changes = {"values": values, "times": times, "dt": step, "regular": True}
@@ -421,7 +421,7 @@ def _filled(samples: Samples, known) -> Samples:
     worst = columns[np.argmax(error[columns])]  # of those that were filled
     text = (
         f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
-        f"estimated; the error has {times(error[worst])} the variance of a step of "
+        f"estimated; the error has {said_as_times(error[worst])} the variance of a step of "
         f"{samples.names[worst]}, where it is largest."
         + (f" {left} missing values stay." if left else "")
     )

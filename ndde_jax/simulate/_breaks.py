@@ -115,7 +115,7 @@ def kinks(
     ```python
     import ndde_jax as ndde
 
-    print(ndde.simulate.kinks((1.0, 1.5), 0.0, 3.2, order=2))  # 1, 1.5, 2, 2.5, 3
+    print(ndde.simulate.kinks((1.0, 1.5), 0.0, 3.2, order=2)[1])  # 1.5
     ```
     """
     check_real_array(delays, "delays", "in units of time", finite=True, above=0)

@@ -103,14 +103,17 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
         t = equation.time(k)
         new = y + equation.dt * equation.drift(t, y, lagged, equation.args)
         noise = equation.noise(t, y, lagged, draw)
-        return (new if noise is None else new + noise)[None]
+        return new if noise is None else new + noise
 
     def step(state, k, draw):
         y, ring, at = state
         lagged = [read(ring, at, i) for i in delays]
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
         given = (problem.equation, first + k), (y, lagged, draw)
-        new = (guarded(advance, *given) if slopes and problem.guard else advance(*given))[0]
+        if slopes and problem.guard:
+            new = guarded(lambda *given: advance(*given)[None], *given)[0]
+        else:
+            new = advance(*given)
         if limit is not None:
             new = jnp.where(first + k < limit, new, y)
         at = jnp.where(at + 1 == n, 0, at + 1)

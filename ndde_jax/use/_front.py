@@ -70,7 +70,7 @@ class Usable:
         with jax.ensure_compile_time_eval():
             return make_echoes(self, self._members)
 
-    def _given(self, ensemble: Ensemble | None) -> Ensemble:
+    def _given(self, ensemble: Any) -> Ensemble:
         """The ensemble that was given, or the default."""
         if ensemble is None:
             return self._members

@@ -160,7 +160,7 @@ def test_it_is_kept_with_the_discovery(found, tmp_path):
 def with_pairs(found, monkeypatch, **changed):
     monkeypatch.setattr(_verdict, "about_pairs", _beside.about_pairs)
     none = np.zeros((3, 3), bool)
-    pairs = Relations(np.eye(3), none, none, np.zeros(found.graph.shape, bool))
+    pairs = Relations(np.eye(3), none, none, np.zeros(found.graph.shape, bool), none[0])
     other = again(found)
     object.__setattr__(other, "_relations", dataclasses.replace(pairs, **changed))
     return other

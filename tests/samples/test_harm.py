@@ -211,6 +211,7 @@ def test_no_picture_costs_a_report(monkeypatch, capsys):
         graph = np.ones((2, 2, 2), bool)
         scores = np.ones((2, 2, 2))
         delays = np.ones((2, 2, 2))
+        confounded = np.zeros((2, 2), bool)
 
     pictures = _output._pictures(Found)
     assert set(pictures) == {"lag_matrix.png", "process_graph.png"}

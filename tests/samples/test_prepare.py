@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.samples import _prepare
+from ndde_jax import _spoken
 from ndde_jax.samples._clock import find_grid
 from ndde_jax.samples._columns import find_spikes
 from ndde_jax.samples._gaps import fill_gaps
@@ -200,4 +200,4 @@ def test_all_of_it_is_undone_at_once():
 
 @pytest.mark.parametrize("share, said", [(0.123, "12% of"), (1.5, "150% of"), (32.96, "33 times")])
 def test_shares_are_said_as_people_do(share, said):
-    assert _prepare._times(share) == said
+    assert _spoken.times(share) == said

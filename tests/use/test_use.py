@@ -34,8 +34,9 @@ def test_an_edge_that_is_none_has_a_small_share():
 def test_another_key_draws_other_halves_and_the_discovery_stays_as_it_is(found):
     before = found.effects()
     few = found.resample(resamples=4, key=jax.random.key(3))
-    np.testing.assert_array_equal(found.effects().low, before.low)
-    assert not np.array_equal(found.effects(ensemble=few).low, before.low, equal_nan=True)
+    np.testing.assert_array_equal(found.effects().slope_low, before.slope_low)
+    other = found.effects(ensemble=few).slope_low
+    assert not np.array_equal(other, before.slope_low, equal_nan=True)
     with pytest.raises(ValueError, match=r"what found\.resample"):
         found.effects(ensemble=found)
     other = discovery(linear_path(400), TRUTH)
