@@ -10,11 +10,8 @@ QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
 WIDTH = len(QUANTILES) - 1
 
 
-def knots_of(
-    values: Float[np.ndarray, "sample *input"], known: np.ndarray | None = None
-) -> Float[np.ndarray, "*input knot"]:
-    """Return the knots of each input, quantiles of its known values (rows)."""
-    values = values if known is None else values[known]
+def knots_of(values: Float[np.ndarray, "sample *input"]) -> Float[np.ndarray, "*input knot"]:
+    """Return the knots of each input, quantiles of its values."""
     if not len(values):
         return np.zeros((*values.shape[1:], len(QUANTILES)))
     return np.moveaxis(np.quantile(values, QUANTILES, axis=0), 0, -1)
