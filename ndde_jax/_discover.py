@@ -331,7 +331,7 @@ def _search(
             fitted = functools.partial(fit_law, rates, measured.reads, family, key=model_key)
             model = stage("fitting the drift", fitted)
         if windows.scheme == "euler" and reading != "flow" and events is None and samples.regular:
-            estimated = functools.partial(whole_lags, windows, graph)
+            estimated = functools.partial(whole_lags, screened, graph)
             delays, intervals = (
                 stage("estimating delays", estimated) if recipe.delays else estimated()
             )

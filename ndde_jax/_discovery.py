@@ -98,7 +98,7 @@ class Discovery(Usable):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the variables."""
+        """The names of the variables."""
         return self.samples.names
 
     @property
@@ -133,8 +133,8 @@ class Discovery(Usable):
 
     @property
     def p_values(self) -> np.ndarray:
-        """Of every candidate edge, `[source target lag]`: the probability that its input explains
-        so much of its target's rate by chance.
+        """The probability that an input explains so much of its target's rate by chance, for every
+        candidate edge, `[source target lag]`.
 
         Tested is the input, as a line and two bends, given the other inputs kept for the target,
         and given the source's own past and its inputs at that time, as the momentary conditional

@@ -151,6 +151,7 @@ def _uses(found: Any) -> tuple[dict[str, bytes], str]:
 
 
 def png(figure: Any) -> bytes:
+    """Return a figure as a PNG file."""
     content = io.BytesIO()
     figure.savefig(content, dpi=150, format="png")
     return content.getvalue()

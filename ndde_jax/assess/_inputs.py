@@ -30,7 +30,7 @@ def read_inputs(rows: Rows) -> Inputs:
 def kept_columns(
     inputs: Inputs, kept: Bool[np.ndarray, "source lag"], *, own: int | None = None
 ) -> Float[np.ndarray, "row column"]:
-    """Of the inputs of one target: lines, bends and, of a few, products; `own`, the target, is
+    """Return the columns of a target's inputs: lines, bends and, of a few, products; `own`, it, is
     given at the first lag as a line at least.
     """
     n = len(inputs.line)

@@ -15,7 +15,7 @@ def reasons(
     *,
     events: bool = False,
 ) -> np.ndarray:
-    """Of every candidate a text, an array of objects `[source target lag]`.
+    """Return why each candidate was kept or not, texts `[source target lag]`.
 
     `price` is what an edge of each target must be worth; `events` says that edges were chosen by
     who comes first, and that `allowed` holds that choice.

@@ -24,7 +24,7 @@ SLOPE = 0.35
 
 
 class Unseen(NamedTuple):
-    """Of every kept link, `[source target]`: p-values, adjusted for all tests of the record.
+    """The p-values of every kept link, `[source target]`, adjusted for all tests of the record.
 
     - `older`: the source's older past and its inputs then explain the target, although the source
         is given: a collider between them.

@@ -243,7 +243,10 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     nowhere = np.full(kept.shape, np.nan)
     held_out = np.full(dim, np.nan)
     if not data.refused:
-        fits = [TargetFit(own.columns, data, j, mask[j]) for j, own in enumerate(regressions)]
+        fits = [
+            own if (own.mask == mask[j]).all() else TargetFit(own.columns, data, j, mask[j])
+            for j, own in enumerate(regressions)
+        ]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
     return Measured(strengths, model, by_network, kept, kept, nowhere, nowhere, held_out)
 

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 
 from ..samples._samples import Samples
 from ..select._regression import FLOOR, Regression
-from ..select._spline_search import columns_of
+from ..select._screened import Screened
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import SHORTEST
@@ -59,7 +59,7 @@ def profile_delays(
 
 
 def whole_lags(
-    windows: Windows, graph: Bool[np.ndarray, "source target lag"]
+    screened: Screened, graph: Bool[np.ndarray, "source target lag"]
 ) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
     """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
     the data do not exclude, in time; NaN where there is no edge.
@@ -68,13 +68,13 @@ def whole_lags(
     of an edge's own, all else refitted, the likelihoods are weights of the lags; the likeliest that
     together have 90 % of them are not excluded.
     """
+    windows, data = screened.windows, screened.data
     lags, dt = np.asarray(windows.lags, float), float(windows.dt)
     delays = np.where(graph, dt * lags, np.nan)
     intervals = np.repeat(delays[..., None], 2, axis=-1)
-    data = KnownData(windows)
     if data.refused or len(lags) == 1 or not graph.any():
         return delays, intervals
-    columns = columns_of(data.inputs, data.weight)
+    columns = screened.columns
     for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
         y, _ = columns.standardised(data.outputs[:, target])
         own = graph[:, target]

@@ -167,7 +167,7 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
 
 
 def _stamps(index: Any, pd: Any) -> np.ndarray | None:
-    """Of an index; None for one that counts rows or holds texts."""
+    """Return the times of an index; None for one that counts rows or holds texts."""
     if isinstance(index, pd.PeriodIndex):
         index = index.to_timestamp()
     if isinstance(index, pd.DatetimeIndex):

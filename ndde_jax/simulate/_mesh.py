@@ -115,5 +115,5 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
 
 
 def _rounding(dtype) -> float:
-    """Of a position in steps: what is nearer than this is the same."""
+    """Return the tolerance of a position in steps: what is nearer than this is the same."""
     return float(jnp.finfo(dtype).eps) ** 0.5
