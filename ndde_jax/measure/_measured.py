@@ -14,10 +14,10 @@ from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
 from ..models._model import NeuralDDE
 from ..regression._readings import Readings
+from ..regression._terms import FLOOR
 from ..select._default import judged_by_networks, network_criterion
 from ..select._judge import BLOCKS, Judged, fit_on, stretches
 from ..select._leftover import beyond_chance
-from ..select._regression import FLOOR
 from ..select._screened import Screened
 from ..select._spline_fit import spline_drift
 from ..select._splines import SplineGraph
@@ -99,9 +99,9 @@ def find_and_measure(
     `screened` is what splines make of the windows, where that is known.
     """
     screened = Screened(windows) if screened is None else screened
-    data, columns, screening = screened.data, screened.columns, screened.found
+    data, design, screening = screened.data, screened.design, screened.found
     dim, chosen = data.dim, _flat(screening.graph)
-    regressions = [TargetFit(columns, data, j, chosen[j]) for j in range(dim)]
+    regressions = [TargetFit(design, data, j, chosen[j]) for j in range(dim)]
     if screened.readings is not None and windows.scheme == "euler" and not data.refused:
         regressions = _or_of_a_map(regressions, screened.readings, data)
         chosen = np.stack([own.mask for own in regressions])
@@ -116,11 +116,11 @@ def find_and_measure(
     plain = list(regressions)
     refined: list[Refined | None] = [None] * dim
     if record is not None and isinstance(price, EBIC) and not data.refused:
-        refiner = Refiner(record, data, windows.lags, columns, screened.data.allowed)
+        refiner = Refiner(record, data, windows.lags, design, screened.data.allowed)
         refined = [refiner(j, mask) for j, mask in enumerate(chosen)]
         for j, found in enumerate(refined):
             if found is not None:
-                regressions[j] = TargetFit(found.columns, data, j, found.mask)
+                regressions[j] = TargetFit(found.design, data, j, found.mask)
         chosen = np.stack([own.mask for own in regressions])
         screening = _searched_again(screening, chosen, refined)
     judged: list[Judged | None] = [None] * dim
@@ -130,7 +130,7 @@ def find_and_measure(
     outside = np.stack(
         [outside[j] if refined[j] is None else own.outside() for j, own in enumerate(regressions)]
     )
-    found = _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+    found = _measured(windows, data, design, regressions, judged, chosen, outside, price)
     given = (refiner, refined, judged, plain, data, price, config, key)
     return _reading_candidates(found, *given)
 
@@ -144,11 +144,11 @@ def _or_of_a_map(
     """
     found = _flat(readings.map_graph)
     better = [
-        readings.map_cost[j] <= (own.criterion() + MARGIN) / own.model.n
+        readings.map_cost[j] <= (own.criterion() + MARGIN) / own.n
         for j, own in enumerate(regressions)
     ]
     return [
-        TargetFit(own.columns, data, j, found[j])
+        TargetFit(own.design, data, j, found[j])
         if better[j] and (found[j] != own.mask).any()
         else own
         for j, own in enumerate(regressions)
@@ -160,14 +160,14 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
     worth is what splines say of the residual.
     """
     screened = Screened(windows)
-    data, columns = screened.data, screened.columns
+    data, design = screened.data, screened.design
     chosen = _flat(graph)
-    regressions = [TargetFit(columns, data, j, mask) for j, mask in enumerate(chosen)]
+    regressions = [TargetFit(design, data, j, mask) for j, mask in enumerate(chosen)]
     outside = np.stack([own.outside() for own in regressions])
     judged = [None] * data.dim
-    found = _measured(windows, data, columns, regressions, judged, chosen, outside, price)
+    found = _measured(windows, data, design, regressions, judged, chosen, outside, price)
     # On the graph as it is, whatever its edges are worth.
-    drift = spline_drift(data, columns, chosen)
+    drift = spline_drift(data, design, chosen)
     model = eqx.tree_at(
         lambda m: (m.drift, m.mask), found.model, (drift, from_graph_axes(jnp.asarray(graph)))
     )
@@ -194,7 +194,7 @@ def _reading_candidates(
     """
     if refiner is None or all(own is None for own in refined):
         return found
-    dim, columns = data.dim, plain[0].columns
+    dim, design = data.dim, plain[0].design
     mask = _flat(found.graph)
     delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
     networks = [None if row is None else (row.fit.network, row.slots) for row in judged]
@@ -205,7 +205,7 @@ def _reading_candidates(
         delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
         if refiner.off(own).any():
             readings = refiner.readings(j, own, mask[j], plain[j].mask)
-            fits = [TargetFit(columns, data, j, inputs) for inputs in readings]
+            fits = [TargetFit(design, data, j, inputs) for inputs in readings]
             late[j] = sorted(fits, key=TargetFit.criterion)
             reads[j], networks[j] = late[j][0].mask, None
     asked = [late[j][0].leftover() if j in late else 1.0 for j in range(dim)]
@@ -217,7 +217,7 @@ def _reading_candidates(
         fit, slots = fit_on(data, j, widest.mask, price, config, jr.fold_in(key, j))
         if network_criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
             reads[j], networks[j] = widest.mask, (fit.network, slots)
-    drift = spline_drift(data, columns, reads, networks)
+    drift = spline_drift(data, design, reads, networks)
     reads, delays, halves = (_graph(values, dim) for values in (reads, delays, halves))
     model = eqx.tree_at(
         lambda m: (m.drift, m.mask), found.model, (drift, from_graph_axes(jnp.asarray(reads)))
@@ -225,7 +225,7 @@ def _reading_candidates(
     return found._replace(model=model, reads=reads, delays=delays, halves=halves)
 
 
-def _measured(windows, data, columns, regressions, judged, chosen, outside, price) -> Measured:
+def _measured(windows, data, design, regressions, judged, chosen, outside, price) -> Measured:
     dim = len(chosen)
     rows = [
         _target(regressions[j], judged[j], chosen[j], outside[j], data, j, price)
@@ -235,7 +235,7 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     kept = np.asarray(strengths.kept(None if isinstance(price, EBIC) else price))
     networks = [None if row is None else (row.fit.network, row.slots) for row in judged]
     mask = _flat(kept)
-    drift = spline_drift(data, columns, mask, networks)
+    drift = spline_drift(data, design, mask, networks)
     model = NeuralDDE(
         drift, from_graph_axes(jnp.asarray(kept)), windows.scaling, windows.dt, windows.lags
     )
@@ -244,7 +244,7 @@ def _measured(windows, data, columns, regressions, judged, chosen, outside, pric
     held_out = np.full(dim, np.nan)
     if not data.refused:
         fits = [
-            own if (own.mask == mask[j]).all() else TargetFit(own.columns, data, j, mask[j])
+            own if (own.mask == mask[j]).all() else TargetFit(own.design, data, j, mask[j])
             for j, own in enumerate(regressions)
         ]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
@@ -263,7 +263,7 @@ def _graph(mask, dim: int) -> np.ndarray:
 
 
 def _target(own: TargetFit, judged, chosen, outside, data, j, price) -> _Target:
-    n, n_inputs = own.model.n, data.inputs.shape[1]
+    n, n_inputs = own.n, data.inputs.shape[1]
     if judged is None:
         mask = chosen
         risk = own.corrected_risk()
@@ -289,7 +289,7 @@ def _target(own: TargetFit, judged, chosen, outside, data, j, price) -> _Target:
         examined = mask | np.isin(np.arange(n_inputs), judged.slots)
         worth = np.where(examined, judged.worth, np.maximum(outside, 0))
         blocks, left = judged.blocks, judged.left
-        own = TargetFit(own.columns, data, j, mask)
+        own = TargetFit(own.design, data, j, mask)
     # What a dropped one would be worth beyond its price is nothing, or it had been kept.
     worth = np.where(mask, worth, np.minimum(worth - limit, 0))
     lower = np.where(mask, lower_bound(worth, blocks, left), worth)

@@ -3,8 +3,8 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..regression._terms import FLOOR, find_terms, fit_terms
 from ..samples._samples import Samples
-from ..select._regression import FLOOR, Regression
 from ..select._screened import Screened
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
@@ -74,23 +74,24 @@ def whole_lags(
     intervals = np.repeat(delays[..., None], 2, axis=-1)
     if data.refused or len(lags) == 1 or not graph.any():
         return delays, intervals
-    columns = screened.columns
+    design = screened.design
     for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
-        y, _ = columns.standardised(data.outputs[:, target])
+        y, _ = design.standardised(data.outputs[:, target])
         own = graph[:, target]
+        mask = own.T.reshape(-1)
+        terms = find_terms(design, y, mask, mask)
         inputs = [(int(i), int(k)) for i, k in np.argwhere(own)]
         for source, place in inputs:
             if lags[place] == 0 and source == target:
                 continue  # what a variable does by itself has no delay
             near = range(max(place - NEAR, 0), min(place + NEAR + 1, len(lags)))
             others = [k for k in near if k == place or not own[source, k]]
-            rest = [k * data.dim + i for i, k in inputs if (i, k) != (source, place)]
-            slots = np.array(rest + [k * data.dim + source for k in others])
-            model = Regression(columns, y, slots)
-            masks = np.zeros((len(others), len(slots)), bool)
-            masks[:, : len(rest)] = True
-            masks[np.arange(len(others)), len(rest) + np.arange(len(others))] = True
-            nats = -0.5 * model.n * np.log(model.risks(masks) + 1e-12)
+            given = place * data.dim + source
+            fits = [
+                fit_terms(design, y, terms.replaced(given, k * data.dim + source)) for k in others
+            ]
+            risks = np.array([fit.risk for fit in fits])
+            nats = -0.5 * float(design.n_windows) * np.log(risks + 1e-12)
             weight = np.exp(nats - nats.max())
             order = np.argsort(-weight)
             enough = np.cumsum(weight[order]) / weight.sum()

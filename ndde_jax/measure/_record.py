@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..regression._design import design_of
 from ..regression._features import spline_terms
+from ..regression._terms import Terms, find_terms, fit_terms
 from ..samples._samples import Samples
-from ..select._basis import N_FEATURES
-from ..select._regression import Regression
-from ..select._spline_search import columns_of
+from ..select._target_fit import coefficients_of
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._delays import SHORTEST, student_quantile
@@ -85,12 +85,12 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     than half a sampling interval to either side, which interpolation may err.
     """
     start, room = np.asarray(start, float), np.asarray(room, float)
-    delay = start.copy()
+    delay, terms = start.copy(), None
     for _ in range(STEPS):
-        state = linearised(record, data, known, sources, delay, target)
+        state = linearised(record, data, known, sources, delay, target, terms)
         if state is None:
             return None
-        move = state.step()
+        move, terms = state.step(), state.terms
         new = np.clip(delay + np.clip(move, -room / 2, room / 2), start - room, start + room)
         new = np.maximum(new, SHORTEST)
         settled = np.abs(new - delay).max() < SETTLED
@@ -111,6 +111,7 @@ class Linearised(NamedTuple):
     - `residual`: standardised, weighted.
     - `criterion`, `risk`: as of [`Settled`][ndde_jax.measure._record.Settled].
     - `stretch`: which each window lies in.
+    - `terms`: what the model is made of; the same at all delays that are compared.
     """
 
     slopes: Float[np.ndarray, "window term"]
@@ -118,6 +119,7 @@ class Linearised(NamedTuple):
     criterion: float
     risk: float
     stretch: np.ndarray
+    terms: Terms
 
     def step(self) -> Float[np.ndarray, " term"]:
         """To the delays that explain most, as far as slopes say."""
@@ -143,9 +145,11 @@ class Linearised(NamedTuple):
         return student_quantile((1 + CONFIDENCE) / 2, BLOCKS - 1) * error
 
 
-def linearised(record: Record, data: KnownData, known, sources, delay, target: int):
-    """The model of a rate by `known` inputs and sources at their delays; None where too few windows
-    know them all.
+def linearised(
+    record: Record, data: KnownData, known, sources, delay, target: int, terms: Terms | None = None
+) -> Linearised | None:
+    """Return the model of a rate by `known` inputs and sources at their delays, of the terms that
+    are best here unless they are given; None where too few windows know all inputs.
     """
     states = [
         np.stack([record.at(int(i), d + h) for i, d in zip(sources, delay, strict=True)], axis=1)
@@ -157,34 +161,26 @@ def linearised(record: Record, data: KnownData, known, sources, delay, target: i
     weight = data.weight[seen]
     low, late, high = (state[seen] for state in states)
     inputs = np.concatenate([known[seen], late], axis=1)
-    columns = columns_of(inputs, weight)
-    root = columns.root
-    y = data.outputs[seen, target]
-    y = (y - weight @ y / weight.sum()) * root
-    y = y / max(np.linalg.norm(y), 1e-300)
-    slots = np.arange(inputs.shape[1])
-    model = Regression(columns, y, slots)
-    criterion, risk, c = model.best(np.ones(len(slots), bool))
-    used = np.flatnonzero(c)
-    features = model.columns[:, used]
-    residual = y - model.columns @ c
-    paired = c[len(slots) * N_FEATURES :] / model.product_norm
+    design = design_of(inputs, weight)
+    y, _ = design.standardised(data.outputs[seen, target])
+    if terms is None:
+        every = np.ones(design.n_inputs, bool)
+        terms = find_terms(design, y, every, every)
+    fit = fit_terms(design, y, terms)
+    splines, pairs, paired = coefficients_of(design, fit)
     slopes = []
     for k in range(len(sources)):
         i = known.shape[1] + k
-        own = columns.splines[i]
-        a = own.matrix @ c[i * N_FEATURES : (i + 1) * N_FEATURES]
-        terms = spline_terms(high[:, k], own.knots) - spline_terms(low[:, k], own.knots)
-        slope = terms @ a
-        for (first, second), value in zip(model.pairs, paired, strict=True):
-            if value and i in (first, second):
+        moved = spline_terms(high[:, k], design.knots[i]) - spline_terms(low[:, k], design.knots[i])
+        slope = moved @ splines[i]
+        for (first, second), value in zip(pairs, paired, strict=True):
+            if i in (first, second):
                 other = inputs[:, second if first == i else first]
                 slope += value * (high[:, k] - low[:, k]) * other
-        slopes.append(root * slope / (2 * REACH))
+        slopes.append(design.root * slope / (2 * REACH))
     slopes = np.stack(slopes, axis=1)
-    taken_over = np.linalg.solve(model.thin[np.ix_(used, used)], features.T @ slopes)
-    slopes = slopes - features @ taken_over
+    slopes = slopes - fit.columns @ (fit.inverse @ (fit.columns.T @ slopes))
     stretch = np.minimum(np.arange(len(y)) * BLOCKS // len(y), BLOCKS - 1)
     # A delay is a parameter as well.
-    criterion = criterion + len(sources) * np.log(model.n)
-    return Linearised(slopes, residual, criterion, risk, stretch)
+    criterion = fit.criterion(candidates=0) + len(sources) * np.log(float(fit.n))
+    return Linearised(slopes, fit.residual, criterion, float(fit.risk), stretch, terms)

@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..regression._design import Design, design_of
+from ..regression._search import PROGRESS
+from ..regression._terms import describe, find_terms
 from ..samples._samples import Samples
-from ..select._regression import Regression
-from ..select._spline_search import PROGRESS, Columns, columns_of, search_target
-from ..select._splines import MOVES, SHORTLIST
+from ..select._splines import SHORTLIST
 from ..select._target_fit import TargetFit
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
@@ -29,13 +30,13 @@ BESIDE = 0.2
 class Refined(NamedTuple):
     """What one target follows, with delays of its own.
 
-    - `columns`: of all candidates; a source at its own delay is in the place of the nearest one.
+    - `design`: of all candidates; a source at its own delay is in the place of the nearest one.
     - `mask`, `shortlist`: what the search found among them, and what it searched.
     - `delays`: of kept places, in samples, and halves of their 90 % intervals; NaN where a source
         stays at its candidate, `[input]`.
     """
 
-    columns: Columns
+    design: Design
     mask: Bool[np.ndarray, " input"]
     shortlist: Int[np.ndarray, " slot"]
     delays: Float[np.ndarray, " input"]
@@ -60,12 +61,12 @@ class Refiner:
         record: Record,
         data: KnownData,
         lags: tuple[int, ...],
-        columns: Columns,
+        design: Design,
         places: Bool[np.ndarray, "target input"],
     ):
         lags = np.asarray(lags, float)
         self.record, self.data, self.lags = record, data, lags
-        self.columns, self.places = columns, places
+        self.design, self.places = design, places
         self.lag = np.repeat(lags, data.dim)
         self.source = np.tile(np.arange(data.dim), len(lags))
         gaps = np.diff(lags, prepend=np.nan, append=np.nan)
@@ -78,7 +79,7 @@ class Refiner:
         if not terms or not self._may_gain(j, mask, terms):
             return None
         start, sources = self._starts(j, mask, terms), self._sources(terms)
-        cost, best, count = self._criterion(self.columns, j, mask), None, mask.sum()
+        cost, best, count = self._criterion(self.design, j, mask), None, mask.sum()
         for number in range(ROUNDS):
             found = self._searched(j, mask, sources, start)
             if found is not None and found[0] < cost - PROGRESS:
@@ -163,24 +164,18 @@ class Refiner:
         taken = np.flatnonzero(np.isfinite(delays))
         if not len(taken):
             return None
-        columns = self.columns.with_inputs(taken, self._states(taken, delays[taken]))
+        design = self.design.with_inputs(taken, self._states(taken, delays[taken]))
         allowed = self.data.allowed[j].copy()
         allowed[taken] = True
-        found = search_target(
-            columns,
-            self.data.outputs[:, j],
-            allowed,
-            self.data.required[j],
-            slots=min(SHORTLIST, columns.n_inputs),
-            steps=MOVES,
-            dim=self.data.dim,
-        )
+        y, _ = design.standardised(self.data.outputs[:, j])
+        terms = find_terms(design, y, allowed, self.data.required[j], self.data.dim)
+        found = describe(design, y, terms, self.data.dim, min(SHORTLIST, design.n_inputs))
         kept = found.mask & np.isfinite(delays)
         # A number more, and one of the positions about a candidate that can be told apart.
-        each = np.log(columns.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
-        cost = self._criterion(columns, j, found.mask) + each.sum()
+        each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
+        cost = self._criterion(design, j, found.mask) + each.sum()
         delays, halves = (np.where(kept, values, np.nan) for values in (delays, halves))
-        return cost, Refined(columns, found.mask, found.slots, delays, halves)
+        return cost, Refined(design, found.mask, found.slots, delays, halves)
 
     def _place(self, j: int, source: int, delay: float) -> int | None:
         """The candidate of a source nearest to a delay."""
@@ -196,9 +191,8 @@ class Refiner:
         late = np.stack(late, axis=1)
         return np.where(np.isfinite(late), late, self.data.inputs[:, places])
 
-    def _criterion(self, columns: Columns, j: int, mask) -> float:
-        output, inputs = columns.standardised(self.data.outputs[:, j])[0], np.flatnonzero(mask)
-        return Regression(columns, output, inputs).criterion(np.ones(len(inputs), bool))
+    def _criterion(self, design: Design, j: int, mask) -> float:
+        return TargetFit(design, self.data, j, mask).criterion()
 
     def readings(self, j: int, found: Refined, mask, inputs) -> list[Bool[np.ndarray, " input"]]:
         """Candidates from which a drift may tell what the sources of a mask were at their delays:
@@ -251,6 +245,6 @@ def left_at_delays(
             late = record.at(int(i), delay)
             state = np.where(np.isfinite(late), late, state)
         inputs.append(state)
-    columns = columns_of(np.stack(inputs, axis=1), data.weight)
-    fit = TargetFit(columns, data, target, np.ones(len(inputs), bool))
+    design = design_of(np.stack(inputs, axis=1), data.weight)
+    fit = TargetFit(design, data, target, np.ones(len(inputs), bool))
     return fit.left()[np.asarray(windows.valid)]

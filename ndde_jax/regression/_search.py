@@ -6,6 +6,8 @@ complement, what a member explains follows from its block of the inverse. An exc
 place on trial and looks for who fills it best.
 """
 
+import functools
+import math
 from typing import Any
 
 import equinox as eqx
@@ -25,8 +27,13 @@ MOST = 12
 PROGRESS = 1e-3
 # Windows that a column takes at least.
 WINDOWS_PER_COLUMN = 4
-# Relative to features of length one: keeps redundant features from breaking a factorisation.
-RIDGE = 1e-7
+
+
+def ridge_of(dtype: Any) -> float:
+    """Return what keeps redundant features, of length one, from breaking a factorisation."""
+    return 1e-7 if np.dtype(dtype) == np.float64 else 1e-5
+
+
 # XLA's older emitters compile these programs in half the time, at the same speed.
 COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
@@ -40,10 +47,17 @@ class Problem(eqx.Module):
     - `gram`, `cross`, `power`: XᵀX `[group width group width]`, Xᵀy `[target group width]` and yᵀy
         `[target]`.
     - `n`: number of independent windows.
-    - `choices`: number of candidates that a choice of k is made among; it costs
-        2 log (choices choose k) (Chen and Chen, 2008).
+    - `choices`: number of inputs that a choice of k is made among; it costs
+        2 log (choices choose k) (Chen and Chen, 2008), and a choice of m products of two of these
+        2 log (k (k − 1) / 2 choose m).
     - `price`: what a group costs beside that and its columns, in nats of twice the likelihood.
-    - `allowed`, `required`: groups that a target may have and must have.
+    - `charge`: columns that an input is charged for, however it is used, `[group]`; a product then
+        costs one more. Where it is 0, columns count that are in use: a straight line is nested in
+        its spline at the price of one.
+    - `reads`: the inputs that each group reads, `[group 2]`, by the number of the group that has
+        the input itself: twice its own number, or the two inputs of a product.
+    - `allowed`: groups that a target may have, `[target group]`.
+    - `required`: inputs that some group of a target must read, by the number of their own group.
     - `floor`: the share of a variance below which explaining more counts for nothing.
     """
 
@@ -54,6 +68,8 @@ class Problem(eqx.Module):
     n: Any
     choices: Any
     price: Any
+    charge: Any
+    reads: Any
     allowed: Any
     required: Any
     floor: Any
@@ -74,10 +90,17 @@ class Problem(eqx.Module):
             n=np.asarray(n, float),
             choices=np.asarray(n_groups, float),
             price=np.zeros(n_groups),
+            charge=np.zeros(n_groups, np.int32),
+            reads=each_alone(n_groups),
             allowed=np.ones((n_targets, n_groups), bool),
             required=np.zeros((n_targets, n_groups), bool),
             floor=np.asarray(floor, float),
         )
+
+
+def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
+    """Return what groups read of which each has an input of its own."""
+    return np.repeat(np.arange(n_groups, dtype=np.int32)[:, None], 2, axis=1)
 
 
 class Selection(eqx.Module):
@@ -108,20 +131,34 @@ def columns_price(n: Any, columns: Any) -> Any:
     return xp.where(may, columns * xp.log(n) * n / xp.where(may, n - columns - 2, 1), xp.inf)
 
 
-def log_choices(n: Float[Array, ""], most: int) -> Float[Array, "number"]:
-    """Return log (n choose k) for k = 0 … most, of a real n."""
+def log_choices(n: float | int, k: int) -> float:
+    """Return log (n choose k); beyond half of n what half of n costs, so that more never costs
+    less.
+    """
+    k = min(k, int(n) // 2)
+    return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+
+
+@functools.cache
+def _choices_of_products(most: int) -> Float[np.ndarray, "number product"]:
+    """Log of the ways to choose m products of two of k inputs."""
+    pairs = [k * (k - 1) // 2 for k in range(2 * most + 1)]
+    return np.array([[log_choices(p, min(m, p)) for m in range(most + 1)] for p in pairs])
+
+
+def _log_choices(n: Float[Array, ""], most: int) -> Float[Array, "number"]:
+    """[`log_choices`][ndde_jax.regression._search.log_choices] of k = 0 … most."""
     k = jnp.arange(most, dtype=n.dtype)
-    return jnp.concatenate(
-        [jnp.zeros(1, n.dtype), jnp.cumsum(jnp.log(jnp.maximum(n - k, 1) / (k + 1)))]
-    )
+    each = jnp.log(jnp.maximum(n - k, 1) / (k + 1))
+    return jnp.concatenate([jnp.zeros(1, n.dtype), jnp.cumsum(jnp.maximum(each, 0))])
 
 
-def eliminated(a: Float[Array, "*batch width width"], b: Float[Array, "*batch width"]):
-    """bᵀ a⁻¹ b of the leading part of each size 1 … width, `[*batch width]`.
+def eliminated(a: Any, b: Any) -> Any:
+    """Return bᵀ a⁻¹ b of the leading part of each size 1 … width, `[*batch width]`.
 
     Elimination written out: for matrices this small LAPACK calls cost more than the arithmetic.
     """
-    width = b.shape[-1]
+    xp, width = namespace_of((a, b)), b.shape[-1]
     rows = [[a[..., i, j] for j in range(i + 1)] for i in range(width)]
     right, total, parts = [b[..., i] for i in range(width)], 0.0, []
     for k in range(width):
@@ -133,7 +170,7 @@ def eliminated(a: Float[Array, "*batch width width"], b: Float[Array, "*batch wi
             right[i] = right[i] - factor * right[k]
             for j in range(k + 1, i + 1):
                 rows[i][j] = rows[i][j] - factor * rows[j][k]
-    return jnp.stack(parts, axis=-1)
+    return xp.stack(parts, axis=-1)
 
 
 class _State(eqx.Module):
@@ -167,12 +204,13 @@ def _columns_on(present, level):
 
 def _moves(problem: Problem, cross, power, state: _State, levels) -> _Moves:
     gram, (n_groups, width) = problem.gram, problem.present.shape
+    ridge = ridge_of(cross.dtype)
     most, size = state.slot.shape[0], state.slot.shape[0] * width
     on = _columns_on(problem.present[state.slot], levels)
     flat = on.reshape(-1)
     inner = gram[state.slot][:, :, state.slot].reshape(size, size)
     inner = jnp.where(flat[:, None] & flat[None], inner, 0)
-    inner = inner + jnp.diag(jnp.where(flat, RIDGE, 1).astype(inner.dtype))
+    inner = inner + jnp.diag(jnp.where(flat, ridge, 1).astype(inner.dtype))
     outer = jnp.where(flat[:, None], gram[state.slot].reshape(size, -1), 0)
     c = jnp.where(flat, cross[state.slot].reshape(-1), 0)
     right = jnp.concatenate([outer, c[:, None], jnp.eye(size, dtype=c.dtype)], axis=1)
@@ -184,7 +222,7 @@ def _moves(problem: Problem, cross, power, state: _State, levels) -> _Moves:
     level = jnp.zeros(n_groups, levels.dtype).at[state.slot].max(levels)
     free = problem.present & ~_columns_on(problem.present, level)
     each, eye = jnp.arange(n_groups), jnp.eye(width, dtype=c.dtype)
-    own = gram[each, :, each, :] + RIDGE * eye[None]
+    own = gram[each, :, each, :] + ridge * eye[None]
     zg = zx.reshape(size, n_groups, width)
     rest = own - jnp.einsum("kfi,kfj->fij", zg, zg)
     left = cross - (zx.T @ zc).reshape(n_groups, width)
@@ -215,13 +253,28 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
     widths, price = jnp.sum(problem.present, axis=1, dtype=jnp.int32), problem.price
     curved = widths > 1
     counts = jnp.stack([jnp.zeros_like(widths), jnp.minimum(widths, 1), widths])
-    by_number = 2 * log_choices(problem.choices, most + 1)
+    one, other = problem.reads[:, 0], problem.reads[:, 1]
+    paired = one != other
+    charge = problem.charge
+    by_use = jnp.where((charge[one] > 0)[None], paired[None].astype(jnp.int32), counts)
+    by_number = 2 * _log_choices(problem.choices, 2 * most)
+    by_products = jnp.asarray(2 * _choices_of_products(most), dtype)
     slots = jnp.arange(most, dtype=jnp.int32)
 
-    def cost(rss, columns, number, paid):
+    def cost(rss, columns, number, products, paid):
         explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + problem.floor)
+        chosen = by_number[number] + by_products[number, products]
+        return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
+
+    def readers(group, held):
+        """How many of some groups read each input."""
+        none = jnp.zeros(n_groups, jnp.int32)
+        held = held.astype(jnp.int32)
         return (
-            explained + columns_price(problem.n, columns.astype(dtype)) + by_number[number] + paid
+            none.at[one[group]]
+            .add(held)
+            .at[other[group]]
+            .add(held * paired[group].astype(jnp.int32))
         )
 
     def first_of(where):
@@ -233,11 +286,19 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         trying = state.trial < most
         levels = jnp.where(tried, OUT, state.level)
         moves = _moves(problem, cross, power, state, levels)
-        held, must = levels > OUT, required[state.slot]
-        own, own_price = counts[levels, state.slot], price[state.slot]
-        columns, number = (jnp.sum(part, dtype=jnp.int32) for part in (own, held))
+        held, pair = levels > OUT, paired[state.slot]
+        uses, before = (readers(state.slot, lv > OUT) for lv in (levels, state.level))
+        # Inputs that nothing else reads go with a member.
+        last = jnp.stack([before[one[state.slot]] == 1, pair & (before[other[state.slot]] == 1)])
+        must = (last[0] & required[one[state.slot]]) | (last[1] & required[other[state.slot]])
+        own, own_price = by_use[levels, state.slot], price[state.slot]
+        own = jnp.where(held, own, 0)
+        sums = (own, uses > 0, held, held & pair)
+        charged = jnp.sum(jnp.where(uses > 0, charge, 0), dtype=jnp.int32)
+        columns, number, members, products = (jnp.sum(part, dtype=jnp.int32) for part in sums)
+        columns = columns + charged
         paid = jnp.sum(jnp.where(held, own_price, 0))
-        now = cost(moves.rss, columns, number, paid)
+        now = cost(moves.rss, columns, number, products, paid)
         level = jnp.zeros(n_groups, jnp.int32).at[state.slot].max(levels)
         # On trial, the model before is what an exchange has to beat.
         limit = jnp.where(trying, found.cost, now)
@@ -250,27 +311,40 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         line_there = jnp.broadcast_to(level == LINE, wide)
         may_bend = jnp.broadcast_to(curved, wide)
         bends = line_there & curve & may_bend & ~trying
-        joins = new & (number < most) & (~curve | may_bend)
-        more = jnp.where(line_there, jnp.broadcast_to(widths - 1, wide), counts[1:])
+        joins = new & (members < most) & (~curve | may_bend)
+        unread = jnp.stack([uses[one] == 0, paired & (uses[other] == 0)])
+        charged = jnp.where(unread[0], charge[one], 0) + jnp.where(unread[1], charge[other], 0)
+        more = jnp.where(
+            line_there, jnp.broadcast_to(by_use[CURVE] - by_use[LINE], wide), by_use[1:]
+        )
+        more = more + jnp.where(new, jnp.broadcast_to(charged, wide), 0)
+        unread = jnp.sum(unread, axis=0, dtype=jnp.int32)
         add = cost(
             moves.rss - moves.gain,
             columns + more,
-            number + new.astype(jnp.int32),
+            number + jnp.where(new, jnp.broadcast_to(unread, wide), 0),
+            products + (jnp.broadcast_to(paired, wide) & new).astype(jnp.int32),
             paid + jnp.where(new, jnp.broadcast_to(price, wide), 0),
         )
+        resolved = moves.gain >= problem.floor * power
         # A curve less, or a group less.
         nothing = jnp.zeros_like(own)
-        leaves = jnp.stack([(levels == CURVE) & (own > 1), ~must])
+        leaves = jnp.stack([(levels == CURVE) & curved[state.slot], ~must])
+        freed = jnp.where(last[0], charge[one[state.slot]], 0)
+        freed = freed + jnp.where(last[1], charge[other[state.slot]], 0)
         leaves = leaves & jnp.stack([held, held]) & ~trying
         drop = cost(
             moves.rss + moves.rise,
-            columns - jnp.stack([own - 1, own]),
-            number - jnp.stack([nothing, nothing + 1]),
+            columns - jnp.stack([own - by_use[LINE, state.slot], own + freed]),
+            number - jnp.stack([nothing, jnp.sum(last, axis=0, dtype=jnp.int32)]),
+            products - jnp.stack([nothing, pair.astype(jnp.int32)]),
             paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
         )
+        # What counts for nothing goes, whatever it costs.
+        drop = jnp.where(moves.rise < problem.floor * power, jnp.minimum(drop, -1e30), drop)
         every = jnp.concatenate(
             [
-                jnp.where(joins | bends, add, jnp.inf).ravel(),
+                jnp.where((joins | bends) & resolved, add, jnp.inf).ravel(),
                 jnp.where(leaves, drop, jnp.inf).ravel(),
             ]
         )
@@ -304,7 +378,8 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         return new_state, found
 
     start = jnp.where(allowed, start, OUT)
-    start = jnp.where(required & (start == OUT), LINE, start).astype(jnp.int32)
+    unread = readers(jnp.arange(n_groups), start > OUT) == 0
+    start = jnp.where(required & unread, LINE, start).astype(jnp.int32)
     slot = jnp.nonzero(start > OUT, size=most, fill_value=n_groups)[0].astype(jnp.int32)
     level = jnp.where(slot < n_groups, start[jnp.minimum(slot, n_groups - 1)], OUT)
     slot = jnp.minimum(slot, n_groups - 1)
@@ -373,7 +448,7 @@ def search(
 # Candidates and targets reach the compiler in few sizes: any number of targets is a loop over one
 # program, and groups that do not exist fill the room up to the next size.
 _search_one = jax.jit(_search_target, static_argnames="most", compiler_options=COMPILER_OPTIONS)
-SMALLEST = 16
+SMALLEST = 32
 
 
 def search_known(
@@ -389,35 +464,41 @@ def search_known(
     spare = room - n_groups
 
     def padded(values, *axes):
-        widths = [(0, spare if axis in axes else 0) for axis in range(np.ndim(values))]
-        return np.pad(np.asarray(values), widths)
+        values = np.asarray(values)
+        if not spare:
+            return values
+        shape = [size + spare if axis in axes else size for axis, size in enumerate(values.shape)]
+        out = np.zeros(shape, values.dtype)
+        out[tuple(slice(size) for size in values.shape)] = values
+        return out
 
     start = np.zeros((n_targets, n_groups), np.int32) if start is None else start
+    shared = Problem(
+        gram=padded(np.asarray(problem.gram, float), 0, 2),
+        cross=None,
+        power=None,
+        present=padded(problem.present, 0),
+        n=np.float64(problem.n),
+        choices=np.float64(problem.choices),
+        price=padded(np.asarray(problem.price, float), 0),
+        charge=padded(np.asarray(problem.charge, np.int32), 0),
+        reads=np.concatenate([problem.reads, each_alone(room)[n_groups:]]).astype(np.int32),
+        allowed=None,
+        required=None,
+        floor=np.float64(problem.floor),
+    )
+    own = zip(
+        padded(np.asarray(problem.cross, float), 1),
+        np.asarray(problem.power, float),
+        padded(problem.allowed, 1),
+        padded(problem.required, 1),
+        padded(start, 1).astype(np.int32),
+        strict=True,
+    )
     with jax.enable_x64(True):
-        shared = Problem(
-            gram=jnp.asarray(padded(problem.gram, 0, 2), float),
-            cross=None,
-            power=None,
-            present=jnp.asarray(padded(problem.present, 0)),
-            n=jnp.asarray(problem.n, float),
-            choices=jnp.asarray(problem.choices, float),
-            price=jnp.asarray(padded(problem.price, 0), float),
-            allowed=None,
-            required=None,
-            floor=jnp.asarray(problem.floor, float),
-        )
-        found = [
-            _search_one(
-                shared,
-                padded(problem.cross[j], 0).astype(float),
-                np.float64(problem.power[j]),
-                padded(problem.allowed[j], 0),
-                padded(problem.required[j], 0),
-                padded(start[j], 0).astype(np.int32),
-                most=min(most, room),
-            )
-            for j in range(n_targets)
-        ]
+        if n_targets > 1:  # handed over once
+            shared = jax.device_put(shared)
+        found = [_search_one(shared, *given, most=min(most, room)) for given in own]
     rows = [jax.tree.map(np.asarray, one) for one in found]
     return Selection(
         level=np.stack([row.level[:n_groups] for row in rows]),

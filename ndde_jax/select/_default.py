@@ -10,11 +10,11 @@ from .._types import Checked, namespace_of, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC
 from ..fit._refit import StrengthConfig
-from ..regression._search import columns_price
+from ..regression._search import columns_price, log_choices
+from ..regression._terms import FLOOR
 from ..windows._flat import KnownData
 from ._judge import Judged, judge
 from ._leftover import beyond_chance
-from ._regression import FLOOR, log_choices
 from ._screened import Screened
 from ._splines import SplineGraph
 from ._strategies import Splines
@@ -70,7 +70,7 @@ class Default(AbstractStrategy):
         if data.refused:
             return self.screen.search(windows, None, key)
         mask = np.moveaxis(np.asarray(found.graph), 0, 2).reshape(data.dim, -1)
-        fits = [TargetFit(screened.columns, data, j, own) for j, own in enumerate(mask)]
+        fits = [TargetFit(screened.design, data, j, own) for j, own in enumerate(mask)]
         judged = judged_by_networks(data, found, fits, price, self.networks, key)
         mask = np.stack(
             [m if row is None else row.mask for m, row in zip(mask, judged, strict=True)]
@@ -108,7 +108,7 @@ def judged_by_networks(
     asked = [True] * data.dim
     if not at_any_price:
         asked = beyond_chance([own.leftover() for own in regressions])
-    inputs = [own.columns.inputs for own in regressions]
+    inputs = [own.design.inputs for own in regressions]
     options = dict(key=key, asked=asked, needed=needed, inputs=inputs)
     rows = judge(data, screening, price, config, **options)
     return [

@@ -15,8 +15,8 @@ from .._memory import padded_length
 from .._types import to_jax
 from ..fit._newton import NetworkFit, predict
 from ..models._networks import init_layers
+from ..regression._terms import FLOOR
 from ._problem import REFITTED, MoveProblem
-from ._regression import FLOOR
 from ._splines import SplineGraph
 
 # Inputs of a problem: those chosen and some that could take their place.

@@ -10,11 +10,11 @@ import dataclasses
 
 import numpy as np
 
+from ..regression._terms import FLOOR
 from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples
 from ..windows._prior import PriorKnowledge
 from ._midpoint import choose_windows
-from ._regression import FLOOR
 
 # By how much the logarithm of what is left of the rates, with what the graph and the season cost,
 # must be lower with the oscillation in place, per variable, for it to be the system's own. Of 14

@@ -4,16 +4,16 @@ import functools
 from typing import Any
 
 from .._memory import make_room
+from ..regression._design import Design, design_of
 from ..regression._readings import Readings
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._spline_search import Columns, columns_of
 from ._splines import SHORTLIST, SplineGraph, search_known
 
 
 class Screened:
     """Windows of one system, and what is made of them when it is first asked for: flat arrays
-    (`data`), splines of all inputs (`columns`), and the graph that
+    (`data`), splines of all inputs (`design`), and the graph that
     [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given. `steps` are
     what windows halfway through steps were made of, and others will be; `readings` what the record
     says as a map and as a flow, where they were compared.
@@ -35,10 +35,10 @@ class Screened:
         return KnownData(self.windows)
 
     @functools.cached_property
-    def columns(self) -> Columns:
-        return columns_of(self.data.inputs, self.data.weight)
+    def design(self) -> Design:
+        return design_of(self.data.inputs, self.data.weight)
 
     @functools.cached_property
     def found(self) -> SplineGraph:
         make_room(self.windows)
-        return search_known(self.data, self.columns, SHORTLIST)
+        return search_known(self.data, self.design, SHORTLIST)

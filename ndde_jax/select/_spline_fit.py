@@ -14,13 +14,13 @@ from ..fit._fixed import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
-from ..regression._features import spline_terms
+from ..regression._design import Design
+from ..regression._features import WIDTH, spline_terms
+from ..regression._terms import find_terms, fit_terms
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._basis import N_FEATURES
-from ._regression import Regression
 from ._screened import Screened
-from ._spline_search import Columns
+from ._target_fit import coefficients_of
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5
@@ -65,11 +65,11 @@ def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
     """
     windows, mask = screened.windows, from_graph_axes(graph)
     base = np.asarray(mask).reshape(len(mask), -1)
-    drift = spline_drift(screened.data, screened.columns, base)
+    drift = spline_drift(screened.data, screened.design, base)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 
-def spline_drift(data: KnownData, columns: Columns, mask, networks=None) -> SplineDrift:
+def spline_drift(data: KnownData, design: Design, mask, networks=None) -> SplineDrift:
     """The drift of a mask `[target input]`, of windows whose columns are at hand.
 
     `networks`: one per target, with its slots, for the targets that splines do not describe, or
@@ -79,7 +79,7 @@ def spline_drift(data: KnownData, columns: Columns, mask, networks=None) -> Spli
     open_to_splines = mask & np.array([network is None for network in networks])[:, None]
     n_slots = _padded(int(open_to_splines.sum(axis=1).max()), mask.shape[1])
     rows = [
-        _target(columns, data.outputs[:, j], np.flatnonzero(open_to_splines[j]), n_slots)
+        _target(design, data.outputs[:, j], np.flatnonzero(open_to_splines[j]), n_slots)
         if networks[j] is None
         else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots))
         for j in range(data.dim)
@@ -93,7 +93,7 @@ def spline_drift(data: KnownData, columns: Columns, mask, networks=None) -> Spli
     low, high = used.min(axis=0), used.max(axis=0)
     return SplineDrift(
         index=to_jax(np.stack([row[0] for row in rows])),
-        knots=stacked([spline.knots for spline in columns.splines]),
+        knots=stacked(design.knots),
         constant=stacked([row[1] for row in rows]),
         splines=stacked([row[2] for row in rows]),
         products=stacked([row[3] for row in rows]),
@@ -128,7 +128,7 @@ def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
 
 
 def _nothing(n_slots: int):
-    return np.zeros((n_slots, N_FEATURES)), np.zeros(n_slots * (n_slots - 1) // 2)
+    return np.zeros((n_slots, WIDTH)), np.zeros(n_slots * (n_slots - 1) // 2)
 
 
 def _padded(needed: int, n_inputs: int) -> int:
@@ -136,29 +136,26 @@ def _padded(needed: int, n_inputs: int) -> int:
     return max(min(-(-needed // 4) * 4, n_inputs), 1)
 
 
-def _target(columns: Columns, output, inputs, n_slots: int):
+def _target(design: Design, output, inputs, n_slots: int):
     """Index, constant and coefficients of one target, in the terms of `SplineDrift`."""
-    root = columns.root
-    total = max(float(root @ root), 1)
-    mean = float(root**2 @ output) / total
-    y = (output - mean) * root
-    scale = float(np.sqrt(y @ y)) or 1.0
+    y, size = design.standardised(output)
+    weight = design.root**2
+    mean = float(weight @ output) / max(float(weight.sum()), 1)
     index = np.zeros(n_slots, int)
     splines, products = _nothing(n_slots)
     if len(inputs):
         index[: len(inputs)] = inputs
         index[len(inputs) :] = inputs[0]
-        model = Regression(columns, y / scale, inputs)
-        c = scale * model.best(np.ones(len(inputs), bool))[2]
-        own = c[: len(inputs) * N_FEATURES].reshape(len(inputs), N_FEATURES)
-        for slot, i in enumerate(inputs):
-            splines[slot] = columns.splines[i].matrix @ own[slot]
-            mean -= float(splines[slot] @ columns.splines[i].mean)
-        paired = c[len(inputs) * N_FEATURES :] / model.product_norm
-        mean -= float(paired @ model.product_mean)
+        mask = np.isin(np.arange(design.n_inputs), inputs)
+        fit = fit_terms(design, y, find_terms(design, y, mask, mask))
+        every, pairs, paired = coefficients_of(design, fit)
+        splines[: len(inputs)] = size * every[inputs]
+        means = design.products(pairs)[1]
+        mean -= size * float((every * design.mean).sum() + paired @ means)
         places = {pair: k for k, pair in enumerate(zip(*pairs_of(n_slots), strict=True))}
-        for (a, b), value in zip(model.pairs, paired, strict=True):
-            products[places[(a, b)]] = value
+        slots = np.searchsorted(inputs, pairs)
+        for (a, b), value in zip(slots, paired, strict=True):
+            products[places[(int(a), int(b))]] = size * value
     return index, mean, splines, products
 
 

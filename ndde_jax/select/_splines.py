@@ -13,20 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._axes import to_graph_axes
 from .._checks import check_whole, check_windows
 from .._memory import make_room
-from .._types import Checked, Graph, Scores, to_jax
+from .._types import Checked, Graph, Scores, namespace_of, to_jax
+from ..regression._design import Design, design_of
+from ..regression._terms import FLOOR, Described, describe, find_all_terms, find_terms
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
-from ._regression import FLOOR
-from ._spline_search import Columns, columns_of, search_target
-from ._spline_traced import search_targets
 
-# Inputs per target to search among.
+# Inputs per target that are named for a closer look.
 SHORTLIST = 12
-# Most moves of a search.
-MOVES = 20
 
 
 class SplineGraph(eqx.Module):
@@ -66,26 +62,22 @@ def _worth(graph, evidence, risk):
     return (risk[None, :, None] + FLOOR) * change
 
 
-def spline_graph(
-    windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST, steps: Checked[int] = MOVES
-) -> SplineGraph:
-    """Which inputs drive each rate, by spline regression and the extended Bayesian information
-    criterion.
+def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST) -> SplineGraph:
+    """Return which inputs drive each rate, by spline regression and the extended Bayesian
+    information criterion.
 
-    For each target, inputs are taken in turn by how much their spline explains of what is left
-    (orthogonal matching pursuit by groups), up to `shortlist` of them. Among these, models are
-    improved by adding, dropping or *swapping* inputs: a swap is what corrects a wrong choice among
-    neighbouring lags, which no single addition or removal mends. What the model leaves unexplained
-    then draws up a new shortlist, on which inputs also come in pairs, by their product, since those
-    that act only through one another have no spline to be found by; and so on while models get
-    better. A model is linear, or a sum of splines, with or without the products of its inputs,
-    whichever is best by
+    For each target, inputs are added, straight or bent, dropped, straightened and *exchanged* while
+    that lowers
 
-        n log(risk + 10⁻⁴) + (features) log n + 2 log (F choose inputs)
+        n log(risk + 10⁻⁴) + (features) log n · n / (n − features − 2) + 2 log (F choose inputs)
 
     ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), F being the number of
-    candidates. At the end what is worth less than 10⁻⁴ of the rate's variance goes, the resolution
-    of difference quotients.
+    candidates. An exchange is what corrects a wrong choice among neighbouring lags, which no single
+    addition or removal mends. What the model leaves of the rate then tells which products of two
+    inputs may help, since those that act only through one another have no spline to be found by;
+    the search goes on with these, until no product helps. A product costs a column, the choice of
+    its inputs, and 2 log (pairs choose products). What is worth less than 10⁻⁴ of the rate's
+    variance goes, the resolution of difference quotients.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
     a network does not need, so let [`Gates`][ndde_jax.select.Gates] or
@@ -94,9 +86,7 @@ def spline_graph(
     **Arguments:**
 
     - `windows`: of one system.
-    - `shortlist`: inputs per target to search among, static; the number of products grows with its
-        square.
-    - `steps`: most moves of a search, static.
+    - `shortlist`: how many inputs to name for each target, static.
 
     **Returns:** [`SplineGraph`][ndde_jax.select.SplineGraph]; NaN for windows that
     [`fit`][ndde_jax.fit] would refuse.
@@ -114,70 +104,81 @@ def spline_graph(
     """
     check_windows(windows, "spline_graph")
     check_whole(shortlist, "shortlist")
-    check_whole(steps, "steps", least=0)
     make_room(windows)
-    n_slots = min(shortlist, windows.dim * windows.n_lags)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(windows)):
-        return _search_traced(windows, n_slots, steps)
+    if namespace_of(windows) is jnp:
+        return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags))
     data = KnownData(windows)
-    return search_known(data, columns_of(data.inputs, data.weight), n_slots, steps)
+    return search_known(data, design_of(data.inputs, data.weight), shortlist)
 
 
-def search_known(
-    data: KnownData, columns: Columns, shortlist: int, steps: int = MOVES
-) -> SplineGraph:
-    """[`spline_graph`][ndde_jax.select.spline_graph] of windows whose columns are at hand."""
-    dim, n_inputs, dtype = data.dim, data.inputs.shape[1], data.dtype
-    n_slots = min(shortlist, n_inputs)
-    shape = (dim, n_inputs // dim, dim)
-    sizes = dict(slots=n_slots, steps=steps, dim=dim)
-    if data.refused:
-        return _refused(data, n_slots)
-    found = [
-        search_target(columns, data.outputs[:, j], data.allowed[j], data.required[j], **sizes)
-        for j in range(dim)
-    ]
-
-    def cast(values):
-        return to_jax(np.asarray(values), dtype)
-
-    mask = np.stack([f.mask for f in found]).reshape(shape).transpose(2, 0, 1)
-    evidence = np.stack([f.evidence for f in found]).reshape(shape).transpose(2, 0, 1)
-    return SplineGraph(
-        graph=to_jax(mask),
-        evidence=cast(evidence),
-        source_value=cast(np.stack([f.rise for f in found], axis=1)),
-        shortlist=to_jax(np.stack([f.slots for f in found])),
-        risk=cast([f.risk for f in found]),
-        rate=cast(np.stack([f.fitted for f in found], axis=1)),
-    )
-
-
-def _refused(data: KnownData, n_slots: int) -> SplineGraph:
-    """NaN, and no edge."""
+def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph:
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows whose design is at
+    hand.
+    """
     dim, n_inputs = data.dim, data.inputs.shape[1]
-    unknown = lambda *shape: jnp.full(shape, jnp.nan, data.dtype)  # noqa: E731
+    n_slots = min(shortlist, n_inputs)
+    if data.refused:
+        nothing = np.zeros((dim, n_inputs))
+        slots = np.tile(np.arange(n_slots), (dim, 1))
+        rate = np.zeros((dim, len(data.weight)))
+        blank = Described(nothing > 0, nothing, nothing[:, :dim], slots, nothing[:, 0], rate)
+        return _graph_of(blank, rate.T, data)
+    sides = [design.standardised(output) for output in data.outputs.T]
+    outputs = np.stack([y for y, _ in sides], axis=1)
+    every = find_all_terms(design, outputs, data.allowed, data.required, dim)
+    rows = [
+        describe(design, y, terms, dim, n_slots) for y, terms in zip(outputs.T, every, strict=True)
+    ]
+    found = jax.tree.map(lambda *parts: np.stack(parts), *rows)
+    fitted = _fitted(design, outputs, np.array([size for _, size in sides]), found, data.outputs)
+    return _graph_of(found, fitted, data)
+
+
+def _fitted(design: Design, outputs, sizes, found: Described, raw):
+    """Return the rates as terms say, `[window target]`, with their means."""
+    xp = namespace_of((design, outputs))
+    root, weight = design.root[:, None], design.root[:, None] ** 2
+    fitted = (outputs - found.residual.T) * sizes[None]
+    fitted = xp.where(root > 0, fitted / xp.where(root > 0, root, 1), 0)
+    return fitted + (weight * raw).sum(0)[None] / xp.maximum(weight.sum(), 1)
+
+
+def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph:
+    """Return what was found, `[target input]`, on the axes of a graph; NaN where refused."""
+    dim = data.dim
+    dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
+    shape = (dim, data.inputs.shape[1] // dim, dim)
+    xp = namespace_of((found, rate))
+    known = lambda a: to_jax(xp.where(data.refused, np.nan, a), dtype)  # noqa: E731
+    on_axes = lambda a: xp.transpose(a.reshape(shape), (2, 0, 1))  # noqa: E731
     return SplineGraph(
-        graph=jnp.zeros((dim, dim, n_inputs // dim), bool),
-        evidence=unknown(dim, dim, n_inputs // dim),
-        source_value=unknown(dim, dim),
-        shortlist=jnp.tile(jnp.arange(n_slots)[None], (dim, 1)),
-        risk=unknown(dim),
-        rate=unknown(len(data.weight), dim),
+        graph=to_jax(on_axes(found.mask & xp.logical_not(data.refused))),
+        evidence=known(on_axes(found.evidence)),
+        source_value=known(found.rise.T),
+        shortlist=to_jax(found.slots),
+        risk=known(found.risk),
+        rate=known(rate),
     )
 
 
 @eqx.filter_jit
-def _search_traced(windows: Windows, n_slots: int, steps: int) -> SplineGraph:
+def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
     data = FlatData(windows)
-    found = search_targets(data, n_slots, steps)
-    shape, refused = (data.dim, data.inputs.shape[1] // data.dim, data.dim), data.refused
-    known = lambda values: jnp.where(refused, jnp.nan, values)  # noqa: E731
-    return SplineGraph(
-        graph=to_graph_axes(found.mask.reshape(shape)) & ~refused,
-        evidence=known(to_graph_axes(found.evidence.reshape(shape))),
-        source_value=known(found.rise.T),
-        shortlist=found.slots,
-        risk=known(found.risk),
-        rate=known(found.fitted.T),
-    )
+
+    # A batch is a loop over one program: as quick here, and a fraction of it to compile.
+    @jax.custom_batching.sequential_vmap
+    def search(inputs, weight, raw, allowed, required):
+        design = design_of(inputs, weight)
+
+        def target(args):
+            output, allowed, required = args
+            y, size = design.standardised(output)
+            terms = find_terms(design, y, allowed, required, data.dim)
+            return describe(design, y, terms, data.dim, n_slots), y, size
+
+        found, outputs, sizes = jax.lax.map(target, (raw.T, allowed, required))
+        return found, _fitted(design, outputs.T, sizes, found, raw)
+
+    given = jax.lax.stop_gradient((data.inputs, data.weight, data.outputs))
+    found, rate = search(*given, data.allowed, data.required)
+    return _graph_of(found, rate, data)

@@ -114,16 +114,13 @@ class Splines(AbstractStrategy):
     Milliseconds once compiled. See [`spline_graph`][ndde_jax.select.spline_graph]. Its criterion
     counts features of splines, so it takes no other price.
 
-    - `shortlist`: inputs per target to search among.
-    - `steps`: most moves of a search.
+    - `shortlist`: inputs per target that are named for networks to look at.
     """
 
     shortlist: Checked[int] = eqx.field(static=True, default=12)
-    steps: Checked[int] = eqx.field(static=True, default=20)
 
     def __check_init__(self):
         check_whole(self.shortlist, "shortlist")
-        check_whole(self.steps, "steps", least=0)
 
     def search(self, windows, price, key) -> Recovery:
         """Nothing random in it."""
@@ -132,7 +129,7 @@ class Splines(AbstractStrategy):
                 f"price must be EBIC() for splines; got {type(price).__name__}. Use Moves() with "
                 "this price."
             )
-        found = spline_graph(windows, shortlist=self.shortlist, steps=self.steps)
+        found = spline_graph(windows, shortlist=self.shortlist)
         scores, risk = found.evidence, found.risk
         return recovery(windows, found.graph, scores, risk, jnp.full_like(risk, jnp.nan), found)
 

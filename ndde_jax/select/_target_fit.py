@@ -1,51 +1,60 @@
 """Least squares of one target on chosen inputs, and what they tell."""
 
+import functools
+
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..regression._design import Design
 from ..regression._features import spline_terms
+from ..regression._terms import Fit, find_terms, fit_terms, outside_gains
 from ..windows._flat import KnownData
-from ._basis import N_FEATURES
 from ._leftover import chance_of_leftover
-from ._regression import RIDGE, Regression
-from ._spline_search import Columns, outside_gains
 
 # Blocks that are left out in turn.
 FOLDS = 5
 
 
 class TargetFit:
-    """Least squares of one target on some inputs, with and without each."""
+    """Least squares of one target on the terms that describe it best with some inputs, all of which
+    they read; with and without each.
+    """
 
-    def __init__(self, columns: Columns, data: KnownData, j: int, mask):
+    def __init__(self, design: Design, data: KnownData, j: int, mask):
         self.target, self.mask, self.inputs = j, np.asarray(mask), np.flatnonzero(mask)
-        self.columns, root = columns, columns.root
-        self.root = root
-        total = max(float(root @ root), 1)
-        y = (data.outputs[:, j] - root**2 @ data.outputs[:, j] / total) * root
-        self.power = float(y @ y) / total
-        self.y = y / np.sqrt(self.power * total if self.power > 0 else 1)
-        self.model = Regression(columns, self.y, self.inputs)
+        self.design, self.root = design, design.root
+        self.n = float(design.n_windows)
+        self.y, size = design.standardised(data.outputs[:, j])
+        self.power = float(size) ** 2 / max(float(self.root @ self.root), 1)
         self.all = np.ones(len(self.inputs), bool)
+
+    @functools.cached_property
+    def fit(self) -> Fit:
+        """The least squares with all inputs."""
+        terms = find_terms(self.design, self.y, self.mask, self.mask)
+        return fit_terms(self.design, self.y, terms)
 
     @property
     def linear(self) -> bool:
         """Whether the best model takes every input as it is."""
-        return bool(self.solution(self.all)[2] <= len(self.inputs))
+        return bool(self.fit.terms.linear())
 
     def criterion(self) -> float:
-        """The extended Bayesian information criterion."""
-        return self.model.criterion(self.all)
+        """Return the extended Bayesian information criterion."""
+        return self.fit.criterion()
 
-    def solution(self, keep):
-        """Risk, coefficients and number of columns of a model with some inputs."""
-        risk, coefficients = self.model.best(keep)[1:]
-        return risk, coefficients, int((coefficients != 0).sum())
+    def gone(self, keep) -> Bool[np.ndarray, " input"]:
+        """Return which inputs are left out where some of those of the mask are kept."""
+        gone = np.zeros(len(self.mask), bool)
+        gone[self.inputs[~np.asarray(keep)]] = True
+        return gone
 
     def corrected_risk(self, keep=None) -> float:
-        """Generalised cross-validation."""
-        risk, _, count = self.solution(self.all if keep is None else keep)
-        return float(risk / (1 - min(count / max(self.model.n, 1), 0.9)) ** 2)
+        """Return the risk with some of the inputs by generalised cross-validation."""
+        gone = self.gone(self.all if keep is None else keep)
+        risk = self.fit.risk + (self.fit.rise_without(gone) if gone.any() else 0)
+        count = int((~(self.fit.reads & gone[None]).any(axis=1)).sum())
+        return float(risk / (1 - min(count / max(self.n, 1), 0.9)) ** 2)
 
     def held_out(self, reach: int) -> float:
         """Return the share of the variance of the rate that is left on blocks of windows that were
@@ -54,12 +63,9 @@ class TargetFit:
         The inputs and the kind of model stay; coefficients and the mean of the rate are those of
         the other blocks.
         """
-        used = np.flatnonzero(self.solution(self.all)[1])
         rows = np.flatnonzero(self.root > 0)
-        x, y = (
-            self.model.columns[rows][:, used] / self.root[rows, None],
-            self.y[rows] / self.root[rows],
-        )
+        x = self.fit.columns[rows] / self.root[rows, None]
+        y = self.y[rows] / self.root[rows]
         weight, place = self.root[rows] ** 2, np.arange(len(rows))
         error = power = 0.0
         for block in np.array_split(place, FOLDS):
@@ -67,11 +73,11 @@ class TargetFit:
                 continue
             near = (rows >= rows[block[0]] - reach) & (rows <= rows[block[-1]] + reach)
             own = ~near
-            if own.sum() <= len(used) + 2:
+            if own.sum() <= x.shape[1] + 2:
                 return np.nan
             root = np.sqrt(weight[own])[:, None]
             design = np.column_stack([np.ones(own.sum()), x[own]])
-            c = np.linalg.lstsq(root * design, root[:, 0] * y[own], rcond=RIDGE)[0]
+            c = np.linalg.lstsq(root * design, root[:, 0] * y[own], rcond=1e-5)[0]
             says = c[0] + x[block] @ c[1:]
             mean = weight[own] @ y[own] / weight[own].sum()
             error += weight[block] @ (y[block] - says) ** 2
@@ -80,42 +86,39 @@ class TargetFit:
 
     def left(self) -> Float[np.ndarray, " window"]:
         """What is left of the rate, standardised; 0 in windows that do not count."""
-        residual = self.y - self.model.columns @ self.solution(self.all)[1]
         root = np.where(self.root > 0, self.root, 1)
-        return np.sqrt(self.power * max(float(self.root @ self.root), 1)) * residual / root
+        size = np.sqrt(self.power * max(float(self.root @ self.root), 1))
+        return size * self.fit.residual / root
 
     def leftover(self) -> float:
-        """The chance that smooth functions of the inputs explain more of nothing but noise."""
-        coefficients = self.solution(self.all)[1]
-        columns = self.model.columns[:, coefficients != 0]
-        residual = self.y - self.model.columns @ coefficients
-        inputs = self.columns.inputs[:, self.inputs]
-        return chance_of_leftover(residual, columns, inputs, self.root)
+        """Return the chance that smooth functions of the inputs explain more of nothing but
+        noise.
+        """
+        inputs = self.design.inputs[:, self.inputs]
+        return chance_of_leftover(self.fit.residual, self.fit.columns, inputs, self.root)
 
     def hidden(self, data: KnownData, sizes) -> float:
-        """The share of the rate's variance that errors of these `sizes` in the inputs, each on its
-        own, make the model miss; at most all it misses.
+        """Return the share of the rate's variance that errors of these `sizes` in the inputs, each
+        on its own, make the model miss; at most all it misses.
         """
-        risk, coefficients, _ = self.solution(self.all)
-        own = coefficients[: len(self.inputs) * N_FEATURES].reshape(-1, N_FEATURES)
-        paired = coefficients[len(self.inputs) * N_FEATURES :] / self.model.product_norm
-        first, second = self.model.pairs.T
+        splines, pairs, paired = coefficients_of(self.design, self.fit)
         total = 0.0
-        for slot, i in enumerate(self.inputs):
-            size, spline = sizes[i % data.dim], self.columns.splines[i]
+        for i in self.inputs:
+            size = sizes[i % data.dim]
             above, below = (
-                spline_terms(data.inputs[:, i] + sign * size, spline.knots) for sign in (1, -1)
+                spline_terms(data.inputs[:, i] + sign * size, self.design.knots[i])
+                for sign in (1, -1)
             )
-            missed = (above - below) / 2 @ (spline.matrix @ own[slot])
-            for mine, other in ((first, second), (second, first)):
-                with_it = mine == slot
-                missed += size * (data.inputs[:, self.inputs[other[with_it]]] @ paired[with_it])
+            missed = (above - below) / 2 @ splines[i]
+            for (first, second), value in zip(pairs, paired, strict=True):
+                if i in (first, second):
+                    missed += size * data.inputs[:, second if i == first else first] * value
             total += float(np.sum((self.root * missed) ** 2))
-        return min(total, risk)
+        return min(total, float(self.fit.risk))
 
     def without_stand_ins(self, data: KnownData, sizes) -> "TargetFit":
-        """Without lags of a source that has several, as long as the least of them explains less
-        than errors in the inputs hide: what averages errors out cannot explain more.
+        """Return the fit without lags of a source that has several, as long as the least of them
+        explains less than errors in the inputs hide: what averages errors out cannot explain more.
         """
         mask, limit, own = self.mask.copy(), self.hidden(data, sizes), self
         while True:
@@ -130,21 +133,35 @@ class TargetFit:
             if worth[least] - risk >= limit:
                 return own
             mask[own.inputs[np.flatnonzero(open_)[least]]] = False
-            own = TargetFit(self.columns, data, self.target, mask)
+            own = TargetFit(self.design, data, self.target, mask)
 
     def second_lags(self, data: KnownData, sizes) -> Bool[np.ndarray, " input"]:
         """Inputs that are not kept, of sources with errors that are kept at another lag."""
         kept = np.bincount(self.inputs % data.dim, minlength=data.dim) > 0
         return np.tile(kept & (sizes > 0), len(self.mask) // data.dim) & ~self.mask
 
-    def outside(self):
-        """What every other input would lower the risk by."""
-        risk, coefficients, _ = self.solution(self.all)
-        residual = self.y - self.model.columns @ coefficients
-        gains = outside_gains(self.columns, residual, self.inputs)
-        gains = gains - N_FEATURES * risk / self.model.n
-        return np.maximum(gains, 0)
+    def outside(self) -> Float[np.ndarray, " input"]:
+        """Return by how much every other input would lower the risk."""
+        return np.maximum(outside_gains(self.design, self.fit), 0)
 
-    def errors(self, keep):
-        """Squared error of every window with some of the inputs, of mean `risk`."""
-        return (self.y - self.model.columns @ self.solution(keep)[1]) ** 2 * self.model.n
+    def errors(self, keep) -> Float[np.ndarray, " window"]:
+        """Return the squared error of every window with some of the inputs, of mean `risk`."""
+        gone = self.gone(keep)
+        kept = ~(self.fit.reads & gone[None]).any(axis=1)
+        if kept.all():
+            return self.fit.residual**2 * self.n
+        c = np.linalg.lstsq(self.fit.columns[:, kept], self.y, rcond=1e-5)[0]
+        return (self.y - self.fit.columns[:, kept] @ c) ** 2 * self.n
+
+
+def coefficients_of(design: Design, fit: Fit):
+    """Return a fit's coefficients of the terms of every input's spline, `[input term]`, its pairs
+    of inputs, `[pair 2]`, and the coefficients of their products, `[pair]`.
+    """
+    splines = np.zeros((design.n_inputs, design.matrix.shape[-1]))
+    flat = np.zeros(splines.size)
+    product = fit.place < 0
+    flat[fit.place[~product]] = fit.coefficients[~product]
+    splines = np.einsum("itf,if->it", design.matrix, flat.reshape(splines.shape))
+    pairs = fit.terms.pairs[fit.terms.used]
+    return splines, pairs, fit.coefficients[product] / design.products(pairs)[2]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from ..select._basis import QUANTILES
+from ..regression._features import QUANTILES
 
 # Inputs are held this share of the range of the data beyond it, so that no path runs away along the
 # straight continuation of a spline.

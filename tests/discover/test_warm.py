@@ -52,19 +52,19 @@ def test_a_second_discovery_compiles_nothing(compiled):
 
 def test_nothing_is_fitted_twice(monkeypatch):
     fitted, searched = Counter(), Counter()
-    refit, search = _judge._refit, _splines.search_target
+    refit, search = _judge._refit, _splines.find_all_terms
 
     def counted_refit(problem, mask, network, steps, decay=1e-2):
         leaves = [problem.output, problem.inputs, mask, *jax.tree.leaves(network), decay]
         fitted[b"".join(np.asarray(leaf).tobytes() for leaf in leaves)] += 1
         return refit(problem, mask, network, steps, decay)
 
-    def counted_search(columns, output, *rest, **options):
-        searched[columns.features.tobytes() + output.tobytes()] += 1
-        return search(columns, output, *rest, **options)
+    def counted_search(design, outputs, *rest):
+        searched[design.features.tobytes() + outputs.tobytes()] += 1
+        return search(design, outputs, *rest)
 
     monkeypatch.setattr(_judge, "_refit", counted_refit)
-    monkeypatch.setattr(_splines, "search_target", counted_search)
+    monkeypatch.setattr(_splines, "find_all_terms", counted_search)
     discover(data(0))
     assert len(fitted) > 2 and set(fitted.values()) == {1}
-    assert len(searched) > 2 and set(searched.values()) == {1}
+    assert len(searched) > 0 and set(searched.values()) == {1}

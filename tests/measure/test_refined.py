@@ -12,8 +12,8 @@ from ndde_jax.measure import _refined
 from ndde_jax.measure._reads import delays_between, edge_of_reads, with_a_reader_each
 from ndde_jax.measure._record import Record, Settled, linearised, settle
 from ndde_jax.measure._refined import Refiner
-from ndde_jax.select._regression import Regression
-from ndde_jax.select._spline_search import columns_of
+from ndde_jax.regression._design import design_of
+from ndde_jax.regression._terms import find_terms, fit_terms
 from ndde_jax.windows._flat import KnownData
 
 DT, LAGS, NAMES, PARTS = 0.1, (0, 10, 20, 30), ("driver", "follower"), 10
@@ -131,13 +131,11 @@ def test_columns_with_other_inputs_are_those_of_these_inputs():
     other = rng.normal(size=(300, 2)) ** 3
     changed = inputs.copy()
     changed[:, [3, 1]] = other
-    before = columns_of(inputs, weight)
+    before = design_of(inputs, weight)
     copies = [np.array(part) for part in (before.features, before.gram, before.norms)]
-    got, expected = before.with_inputs([3, 1], other), columns_of(changed, weight)
-    for name in ("inputs", "features", "gram", "blocks", "norms"):
-        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), atol=1e-9)
-    for mine, theirs in zip(got.splines, expected.splines, strict=True):
-        np.testing.assert_allclose(mine.knots, theirs.knots)
+    got, expected = before.with_inputs([3, 1], other), design_of(changed, weight)
+    for mine, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-9)
     for copy, name in zip(copies, ("features", "gram", "norms"), strict=True):
         assert (copy == getattr(before, name)).all()  # what others share did not change
 
@@ -251,10 +249,10 @@ def refiner(*delays, among=None):
     x = path(*delays)
     windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
     data = KnownData(windows)
-    columns, places = columns_of(data.inputs, data.weight), data.allowed
+    design, places = design_of(data.inputs, data.weight), data.allowed
     if among is not None:
         data = data.allowing(np.stack([among, among]))
-    return Refiner(Record(ndde.read_samples(x, dt=DT), windows), data, LAGS, columns, places)
+    return Refiner(Record(ndde.read_samples(x, dt=DT), windows), data, LAGS, design, places)
 
 
 # Inputs are (lag, source): the follower itself, and the driver at 10 and 20 samples.
@@ -264,7 +262,7 @@ BOTH = np.isin(np.arange(8), (1, 2, 4))
 def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
     """Worse as one delay, the neighbours are tried as two; rounds end with the first that fails."""
     own, calls = refiner(14), []
-    base = own._criterion(own.columns, 1, BOTH)
+    base = own._criterion(own.design, 1, BOTH)
     one = own._searched(1, BOTH, [0], np.array([14.0]))[1]
 
     def scripted(costs):
@@ -320,16 +318,16 @@ def test_a_delay_costs_a_number_and_its_position():
     cost, found = own._searched(1, BOTH, [0], np.array([14.0]))
     assert np.isfinite(found.delays).sum() == 1
     # Steps of ten samples hold twenty positions half a sample apart.
-    price = np.log(found.columns.n_windows) + 2 * np.log(20)
-    assert cost == pytest.approx(own._criterion(found.columns, 1, found.mask) + price)
+    price = np.log(found.design.n_windows) + 2 * np.log(20)
+    assert cost == pytest.approx(own._criterion(found.design, 1, found.mask) + price)
     known = own.data.inputs[:, [1]]
     state = linearised(own.record, own.data, known, [0], [14.0], 1)
     late = own.record.at(0, 14.0)
     seen = np.isfinite(own.record.at(0, 13.75) + own.record.at(0, 14.25))
-    columns = columns_of(np.column_stack([known, late])[seen], own.data.weight[seen])
-    y = columns.standardised(own.data.outputs[seen, 1])[0]
-    plain = Regression(columns, y, np.arange(2)).best(np.ones(2, bool))[0]
-    assert state.criterion == pytest.approx(plain + np.log(columns.n_windows))
+    design = design_of(np.column_stack([known, late])[seen], own.data.weight[seen])
+    y, every = design.standardised(own.data.outputs[seen, 1])[0], np.ones(2, bool)
+    plain = fit_terms(design, y, find_terms(design, y, every, every)).criterion(candidates=0)
+    assert state.criterion == pytest.approx(plain + np.log(design.n_windows))
 
 
 def test_a_drift_reads_the_candidates_on_either_side():

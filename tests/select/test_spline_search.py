@@ -12,14 +12,11 @@ from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
 from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.measure._profiles import profile_delays
+from ndde_jax.regression._design import design_of
 from ndde_jax.regression._features import spline_terms
 from ndde_jax.select import _default, _target_fit
-from ndde_jax.select._basis import N_FEATURES
 from ndde_jax.select._leftover import CHANCE
-from ndde_jax.select._regression import Regression
 from ndde_jax.select._spline_fit import known_drift
-from ndde_jax.select._spline_search import columns_of
-from ndde_jax.windows._flat import KnownData
 
 LAGS, DT, DELAY = (0, 5, 10, 15), 0.1, 0.83
 
@@ -82,57 +79,6 @@ def test_few_allowed_inputs_are_all_that_is_searched(windows, traced_search):
     assert np.isfinite(found.evidence).all()
 
 
-def every_move(model, chosen, free):
-    """One input more, one less or one exchanged, each solved on its own."""
-    flips = np.eye(len(chosen), dtype=bool)
-    inside, outside = np.flatnonzero(chosen & free), np.flatnonzero(~chosen & free)
-    moves = [*flips[inside], *flips[outside]]
-    moves += [flips[i] | flips[j] for i in inside for j in outside]
-    return {(chosen ^ move).tobytes(): model.criterion(chosen ^ move) for move in moves}
-
-
-def test_moves_are_ranked_as_if_each_were_solved(windows):
-    """By inverses of blocks, in models without products, with them, empty and full."""
-    data = KnownData(windows)
-    columns = columns_of(data.inputs, data.weight)
-    y = np.asarray(data.outputs[:, 0])
-    y = (y - y.mean()) / np.sqrt(len(y)) / y.std()
-    slots, rng = np.array([2, 0, 4, 7, 1, 11]), np.random.default_rng(0)
-    for chosen in (*(rng.random((6, 6)) < 0.5), np.zeros(6, bool), np.ones(6, bool)):
-        model, free = Regression(columns, y, slots), rng.random(6) < 0.8
-        all_moves = every_move(model, chosen, free)
-        promising = [all_moves[mask.tobytes()] for mask in model.promising(chosen, free)]
-        best = sorted(all_moves.values())[: len(promising)]
-        np.testing.assert_allclose(promising, best, rtol=0, atol=0.05)
-
-
-def test_least_squares_are_those_of_numpy(windows):
-    data = KnownData(windows)
-    columns = columns_of(data.inputs, data.weight)
-    y = np.asarray(data.outputs[:, 1])
-    y = (y - y.mean()) / np.sqrt(len(y)) / y.std()
-    slots = np.array([1, 5, 2])
-    model = Regression(columns, y, slots)
-    masks = [np.array(mask, bool) for mask in ([1, 0, 0], [1, 1, 0], [0, 1, 1], [1, 1, 1])]
-    for mask, risk in zip(masks, model.risks(masks), strict=True):
-        kept = slots[mask]
-        splines = np.concatenate([columns.splines[i].columns for i in kept], axis=1)
-        z = data.inputs[:, kept]
-        one, other = np.triu_indices(len(kept), 1)
-        products = z[:, one] * z[:, other]
-        products = (products - products.mean(axis=0)) / np.sqrt(len(y))
-        kinds = [
-            columns.features[:, N_FEATURES * kept],
-            splines,
-            np.concatenate([splines, products], 1),
-        ]
-        found = []
-        for design in kinds[: 3 if len(one) else 2]:
-            left = float(np.sum((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2))
-            found.append((len(y) * np.log(left + 1e-4) + design.shape[1] * np.log(len(y)), left))
-        assert risk == pytest.approx(min(found)[1], abs=1e-9)
-
-
 def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
     model = ndde.select.fit_splines(windows, found.graph)
     s = windows.scaling
@@ -152,11 +98,11 @@ def test_where_knots_coincide_rounding_is_no_term():
     rng = np.random.default_rng(0)
     rest, flood = rng.choice([-0.403, -0.327, -0.176], 900), rng.uniform(-0.1, 8.5, 100)
     z = np.concatenate([rest, flood])
-    (spline,) = columns_of(z[:, None], np.ones(1000)).splines
-    assert len(set(spline.knots.tolist())) < len(spline.knots)
-    rebuilt = (spline_terms(z, spline.knots) - spline.mean[None]) @ spline.matrix
-    np.testing.assert_allclose(rebuilt, spline.columns, atol=1e-9)
-    assert np.abs(spline.matrix).max() < 1e5
+    design = design_of(z[:, None], np.ones(1000))
+    assert len(set(design.knots[0].tolist())) < len(design.knots[0])
+    rebuilt = (spline_terms(z, design.knots[0]) - design.mean) @ design.matrix[0]
+    np.testing.assert_allclose(rebuilt, design.features[:, 0], atol=1e-9)
+    assert np.abs(design.matrix).max() < 1e5
 
 
 def test_midpoints_of_a_known_drift_are_those_that_jax_computes(windows, found):

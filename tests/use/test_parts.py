@@ -4,11 +4,10 @@ import itertools
 import math
 from types import SimpleNamespace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ndde_jax.select._basis import spline
+from ndde_jax.regression._design import design_of
 from ndde_jax.use import _halves
 from ndde_jax.use._basis import columns, families, make_basis
 from ndde_jax.use._halves import Sums
@@ -27,7 +26,7 @@ def test_columns_span_the_same_functions_as_the_search():
     histories, basis, found = design()
     needs, kind = families(basis)
     own = found[:, np.flatnonzero((needs[:, 0] == 1) & (kind < 2))]
-    other = np.asarray(spline(jnp.asarray(histories[:, 0, 1]), jnp.ones(len(histories))))
+    other = design_of(np.asarray(histories)[:, 0, 1:2], np.ones(len(histories))).features[:, 0]
     other = np.column_stack([np.ones(len(other)), other])
     fitted = other @ np.linalg.lstsq(other, own, rcond=None)[0]
     np.testing.assert_allclose(fitted, own, atol=1e-3 * np.ptp(own))

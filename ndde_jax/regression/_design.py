@@ -1,0 +1,177 @@
+"""What regressions of all rates on the same inputs share: splines of the inputs and their products.
+
+In NumPy for windows that are known, since a program would be compiled for every length; in JAX, by
+the same lines, where they are traced.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import namespace_of
+from ._features import QUANTILES, WIDTH, knots_of, spline_terms
+
+# Of the size of a term beside that of the variable itself: less is rounding in single precision,
+# as where knots coincide.
+LEAST = 1e-5
+# Of the size of a term beside the terms before it: less is redundant.
+REDUNDANT = 1e-4
+
+
+class Design(eqx.Module):
+    """Splines of every input, orthonormal within each, and their inner products.
+
+    - `inputs`: standardised values, `[window input]`.
+    - `root`: root of the weight of each window, `[window]`; rows are multiplied by it.
+    - `features`: columns of weighted mean zero, `[window input width]`, the straight line first,
+        zeros where redundant; they are (terms at the `knots` − `mean`) @ `matrix`.
+    - `gram`: their inner products, `[input width input width]`.
+    - `present`: which of them are not redundant, `[input width]`.
+    - `norms`: sum of squares of every centred product of two inputs, `[input input]`.
+    """
+
+    inputs: Any
+    root: Any
+    knots: Any
+    mean: Any
+    matrix: Any
+    present: Any
+    features: Any
+    gram: Any
+    norms: Any
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of candidate inputs."""
+        return self.inputs.shape[1]
+
+    @property
+    def n_windows(self) -> Any:
+        """Number of windows that count."""
+        return (self.root > 0).sum().astype(self.root.dtype)
+
+    def standardised(self, output: Any) -> tuple[Any, Any]:
+        """Return a rate as regressions want it, of weighted mean 0 and length 1, `[window]`, and
+        its length before.
+        """
+        xp = namespace_of((self, output))
+        weight = self.root**2
+        y = (output - weight @ output / xp.maximum(weight.sum(), 1)) * self.root
+        size = xp.sqrt(y @ y)
+        return y / xp.where(size > 0, size, 1), size
+
+    def first(self, n: int) -> "Design":
+        """Return the design of the first inputs."""
+        return Design(
+            inputs=self.inputs[:, :n],
+            root=self.root,
+            knots=self.knots[:n],
+            mean=self.mean[:n],
+            matrix=self.matrix[:n],
+            present=self.present[:n],
+            features=self.features[:, :n],
+            gram=self.gram[:n, :, :n],
+            norms=self.norms[:n, :n],
+        )
+
+    def with_inputs(self, places: Any, values: Any) -> "Design":
+        """Return the design with other values, `[window place]`, of the inputs at some places."""
+        places = np.asarray(places, int)
+        new = design_of(values, self.root**2)
+        inputs, features = self.inputs.copy(), self.features.copy()
+        inputs[:, places], features[:, places] = new.inputs, new.features
+        gram, norms = self.gram.copy(), self.norms.copy()
+        rows = _inner(new.features, features)
+        gram[places], gram[:, :, places] = rows, rows.transpose(2, 3, 0, 1)
+        rows = _norms_of_products(new.inputs, inputs, self.root)
+        norms[places], norms[:, places] = rows, rows.T
+        parts = {}
+        for name in ("knots", "mean", "matrix", "present"):
+            parts[name] = getattr(self, name).copy()
+            parts[name][places] = getattr(new, name)
+        return Design(
+            inputs=inputs, root=self.root, features=features, gram=gram, norms=norms, **parts
+        )
+
+    def products(self, pairs: Any) -> tuple[Any, Any, Any]:
+        """Return the columns of products of two inputs, `[window pair]`, centred and of unit
+        length, with the means and lengths that they had.
+
+        - `pairs`: the two inputs of each, `[pair 2]`.
+        """
+        xp = namespace_of((self, pairs))
+        weight = self.root**2
+        raw = self.inputs[:, pairs[:, 0]] * self.inputs[:, pairs[:, 1]]
+        mean = weight @ raw / xp.maximum(weight.sum(), 1)
+        raw = (raw - mean[None]) * self.root[:, None]
+        size = xp.sqrt((raw**2).sum(0))
+        size = xp.where(size > 0, size, 1)
+        return raw / size[None], mean, size
+
+
+def design_of(inputs: Any, weight: Any) -> Design:
+    """Return the design of inputs `[window input]` with a weight for each window."""
+    xp = namespace_of((inputs, weight))
+    if xp is np:
+        inputs, weight = (np.asarray(a, np.float64) for a in (inputs, weight))
+    root = xp.sqrt(weight)
+    if xp is np:
+        knots = knots_of(inputs[weight > 0])
+    else:
+        at = jnp.asarray(QUANTILES, inputs.dtype)
+        seen = jnp.where((weight > 0)[:, None], inputs, jnp.nan)
+        knots = jnp.nan_to_num(jnp.nanquantile(seen, at, axis=0).T)
+    terms = spline_terms(inputs, knots if xp is np else knots[None])
+    total = xp.maximum(weight.sum(), 1)
+    mean = xp.einsum("w,wit->it", weight, terms) / total
+    # Gram–Schmidt on all inputs at once, each step twice, which is as good as reflections.
+    one, rows, columns, present = None, [], [], []
+    for k in range(WIDTH):
+        column = (terms[:, :, k] - mean[None, :, k]) * root[:, None]
+        size = xp.sqrt((column**2).sum(0))
+        one = size if one is None else one
+        there = (size > LEAST * one) & (size > 0)
+        scale = xp.where(there, size, 1)
+        column = column / scale[None]
+        row = np.eye(WIDTH, dtype=column.dtype)[k][None] / scale[:, None]
+        for _ in range(2 if columns else 0):
+            for other, before in zip(columns, rows, strict=True):
+                along = (other * column).sum(0)
+                column = column - along[None] * other
+                row = row - along[:, None] * before
+        left = xp.sqrt((column**2).sum(0))
+        there = there & (left > REDUNDANT)
+        scale = xp.where(there, left, 1)
+        columns.append(xp.where(there[None], column / scale[None], 0))
+        rows.append(xp.where(there[:, None], row / scale[:, None], 0))
+        present.append(there)
+    features = xp.stack(columns, axis=-1)
+    return Design(
+        inputs=inputs,
+        root=root,
+        knots=knots,
+        mean=mean,
+        matrix=xp.stack(rows, axis=-1),
+        present=xp.stack(present, axis=-1),
+        features=features,
+        gram=_inner(features, features),
+        norms=_norms_of_products(inputs, inputs, root),
+    )
+
+
+def _inner(some: Any, features: Any) -> Any:
+    n, width = some.shape[0], some.shape[2]
+    both = some.reshape(n, -1).T @ features.reshape(n, -1)
+    return both.reshape(some.shape[1], width, features.shape[1], width)
+
+
+def _norms_of_products(some: Any, inputs: Any, root: Any) -> Any:
+    """Sum of squares of every centred product of one of some inputs with one of all."""
+    xp = namespace_of((some, inputs, root))
+    weight = root**2
+    total = xp.maximum(weight.sum(), 1)
+    mean = some.T @ (weight[:, None] * inputs) / total
+    square = (some**2).T @ (weight[:, None] * inputs**2)
+    return square - total * mean**2

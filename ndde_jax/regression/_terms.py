@@ -1,0 +1,664 @@
+"""The terms of a rate: which inputs it follows, straight or bent, and which products of two.
+
+A search on the splines of all inputs comes first. What it leaves of the rate tells which products
+of two inputs are worth a look; each is one more group of the same search, which then goes on among
+the inputs that matter most, until no product helps.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
+
+from .._types import namespace_of
+from ._design import Design
+from ._features import WIDTH
+from ._search import (
+    CURVE,
+    LINE,
+    MOST,
+    OUT,
+    PROGRESS,
+    Problem,
+    Selection,
+    columns_price,
+    each_alone,
+    eliminated,
+    log_choices,
+    ridge_of,
+    search,
+    search_known,
+)
+
+# Share of a variance below which difference quotients err anyway.
+FLOOR = 1e-4
+# Inputs and products that a search with products is among: a size that the compiler knows.
+AMONG, PRODUCTS = 20, 12
+# Searches with products, each among those that the one before suggests.
+ROUNDS = 4
+# Inputs beyond which given ones are all straight or all bent, without products.
+MANY = 24
+
+
+class Terms(NamedTuple):
+    """What describes one rate.
+
+    - `level`: of each input, OUT, LINE (as it is) or CURVE (by its spline), `[input]`.
+    - `pairs`: inputs whose products count, `[product 2]`, the smaller number first.
+    - `used`: which of these pairs count, `[product]`: shapes are static under `jit`.
+    """
+
+    level: Int[Any, "input"]
+    pairs: Int[Any, "product 2"]
+    used: Bool[Any, "product"]
+
+    def reads(self) -> Bool[Any, "input"]:
+        """Return which inputs the terms read."""
+        xp = namespace_of(tuple(self))
+        numbers = xp.arange(self.level.shape[0])
+        partner = (self.pairs[:, :, None] == numbers[None, None]) & self.used[:, None, None]
+        return (self.level > OUT) | partner.any((0, 1))
+
+    def linear(self) -> Any:
+        """Return whether every input is taken as it is."""
+        xp = namespace_of(tuple(self))
+        return xp.logical_not((self.level == CURVE).any() | self.used.any())
+
+    def replaced(self, old: Any, new: Any) -> "Terms":
+        """Return the terms with one input in the place of another that they do not read."""
+        xp = namespace_of((tuple(self), old, new))
+        numbers = np.arange(self.level.shape[0])
+        here = xp.where(numbers == old, OUT, self.level)
+        level = xp.where(numbers == new, self.level[old], here).astype(self.level.dtype)
+        pairs = xp.sort(xp.where(self.pairs == old, new, self.pairs), axis=1)
+        return Terms(level, pairs.astype(self.pairs.dtype), self.used)
+
+    @classmethod
+    def lines(cls, mask: Any) -> "Terms":
+        """Return the terms of a linear model of some inputs."""
+        level = np.where(np.asarray(mask), LINE, OUT)
+        return cls(level, np.zeros((0, 2), int), np.zeros(0, bool))
+
+
+class Fit(NamedTuple):
+    """Least squares of one rate on terms.
+
+    - `columns`: weighted, `[window column]`; `on`: which of them are in use.
+    - `place`: the feature of a [`Design`][ndde_jax.regression.Design] that each is, numbered
+        through all inputs; −1 for products.
+    - `reads`: the inputs of each column, `[column input]`.
+    - `coefficients`, `inverse`: of the columns, and the inverse of their inner products.
+    - `residual`: standardised and weighted, `[window]`; `risk`: its sum of squares.
+    - `n`: number of windows; `charged`: of columns that the criterion charges.
+    """
+
+    terms: Terms
+    columns: Any
+    on: Any
+    place: Any
+    reads: Any
+    coefficients: Any
+    inverse: Any
+    residual: Any
+    risk: Any
+    n: Any
+    charged: Any
+
+    def criterion(self, candidates: int | None = None) -> float:
+        """Return n log(risk + 10⁻⁴) with the prices of the columns and of the choices of inputs
+        and of products.
+
+        - `candidates`: inputs that there were to choose from; all of the design by default, 0 for a
+            choice that was free.
+        """
+        candidates = len(self.terms.level) if candidates is None else candidates
+        number, products = int(self.terms.reads().sum()), int(self.terms.used.sum())
+        pairs = number * (number - 1) // 2
+        price = columns_price(float(self.n), float(self.charged))
+        price = price + 2 * log_choices(candidates, number)
+        price = price + 2 * log_choices(pairs, min(products, pairs))
+        return float(self.n * np.log(self.risk + FLOOR) + price)
+
+    def rise_without(self, inputs: Bool[Any, "input"]) -> Any:
+        """Return by how much the risk rises without all columns that read one of some inputs."""
+        xp = namespace_of((self.columns, inputs))
+        gone = self.on & (self.reads & inputs[None]).any(1)
+        block = xp.where(gone[:, None] & gone[None], self.inverse, 0)
+        block = block + xp.diag(xp.where(gone, 0, 1).astype(block.dtype))
+        c = xp.where(gone, self.coefficients, 0)
+        return xp.maximum(c @ xp.linalg.solve(block, c[:, None])[:, 0], 0)
+
+
+def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
+    """Return the least squares of a standardised rate `[window]` on terms."""
+    xp = namespace_of((design, y, terms))
+    n_inputs = design.n_inputs
+    numbers = np.arange(n_inputs)
+    if xp is np:
+        own = np.flatnonzero(terms.level > OUT)
+        level, pairs, used = terms.level[own], terms.pairs[terms.used], np.array([], bool)
+        used = np.ones(len(pairs), bool)
+    else:
+        own = jnp.nonzero(terms.level > OUT, size=min(MOST, n_inputs), fill_value=n_inputs)[0]
+        level = jnp.where(own < n_inputs, terms.level[jnp.minimum(own, n_inputs - 1)], OUT)
+        own, pairs, used = jnp.minimum(own, n_inputs - 1), terms.pairs, terms.used
+    first = np.arange(WIDTH) == 0
+    lines = (level == LINE)[:, None] & first[None]
+    on = design.present[own] & ((level == CURVE)[:, None] | lines)
+    columns = (design.features[:, own].reshape(len(y), -1), design.products(pairs)[0])
+    splines = (own[:, None] * WIDTH + np.arange(WIDTH)[None]).reshape(-1)
+    reads = xp.repeat(own[:, None] == numbers[None], WIDTH, axis=0)
+    reads = xp.concatenate([reads, (pairs[:, :, None] == numbers[None, None]).any(1)])
+    place = xp.concatenate([splines, xp.full(len(pairs), -1)])
+    columns, on = xp.concatenate(columns, axis=1), xp.concatenate([on.reshape(-1), used])
+    if xp is np:
+        columns, reads, place, on = columns[:, on], reads[on], place[on], on[on]
+    columns = xp.where(on[None], columns, 0)
+    gram = columns.T @ columns
+    ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype)
+    inverse = xp.linalg.inv(gram + np.eye(len(gram), dtype=gram.dtype) * ridge[None])
+    c = inverse @ (columns.T @ y)
+    # Twice, which removes what ridge and rounding did.
+    for _ in range(2):
+        c = c + inverse @ (columns.T @ (y - columns @ c))
+    c = xp.where(on, c, 0)
+    left = y - columns @ c
+    charged = _charged(design, terms)
+    n = design.n_windows
+    return Fit(terms, columns, on, place, reads, c, inverse, left, left @ left, n, charged)
+
+
+def _charged(design: Design, terms: Terms) -> Any:
+    """Columns that terms are charged for: one for an input of a linear model; where anything is
+    bent or multiplied, as many as the spline of each input has, and one for each product.
+    """
+    xp = namespace_of((design, terms))
+    each = xp.where(terms.linear(), 1, design.present.sum(1))
+    return xp.where(terms.reads(), each, 0).sum() + terms.used.sum()
+
+
+def outside_gains(design: Design, fit: Fit) -> Any:
+    """Return what every input explains of what a fit leaves, all coefficients adapting, less what
+    chance explains, `[input]`: as a straight line beside a linear model, by its spline elsewhere.
+    """
+    xp = namespace_of((design, fit.columns))
+    n_inputs = design.n_inputs
+    features = design.features.reshape(len(fit.residual), -1)
+    overlap = design.gram.reshape(n_inputs * WIDTH, -1)[xp.maximum(fit.place, 0)]
+    product = fit.place < 0
+    if xp is np:
+        overlap[product] = fit.columns[:, product].T @ features
+    else:
+        overlap = jnp.where(product[:, None], fit.columns.T @ features, overlap)
+    overlap = xp.where(fit.on[:, None], overlap, 0)
+    left = (fit.residual @ features).reshape(n_inputs, WIDTH)
+    solved = (fit.inverse @ overlap).reshape(-1, n_inputs, WIDTH).transpose(1, 0, 2)
+    overlap = overlap.reshape(-1, n_inputs, WIDTH).transpose(1, 2, 0)
+    each, eye = np.arange(n_inputs), np.eye(WIDTH, dtype=left.dtype)[None]
+    block = design.gram[each, :, each] - overlap @ solved + ridge_of(left.dtype) * eye
+    present = design.present
+    block = xp.where(present[:, :, None] & present[:, None], block, eye)
+    gain = eliminated(block, xp.where(present, left, 0))
+    share = fit.risk / xp.maximum(fit.n, 1)
+    bent = gain[:, -1] - present.sum(1).astype(gain.dtype) * share
+    return xp.where(fit.terms.linear(), gain[:, 0] - share, bent)
+
+
+class _Products(NamedTuple):
+    """Products that a search is among.
+
+    - `pairs`: the two inputs of each, `[product 2]`; `there`: which exist.
+    - `score`: by how much the best of them may lower the criterion.
+    """
+
+    pairs: Any
+    there: Any
+    score: Any
+
+
+class _Rate(NamedTuple):
+    """A standardised rate with what may describe it.
+
+    - `y`: `[window]`, and `cross`, its inner products with all features, `[input width]`.
+    - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
+    - `n`: number of windows.
+    - `bent`: whether inputs may be bent and multiplied.
+    - `step`: how far apart the numbers of a source at neighbouring lags are; 0 where inputs are no
+        lags.
+    """
+
+    y: Any
+    cross: Any
+    allowed: Any
+    required: Any
+    n: Any
+    bent: Any
+    step: int
+
+
+def _present(design: Design, bent: Any) -> Any:
+    """Features that a rate may be made of: all, or the straight lines."""
+    xp = namespace_of((design, bent))
+    return design.present & xp.logical_or(bent, (np.arange(WIDTH) == 0)[None])
+
+
+def _searched(problem: Problem, start: Any, most: int) -> Selection:
+    """Return what is found from a start; on the host with more room where all places were taken."""
+    if namespace_of((problem, start)) is not np:
+        found = search(jax.tree.map(jnp.asarray, problem), jnp.asarray(start)[None], most)
+        return jax.tree.map(lambda a: a[0], found)
+    while True:
+        found = jax.tree.map(lambda a: a[0], search_known(problem, start[None], most))
+        if most >= len(start) or (found.level > OUT).sum() < most:
+            return found
+        start, most = found.level, 2 * most
+
+
+def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place: Any) -> Problem:
+    """Return the problem of the splines of the inputs in some slots and of products.
+
+    - `place`: the slots of the inputs of each product, `[product 2]`.
+    """
+    xp = namespace_of((design, rate, slots, products))
+    y, dtype, own_present = rate.y, rate.y.dtype, _present(design, rate.bent)[slots]
+    pairs, count, among = products.pairs, products.pairs.shape[0], slots.shape[0]
+    own = design.features[:, slots].reshape(len(y), -1)
+    size = among + count
+    # A product comes with the straight lines of its inputs, so that one move brings all of it.
+    lines = design.features[:, :, 0][:, pairs]
+    columns = xp.concatenate([design.products(pairs)[0][..., None], lines], axis=-1)
+    columns = columns.reshape(len(y), -1)
+    spare = (0, WIDTH - 3)
+    crossed = xp.pad((own.T @ columns).reshape(-1, count, 3), ((0, 0), (0, 0), spare))
+    inner = (columns.T @ columns).reshape(count, 3, count, 3)
+    inner = xp.pad(inner, ((0, 0), spare, (0, 0), spare))
+    left = xp.concatenate(
+        [design.gram[slots][:, :, slots].reshape(-1, among, WIDTH), crossed], axis=1
+    ).reshape(among, WIDTH, size, WIDTH)
+    below = crossed.reshape(among, WIDTH, count, WIDTH).transpose(2, 3, 0, 1)
+    below = xp.concatenate([below, inner], axis=2)
+    cross = xp.pad((y @ columns).reshape(count, 3), ((0, 0), spare))
+    there = xp.repeat(products.there[:, None], 3, axis=1)
+    unused = xp.zeros(count, bool)
+    return Problem(
+        gram=xp.concatenate([left, below]),
+        cross=xp.concatenate([rate.cross[slots], cross])[None],
+        power=(y @ y)[None],
+        present=xp.concatenate([own_present, xp.pad(there, ((0, 0), spare))]),
+        n=rate.n,
+        choices=np.asarray(design.n_inputs, dtype),
+        price=np.zeros(size, dtype),
+        charge=xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32),
+        reads=xp.concatenate([each_alone(among), xp.asarray(place).astype(np.int32)]),
+        allowed=xp.concatenate([rate.allowed[slots], products.there])[None],
+        required=xp.concatenate([rate.required[slots], unused])[None],
+        floor=np.asarray(FLOOR, dtype),
+    )
+
+
+def _with_products(
+    design: Design, rate: _Rate, terms: Terms, worth: Any, products: _Products, most: int
+) -> tuple[Terms, Any]:
+    """Return the terms, and their cost, of a search from those there are, among products and the
+    inputs that are worth most.
+    """
+    xp = namespace_of((design, rate, terms, products))
+    n_inputs, pairs = design.n_inputs, products.pairs
+    numbers = np.arange(n_inputs)
+    read = ((pairs[:, :, None] == numbers[None, None]) & products.there[:, None, None]).any((0, 1))
+    rank = xp.where(read, xp.maximum(worth, 1e30), worth)
+    # Without a program for every number; under `jit` there is one for every shape anyway.
+    among = n_inputs
+    if xp is np:
+        among = min(max(AMONG, int((worth == np.inf).sum())), n_inputs)
+    slots = xp.sort(xp.argsort(-rank, stable=True)[:among])
+    place = xp.minimum(xp.searchsorted(slots, pairs), among - 1)
+    # Where the inputs of a product had no room it is of no use.
+    products = products._replace(there=products.there & (slots[place] == pairs).all(1))
+    same = (pairs[:, None] == terms.pairs[None]).all(2) & terms.used[None]
+    start = xp.concatenate([terms.level[slots], xp.where(same.any(1), CURVE, OUT)])
+    problem = _problem(design, rate, slots, products, place)
+    found = _searched(problem, start.astype(np.int32), most)
+    level = xp.zeros(n_inputs, np.int32)
+    if xp is np:
+        level[slots] = found.level[:among]
+    else:
+        level = level.at[slots].set(found.level[:among])
+    used, straight = found.level[among:] > OUT, found.level[among:] == CURVE
+    lines = ((pairs[:, :, None] == numbers[None, None]) & straight[:, None, None]).any((0, 1))
+    level = xp.maximum(level, lines.astype(level.dtype))
+    return Terms(level, pairs, used), found.cost
+
+
+def _gains_of_products(design: Design, fit: Fit) -> Any:
+    """What the product of every two inputs explains of what a fit leaves, `[input input]`."""
+    xp = namespace_of((design, fit.residual))
+    weighted = design.root * fit.residual
+    inner = design.inputs.T @ (weighted[:, None] * design.inputs)
+    there = (design.norms > 1e-12) & ~np.eye(design.n_inputs, dtype=bool)
+    return xp.where(there, inner**2 / xp.where(there, design.norms, 1), 0)
+
+
+def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
+    """Return the products that explain most of what a fit leaves."""
+    xp = namespace_of((design, fit.residual))
+    n_inputs, n = design.n_inputs, rate.n
+    first, second = np.triu_indices(n_inputs, 1)
+    usable = (rate.allowed[:, None] & rate.allowed[None])[first, second]
+    gain = _gains_of_products(design, fit)[first, second]
+    read = fit.terms.reads()
+    new = (~read[first]).astype(gain.dtype) + (~read[second]).astype(gain.dtype)
+    share = xp.minimum(gain / (fit.risk + FLOOR), 0.99)
+    price = xp.log(xp.maximum(n, 2)) + 2 * new * math.log(max(n_inputs, 2))
+    score = -n * xp.log1p(-share) - price.astype(gain.dtype)
+    score = xp.where(usable & (gain >= FLOOR), score, -np.inf)
+    if not len(first):
+        return _Products(xp.zeros((0, 2), np.int32), xp.zeros(0, bool), xp.asarray(-np.inf))
+    best = xp.argsort(-score, stable=True)[:PRODUCTS]
+    pairs = xp.stack([xp.asarray(first)[best], xp.asarray(second)[best]], axis=1)
+    return _Products(pairs, xp.isfinite(score[best]), score[best[0]])
+
+
+def _candidates(design: Design, rate: _Rate, terms: Terms, fit: Fit) -> _Products:
+    """Return products in use, and by turns those that explain most of what a fit of the terms
+    leaves and of what it leaves without products.
+    """
+    xp = namespace_of((design, rate, terms))
+    more = _promising(design, fit, rate)
+    bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False))
+    others = _promising(design, bare, rate)
+    turns = np.argsort(np.tile(np.arange(len(more.pairs)), 2), kind="stable")
+    pairs = xp.concatenate([terms.pairs, xp.concatenate([more.pairs, others.pairs])[turns]])
+    there = xp.concatenate([terms.used, xp.concatenate([more.there, others.there])[turns]])
+    # Each pair once.
+    same = (pairs[:, None] == pairs[None]).all(2) & there[None]
+    earlier = np.tril(np.ones((len(pairs),) * 2, bool), -1)
+    there = there & ~(same & earlier).any(1)
+    kept = xp.argsort(~there, stable=True)[: terms.used.shape[0]]
+    return _Products(pairs[kept], there[kept], more.score)
+
+
+def _straight_or_bent(design: Design, y: Any, mask: Any) -> Terms:
+    straight = Terms.lines(mask)
+    bent = straight._replace(level=np.where(mask, CURVE, OUT))
+    return min((straight, bent), key=lambda terms: fit_terms(design, y, terms).criterion())
+
+
+def _most(required: Any) -> int:
+    """Return how many terms there is room for at first, of few sizes."""
+    count = int(required.sum())
+    return MOST if count <= MOST - 4 else 2 * (MANY if count > MOST else MOST)
+
+
+def _without_products(
+    design: Design, outputs: Any, allowed: Any, required: Any, start: Any, most: int, bent: bool
+) -> Selection:
+    """Return what a search without products finds for every target, on the host."""
+    n_inputs, present = design.n_inputs, _present(design, bent)
+    cross = outputs.T @ design.features.reshape(len(outputs), -1)
+    problem = Problem(
+        gram=design.gram,
+        cross=cross.reshape(-1, n_inputs, WIDTH),
+        power=(outputs**2).sum(0),
+        present=present,
+        n=design.n_windows,
+        choices=float(n_inputs),
+        price=np.zeros(n_inputs),
+        charge=present.sum(1),
+        reads=each_alone(n_inputs),
+        allowed=allowed,
+        required=required,
+        floor=FLOOR,
+    )
+    return search_known(problem, start, most)
+
+
+def find_all_terms(
+    design: Design, outputs: Any, allowed: Any, required: Any, step: int
+) -> list[Terms]:
+    """Return [`find_terms`][ndde_jax.regression.find_terms] of several rates, `[window target]`,
+    each with inputs of its own, `[target input]`; on the host.
+    """
+    most = _most(required.sum(1).max(initial=0)[None])
+    given = (design, outputs, allowed, required, None, most)
+    kinds = [_without_products(*given, bent) for bent in (False, True)]
+    rows = [
+        [jax.tree.map(lambda a, j=j: a[j], kind) for kind in kinds] for j in range(len(allowed))
+    ]
+    return [
+        find_terms(design, y, allowed[j], required[j], step, rows[j])
+        for j, y in enumerate(outputs.T)
+    ]
+
+
+def find_terms(
+    design: Design,
+    y: Any,
+    allowed: Any,
+    required: Any,
+    step: int = 0,
+    found: list[Selection] | None = None,
+) -> Terms:
+    """Return the terms that describe a rate best, by the extended Bayesian information criterion:
+    of a linear model, or of splines and products.
+
+    A linear model is charged a column for each input, any other the columns of a spline for each,
+    used or not, and one for each product. Neighbouring lags are nearly copies of one another, and
+    what a state at half a sample is not exactly known by would be made up for by straight lines at
+    the price of a column each.
+
+    Works under `jit` and `vmap`, where a rate has at most 12 terms. On the host there is no limit,
+    but more than 24 required inputs are all straight or all bent, without products.
+
+    - `y`: a rate as [`Design.standardised`][ndde_jax.regression.Design.standardised] makes it.
+    - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
+    - `step`: how far apart the numbers of a source at neighbouring lags are, static: the number of
+        sources where inputs are (lag, source); 0, the default, where inputs are no lags.
+    - `found`: what searches of both kinds without products have found, if there were any.
+    """
+    if namespace_of((design, y, allowed, required)) is jnp:
+        return _find_traced(design, y, allowed, required, step)
+    if required.sum() > MANY:
+        return _straight_or_bent(design, y, required)
+    best = [
+        _find_known(design, y, allowed, required, bent, step, found[int(bent)] if found else None)
+        for bent in (False, True)
+    ]
+    return min(best, key=lambda one: one[1])[0]
+
+
+def _find_known(
+    design: Design,
+    y: Any,
+    allowed: Any,
+    required: Any,
+    bent: bool,
+    step: int,
+    found: Selection | None,
+) -> tuple[Terms, Any]:
+    """Return the best terms of one kind, and what they cost."""
+    most = _most(required)
+    given = (design, y[:, None], allowed[None], required[None])
+    if found is None:
+        found = jax.tree.map(lambda a: a[0], _without_products(*given, None, most, bent))
+    while most < len(allowed) and (found.level > OUT).sum() >= most:
+        start, most = found.level[None], 2 * most
+        found = jax.tree.map(lambda a: a[0], _without_products(*given, start, most, bent))
+    rate, nothing = _beginning(design, y, allowed, required, bent, step)
+    best = nothing._replace(level=found.level), found.cost
+    if not bent or not len(nothing.pairs):
+        return best
+    # Products that stand for themselves are overlooked by what has taken their inputs for sums, and
+    # the other way round.
+    from_sums = _with_rounds(design, rate, *best, most)
+    from_nothing = _with_rounds(design, rate, nothing, np.inf, most)
+    return min((from_sums, from_nothing), key=lambda one: one[1])
+
+
+def _with_rounds(
+    design: Design, rate: _Rate, terms: Terms, cost: Any, most: int
+) -> tuple[Terms, Any]:
+    """Return the terms, and their cost, that searches with products end at, on the host."""
+    moved = False
+    for _ in range(ROUNDS):
+        before, fit = cost, fit_terms(design, rate.y, terms)
+        products = _candidates(design, rate, terms, fit)
+        if moved or products.score > 0:
+            gain = np.where(rate.allowed, outside_gains(design, fit), -1)
+            worth = np.where(terms.reads() | rate.required, np.inf, gain)
+            new, new_cost = _with_products(design, rate, terms, worth, products, most)
+            if new_cost < cost - PROGRESS:
+                terms, cost = new, new_cost
+        reached = cost
+        if terms.used.any():
+            terms, cost = _exchanged(design, rate, terms, cost)
+        moved = bool(cost < reached)
+        if not cost < before - PROGRESS:
+            break
+    return terms, cost
+
+
+def _exchanged(design: Design, rate: _Rate, terms: Terms, cost: Any) -> tuple[Terms, Any]:
+    """Return the terms, and their cost, with the one input at a neighbouring lag that lowers the
+    cost most, in all terms that read it.
+
+    The search moves one group at a time, and an input that is bent and multiplied has several.
+    """
+    xp, n_inputs = namespace_of((design, rate, terms)), design.n_inputs
+    if not rate.step:
+        return terms, cost
+    reads, before = terms.reads(), fit_terms(design, rate.y, terms).risk
+    if xp is np:
+        members = np.flatnonzero(reads)
+    else:
+        members = jnp.nonzero(reads, size=min(MOST, n_inputs), fill_value=n_inputs)[0]
+    old = xp.repeat(members, 2)
+    new = old + np.tile([-rate.step, rate.step], len(members))
+    inside = (old < n_inputs) & (new >= 0) & (new < n_inputs)
+    old, new = (xp.clip(numbers, 0, n_inputs - 1) for numbers in (old, new))
+    may = inside & ~reads[new] & rate.allowed[new] & ~rate.required[old]
+
+    def risk(moved):
+        return fit_terms(design, rate.y, terms.replaced(*moved)).risk
+
+    if xp is np:
+        moves = zip(old, new, may, strict=True)
+        risks = np.array([risk((i, j)) if ok else np.inf for i, j, ok in moves])
+        if not may.any():
+            return terms, cost
+    else:
+        risks = jnp.where(may, jax.lax.map(risk, (old, new)), jnp.inf)
+    best = xp.argmin(risks)
+    lower = cost + rate.n * (xp.log(risks[best] + FLOOR) - xp.log(before + FLOOR))
+    better = lower < cost - PROGRESS
+    moved = terms.replaced(old[best], new[best])
+    chosen = jax.tree.map(lambda a, b: xp.where(better, a, b), moved, terms)
+    return chosen, xp.where(better, lower, cost)
+
+
+def _beginning(
+    design: Design, y: Any, allowed: Any, required: Any, bent: Any, step: int
+) -> tuple[_Rate, Terms]:
+    """Return what may describe a rate, and that nothing does so far."""
+    xp, n_inputs = namespace_of((design, y)), design.n_inputs
+    cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, WIDTH)
+    width = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
+    pairs = xp.zeros((width, 2), xp.asarray(0).dtype)
+    nothing = Terms(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(width, bool))
+    return _Rate(y, cross, allowed, required, design.n_windows, bent, step), nothing
+
+
+def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
+    """Return the terms by one loop, whose first turn has no products, for both kinds of model: what
+    stands in it is compiled once.
+    """
+    worth = jnp.zeros(design.n_inputs, y.dtype)
+
+    def best(kind):
+        bent, at_once = kind
+        given = (jnp.asarray(allowed), jnp.asarray(required), bent, step)
+        rate, nothing = _beginning(design, y, *given)
+
+        def improve(carry):
+            terms, cost, count, moved, _ = carry
+            products = _candidates(design, rate, terms, fit_terms(design, y, terms))
+            first = (count == 0) & ~at_once
+            products = products._replace(there=products.there & ~first)
+            new, new_cost = _with_products(design, rate, terms, worth, products, MOST)
+            tried = (products.score > 0) | first | moved
+            better = tried & (new_cost < cost - PROGRESS)
+            new = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, terms)
+            new_cost = jnp.where(better, new_cost, cost)
+            exchanged, lower = _exchanged(design, rate, new, new_cost)
+            moved = new.used.any() & (lower < new_cost)
+            new = jax.tree.map(lambda a, b: jnp.where(moved, a, b), exchanged, new)
+            new_cost = jnp.where(moved, lower, new_cost)
+            return new, new_cost, count + 1, moved, new_cost < cost - PROGRESS
+
+        endless = jnp.asarray(jnp.inf, y.dtype)
+        no, yes = jnp.asarray(False), jnp.asarray(True)
+        start = (nothing, endless, jnp.zeros((), jnp.int32), no, yes)
+        rounds = jnp.where(bent, jnp.where(at_once, ROUNDS, ROUNDS + 1), 1)
+        return jax.lax.while_loop(lambda c: c[4] & (c[2] < rounds), improve, start)[:2]
+
+    # Linear; sums of splines and then products; splines and products at once.
+    kinds = jnp.array([False, True, True]), jnp.array([False, False, True])
+    terms, cost = jax.lax.map(best, kinds)
+    return jax.tree.map(lambda a: a[jnp.argmin(cost)], terms)
+
+
+class Described(NamedTuple):
+    """What the terms of a rate say about every input.
+
+    - `mask`: inputs that the terms read, `[input]`.
+    - `evidence`: by how much log(risk + 10⁻⁴) rises without one of them, or falls with the spline
+        of another, `[input]`.
+    - `rise`: of the risk without a source at all its lags, `[source]`.
+    - `slots`: the inputs that are worth most, those that are read first, `[slot]`.
+    - `risk`: share of the variance that is left.
+    - `residual`: standardised and weighted, `[window]`.
+    """
+
+    mask: Any
+    evidence: Any
+    rise: Any
+    slots: Any
+    risk: Any
+    residual: Any
+
+
+def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> Described:
+    """Return what the terms of a rate say about every input.
+
+    - `dim`: number of sources; inputs are numbered (lag, source).
+    - `n_slots`: how many inputs to name, static.
+    """
+    xp = namespace_of((design, y, terms))
+    fit, mask, n_inputs = fit_terms(design, y, terms), terms.reads(), design.n_inputs
+    groups = np.concatenate(
+        [np.eye(n_inputs, dtype=bool), np.arange(n_inputs)[None] % dim == np.arange(dim)[:, None]]
+    )
+    if xp is np:
+        rises = np.zeros(len(groups))
+        for k in np.flatnonzero((groups & mask).any(1)):
+            rises[k] = fit.rise_without(groups[k])
+    else:
+        rises = jax.lax.map(fit.rise_without, jnp.asarray(groups))
+    rise, rise_of_source = rises[:n_inputs], rises[n_inputs:]
+    # What the spline of an input explains, less what chance explains, or its best product, less
+    # what that would cost.
+    n = xp.maximum(fit.n, 2)
+    price = (2 * math.log(max(n_inputs, 2)) + xp.log(n)) * fit.risk / n
+    most = xp.max(_gains_of_products(design, fit), axis=1) - price
+    most = xp.where(terms.linear(), -np.inf, most)
+    gain = xp.minimum(xp.maximum(outside_gains(design, fit), most), fit.risk)
+    evidence = xp.where(
+        mask,
+        xp.log((fit.risk + rise + FLOOR) / (fit.risk + FLOOR)),
+        xp.log((fit.risk + FLOOR) / (fit.risk - gain + FLOOR)),
+    )
+    slots = xp.argsort(-xp.where(mask, 1 + rise, gain), stable=True)[:n_slots]
+    return Described(mask, evidence, rise_of_source, slots, fit.risk, fit.residual)

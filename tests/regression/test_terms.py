@@ -1,0 +1,172 @@
+"""Terms of a rate: least squares, what each input is worth, and products."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ndde_jax.regression._design import design_of
+from ndde_jax.regression._search import CURVE, LINE, OUT
+from ndde_jax.regression._terms import Terms, describe, find_terms, fit_terms, outside_gains
+
+N, INPUTS = 400, 5
+
+
+def record(seed=0, n=N):
+    """Inputs, and a rate that follows one bent, a product of two, and none of the others."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, INPUTS))
+    return z, np.sin(2 * z[:, 0]) + z[:, 1] * z[:, 2] + 0.5 * rng.normal(size=n)
+
+
+def free(n_inputs=INPUTS):
+    return np.ones(n_inputs, bool), np.zeros(n_inputs, bool)
+
+
+def rows(design, terms):
+    """Columns of terms, by hand."""
+    parts = [
+        design.features[:, i, : {LINE: 1, CURVE: design.features.shape[2]}[level]]
+        for i, level in enumerate(terms.level)
+        if level != OUT
+    ]
+    z, pairs = design.inputs, terms.pairs[terms.used]
+    products = [z[:, [a]] * z[:, [b]] for a, b in pairs]
+    return np.column_stack([np.ones(len(z)), *parts, *products])
+
+
+def risk_of(columns, y):
+    left = y - columns @ np.linalg.lstsq(columns, y, rcond=None)[0]
+    return left @ left
+
+
+def test_a_fit_is_that_of_numpy():
+    z, rate = record()
+    design = design_of(z, np.ones(N))
+    y, _ = design.standardised(rate)
+    pairs = np.array([[1, 2], [0, 3]])
+    terms = Terms(np.array([CURVE, LINE, OUT, LINE, OUT]), pairs, np.array([True, False]))
+    fit = fit_terms(design, y, terms)
+    assert fit.risk == pytest.approx(risk_of(rows(design, terms), y), rel=1e-9)
+    np.testing.assert_array_equal(terms.reads(), [True, True, True, True, False])
+    # Without input 1: its line and its product go, its partner's line would stay.
+    less = Terms(np.array([CURVE, OUT, OUT, LINE, OUT]), pairs, np.array([False, False]))
+    gone = np.arange(INPUTS) == 1
+    rise = risk_of(rows(design, less), y) - fit.risk
+    assert fit.rise_without(gone) == pytest.approx(rise, rel=1e-6)
+
+
+def test_what_inputs_outside_explain_is_what_least_squares_gain():
+    z, rate = record(1)
+    design = design_of(z, np.ones(N))
+    y, _ = design.standardised(rate)
+    bent = Terms(np.array([CURVE, OUT, OUT, OUT, OUT]), np.array([[1, 2]]), np.array([True]))
+    for terms, columns in ((bent, 6), (Terms.lines(np.arange(INPUTS) == 0), 1)):
+        fit = fit_terms(design, y, terms)
+        own = rows(design, terms)
+        for i in (3, 4):
+            more = np.column_stack([own, design.features[:, i, :columns]])
+            gain = fit.risk - risk_of(more, y) - columns * fit.risk / N
+            assert outside_gains(design, fit)[i] == pytest.approx(gain, abs=1e-6)
+
+
+def test_weights_of_zero_leave_windows_out():
+    z, rate = record(2)
+    weight = np.where(np.arange(N) < 300, 1.0, 0.0)
+    rate = np.where(weight > 0, rate, 1e3)
+    some, few = design_of(z, weight), design_of(z[:300], np.ones(300))
+    terms = find_terms(few, few.standardised(rate[:300])[0], *free())
+    both = [fit_terms(d, d.standardised(r)[0], terms) for d, r in ((some, rate), (few, rate[:300]))]
+    assert both[0].risk == pytest.approx(both[1].risk, rel=1e-9)
+    assert both[0].criterion() == pytest.approx(both[1].criterion())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_terms_are_the_best_of_all(seed):
+    """By brute force over every choice of inputs and products, straight or bent."""
+    z, rate = record(seed)
+    z = z[:, :4]
+    design = design_of(z, np.ones(N))
+    y, _ = design.standardised(rate)
+    every = np.array(list(itertools.combinations(range(4), 2)))
+    costs = []
+    for reads in itertools.product([False, True], repeat=4):
+        number = sum(reads)
+        inside = [k for k, (a, b) in enumerate(every) if reads[a] and reads[b]]
+        choose = 2 * math.log(math.comb(4, min(number, 2)))
+        for bent in (False, True):
+            for used in itertools.product([False, True], repeat=len(inside) if bent else 0):
+                on = np.isin(np.arange(6), np.array(inside, int)[np.array(used, bool)])
+                if bent and not (number or on.any()):
+                    continue
+                level = np.where(reads, CURVE if bent else LINE, OUT)
+                risk = risk_of(rows(design, Terms(level, every, on)), y)
+                p = (6 if bent else 1) * number + on.sum()
+                pairs = 2 * math.log(math.comb(len(inside), int(on.sum()))) if bent else 0
+                price = p * np.log(N) * N / (N - p - 2) + choose + pairs
+                costs.append((N * np.log(risk + 1e-4) + price, reads, on.tolist()))
+    found = find_terms(design, y, *free(4))
+    cost, reads, on = min(costs)
+    np.testing.assert_array_equal(found.reads(), reads)
+    assert sorted(map(tuple, found.pairs[found.used])) == sorted(map(tuple, every[on]))
+    assert fit_terms(design, y, found).criterion() == pytest.approx(cost, abs=0.05)
+
+
+def test_inputs_that_act_through_their_product_alone_are_found_among_many():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(600, 30))
+    design = design_of(z, np.ones(600))
+    y, _ = design.standardised(z[:, 4] * z[:, 17] + rng.normal(size=600))
+    terms = find_terms(design, y, *free(30))
+    assert np.flatnonzero(terms.reads()).tolist() == [4, 17]
+
+
+def test_what_is_required_is_read_and_what_is_not_allowed_is_not():
+    z, rate = record(3)
+    design = design_of(z, np.ones(N))
+    y, _ = design.standardised(rate)
+    allowed, required = np.array([1, 1, 0, 1, 1], bool), np.array([0, 0, 0, 0, 1], bool)
+    reads = find_terms(design, y, allowed, required).reads()
+    assert reads[4] and not reads[2] and reads[0]
+
+
+def test_more_inputs_than_a_search_has_room_for():
+    """Forty straight lines, all needed; and all of thirty that are given."""
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(1500, 40))
+    design = design_of(z, np.ones(1500))
+    y, _ = design.standardised(z.sum(axis=1) + rng.normal(size=1500))
+    assert find_terms(design, y, *free(40)).reads().all()
+    mask = np.arange(40) < 30
+    np.testing.assert_array_equal(find_terms(design, y, mask, mask).reads(), mask)
+
+
+def test_traced_as_known():
+    z, rate = record(5)
+
+    def found(z, rate):
+        design = design_of(z, jnp.ones_like(rate))
+        y, _ = design.standardised(rate)
+        allowed = rate[:INPUTS] < jnp.inf
+        terms = find_terms(design, y, allowed, ~allowed, 1)
+        return describe(design, y, terms, 1, INPUTS)
+
+    traced = jax.jit(found)(jnp.asarray(z), jnp.asarray(rate))
+    design = design_of(z, np.ones(N))
+    y, _ = design.standardised(rate)
+    known = describe(design, y, find_terms(design, y, *free(), 1), 1, INPUTS)
+    for one, other in zip(traced, known, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)
+    assert np.flatnonzero(known.mask).tolist() == [0, 1, 2]
+
+
+def test_noise_has_no_terms():
+    """At most one in twenty rates that follow nothing is given an input."""
+    rng = np.random.default_rng(6)
+    design = design_of(rng.normal(size=(200, 6)), np.ones(200))
+    noise = rng.normal(size=(60, 200))
+    found = [find_terms(design, design.standardised(y)[0], *free(6)).reads().any() for y in noise]
+    assert np.mean(found) <= 0.05
