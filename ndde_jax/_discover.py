@@ -50,7 +50,7 @@ from .select._screened import Screened
 from .select._spline_fit import fit_screened
 from .select._strategies import Gates
 from .use._impute import IMPUTE, Imputed, impute, missing
-from .use._rows import check_regular
+from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge, check_prior

@@ -12,6 +12,6 @@ from ._forecast import Forecast as Forecast
 from ._impute import Imputed as Imputed
 from ._influence import Influence as Influence
 from ._intervene import Intervention as Intervention
+from ._local_effects import Interactions as Interactions, Surface as Surface
 from ._noise import Noise as Noise
-from ._surfaces import Interactions as Interactions, Surface as Surface
 from ._validate import Validation as Validation

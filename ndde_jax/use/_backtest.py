@@ -13,12 +13,12 @@ from .._checks import check_key, check_real_array, check_whole, refusal, shown
 from .._types import Checked, to_jax
 from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
+from ._arguments import read_span
 from ._ensemble import Ensemble
 from ._forecast import BEYOND, draw_noise, excess, make_learned, measured, path_quantile
 from ._level import Level, level_of, read_timed, removed_in_time
 from ._rivals import RIVALS
 from ._simulate import no_change, simulate
-from ._times import read_span
 
 OWN = "ndde_jax"
 # Steps ahead that are scored unless others are asked for, and the last one.

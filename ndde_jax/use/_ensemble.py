@@ -1,26 +1,29 @@
 """A learned drift with what the data leave open: other graphs, other curves, noise, error."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
 
 from .._checks import check_whole
-from . import _halves
-from ._basis import Basis, make_basis
-from ._noise import Noise, estimate_noise
-from ._regraph import (
-    as_graphs,
-    candidates,
-    model_risks,
-    physical_histories,
-    select_again,
-    shares,
+from ..models._model import model_rates
+from ._half_sampling import (
+    Basis,
+    Equations,
+    best_family,
+    choose,
+    count_blocks,
+    draw_halves,
+    make_basis,
 )
-from ._rows import Rows, step_rows
-from ._steps import fit_steps
+from ._noise import Noise, estimate_noise
+from ._one_step import Rows, step_rows
+from ._step_fit import StepData, fit_steps
 
 RESAMPLES = 40
+# Candidates per target that a half may choose from.
+SLOTS = 12
 # By how much the logarithm of the residuals' variance must fall for another step to be taken.
 CLEARLY = 0.03
 # Share of a rate's variance by which the learned model may fall short of the regression.
@@ -83,38 +86,35 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
     **Raises:** `ValueError` for irregular sampling, or fewer than 20 steps.
     """
     check_whole(resamples, "resamples", least=2)
-    rows = step_rows(found)
+    rows, windows, model = step_rows(found), found.windows, found.model
     if len(rows) < 20:
         raise ValueError(
             f"an ensemble needs at least 20 steps between complete samples; there are {len(rows)}."
         )
-    graph = np.asarray(found.graph)
-    slots = [candidates(found, j) for j in range(graph.shape[1])]
-    pairs = lambda s: np.array(  # noqa: E731
-        [(a, b) for a in range(len(s)) for b in range(a)], int
-    ).reshape(-1, 2)
-    bases = [make_basis(rows.start, s, pairs(s)) for s in slots]
-    reach = int(found.lags[-1]) + 2
-    n_blocks = _halves.count_blocks(
-        min(len(rows), int(np.sum(np.asarray(found.windows.valid)))), reach
-    )
-    halves = _halves.draw_halves(n_blocks, resamples, rng)
-    histories = physical_histories(found.windows)
-    again = [select_again(found, j, b, histories, halves) for j, b in enumerate(bases)]
-    masks, risks = (list(part) for part in zip(*again, strict=True))
-    own = model_risks(found, histories) <= np.array(risks) + SHORTFALL
-
-    given = (found, rows, bases, masks, halves)
-    fitted = fit_steps(*given, step="heun")
+    dim = len(found.names)
+    slots = [_candidates(found, j) for j in range(dim)]
+    bases = [
+        make_basis(rows.start, s, [(b, a) for a, b in itertools.combinations(range(len(s)), 2)])
+        for s in slots
+    ]
+    n_rows = min(len(rows), int(np.sum(np.asarray(windows.valid))))
+    halves = draw_halves(count_blocks(n_rows, int(found.lags[-1]) + 2), resamples, rng)
+    kept = [found.reads[:, j].T.ravel()[s] for j, s in enumerate(slots)]
+    masks, own = _select_again(found, bases, kept, halves)
+    data = StepData(model, rows, tuple(found.lags), float(found.dt), bases, kept, masks, halves)
+    fitted = fit_steps(data, "heun")
     for step in ("flow", "hold") if 0 in found.lags else ("flow",):
-        other = fit_steps(*given, step=step)
+        other = fit_steps(data, step)
         fitted = other if _smaller(other.residual, fitted.residual) else fitted
-    scaling = found.model.scaling
-    state = (rows.now - np.asarray(scaling.center)) / np.asarray(scaling.scale)
-    graphs = as_graphs(graph.shape, slots, masks)
+    graphs = np.zeros((resamples, *np.shape(found.graph)), bool)
+    candidate = np.zeros(np.shape(found.graph), bool)
+    for j, (slot, mask) in enumerate(zip(slots, masks, strict=True)):
+        graphs[:, slot % dim, j, slot // dim] = mask
+        candidate[slot % dim, j, slot // dim] = True
+    state = (rows.now - np.asarray(model.scaling.center)) / np.asarray(model.scaling.scale)
     return Ensemble(
         graphs=graphs,
-        share=shares(graphs, slots),
+        share=np.where(candidate, _with_neighbours(graphs).mean(axis=0), np.nan),
         step=fitted.step,
         own=own,
         trust=fitted.trust,
@@ -126,8 +126,64 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
     )
 
 
+def _with_neighbours(graph: np.ndarray) -> np.ndarray:
+    """Return edges with those one lag before and after, along the last axis."""
+    near = graph.copy()
+    near[..., 1:] |= graph[..., :-1]
+    near[..., :-1] |= graph[..., 1:]
+    return near
+
+
+def _candidates(found: Any, target: int) -> np.ndarray:
+    """Return the candidates of one target, flat (lag, source): what the model reads first, then
+    edges and their neighbours in lag, then others by score.
+    """
+    reads, edges = found.reads[:, target], found.graph[:, target]  # [source lag]
+    allowed = np.asarray(found.windows.prior.allowed)[:, target] | reads | edges
+    near = edges | _with_neighbours(reads)
+    score = np.nan_to_num(np.asarray(found.scores, float)[:, target], nan=-np.inf)
+    flat = lambda a: a.T.ravel()  # noqa: E731
+    order = np.lexsort((-flat(score), ~flat(near), ~flat(reads)))
+    order = order[flat(allowed)[order]]
+    return np.sort(order[: max(SLOTS, int(reads.sum()) + 2)])
+
+
+def _select_again(found: Any, bases: list[Basis], kept: list[np.ndarray], halves: np.ndarray):
+    """Return the inputs chosen on each half, bool `[half slot]` for each target, and where the
+    learned model explains the windows nearly as well as a regression on what was kept, `[target]`.
+    """
+    windows, s = found.windows, found.windows.scaling
+    valid = np.asarray(windows.valid)
+    history, increment, weight = (
+        np.asarray(a, np.float64)[valid]
+        for a in (windows.history, windows.increment, windows.weight)
+    )
+    history = history * np.asarray(s.scale) + np.asarray(s.center)
+    said = model_rates(found.model, history, found.model.dt.dtype) - np.asarray(s.rate_center)
+    left = increment - said / np.asarray(s.rate_scale)
+    risk = weight @ left**2 / max(weight.sum(), 1.0)
+    masks, own = [], []
+    for j, (basis, start) in enumerate(zip(bases, kept, strict=True)):
+        slots, design = np.asarray(basis.inputs), basis(history)
+        given = (design, increment[:, j], weight)
+        chosen = choose(
+            Equations.of(*given, halves), basis, start,
+            fixed=np.asarray(windows.prior.required)[:, j].T.ravel()[slots],
+            swaps=[
+                (a, b) for b, a in itertools.combinations(range(len(slots)), 2)
+                if slots[a] % windows.dim == slots[b] % windows.dim
+            ],
+            n_candidates=windows.dim * windows.n_lags,
+        )  # fmt: skip
+        whole = Equations.of(*given)
+        (rest,) = whole.solve(best_family(whole, basis, start)[1])[1]
+        masks.append(chosen)
+        own.append(risk[j] <= rest / max(whole.n[0], 1.0) + SHORTFALL)
+    return masks, np.array(own)
+
+
 def _smaller(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether residuals are clearly smaller, variables taken together."""
+    """Return whether residuals are clearly smaller, variables taken together."""
     sizes = [np.mean(np.square(np.nan_to_num(r, nan=np.inf)), axis=0) for r in (one, other)]
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.log(sizes[0] / sizes[1])

@@ -16,10 +16,10 @@ from .._checks import check_key, check_real_array, check_whole, is_traced, refus
 from .._spoken import times
 from .._types import namespace_of, to_jax
 from ..samples._samples import Samples
+from ._arguments import read_span, variable
 from ._ensemble import Ensemble
 from ._level import Level, level_of, read_timed, removed_in_time
 from ._simulate import Change, Learned, no_change, simulate, with_column
-from ._times import read_span, variable
 
 # Share of the range of the data beyond which a past is said to lie outside of it.
 BEYOND = 0.1

@@ -10,7 +10,7 @@ from ..fit._risk import risk
 from ..models._confine import RestoredDDE
 from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
 from ..models._polynomials import MAX_TERMS
-from ._steps import count_numbers
+from ._step_fit import count_numbers
 
 FLOOR = 1e-12
 # Slots come in steps of so many.

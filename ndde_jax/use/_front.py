@@ -13,13 +13,13 @@ from .._checks import check_key, check_whole, refusal
 from .._types import Checked
 from . import _export
 from ._backtest import Backtest, backtest
-from ._echo import make_echoes, spread_by_echoes
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
 from ._forecast import Forecast, forecast
 from ._impute import Imputed, impute
 from ._influence import Influence, influence
 from ._intervene import Intervention, intervene
+from ._parametric_bootstrap import make_echoes, spread_by_echoes
 from ._validate import Validation, validate
 
 

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 
 from ..samples._prepare import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
-from ._between import NODES, nodes
 from ._ensemble import Ensemble
 from ._forecast import make_learned
 from ._noise import relative_amplitude
+from ._one_step import NODES, nodes
 from ._paths import Path, Problem, better_of, diverged, followed, most_likely, seen_rows
 from ._simulate import Learned, no_change, simulate
 

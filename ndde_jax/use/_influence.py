@@ -11,8 +11,7 @@ from .._checks import shown
 from ..fit._risk import window_loss
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows
-from ._inputs import inputs_of
-from ._times import kept_lags, variable
+from ._arguments import inputs_of, kept_lags, variable
 
 
 @dataclasses.dataclass(frozen=True)

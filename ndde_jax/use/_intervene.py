@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from .._types import namespace_of
+from ._arguments import inputs_of, read_span, variable
 from ._ensemble import Ensemble
 from ._forecast import (
     divergence_note,
@@ -24,10 +25,8 @@ from ._forecast import (
     read_history,
     starting_states,
 )
-from ._inputs import inputs_of
 from ._level import level_of
 from ._simulate import Change, Edits, no_change, simulate, with_column
-from ._times import read_span, variable
 
 # Share of resamples below which an edge is called unsupported.
 UNSUPPORTED = 0.5

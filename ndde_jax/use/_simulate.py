@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._types import namespace_of
-from ._basis import Basis
-from ._between import NODES, nodes, stages, weights
+from ._half_sampling import Basis
 from ._noise import relative_amplitude
+from ._one_step import NODES, nodes, stages, weights
 
 # Standard deviations from the mean at which a path is held and counts as diverged.
 FAR = 1e3

@@ -11,7 +11,7 @@ import ndde_jax as ndde
 from ndde_jax.use import _paths
 from ndde_jax.use._forecast import make_learned
 from ndde_jax.use._impute import _law, _offsets
-from ndde_jax.use._lead import KINDS
+from ndde_jax.use._one_step import KINDS
 from ndde_jax.use._paths import Problem, better_of, followed, most_likely
 from ndde_jax.use._simulate import no_change, simulate
 

@@ -1,11 +1,13 @@
-"""Spans of time in samples, and variables by name."""
+"""What a caller means: spans of time in samples, variables by name, edges and their inputs."""
 
 import re
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole, refusal, shown
+from ..measure._reads import edge_of_reads
 
 # Seconds.
 UNITS = {
@@ -25,7 +27,7 @@ SHORT = {
 
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
-    """Samples: a whole number, or a time with its unit such as "6h".
+    """Return samples, from a whole number or a time with its unit such as "6h".
 
     **Raises:** `ValueError` for anything else, a unit that cannot be compared with that of the
     data, and a time that is no whole number of samples.
@@ -53,7 +55,7 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
 
 
 def _ratio(unit: str, own: str, name: str, value: str) -> float:
-    """One `unit` in units of the data."""
+    """Return one `unit` in units of the data."""
     if unit == own:
         return 1.0
     known, base = UNITS.get(_long(unit)), UNITS.get(_long(own))
@@ -74,7 +76,7 @@ def _long(unit: str) -> str:
 
 
 def variable(value: Any, found: Any, name: str) -> int:
-    """Index of a variable given by name, by the label of how it is read, or by index."""
+    """Return the index of a variable given by name, by the label of how it is read, or by index."""
     names = tuple(found.names)
     for known in (names, tuple(found.samples.labels)):
         if isinstance(value, str) and value in known:
@@ -89,7 +91,7 @@ def variable(value: Any, found: Any, name: str) -> int:
 
 
 def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> np.ndarray:
-    """Positions of the kept lags of an edge, or of the one that is meant.
+    """Return positions of the kept lags of an edge, or of the one that is meant.
 
     **Raises:** `ValueError` for an edge that was not kept, which is `without` something, and for a
     lag at which it was not.
@@ -106,3 +108,31 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
         listed = ", ".join(str(found.lags[a]) for a in kept)
         raise ValueError(f"{said} is kept at lags {listed} samples; got {name} {shown(lag)}.")
     return here
+
+
+def edges_of_inputs(found: Any, pair: Any = ...) -> Int[np.ndarray, "*pair lag"]:
+    """Return for every input of the model the position of its edge's lag, −1 where there is no
+    input; of all pairs, `[source target lag]`, or of one, `[lag]`. Where a delay lies between
+    candidates an edge has several inputs.
+    """
+    candidates = float(found.dt) * np.asarray(found.lags, float)
+    reads, graph, delays = (
+        np.asarray(part)[pair] for part in (found.reads, found.graph, found.delays)
+    )
+    return edge_of_reads(reads, graph, delays, candidates)
+
+
+def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:
+    """Return at which lags the model reads the source of one edge."""
+    return edges_of_inputs(found, (i, j)) == a
+
+
+def folded(
+    found: Any, values: Float[np.ndarray, "*batch source target lag"]
+) -> Float[np.ndarray, "*batch source target lag"]:
+    """Return sums over the inputs of every edge, at the edge; 0 elsewhere."""
+    edge = edges_of_inputs(found)
+    sums = np.zeros(np.shape(values))
+    for i, j, lag in np.argwhere(edge >= 0):
+        sums[..., i, j, edge[i, j, lag]] += values[..., i, j, lag]
+    return sums

@@ -1,28 +1,123 @@
-"""Where products matter: what two sources do together that neither does alone."""
+"""Accumulated local effects: along which curves sources act, and what two do only together.
+
+Within slices of a source, what a change from one end to the other does to a rate, all else as it
+was measured there, summed up and centred (Apley and Zhu, *JRSS B* 82 (2020), 1059).
+"""
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from .._spoken import percent
-from ._inputs import inputs_of
-from ._slices import (
-    WIDE,
-    as_jax,
-    by_model,
-    cast_basis,
-    center_and_spread,
-    histories_of,
-    slices,
-)
+from ..models._model import model_rates
+from ._arguments import inputs_of
+from ._ensemble import Ensemble
 
+# Slices of each source of a surface.
 POINTS = 8
+# Rows that averages are taken over, spread evenly over the record; their error is far below that of
+# the ensemble.
+MOST_ROWS = 1000
+# Two-sided 90 %.
+WIDE = 1.6449
+
+
+def histories_of(ensemble: Ensemble) -> Float[np.ndarray, "row lag dim"]:
+    """Return at most so many histories of the record."""
+    start = ensemble.rows.start
+    return start[np.unique(np.linspace(0, len(start) - 1, MOST_ROWS).astype(int))]
+
+
+def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the physical rates of a model as a function of histories, `[row dim]`."""
+    return lambda histories: model_rates(model, histories, model.dt.dtype)
+
+
+def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.ndarray):
+    """Return histories where a source at one lag takes other values; all that is read of it for the
+    same edge, `inputs` `[lag]`, moves with it.
+    """
+    z = histories.copy()
+    z[:, inputs, i] += (values - histories[:, a, i])[:, None]
+    return z
+
+
+def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return ends of slices with equally many values each `[slice+1]`, and the slice of each value.
+
+    **Raises:** `ValueError` for fewer than three different ends.
+    """
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
+    if len(edges) < 3:
+        raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")
+    slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    return edges, slot
+
+
+def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:
+    """Return what is linear in a drift, of the learned model, of the centre of the ensemble and of
+    its members, `[... model]`, from the same of the model alone `[...]` and of the columns
+    `[... feature]`.
+    """
+    theta = np.concatenate([ensemble.center[None, target], ensemble.theta[:, target]])
+    steps = ensemble.trust[target] * own[..., None] + columns @ theta.T
+    first = own[..., None] if ensemble.own[target] else steps[..., :1]
+    return np.concatenate([first, steps], axis=-1)
+
+
+def center_and_spread(
+    found: np.ndarray, bias: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what to say and half the width of a 90 % interval, from the same quantity of the
+    learned model, of the centre of the ensemble, and of its members, along the first axis; and what
+    the same quantity of bootstrap models differs by from that of the learned model, `[echo ...]`.
+
+    Members spread about their centre as estimates from other records would. That centre is fitted
+    to steps instead of rates, with other functions: how far it is from the model shows what neither
+    the record's length nor the graph decides. The bootstrap shows what the way of estimating does.
+    """
+    model, center, members = found[0], found[1], found[2:]
+    variance = np.mean((members - center[None]) ** 2, axis=0) + (center - model) ** 2
+    if bias is not None and len(bias):
+        variance = variance + np.mean(bias, axis=0) ** 2
+    return model, WIDE * np.sqrt(variance)
+
+
+# ---- one source ----
+
+
+def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray, ...]:
+    """Return x, y and the ends of a 90 % interval of y along one edge, `[point]`."""
+    found, ensemble, histories = effects.found, effects.ensemble, histories_of(effects.ensemble)
+    edges, slot = slices(histories[:, a, i], points, found.samples.labels[i])
+    inputs, count = inputs_of(found, i, j, a), np.bincount(slot, minlength=len(edges) - 1)
+    low, high = (moved(histories, inputs, i, a, ends[slot]) for ends in (edges[:-1], edges[1:]))
+
+    def steps(function):
+        """Mean change of a function from one end of each slice to the other, `[slice ...]`."""
+        change = function(high) - function(low)
+        sums = np.zeros((len(count), change.shape[1]))
+        np.add.at(sums, slot, change)
+        return sums / np.maximum(count, 1)[:, None]
+
+    def accumulated(steps):
+        """Sums of steps, centred over the data, `[... point]`."""
+        curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
+        middle = (curves[1:] + curves[:-1]) / 2
+        return (curves - (count @ middle / count.sum())[None]).T
+
+    own = steps(rates_of(found.model))[:, j]
+    curves = accumulated(by_model(own, steps(ensemble.basis), ensemble, j))
+    echoed = [steps(rates_of(echo))[:, j] - own for echo in effects.echoes]
+    y, spread = center_and_spread(curves, accumulated(np.stack(echoed, 1)) if echoed else None)
+    return edges, y, y - spread, y + spread
+
+
+# ---- two sources ----
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,23 +220,23 @@ class Interactions:
 
 
 def said(name: str, lag: int) -> str:
-    """A source at its lag, as the words of effects have it."""
+    """Return a source at its lag, in words."""
     return f"{name}@{lag}" if lag else name
 
 
 def surface(effects: Any, first: tuple, second: tuple, target: int, points: int) -> Surface:
-    """Of two different kept inputs, each (variable, position of its lag)."""
+    """Return the surface of two different kept inputs, each (variable, position of its lag)."""
     return _surfaces(effects, first, second, [target], points)[0]
 
 
 def interactions(effects: Any, points: int = POINTS) -> Interactions:
-    """Of all pairs; targets that share a pair share its evaluations."""
+    """Return the shares of all pairs; targets that share a pair share its evaluations."""
     graph, names, lags = effects.graph, effects.found.samples.labels, effects.found.lags
     targets: dict[tuple, list[int]] = {}
     for j in range(graph.shape[1]):
         kept = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
         for pair in itertools.combinations(kept, 2):
-            read = b"".join(_inputs(effects, end, j).tobytes() for end in pair)
+            read = b"".join(inputs_of(effects.found, i, j, a).tobytes() for i, a in pair)
             targets.setdefault((*pair, read), []).append(j)
     rows = []
     for (first, second, _), of in targets.items():
@@ -156,31 +251,29 @@ def interactions(effects: Any, points: int = POINTS) -> Interactions:
     return Interactions(tuple(rows), effects)
 
 
-def _inputs(effects, end: tuple[int, int], target: int) -> np.ndarray:
-    """What is read for an edge, `[lag]`."""
-    return inputs_of(effects.found, end[0], target, end[1])
-
-
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:
-    """Of targets for which the model reads the same."""
+    """Return the surfaces of targets for which the model reads the same."""
     found, ensemble = effects.found, effects.ensemble
-    model, basis = found.model, cast_basis(ensemble.basis, found.model)
     histories, labels = histories_of(ensemble), found.samples.labels
-    grid = Grid(
-        *(histories[:, a, i] for i, a in (first, second)),
-        points,
-        *(said(labels[i], found.lags[a]) for i, a in (first, second)),
-    )
-    place = jnp.asarray([*first, *second])
-    inputs = np.stack([_inputs(effects, end, targets[0]) for end in (first, second)])
-    inputs = as_jax(inputs, model)
-    ends = as_jax(np.stack([*grid.ends(0), *grid.ends(1)]), model)
-    rates, columns = (
-        np.asarray(part, np.float64)
-        for part in _corners(model, basis, as_jax(histories, model), place, inputs, ends)
-    )
-    rates, columns = (c[0] - c[1] - c[2] + c[3] for c in (rates, columns))
-    rates, columns = grid.mean(rates), grid.mean(columns)  # [first second dim or feature]
+    source = [(labels[i], int(found.lags[a])) for i, a in (first, second)]
+    values = (histories[:, a, i] for i, a in (first, second))
+    grid = Grid(*values, points, *(said(*each) for each in source))
+
+    def at(u, v):
+        z = histories
+        for (i, a), ends in ((first, u), (second, v)):
+            z = moved(z, inputs_of(found, i, targets[0], a), i, a, ends)
+        return z
+
+    (low, high), (left, right) = grid.ends(0), grid.ends(1)
+    corners = [at(high, right), at(high, left), at(low, right), at(low, left)]
+
+    def mixed(function):
+        """How much more a change of the first matters at the upper end of the second."""
+        c = [function(z) for z in corners]
+        return grid.mean(c[0] - c[1] - c[2] + c[3])  # [first second dim or feature]
+
+    rates, columns = mixed(rates_of(found.model)), mixed(ensemble.basis)
     variance = np.asarray(found.windows.scaling.rate_scale, np.float64) ** 2
     made = []
     for j in targets:
@@ -188,15 +281,13 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         z, spread = center_and_spread(np.moveaxis(_cells(nodes), -1, 0))
         z = np.where(grid.count > 0, z, np.nan)
         shares = _shares(grid.at_rows(nodes).T) / variance[j]
-        values = (z, z - spread, z + spread, grid.count, *map(float, shares))
-        source = [(labels[i], int(found.lags[a])) for i, a in (first, second)]
-        names = (*source, labels[j], found.time_unit)
-        made.append(Surface(*grid.edges, *values, *names))
+        cells = (z, z - spread, z + spread, grid.count, *map(float, shares))
+        made.append(Surface(*grid.edges, *cells, *source, labels[j], found.time_unit))
     return made
 
 
 def _shares(values: np.ndarray) -> np.ndarray:
-    """Variance that surfaces carry and its 90 % interval, from their values `[model row]`.
+    """Return the variance that surfaces carry and its 90 % interval, of values `[model row]`.
 
     The interval is that of the size along the surface itself: sizes of members would all be above
     zero, whatever is behind them.
@@ -208,24 +299,6 @@ def _shares(values: np.ndarray) -> np.ndarray:
     along = values @ values[0] / (len(values[0]) * size)
     (middle,), (spread,) = center_and_spread(along[:, None])
     return np.array([middle, max(middle - spread, 0.0), middle + spread]) ** 2
-
-
-@eqx.filter_jit
-def _corners(model, basis, histories, place, inputs, ends):
-    """Rates and columns of all rows at the corners of their cells: both sources at the upper ends
-    of their slices, the second at its lower, the first at its lower, both; `ends` are lower and
-    upper ones of the first, then of the second, `[4 row]`. All `inputs` of a source, `[2 lag]`,
-    move with it.
-    """
-    i, a, k, b = place
-
-    def at(u, v):
-        z = histories.at[:, :, i].add(inputs[:1] * (u - histories[:, a, i])[:, None])
-        z = z.at[:, :, k].add(inputs[1:] * (v - histories[:, b, k])[:, None])
-        return jax.vmap(model)(z), basis(z)
-
-    low, high, left, right = ends
-    return jax.vmap(at)(jnp.stack([high, high, low, low]), jnp.stack([right, left, right, left]))
 
 
 class Grid:
@@ -246,13 +319,13 @@ class Grid:
         self._flat = flat
 
     def ends(self, axis: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the slice of every row."""
+        """Return the lower and the upper end of the slice of every row."""
         edges, slot = self.edges[axis], self.slots[axis]
         return edges[slot], edges[slot + 1]
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """Over the rows of every cell, `[first second ...]` of `[row ...]`; a cell without any has
-        the mean of the nearest that have some, as sums across it need a number.
+        """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; a cell
+        without any has the mean of the nearest that have some, as sums across it need a number.
         """
         sums = np.zeros((self.count.size, values.shape[1]))
         np.add.at(sums, self._flat, values)
@@ -265,7 +338,7 @@ class Grid:
         return means.reshape(*self.shape, -1)
 
     def interaction(self, mixed: np.ndarray) -> np.ndarray:
-        """Second-order accumulated local effects at the corners of all cells,
+        """Return second-order accumulated local effects at the corners of all cells,
         `[first+1 second+1 ...]`, from mixed differences: summed up, less what each source does
         alone over the data, centred. All of it linear in the differences.
         """
@@ -276,7 +349,7 @@ class Grid:
         return nodes - self.at_rows(nodes).mean(axis=0)[None, None]
 
     def _alone(self, nodes: np.ndarray, axis: int) -> np.ndarray:
-        """First-order accumulated local effects of a surface along one source."""
+        """Return first-order accumulated local effects of a surface along one source."""
         (s, t), v = (self.slots[axis], self.slots[1 - axis]), self.within[1 - axis]
         nodes = np.moveaxis(nodes, axis, 0)
         change = nodes[1:] - nodes[:-1]
@@ -287,7 +360,7 @@ class Grid:
         return np.concatenate([np.zeros((1, nodes.shape[2])), steps.cumsum(axis=0)])
 
     def at_rows(self, nodes: np.ndarray) -> np.ndarray:
-        """A surface between its corners, where the data are, `[row ...]`."""
+        """Return a surface between its corners, where the data are, `[row ...]`."""
         (s, t), (u, v) = self.slots, (w[:, None] for w in self.within)
         low = (1 - v) * nodes[s, t] + v * nodes[s, t + 1]
         high = (1 - v) * nodes[s + 1, t] + v * nodes[s + 1, t + 1]
@@ -295,5 +368,5 @@ class Grid:
 
 
 def _cells(nodes: np.ndarray) -> np.ndarray:
-    """Means over the four corners of every cell."""
+    """Return means over the four corners of every cell."""
     return (nodes[1:, 1:] + nodes[1:, :-1] + nodes[:-1, 1:] + nodes[:-1, :-1]) / 4

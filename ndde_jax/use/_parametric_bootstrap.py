@@ -1,23 +1,21 @@
-"""What the way of estimating does to a drift that is known: that of the learned system itself."""
+"""Parametric bootstrap: what the way of estimating does to a drift that is known."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
 
+from ..models._model import NeuralDDE
 from ..samples._reading import read_samples
 from ..select._midpoint import halfway, read_steps
-from ..select._spline_fit import fit_splines, known_drift
+from ..select._spline_fit import fit_splines
 from ..simulate._solve import solve_sdde
 from ..windows._windows import lagged_windows
 from ._ensemble import Ensemble
-from ._slices import as_jax, cast_basis, histories_of
+from ._local_effects import histories_of, rates_of
 
 # Two tell a bias from chance well enough: what is left of chance only widens.
 ECHOES = 2
@@ -28,15 +26,13 @@ FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
 # An echo whose deviations differ from those of the data by more than this factor is of a system
 # that lives elsewhere, and says nothing about these data.
 ALIKE = 2.0
-# Of a standard deviation, for differences; of the mean square of columns, against rounding.
-SMALL, RIDGE = 1e-4, 1e-6
-
-Drift = Callable[[np.ndarray], np.ndarray]
+# Of the mean square of columns, against rounding.
+RIDGE = 1e-6
 
 
-def make_echoes(found: Any, ensemble: Ensemble) -> tuple[Drift, ...]:
-    """Drifts fitted to records of the learned system, made with its noise and measurement error
-    from the start of the data on, or in stretches along them, sampled, differenced and fitted on
+def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
+    """Return models fitted to records of the learned system, made with its noise and measurement
+    error from the start of the data on, or in stretches along them, sampled, differenced and fitted on
     its graph like the data.
 
     By how much they differ from the learned drift is by how much that may differ from the true one,
@@ -56,12 +52,11 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[Drift, ...]:
     # all along them.
     if not made:
         made = [x for x in _stretches(found, ensemble, record, past) if _alike(x, record)]
-    drifts = (_fitted(found, windows.scheme, x) for x in made)
-    return tuple(drift for drift in drifts if drift is not None)
+    return tuple(_fitted(found, windows.scheme, x) for x in made)
 
 
 def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
-    """So many samples of the learned system after the last of a start, `[n dim]`."""
+    """Return so many samples of the learned system after the last of a start, `[n dim]`."""
     dt, dtype = float(found.dt), found.model.dt.dtype
     # A map moves from sample to sample; nothing is between them.
     fine = FINE if found.moves_between_samples else 1
@@ -83,7 +78,7 @@ def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
 
 
 def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """One recording each, `[1 time dim]`, from the start of the data on."""
+    """Return one recording per echo, `[1 time dim]`, from the start of the data on."""
     start = np.asarray(record[:past], np.float64)
     if not np.isfinite(start).all():
         return []
@@ -93,7 +88,9 @@ def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) ->
 
 
 def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """Many short recordings each, `[stretch time dim]`, that begin with pasts of the record."""
+    """Return many short recordings per echo, `[stretch time dim]`, that begin with pasts of the
+    record.
+    """
     record, length = np.asarray(record, np.float64), STRETCH * past
     most = max(MOST_VALUES // (length * record.shape[1]), 1)
     first = np.arange(0, len(record) - past, length)
@@ -118,32 +115,32 @@ def _alike(x: np.ndarray, record: np.ndarray) -> bool:
     return bool(((ratio > 1 / ALIKE) & (ratio < ALIKE)).all())
 
 
-def _fitted(found: Any, scheme: str, x: np.ndarray) -> Drift | None:
+def _fitted(found: Any, scheme: str, x: np.ndarray) -> NeuralDDE:
+    """Return splines on the graph, fitted to a record as the discovery fits its own."""
     samples = read_samples(list(x), dt=float(found.dt))
     if scheme != "midpoint":
         windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
-        return known_drift(fit_splines(windows, found.reads))
+        return fit_splines(windows, found.reads)
     steps = read_steps(samples, lags=found.lags)
     model = fit_splines(halfway(steps), found.reads)
     for _ in range(found.recipe.passes - 1):
         model = fit_splines(steps.met_by(model), found.reads)
-    return known_drift(model)
+    return model
 
 
-def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...]) -> Ensemble:
-    """The ensemble with members that differ by the bias of estimation as well: each has the mean
-    difference of the echoes from the learned drift, as far as the columns of the ensemble can tell
-    it, times a number of its own, and these numbers are spread like normal ones.
+def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ...]) -> Ensemble:
+    """Return the ensemble with members that differ by the bias of estimation as well: each has the
+    mean difference of the echoes from the learned drift, as far as the columns of the ensemble can
+    tell it, times a number of its own, and these numbers are spread like normal ones.
     """
     from scipy.special import ndtri
 
     if not echoes:
         return ensemble
-    histories, model = histories_of(ensemble), found.model
-    own = np.asarray(_rates(model, as_jax(histories, model)), np.float64)
-    bias = np.mean([drift(histories) for drift in echoes], axis=0) - own
-    features = np.asarray(cast_basis(ensemble.basis, model)(as_jax(histories, model)), np.float64)
-    theta = ensemble.theta.copy()
+    histories = histories_of(ensemble)
+    bias = np.mean([rates_of(echo)(histories) for echo in echoes], axis=0)
+    bias = bias - rates_of(found.model)(histories)
+    features, theta = ensemble.basis(histories), ensemble.theta.copy()
     number = ndtri((np.arange(len(theta)) + 0.5) / len(theta))
     number = np.random.default_rng(0).permutation(number)
     for j in range(theta.shape[1]):
@@ -155,23 +152,3 @@ def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...]) 
             weights = np.linalg.solve(gram, some.T @ bias[:, j])
             theta[:, j, used] += number[:, None] * weights[None]
     return dataclasses.replace(ensemble, theta=theta)
-
-
-@eqx.filter_jit
-def _rates(model, histories):
-    return jax.vmap(model)(histories)
-
-
-def mean_slopes(
-    drift: Drift, histories: Float[np.ndarray, "row lag dim"], graph: np.ndarray
-) -> Float[np.ndarray, "source target lag"]:
-    """Mean derivatives with respect to the inputs of a graph, by differences; 0 elsewhere."""
-    slopes = np.zeros(graph.shape)
-    size = SMALL * np.maximum(histories.std(axis=(0, 1)), 1e-300)
-    for i, a in np.argwhere(graph.any(axis=1)):
-        up, down = histories.copy(), histories.copy()
-        up[:, a, i] += size[i]
-        down[:, a, i] -= size[i]
-        change = (drift(up) - drift(down)).mean(axis=0) / (2 * size[i])
-        slopes[i, :, a] = np.where(graph[i, :, a], change, 0)
-    return slopes
