@@ -25,7 +25,7 @@ from .measure._strength import SignalStrengths
 from .models._model import AbstractDelayModel
 from .samples._error import measurement_errors
 from .samples._samples import Samples
-from .use._formulas import discovery_formulas
+from .use._export import discovery_formulas
 from .use._front import Usable
 from .windows._windows import Windows
 

@@ -81,7 +81,7 @@ class Effects:
 
     def curve(
         self, source: Any, target: Any, lag: Any = None, *, points: Checked[int] = 20
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, ...]:
         """Along which curve a source acts: x, y, and the ends of a 90 % interval of y, `[point]`.
 
         Accumulated local effects: within each of `points` slices of the source, what a change from

@@ -15,12 +15,11 @@ from . import _export
 from ._backtest import Backtest, backtest
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
+from ._evidence import Influence, Validation, influence, validate
 from ._forecast import Forecast, forecast
 from ._impute import Imputed, impute
-from ._influence import Influence, influence
 from ._intervene import Intervention, intervene
 from ._parametric_bootstrap import make_echoes, spread_by_echoes
-from ._validate import Validation, validate
 
 
 class Usable:

@@ -281,8 +281,14 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         z, spread = center_and_spread(np.moveaxis(_cells(nodes), -1, 0))
         z = np.where(grid.count > 0, z, np.nan)
         shares = _shares(grid.at_rows(nodes).T) / variance[j]
-        cells = (z, z - spread, z + spread, grid.count, *map(float, shares))
-        made.append(Surface(*grid.edges, *cells, *source, labels[j], found.time_unit))
+        share, low_share, high_share = map(float, shares)
+        made.append(
+            Surface(
+                x=grid.edges[0], y=grid.edges[1], z=z, low=z - spread, high=z + spread,
+                count=grid.count, share=share, share_low=low_share, share_high=high_share,
+                first=source[0], second=source[1], target=labels[j], time_unit=found.time_unit,
+            )
+        )  # fmt: skip
     return made
 
 
