@@ -364,9 +364,13 @@ class Discovery(Usable):
             raise ValueError(
                 f"{directory} does not hold a saved discovery: {FILE} is missing."
             ) from error
-        if problem := _inconsistency(found):
+        try:
+            problem = _inconsistency(found)
+        except (AttributeError, TypeError, IndexError, ValueError):
+            problem = "a part of it is of another kind than it should be"
+        if problem:
             raise ValueError(
-                f"{file} contradicts itself: {problem}. It was changed after it was "
+                f"{file} contradicts itself: {problem[:300]}. It was changed after it was "
                 "saved; discover it again."
             )
         return found
