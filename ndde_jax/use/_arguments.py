@@ -8,22 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole, refusal, shown
 from ..measure._reads import edge_of_reads
-
-# Seconds.
-UNITS = {
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-    "week": 7 * 86400.0,
-    "month": 365.2425 / 12 * 86400.0,
-    "year": 365.2425 * 86400.0,
-}
-SHORT = {
-    "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour", "d": "day",
-    "w": "week", "wk": "week", "mo": "month", "y": "year", "yr": "year", "a": "year",
-    "ms": "millisecond",
-}  # fmt: skip
+from ..samples._lag_times import unit_ratio
 
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
@@ -56,23 +41,14 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
 
 def _ratio(unit: str, own: str, name: str, value: str) -> float:
     """Return one `unit` in units of the data."""
-    if unit == own:
-        return 1.0
-    known, base = UNITS.get(_long(unit)), UNITS.get(_long(own))
-    if known is None or base is None:
+    found = unit_ratio(unit, own)
+    if found is None:
         said = f"in {own!r}" if own else "without a unit of time"
         raise ValueError(
             f"{name}={value!r} cannot be read: the data are counted {said}. Give it in samples, "
             "or in that unit."
         )
-    return known / base
-
-
-def _long(unit: str) -> str:
-    if unit in SHORT:
-        return SHORT[unit]
-    word = unit.lower()
-    return word[:-1] if word.endswith("s") and word[:-1] in UNITS else word
+    return found
 
 
 def variable(value: Any, found: Any, name: str) -> int:

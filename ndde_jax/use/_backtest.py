@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import check_key, check_real_array, check_whole, refusal, shown
+from .._checks import check_key, check_whole, refusal, shown
 from .._types import Checked
 from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
@@ -191,16 +191,7 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
             f"a {' and a '.join(gone)} was removed from the record of this discovery, and an array "
             "has no times to remove it from data: give data=ndde_jax.read_samples(x, t=...)."
         )
-    return level.inside(_read(data, len(found.names)), "data")
-
-
-def _read(data: Any, dim: int) -> np.ndarray:
-    check_real_array(data, "data", f"[time dim] with {dim} variables")
-    values = np.asarray(data, np.float64)
-    values = values[:, None] if values.ndim == 1 and dim == 1 else values
-    if values.ndim != 2 or values.shape[1] != dim:
-        raise ValueError(f"data must be [time dim] with {dim} variables; got shape {values.shape}.")
-    return values
+    return level.inside(read_array(data, len(found.names), "data"), "data")
 
 
 def _origins(record, need: int, steps: int, most: int):

@@ -15,32 +15,30 @@ from ._ensemble import count_numbers
 
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
-    """What is known of every kept edge, in plain numbers."""
-    effects, rows = found.effects(), []
+    """Return what is known of every kept edge, in plain numbers."""
+    effects, low_high = found.effects(), found.delay_intervals
+    known = {
+        "delay_estimate": found.delays,
+        "delay_low": low_high[..., 0],
+        "delay_high": low_high[..., 1],
+        "score": found.scores,
+        "sign": effects.sign,
+        "slope": effects.slope,
+        "slope_low": effects.slope_low,
+        "slope_high": effects.slope_high,
+        "share": effects.share,
+    }
+    rows = []
     for i, j, a in np.argwhere(effects.graph):
-        edge = (i, j, a)
-        rows.append(
-            {
-                "source": found.names[i],
-                "target": found.names[j],
-                "lag": int(found.lags[a]),
-                "delay": float(found.lags[a] * found.dt),
-                "delay_estimate": float(found.delays[edge]),
-                "delay_low": float(found.delay_intervals[edge][0]),
-                "delay_high": float(found.delay_intervals[edge][1]),
-                "score": float(found.scores[edge]),
-                "sign": int(effects.sign[edge]),
-                "slope": float(effects.slope[edge]),
-                "slope_low": float(effects.slope_low[edge]),
-                "slope_high": float(effects.slope_high[edge]),
-                "share": float(effects.share[edge]),
-            }
-        )
+        lag = int(found.lags[a])
+        edge = {"source": found.names[i], "target": found.names[j], "lag": lag}
+        numbers = {name: values[i, j, a].item() for name, values in known.items()}
+        rows.append({**edge, "delay": float(lag * found.dt), **numbers})
     return rows
 
 
 def to_json(found: Any) -> str:
-    """Variables, sampling and edges; NaN is written as null."""
+    """Return variables, sampling and edges; NaN is written as null."""
     known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
     edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(found)]
     about = {
@@ -55,7 +53,9 @@ def to_json(found: Any) -> str:
 
 
 def to_dot(found: Any) -> str:
-    """For Graphviz: solid arrows raise their target's rate on the mean, dashed ones lower it."""
+    """Return a graph for Graphviz: solid arrows raise their target's rate on the mean, dashed ones
+    lower it.
+    """
     quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
     lines = ["digraph {", *(f"  {quoted(name)};" for name in found.names)]
     for row in edge_rows(found):
@@ -68,8 +68,8 @@ def to_dot(found: Any) -> str:
 
 
 def to_networkx(found: Any) -> Any:
-    """A `networkx.MultiDiGraph`, whose edges carry lag, delay, score, sign, slope and share; from
-    there to GraphML and other formats.
+    """Return a `networkx.MultiDiGraph`, whose edges carry lag, delay, score, sign, slope and share;
+    from there to GraphML and other formats.
     """
     import networkx
 
@@ -81,7 +81,7 @@ def to_networkx(found: Any) -> Any:
 
 
 def to_xarray(found: Any) -> Any:
-    """An `xarray.Dataset` over source, target and lag."""
+    """Return an `xarray.Dataset` over source, target and lag."""
     import xarray
 
     edge, bounds = ("source", "target", "lag"), np.moveaxis(found.delay_intervals, -1, 0)
@@ -136,9 +136,9 @@ def discovery_formulas(
 
 
 def _judged(found: Any, key: Any) -> list:
-    """The drift itself where it is a polynomial; elsewhere polynomials on the graph where the
-    Bayesian information criterion prefers them to the drift that was found; none where there are
-    more inputs than a polynomial can have.
+    """Return the drift itself where it is a polynomial; elsewhere polynomials on the graph where
+    the Bayesian information criterion prefers them to the drift that was found; none where there
+    are more inputs than a polynomial can have.
     """
     windows, model, graph = found.windows, found.model, np.asarray(found.reads)
     own = formulas_of(model.model if isinstance(model, RestoredDDE) else model)

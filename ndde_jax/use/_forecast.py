@@ -62,20 +62,9 @@ class Forecast:
 
     def to_frame(self):
         """A pandas DataFrame: time, variable, median and the ends of the 50 and 90 % intervals."""
-        import pandas as pd
-
-        ends = np.asarray(self.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95])))
-        n, dim = ends.shape[1:]
-        table = {
-            "time": np.repeat(self.ts, dim),
-            "variable": list(self.names) * n,
-            "median": ends[2].ravel(),
-            "low_90": ends[0].ravel(),
-            "low_50": ends[1].ravel(),
-            "high_50": ends[3].ravel(),
-            "high_90": ends[4].ravel(),
-        }
-        return pd.DataFrame(table)
+        ends = self.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95]))
+        names = ("median", "low_90", "low_50", "high_50", "high_90")
+        return by_time(self, dict(zip(names, ends, strict=True)))
 
     def plot(self):
         """A matplotlib Figure; needs matplotlib."""
@@ -89,6 +78,15 @@ class Forecast:
             f"Forecast of {', '.join(self.names)}: {self.paths.shape[0]} paths from "
             f"{self.ts[0]:.6g} to {self.ts[-1]:.6g}{unit}"
         )
+
+
+def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
+    """Return a pandas DataFrame of columns `[horizon dim]`, a row for each time and variable."""
+    import pandas as pd
+
+    n, dim = len(of.ts), len(of.names)
+    table = {"time": np.repeat(of.ts, dim), "variable": list(of.names) * n}
+    return pd.DataFrame(table | {name: np.ravel(column) for name, column in columns.items()})
 
 
 def path_quantile(paths: Any, q: Any) -> Any:
@@ -305,16 +303,8 @@ def read_history(
         values, times = read_timed(found, history, "history")
         ends = Ends(float(times[-1]))
     else:
-        check_real_array(history, "history", f"[time dim] with {dim} variables, newest last")
-        values, ends = np.asarray(history, np.float64), Ends(0.0, known=False)
-        values = values[:, None] if values.ndim == 1 and dim == 1 else values
-        if values.ndim != 2 or values.shape[1] != dim:
-            raise ValueError(
-                f"history must be [time dim] with {dim} variables, newest last; got shape "
-                f"{values.shape}."
-            )
-        values = level_of(found).inside(values, "history")
-        told = _untimed(found)
+        values, ends = read_array(history, dim, "history", ", newest last"), Ends(0.0, known=False)
+        values, told = level_of(found).inside(values, "history"), _untimed(found)
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
@@ -349,6 +339,21 @@ def read_history(
         "interpolated; give a complete history= to start from another."
     )
     return filled, (*told, note), ends
+
+
+def read_array(values: Any, dim: int, name: str, order: str = "") -> np.ndarray:
+    """Return measured values without times, `[time dim]`.
+
+    **Raises:** `ValueError` for anything of another shape.
+    """
+    check_real_array(values, name, f"[time dim] with {dim} variables{order}")
+    values = np.asarray(values, np.float64)
+    values = values[:, None] if values.ndim == 1 and dim == 1 else values
+    if values.ndim != 2 or values.shape[1] != dim:
+        raise ValueError(
+            f"{name} must be [time dim] with {dim} variables{order}; got shape {values.shape}."
+        )
+    return values
 
 
 def _untimed(found: Any) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from .._types import namespace_of
 from ._arguments import inputs_of, read_span, variable
 from ._ensemble import Ensemble
 from ._forecast import (
+    by_time,
     divergence_note,
     known_inputs,
     level_of,
@@ -63,22 +64,10 @@ class Intervention:
 
     def to_frame(self):
         """A pandas DataFrame: time, variable, medians without and with, effect, 90 % interval."""
-        import pandas as pd
-
-        q = np.array([0.5, 0.05, 0.95])
-        without, with_ = path_quantile(self.baseline, 0.5), path_quantile(self.changed, 0.5)
-        effect = np.asarray(self.effect(q))
-        n, dim = effect.shape[1:]
-        table = {
-            "time": np.repeat(self.ts, dim),
-            "variable": list(self.names) * n,
-            "baseline": np.asarray(without).ravel(),
-            "changed": np.asarray(with_).ravel(),
-            "effect": effect[0].ravel(),
-            "low_90": effect[1].ravel(),
-            "high_90": effect[2].ravel(),
-        }
-        return pd.DataFrame(table)
+        medians = (path_quantile(paths, 0.5) for paths in (self.baseline, self.changed))
+        names = ("baseline", "changed", "effect", "low_90", "high_90")
+        effect = self.effect(np.array([0.5, 0.05, 0.95]))
+        return by_time(self, dict(zip(names, (*medians, *effect), strict=True)))
 
     def plot(self):
         """A matplotlib Figure; needs matplotlib."""
