@@ -11,11 +11,10 @@ from .._types import Checked
 from ..samples._blocks import APART, trend
 from ..samples._columns import is_event
 from ..samples._error import measurement_error, stretch
-from ..samples._offsets import OFFSETS
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
 from ..samples._transforms import TRANSFORM
-from ..samples._treatments import Treatment, terms
+from ..samples._treatments import OFFSETS, Treatment, terms
 from . import _data_tests as tests
 from ._finding import NOTE, PROBLEM, RESERVATION, Finding, measured
 from ._sensors import sensors

@@ -106,9 +106,11 @@ def unit_ratio(unit: str, own: str) -> float | None:
     if unit == own:
         return 1.0
     for table in (SECONDS, MONTHS):
-        lengths = [
-            table.get(u.lower(), table.get(u.lower().removesuffix("s"))) for u in (unit, own)
-        ]
-        if None not in lengths:
-            return lengths[0] / lengths[1]
+        if (one := _known(unit, table)) and (other := _known(own, table)):
+            return table[one] / table[other]
     return None
+
+
+def _known(unit: str, table: dict[str, float]) -> str:
+    lower = unit.lower()
+    return next((name for name in (lower, lower.removesuffix("s")) if name in table), "")

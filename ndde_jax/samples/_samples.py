@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ._masks import mask_at
-from ._offsets import OFFSETS
 from ._transforms import FORMULAS, LABELS, TRANSFORM, restored
-from ._treatments import Treatment
+from ._treatments import OFFSETS, Treatment
 
 # Treatments that put an estimate where nothing was measured.
 ESTIMATES = ("gaps", "impute")

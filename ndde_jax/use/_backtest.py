@@ -15,7 +15,16 @@ from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
 from ._arguments import read_span
 from ._ensemble import Ensemble
-from ._forecast import BEYOND, Level, excess, level_of, path_quantile, read_timed, removed_in_time
+from ._forecast import (
+    BEYOND,
+    Level,
+    excess,
+    level_of,
+    path_quantile,
+    read_array,
+    read_timed,
+    removed_in_time,
+)
 from ._simulate import learned_paths, no_change
 
 OWN = "ndde_jax"

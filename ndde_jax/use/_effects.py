@@ -76,13 +76,14 @@ class Effects:
 
     @property
     def sign(self) -> Int[np.ndarray, "source target lag"]:
-        """Of the mean slope."""
+        """Sign of the mean slope."""
         return np.sign(np.nan_to_num(self.slope)).astype(int)
 
     def curve(
         self, source: Any, target: Any, lag: Any = None, *, points: Checked[int] = 20
     ) -> tuple[np.ndarray, ...]:
-        """Along which curve a source acts: x, y, and the ends of a 90 % interval of y, `[point]`.
+        """Return the curve along which a source acts: x, y, and the ends of a 90 % interval of y,
+        `[point]`.
 
         Accumulated local effects: within each of `points` slices of the source, what a change from
         one end to the other does to the rate of the target, all else as it was measured there;
@@ -113,7 +114,7 @@ class Effects:
         *,
         points: Checked[int] = POINTS,
     ) -> Surface:
-        """What two sources do to a rate together, beyond what their curves say of each alone.
+        """Return what two sources do to a rate together, beyond what their curves say of each.
 
         Second-order accumulated local effects: within each cell of two slices, by how much a change
         of the first source matters more at the upper than at the lower end of the second, all else
@@ -151,7 +152,7 @@ class Effects:
         return surface(self, ends[0], ends[1], j, points)
 
     def interactions(self) -> Interactions:
-        """Where products matter: all pairs of kept inputs of one target, by the share of the
+        """Return where products matter: all pairs of kept inputs of one target, by the share of the
         variance of its rate that they carry beyond their own curves.
 
         **Returns:** [`Interactions`][ndde_jax.use.Interactions], the largest first.
@@ -174,8 +175,8 @@ class Effects:
         return _total(self)
 
     def to_frame(self):
-        """A pandas DataFrame with a row for each kept edge, largest slope in units of standard
-        deviations first; needs pandas.
+        """Return a pandas DataFrame with a row for each kept edge, largest slope in units of
+        standard deviations first.
         """
         import pandas as pd
 
@@ -184,7 +185,7 @@ class Effects:
     columns = ("source", "target", "lag", "delay", "sign", "slope", "low", "high", "share")
 
     def rows(self) -> list[tuple]:
-        """What `to_frame` shows, without pandas."""
+        """Return what `to_frame` shows, without pandas."""
         names, lags, dt = self.found.samples.labels, self.found.lags, self.found.dt
         scale = np.asarray(self.found.model.scaling.scale)
         edges = np.argwhere(self.graph)

@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Float
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from .._spoken import times
 from .._types import namespace_of
-from ..samples._offsets import OFFSETS
+from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._transforms import check_logarithm, one_transformed, restored, transformed
-from ..samples._treatments import Treatment
+from ..samples._treatments import OFFSETS, Treatment
 from ._arguments import read_span, variable
 from ._ensemble import Ensemble
 from ._simulate import Change, check_memory, learned_paths, no_change, with_column
@@ -330,15 +330,11 @@ def read_history(
             f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
             "values are missing or infinite. Give a complete one."
         )
-    row = np.arange(len(values))
-    filled = np.stack(
-        [np.interp(row, row[~m], v[~m]) for v, m in zip(values.T, missing.T, strict=True)], axis=1
-    )
     note = (
         f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
         "interpolated; give a complete history= to start from another."
     )
-    return filled, (*told, note), ends
+    return bridged(values), (*told, note), ends
 
 
 def read_array(values: Any, dim: int, name: str, order: str = "") -> np.ndarray:

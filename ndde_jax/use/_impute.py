@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ..samples._prepare import bridged
+from ..samples._gaps import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
 from ._ensemble import Ensemble
 from ._noise import relative_amplitude
