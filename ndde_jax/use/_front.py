@@ -163,8 +163,8 @@ class Usable:
 
         **Arguments:**
 
-        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A long
-            one says what memory it takes and shows a bar.
+        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
+            long one says what memory it takes and shows a bar.
         - `paths`: 200 by default, with which the ends of a 90 % interval vary by a tenth of its
             width.
         - `key`: for the noise.
@@ -387,14 +387,14 @@ class Usable:
         return validate(self, other, dt=dt, t=t)
 
     def to_json(self) -> str:
-        """Return the graph as JSON: variables, sampling interval, and for every kept edge lag, delay,
-        score, sign, slope with its interval, and share of resamples; NaN becomes null.
+        """Return the graph as JSON: variables, sampling interval, and for every kept edge lag,
+        delay, score, sign, slope with its interval, and share of resamples; NaN becomes null.
         """
         return _export.to_json(self)
 
     def to_dot(self) -> str:
-        """Return the graph for Graphviz; edges that lower the rate of their target are dashed, and labels
-        are lags in samples.
+        """Return the graph for Graphviz; edges that lower the rate of their target are dashed, and
+        labels are lags in samples.
         """
         return _export.to_dot(self)
 

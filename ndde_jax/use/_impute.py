@@ -238,7 +238,7 @@ def _equations(p: Problem, ids, left, slopes, alone, lone, column, n):
 
 
 def _solver(gram, more) -> Callable[[np.ndarray], np.ndarray]:
-    """Of the sparse normal equations, with something on their diagonal."""
+    """Return what solves the sparse normal equations, with something on their diagonal."""
     from scipy.sparse import diags
     from scipy.sparse.linalg import splu
 
@@ -380,7 +380,7 @@ def impute(
 
 
 def missing(samples: Samples) -> bool:
-    """Whether any value was not measured, or estimated since."""
+    """Return whether any value was not measured, or estimated since."""
     return any(
         np.isnan(x).any() or a.any() for x, a in zip(samples.values, samples.estimated, strict=True)
     )

@@ -35,7 +35,7 @@ MEMORY = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """The same paths, with the same noise, without and with a change; made by `found.intervene`.
+    """Paths without and with a change, on the same noise; made by `found.intervene`.
 
     - `ts`: times `[horizon]`.
     - `baseline`, `changed`: `[path horizon dim]`, physical units; NumPy, of JAX where something is

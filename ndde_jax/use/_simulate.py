@@ -365,7 +365,7 @@ def _drift(learned, change, k, member, look):
         return learned.drift(member, look(lags)[0])
 
     def rate(target):
-        """Of one target, which sees the others shifted and some inputs changed."""
+        """Rate of one target, which sees the others shifted and some inputs changed."""
 
         def of(at, cut):
             z, offset = look(at)
