@@ -75,8 +75,8 @@ class Backtest:
         self, rival: Checked[str]
     ) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
         """Return by how much the CRPS is better than a rival's, mean over variables and origins,
-        and the standard error of that mean, origins taken for independent: with `origins` so few that
-        horizons do not overlap it is right, else too small.
+        and the standard error of that mean, origins taken for independent: with `origins` so few
+        that horizons do not overlap it is right, else too small.
 
         **Raises:** `ValueError` for a rival that was not asked for.
         """
