@@ -129,13 +129,13 @@ SECONDS = {
 SMALLER = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
-def time_span(value: float, unit: str, low: float = np.nan, high: float = np.nan) -> str:
+def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
     """Return a time with its unit and the interval it lies in, in a unit in which it is above 1.
 
     Digits are those that the interval leaves; without one, three.
 
-    >>> time_span(0.5811, "h"), time_span(3.4321, "h", 2.94, 3.81), time_span(0.25, "month")
-    ('34.9 min', '3.4 h (2.9 to 3.8)', '0.25 months')
+    >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
+    ('34.9 min', '3.4 h (2.9 to 3.8)')
     """
     if unit in SECONDS and 0 < abs(value) < 1:
         seconds = value * SECONDS[unit]

@@ -205,7 +205,8 @@ class GraphEvidence:
         """Return how long after its source a target moves, with the interval: "3.4 h (2.9 to 3.8)".
 
         Of a map this is counted to the level that moves, one sample more than the delay of the
-        rate; of a flow it is the delay. Empty for a flow that reads the present.
+        rate, and in samples where the unit of time is unknown; of a flow it is the delay. Empty for
+        a flow that reads the present.
         """
         step = 0.0 if self.flow else self.windows.step * self.dt
         delay = float(self.delays[edge])
@@ -213,7 +214,9 @@ class GraphEvidence:
         low, high = (float(end) + step for end in self.delay_intervals[edge])
         if not delay + step > 0:
             return ""
-        return time_span(delay + step, self.time_unit, low, high)
+        if self.flow or self.time_unit:
+            return time_span(delay + step, low, high, unit=self.time_unit)
+        return time_span(*(time / self.dt for time in (delay + step, low, high)), unit="sample")
 
     def link(self, edge: Edge) -> str:
         """Return an edge in words: "wind → waves after 3.4 h (2.9 to 3.8)"."""

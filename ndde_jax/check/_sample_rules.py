@@ -322,7 +322,7 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     )  # fmt: skip
     words = {
         "who": evidence.named(sorted({line.column for line in lines})),
-        "period": time_span(lines[0].period * samples.dt, samples.time_unit),
+        "period": time_span(lines[0].period * samples.dt, unit=samples.time_unit),
     }
     words |= {"meaning": meaning, "remedy": remedy}
     yield Hit(lines[0].share, words, weight=NOTE if clock else RESERVATION)

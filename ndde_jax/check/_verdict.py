@@ -127,6 +127,7 @@ def _sure(e: GraphEvidence) -> str:
     if len(names) > 6:
         explained = f"{float(np.median(shares)):.0%} in the median"
     return (
-        f"{firm} of {int(kept.sum())} kept inputs explain more than chance does in every part of "
-        f"the record (95 %). Explained of the rates of change: {explained}."
+        f"{firm} of {int(kept.sum())} kept inputs explain more than chance does, beyond their "
+        f"spread over stretches of the record (95 %). Of the rates of change is explained: "
+        f"{explained}."
     )
