@@ -120,6 +120,7 @@ class Rule:
             if others := [hit.variable for hit in hits[1:]]:
                 text += f" The same holds for {listed(others)}."
             value = worst.size if worst.value is None else worst.value
+            value = value if isinstance(value, str) else float(value)
             remedy = self.remedy.format(**worst.words)
             yield Finding(self.kind, self.name, value, self.theorem, text, remedy, weight)
 

@@ -134,10 +134,10 @@ class GraphEvidence:
         """Share of each rate's variance that persists in what is left of it; empty where neighbours
         are no samples in a row.
         """
-        if not is_regular(self.windows):
+        if self.drift is None:
             return np.zeros(0)
         windows = self._windows_measured()
-        drift = drift_of(windows, self.model) if windows is not self.windows else self.drift.copy()
+        drift = self.drift.copy() if windows is self.windows else drift_of(windows, self.model)
         scaling = windows.scaling
         increment = np.asarray(windows.increment, float)[np.asarray(windows.valid)]
         # Where a drift can only read around a delay, what that leaves is known to remember.
@@ -236,24 +236,13 @@ class GraphEvidence:
 
 def evidence_of(found: Any) -> GraphEvidence:
     """Return what rules read of a [`Discovery`][ndde_jax.Discovery]."""
+    same = ("names", "inputs", "windows", "model", "strengths", "graph", "reads", "delays")
+    same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower")
     return GraphEvidence(
-        names=found.names,
-        inputs=found.inputs,
-        windows=found.windows,
-        model=found.model,
-        strengths=found.strengths,
-        graph=found.graph,
-        scores=np.asarray(found.scores),
-        lower=np.asarray(found.lower),
-        reads=found.reads,
-        delays=found.delays,
-        delay_intervals=found.delay_intervals,
+        **{name: getattr(found, name) for name in same},
         price=np.asarray(found.strengths.price(found.coefficient), float),
         flow=found.moves_between_samples,
-        events=found.events,
         relations=found._relations,
-        time_unit=found.time_unit,
-        samples=found.samples,
     )
 
 

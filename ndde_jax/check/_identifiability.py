@@ -185,7 +185,7 @@ def lines_text(findings: Sequence[Finding]) -> str:
 
 def _line(finding: Finding) -> str:
     value = finding.value if isinstance(finding.value, str) else f"{finding.value:.3g}"
-    theorem = f" [{finding.theorem}]" if finding.theorem else ""
+    theorem = f" [{finding.theorem}]" if finding.theorem else "."
     return f"{finding.name}: {value}{theorem} {finding.text}"
 
 

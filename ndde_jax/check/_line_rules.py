@@ -3,16 +3,15 @@
 They weigh nothing: a theorem's condition is sufficient, and the verdict rests on what was tested.
 """
 
-import functools
 from collections.abc import Iterator
 
 import numpy as np
 
 from ..models._confine import RestoredDDE, confine
+from ..theory._penalty import penalty_window, recovery_margin
 from ._conditioning import condition_number, covariance_of, radial_drift
-from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, Hit, rule
+from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, RULES, Hit, Rule, rule
 from ._graph_rules import FINITE, PENALISED, PROCESS, SUPPORT, GraphEvidence
-from ._theory import penalty_window, recovery_margin
 
 # Above this condition number of the lagged design, inputs can hardly be told apart.
 COLLINEAR = 1e4
@@ -20,59 +19,23 @@ COLLINEAR = 1e4
 UNEXPLAINED = 0.9
 NOISE = "the noise explores (invertible Σ)"
 ERGODIC = "ergodicity (delay-adapted dissipativity)"
-
-measured = functools.partial(rule, about=LINE, kind=MEASURED)
-estimated = functools.partial(rule, about=LINE, kind=ESTIMATED)
-assumed = functools.partial(rule, about=LINE, kind=ASSUMED)
-
-
-# ---- the data ----
-
-
-@measured(
-    "windows per input",
-    sentence="{used} windows for {candidates} candidate inputs of each target.",
-    theorem=FINITE,
+INDEPENDENT = " Neighbouring lags can stand in for one another here: read a lag as an interval."
+ORBIT = (
+    " Too little to explore: the graph rests on the richness of the orbit alone, and inputs that "
+    "are functions of one another along it cannot be told apart."
 )
-def _windows(e: GraphEvidence) -> Iterator[Hit]:
-    yield Hit(e.used / e.candidates, {"used": e.used, "candidates": e.candidates})
+OUTWARDS = " Far out, these data still move outwards: the record may not be stationary."
 
 
-@measured(
-    "condition number",
-    sentence="of the lagged design; large where inputs are nearly linear functions of one "
-    "another.{then}",
-    theorem=SUPPORT,
-)
-def _condition(e: GraphEvidence) -> Iterator[Hit]:
-    number = condition_number(e.windows)
-    then = " Neighbouring lags can stand in for one another here: read a lag as an interval."
-    yield Hit(number, {"then": then if number > COLLINEAR else ""})
+def _known(e: GraphEvidence) -> bool:
+    """Whether noise and damping can be measured: equally spaced samples, and lag 0."""
+    return e.drift is not None and 0 in e.lags
 
 
-@measured(
-    "lag 0",
-    sentence="lag 0 is no candidate: drivers without a delay can show up at the smallest lag.",
-)
-def _present(e: GraphEvidence) -> Iterator[Hit]:
-    if 0 not in e.lags:
-        yield Hit(float(min(e.lags)))
-
-
-# ---- edges and their price ----
-
-
-@estimated(
-    "largest unexplained share",
-    sentence="of a rate's variance, of {who}; noise and a missing driver look alike here.{then}",
-    theorem="the model class contains the truth",
-)
-def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
-    risk = np.asarray(e.strengths.risk, float)
-    hardly = [name for name, left in zip(e.names, risk, strict=True) if not left < UNEXPLAINED]
-    worst = int(np.argmax(risk))
-    then = f" Hardly anything is explained of {len(hardly)} of {len(e.names)}." if hardly else ""
-    yield Hit(float(risk[worst]), {"who": e.names[worst], "then": then})
+def _noise(e: GraphEvidence) -> np.ndarray:
+    """Eigenvalues of ΣΣᵀ in standardised states, ascending."""
+    scale = np.asarray(e.windows.scaling.scale, float)
+    return np.linalg.eigvalsh(covariance_of(e.windows, e.drift) / np.outer(scale, scale))
 
 
 def _weakest(e: GraphEvidence, strength: np.ndarray) -> tuple[float, str, tuple]:
@@ -81,10 +44,61 @@ def _weakest(e: GraphEvidence, strength: np.ndarray) -> tuple[float, str, tuple]
     return float(strength[edge]), f"{e.names[i]}@{e.lags[a]} → {e.names[j]}", edge
 
 
-@estimated(
+def _degree(e: GraphEvidence) -> int:
+    """d_max, the largest number of inputs of a target."""
+    return int(e.graph.sum(axis=(0, 2)).max())
+
+
+def _least(e: GraphEvidence) -> float:
+    """s²_min, relative to the graph where nothing else was measured; estimates scatter around 0."""
+    strength = np.asarray(e.strengths.value, float) if e.alone is None else e.alone
+    return max(_weakest(e, strength)[0], 0.0)
+
+
+# ---- the data, and edges with their price ----
+
+
+@rule(
+    "windows per input",
+    LINE,
+    "{used} windows for {candidates} candidate inputs of each target.",
+    theorem=FINITE,
+)
+def _windows(e: GraphEvidence) -> Iterator[Hit]:
+    yield Hit(e.used / e.candidates, {"used": e.used, "candidates": e.candidates})
+
+
+@rule(
+    "condition number",
+    LINE,
+    "of the lagged design; large where inputs are nearly linear functions of one another.{then}",
+    theorem=SUPPORT,
+)
+def _condition(e: GraphEvidence) -> Iterator[Hit]:
+    number = condition_number(e.windows)
+    yield Hit(number, {"then": INDEPENDENT if number > COLLINEAR else ""})
+
+
+@rule(
+    "largest unexplained share",
+    LINE,
+    "of a rate's variance, of {who}; noise and a missing driver look alike here.{then}",
+    kind=ESTIMATED,
+    theorem="the model class contains the truth",
+)
+def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
+    risk = np.asarray(e.strengths.risk, float)
+    hardly, worst = int((~(risk < UNEXPLAINED)).sum()), int(np.argmax(risk))
+    then = f" Hardly anything is explained of {hardly} of {len(e.names)}." if hardly else ""
+    yield Hit(float(risk[worst]), {"who": e.names[worst], "then": then})
+
+
+@rule(
     "smallest signal strength",
-    sentence="ŝ²_min, of {edge}; lower confidence bound {lower:.4g}. True only if the graph is: a "
-    "missed weak edge would be smaller.",
+    LINE,
+    "ŝ²_min, of {edge}; lower confidence bound {lower:.4g}. True only if the graph is: a missed "
+    "weak edge would be smaller.",
+    kind=ESTIMATED,
     theorem=PENALISED,
 )
 def _strength(e: GraphEvidence) -> Iterator[Hit]:
@@ -93,181 +107,106 @@ def _strength(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(least, {"edge": edge, "lower": float(np.asarray(e.strengths.lower)[where])})
 
 
-@estimated("largest in-degree", sentence="d_max.", theorem=PENALISED)
-def _degree(e: GraphEvidence) -> Iterator[Hit]:
-    if e.graph.any():
-        yield Hit(float(e.graph.sum(axis=(0, 2)).max()))
-
-
-@estimated(
+@rule(
     "smallest strength against all inputs",
-    sentence="s²_min as the paper defines it, of {edge}: what all other candidates together, not "
-    "those of the graph alone, cannot make up for.",
+    LINE,
+    "s²_min, of {edge}: what all other candidates together, not those of the graph alone, cannot "
+    "make up for, with lines and bends of each.",
+    kind=ESTIMATED,
     theorem=PENALISED,
 )
 def _alone(e: GraphEvidence) -> Iterator[Hit]:
-    if e.alone is not None:
+    if e.alone is not None and e.graph.any():
         least, edge, _ = _weakest(e, e.alone)
         yield Hit(least, {"edge": edge})
 
 
-def _window(e: GraphEvidence) -> tuple[float, float, float, int]:
-    """Return the window, the price, s²_min and d_max."""
-    strength = np.asarray(e.strengths.value, float) if e.alone is None else e.alone
-    least = max(_weakest(e, strength)[0], 0.0)  # estimates scatter around zero
-    degree = int(e.graph.sum(axis=(0, 2)).max())
-    return float(penalty_window(least, degree)), float(e.price.max()), least, degree
-
-
-@estimated(
+@rule(
     "penalty window",
-    sentence="upper end of the prices per unit of time that the paper proves to recover this "
-    "graph, {which}; {where}.",
+    LINE,
+    "upper end of the prices per unit of time that the paper proves to recover this graph, "
+    "{which}; {where}.",
+    kind=ESTIMATED,
     theorem=PENALISED,
 )
 def _prices(e: GraphEvidence) -> Iterator[Hit]:
     if not e.graph.any():
         return
-    window, used, *_ = _window(e)
+    window, used = float(penalty_window(_least(e), _degree(e))), float(e.price.max())
     where = "empty"
     if window > 0:
         where = f"the price of an edge used here, {used:.3g}, is {used / window:.2g} times that"
         where += ", outside it: the window is sufficient, not necessary" * (used >= window)
     which = "(0, s²_min / d_max)"
     if e.alone is None:
-        which = (
-            "at most (0, ŝ²_min / d_max), since ŝ is relative to this graph and the paper's s is "
-            "no larger"
-        )
+        which = "at most (0, ŝ²_min / d_max), since ŝ is relative to this graph and s no larger"
     yield Hit(window, {"which": which, "where": where})
 
 
-@estimated(
-    "margin",
-    sentence="γ per unit of time, by which every other graph costs more; it must exceed the "
-    "sampling error of the risks.",
-    theorem=PENALISED,
-)
-def _margin(e: GraphEvidence) -> Iterator[Hit]:
-    if e.graph.any():
-        _, used, least, degree = _window(e)
-        yield Hit(float(recovery_margin(used, least, degree)))
-
-
-@measured(
-    "prior against data",
-    sentence="{said}.",
-)
+@rule("prior against data", LINE, "{said}.")
 def _prior(e: GraphEvidence) -> Iterator[Hit]:
     prior, worth = e.windows.prior, (e.scores > e.price[None, :, None]) & (e.lower > 0)
+    idle = "is required, but the data would do without it; it explains"
     for said, edges in (
         ("is forbidden, but would explain", worth & ~np.asarray(prior.allowed)),
-        ("is required, but the data would do without it; it explains",
-         ~worth & np.asarray(prior.required)),
-    ):  # fmt: skip
+        (idle, ~worth & np.asarray(prior.required)),
+    ):
         for i, j, a in e.edges(edges):
             score = max(float(e.scores[i, j, a]), 0.0)
             edge = f"{e.names[i]}@{e.lags[a]} → {e.names[j]}"
             yield Hit(score, {"said": f"{edge} {said} {score:.3g} of the rate's variance"})
 
 
-@measured(
+@rule(
     "dropped together",
-    sentence="Inputs of {name} were dropped together although each was measured with the others in "
-    "place: if they can stand in for one another, that was too many.",
+    LINE,
+    "Inputs of {name} were dropped together although each was measured with the others in place: "
+    "if they can stand in for one another, that was too many.",
 )
 def _dropped(e: GraphEvidence) -> Iterator[Hit]:
-    counts = (np.asarray(e.strengths.graph) & ~e.graph).sum(axis=(0, 2))
-    for name, count in zip(e.names, counts.tolist(), strict=True):
+    counts = (np.asarray(e.strengths.graph) & ~e.graph).sum(axis=(0, 2)).tolist()
+    for name, count in zip(e.names, counts, strict=True):
         if count > 1:
-            yield Hit(float(count), {"count": count, "name": name}, variable=name)
+            yield Hit(count, {"name": name}, variable=name)
 
 
 # ---- noise and damping ----
 
 
-@assumed(
-    "noise covariance",
-    sentence="that needs equally spaced samples and lag 0.",
-    theorem=NOISE,
-)
-def _unknown_noise(e: GraphEvidence) -> Iterator[Hit]:
-    if e.drift is None or 0 not in e.lags:
-        yield Hit(0.0, value="not measured")
-
-
-def _noise(e: GraphEvidence) -> np.ndarray | None:
-    """Return the eigenvalues of ΣΣᵀ in standardised states, ascending."""
-    if e.drift is None or 0 not in e.lags:
-        return None
-    scale = np.asarray(e.windows.scaling.scale, float)
-    return np.linalg.eigvalsh(covariance_of(e.windows, e.drift) / np.outer(scale, scale))
-
-
-@estimated("noise condition number", sentence="of ΣΣᵀ in standardised states.", theorem=NOISE)
-def _noise_condition(e: GraphEvidence) -> Iterator[Hit]:
-    values = _noise(e)
-    if values is not None:
-        yield Hit(float(values[-1] / values[0]) if values[0] > 0 else float("inf"))
-
-
-@estimated(
+@rule(
     "reach of the noise",
-    sentence="how far noise alone would diffuse over the record in its weakest direction, in "
-    "standard deviations of the data; an upper bound where differences are inexact.{then}",
+    LINE,
+    "how far noise alone would diffuse over the record in its weakest direction, in standard "
+    "deviations of the data; an upper bound where differences are inexact.{then}",
+    kind=ESTIMATED,
     theorem=NOISE,
 )
 def _reach(e: GraphEvidence) -> Iterator[Hit]:
-    values = _noise(e)
-    if values is None:
-        return
-    reach = float(np.sqrt(e.used * e.windows.step * e.dt * max(float(values[0]), 0.0)))
-    then = (
-        " Too little to explore: the graph rests on the richness of the orbit alone, and inputs "
-        "that are functions of one another along it cannot be told apart."
-    )
-    yield Hit(reach, {"then": then if reach < 1 else ""})
+    if _known(e):
+        least = max(float(_noise(e)[0]), 0.0)
+        reach = float(np.sqrt(e.used * e.windows.step * e.dt * least))
+        yield Hit(reach, {"then": ORBIT if reach < 1 else ""})
 
 
-@measured("noise share", sentence="of the variance of one-step increments.", theorem=NOISE)
-def _share(e: GraphEvidence) -> Iterator[Hit]:
-    if e.drift is not None:
-        yield Hit(float(np.mean(np.asarray(e.windows.noise_share))))
-
-
-@measured(
-    "largest residual memory",
-    sentence="share of a rate's variance that persists in what is left of it; noise has none.",
-    theorem=PROCESS,
-)
-def _memory(e: GraphEvidence) -> Iterator[Hit]:
-    if e.memory.size:
-        yield Hit(float(e.memory.max()))
-
-
-@assumed("dissipativity", sentence="that needs lag 0.", theorem=ERGODIC)
-def _unknown_damping(e: GraphEvidence) -> Iterator[Hit]:
-    if 0 not in e.lags:
-        yield Hit(0.0, value="not measured")
-
-
-@measured(
+@rule(
     "radial drift",
-    sentence="mean of ⟨u, dX/dt⟩ / ‖u‖² over the outermost tenth of the states, ± {error:.2g} per "
-    "unit of time; negative where the system pulls back.{then}",
+    LINE,
+    "mean of ⟨u, dX/dt⟩ / ‖u‖² over the outermost tenth of the states, ± {error:.2g} per unit of "
+    "time; negative where the system pulls back.{then}",
     theorem=ERGODIC,
 )
 def _pull(e: GraphEvidence) -> Iterator[Hit]:
     if 0 in e.lags:
         pull, error = radial_drift(e.windows)
-        then = " Far out, these data still move outwards: the record may not be stationary."
-        yield Hit(pull, {"error": error, "then": then if pull > 2 * error else ""})
+        yield Hit(pull, {"error": error, "then": OUTWARDS if pull > 2 * error else ""})
 
 
-@estimated(
+@rule(
     "absorbing radius",
-    sentence="of the learned drift confined to the box of the data, from its weights, in units of "
-    "the data (box: {box}).",
+    LINE,
+    "of the learned drift confined to the box of the data, from its weights, in units of the data "
+    "(box: {box}).",
+    kind=ESTIMATED,
     theorem=ERGODIC,
 )
 def _radius(e: GraphEvidence) -> Iterator[Hit]:
@@ -277,42 +216,57 @@ def _radius(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(float(confined.certificate().absorbing_radius), {"box": box})
 
 
-# ---- what no data can show ----
+def _condition_of(values: np.ndarray) -> float:
+    return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
 
 
-@assumed(
-    "no hidden driver",
-    sentence="every variable that drives another is observed; one that leaves no trace in what is "
-    "left would go unnoticed.",
-    theorem=PROCESS,
-)
-def _observed(e: GraphEvidence) -> Iterator[Hit]:
-    yield Hit(0.0, value="untestable")
+# Lines that are a number or a word, None where there is nothing to say.
+NUMBERS = (
+    (MEASURED, "lag 0", "",
+     "Drivers without a delay can show up at the smallest lag.",
+     lambda e: "no candidate" if 0 not in e.lags else None),
+    (ESTIMATED, "largest in-degree", PENALISED, "d_max.",
+     lambda e: float(_degree(e)) if e.graph.any() else None),
+    (ESTIMATED, "margin", PENALISED,
+     "γ per unit of time, by which every other graph costs more; it must exceed the sampling error "
+     "of the risks.",
+     lambda e: float(recovery_margin(float(e.price.max()), _least(e), _degree(e)))
+     if e.graph.any() else None),
+    (ASSUMED, "noise covariance", NOISE, "that needs equally spaced samples and lag 0.",
+     lambda e: None if _known(e) else "not measured"),
+    (ESTIMATED, "noise condition number", NOISE, "of ΣΣᵀ in standardised states.",
+     lambda e: _condition_of(_noise(e)) if _known(e) else None),
+    (MEASURED, "noise share", NOISE, "of the variance of one-step increments.",
+     lambda e: float(np.mean(np.asarray(e.windows.noise_share))) if _known(e) else None),
+    (MEASURED, "largest residual memory", PROCESS,
+     "share of a rate's variance that persists in what is left of it; noise has none.",
+     lambda e: float(e.memory.max()) if e.memory.size else None),
+    (ASSUMED, "dissipativity", ERGODIC, "that needs lag 0.",
+     lambda e: "not measured" if 0 not in e.lags else None),
+    (ASSUMED, "no hidden driver", PROCESS,
+     "every variable that drives another is observed; one that leaves no trace in what is left "
+     "would go unnoticed.",
+     lambda e: "untestable"),
+    (ASSUMED, "known lags", PROCESS,
+     "the true delays are among the candidates; a neighbour is found in place of one that is not.",
+     lambda e: ", ".join(map(str, e.lags))),
+    (ASSUMED, "additive noise", PROCESS, "Σ is constant, and measurement error is small.",
+     lambda e: "untested"),
+    (ASSUMED, "no weaker edge", PENALISED, "edges below the price of one are taken as absent.",
+     lambda e: "untestable"),
+)  # fmt: skip
 
 
-@assumed(
-    "known lags",
-    sentence="the true delays are among the candidates; a neighbour is found in place of one that "
-    "is not.",
-    theorem=PROCESS,
-)
-def _lags(e: GraphEvidence) -> Iterator[Hit]:
-    yield Hit(0.0, value=", ".join(map(str, e.lags)))
+def _hits(number):
+    """Return the test of a line that is a number or a word."""
+
+    def test(e: GraphEvidence) -> Iterator[Hit]:
+        value = number(e)
+        if value is not None:
+            yield Hit(0.0 if isinstance(value, str) else value, value=value)
+
+    return test
 
 
-@assumed(
-    "additive noise",
-    sentence="Σ is constant, and measurement error is small.",
-    theorem=PROCESS,
-)
-def _additive(e: GraphEvidence) -> Iterator[Hit]:
-    yield Hit(0.0, value="untested")
-
-
-@assumed(
-    "no weaker edge",
-    sentence="edges below the price of one are taken as absent.",
-    theorem=PENALISED,
-)
-def _absent(e: GraphEvidence) -> Iterator[Hit]:
-    yield Hit(0.0, value="untestable")
+for _kind, _name, _theorem, _sentence, _number in NUMBERS:
+    RULES[_name] = Rule(_name, LINE, _hits(_number), _sentence, kind=_kind, theorem=_theorem)

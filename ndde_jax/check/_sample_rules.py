@@ -39,6 +39,8 @@ HARMFUL = 0.1
 ADDED = 0.02
 # Share of missing values from which on they weigh.
 MANY_MISSING = 0.2
+# Samples of a gap up to which it is one of single values, and not of a stretch.
+SHORT_GAP = 5
 # Ratio of long to short intervals from which on no interpolation helps.
 UNEVEN = 3.0
 # Of the statistic of Dickey and Fuller, above which no force that pulls back can be shown.
@@ -181,6 +183,16 @@ class SampleEvidence:
         between = np.concatenate([np.diff(times) for times in self.samples.times])
         low, high = np.quantile(between, [0.05, 0.95])
         return float(low), float(high)
+
+    @property
+    def longest_gap(self) -> int:
+        """Samples in the longest stretch of missing values of one variable; 0 if none is."""
+        gaps = [0]
+        for x in self.samples.values:
+            edges = np.diff(np.pad(np.isnan(x).astype(int), ((1, 1), (0, 0))), axis=0)
+            for column in edges.T:
+                gaps += (np.flatnonzero(column == -1) - np.flatnonzero(column == 1)).tolist()
+        return max(gaps)
 
     def named(self, columns: Sequence[int] | np.ndarray) -> str:
         """Return names of columns for a sentence."""
@@ -350,49 +362,31 @@ def _clock(evidence: SampleEvidence) -> Iterator[Hit]:
     yield Hit(high / low, {"low": f"{low:.3g}", "high": f"{high:.3g} {unit}".rstrip()})
 
 
-MISSING = Limits(
-    note=0.0,
-    reservation=MANY_MISSING,
-    why="with a fifth missing, hardly a window of several lags is whole",
-)
-TOUCHED = (
-    "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap has "
-    "{longest} samples. Windows that touch one are not used."
-)
-BIASED = (
-    "Nothing, unless values are missing because of what they would be: then what is left is a "
-    "biased part."
-)
-
-
-def _missing(evidence: SampleEvidence) -> tuple[Hit, int]:
-    """Return what is missing, and the longest gap in samples."""
+def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
     samples = evidence.samples
     gone = np.concatenate([np.isnan(x) for x in samples.values])
-    longest = 0
-    if gone.any():
-        longest = max(
-            tests.longest_run(np.where(np.isnan(x[:, j]), 0.0, np.arange(1.0, len(x) + 1)))[0]
-            for x in samples.values
-            for j in range(samples.dim)
-        )
-    share = float(gone.mean())
-    worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
-    return Hit(share, {"share": share, "worst": worst, "longest": longest}), longest
+    longest = evidence.longest_gap
+    if longest and in_a_row == (longest > SHORT_GAP):
+        share = float(gone.mean())
+        worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
+        yield Hit(share, {"share": share, "worst": worst, "longest": longest})
 
 
-@rule("missing values", SAMPLES, TOUCHED, BIASED, limits=MISSING)
-def _missing_values(evidence: SampleEvidence) -> Iterator[Hit]:
-    hit, longest = _missing(evidence)
-    if longest <= 5:
-        yield hit
-
-
-@rule("missing stretch", SAMPLES, TOUCHED, BIASED, limits=MISSING)
-def _missing_stretch(evidence: SampleEvidence) -> Iterator[Hit]:
-    hit, longest = _missing(evidence)
-    if longest > 5:
-        yield hit
+for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
+    RULES[_name] = Rule(
+        _name,
+        SAMPLES,
+        functools.partial(_missing, in_a_row=_in_a_row),
+        "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
+        "has {longest} samples. Windows that touch one are not used.",
+        "Nothing, unless values are missing because of what they would be: then what is left is a "
+        "biased part.",
+        Limits(
+            note=0.0,
+            reservation=MANY_MISSING,
+            why="with a fifth missing, hardly a window of several lags is whole",
+        ),
+    )
 
 
 # ---- columns that say the same ----

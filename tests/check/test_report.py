@@ -222,7 +222,7 @@ def test_edges_dropped_together(found):
 
 def test_present_state_left_out():
     found = found_on(noise(), edges={(0, 1, 0): 0.4}, lags=(1, 3))
-    assert "lag 0 is no candidate" in lines(found)
+    assert "lag 0: no candidate. Drivers without a delay" in lines(found)
 
 
 def test_the_prior_is_tested(found):
