@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._checks import refusal, shown
-from ._spoken import amount, percent
+from ._spoken import percent, time_span
 from ._version import version
 from .check._finding import LINE, Finding, findings_of, listed
 from .check._graph_rules import GraphEvidence, evidence_of
@@ -38,7 +38,8 @@ NOT_DRAWN = (
 STRENGTH = (
     "Strength: how much of the variance of its target's rate of change a link explains that no "
     "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
-    "how long after its source the target moves, with its 90 % interval, given the graph."
+    "how long after its source the target moves, with its 90 % interval, given the graph; lags of "
+    "a variable's own past are in samples, of its rate."
 )
 NOISE = (
     "Noise is new at every step. Where what is left of a rate foretells what is left later, a "
@@ -319,9 +320,13 @@ def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tup
 def _words(e: GraphEvidence, edges: Sequence[tuple[int, int, int]], explained: float) -> str:
     if not edges:
         return "nothing among the candidates says how fast it changes."
-    others = [f"{e.names[i]} ({e.after((i, j, a)) or 'no delay'})" for i, j, a in edges if i != j]
-    own = ["its own past"] * any(i == j for i, j, _ in edges)
-    return f"{explained:.0%} of how fast it changes is explained by {listed([*others, *own], 8)}."
+    # Without intervals, which the table has.
+    late = {edge: e.after(edge).partition(" (")[0] for edge in edges}
+    links = [edge for edge in edges if edge[0] != edge[1]]
+    others = [e.names[edge[0]] + (f" {late[edge]} before" * bool(late[edge])) for edge in links]
+    own = ["its own past"] * (len(links) < len(edges))
+    by = " and ".join(filter(None, (listed(others, SHOWN_NAMES), *own)))
+    return f"{explained:.0%} of how fast it changes is explained by {by}."
 
 
 def _target_text(row: TargetRow) -> str:
@@ -346,7 +351,7 @@ def _data(found: Any) -> str:
     touched = f"; {dropped} more touch a missing value" if dropped else ""
     return (
         f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}), {many}, one every "
-        f"{amount(found.dt, found.time_unit)}{gaps}. {int(found.windows.n_valid)} windows{touched}."
+        f"{time_span(found.dt, unit=found.time_unit)}{gaps}. {int(found.windows.n_valid)} windows{touched}."
         f" Candidate lags: {_lags(found.lags)}. States and rates of change are standardised per "
         "variable."
     )

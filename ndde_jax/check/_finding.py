@@ -183,10 +183,11 @@ def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def listed(names: Sequence[str], shown: int = SHOWN, separator: str = ", ") -> str:
-    """Return names for a sentence, the first few of them: "a, b, c, d and 19 more".
+    """Return names for a sentence, the first few of them and never "1 more" for a last one.
 
-    >>> listed(["a", "b"]), listed(list("abcdefg"))
-    ('a, b', 'a, b, c, d and 3 more')
+    >>> listed(list("abcde")), listed(list("abcdefg"))
+    ('a, b, c, d, e', 'a, b, c, d and 3 more')
     """
-    more = len(names) - shown
-    return separator.join(names[:shown]) + (f" and {more} more" if more > 0 else "")
+    if len(names) <= shown + 1:
+        return separator.join(names)
+    return f"{separator.join(names[:shown])} and {len(names) - shown} more"
