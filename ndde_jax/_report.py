@@ -351,9 +351,9 @@ def _data(found: Any) -> str:
     touched = f"; {dropped} more touch a missing value" if dropped else ""
     return (
         f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}), {many}, one every "
-        f"{time_span(found.dt, unit=found.time_unit)}{gaps}. {int(found.windows.n_valid)} windows{touched}."
-        f" Candidate lags: {_lags(found.lags)}. States and rates of change are standardised per "
-        "variable."
+        f"{time_span(found.dt, unit=found.time_unit)}{gaps}. {int(found.windows.n_valid)} windows"
+        f"{touched}. Candidate lags: {_lags(found.lags)}. States and rates of change are "
+        "standardised per variable."
     )
 
 

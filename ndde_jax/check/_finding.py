@@ -67,7 +67,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """What a test has found.
+    """A measurement that a test has made.
 
     - `size`: what the limits of the rule judge, and the value of the finding.
     - `words`: for the gaps in the sentence and the remedy of the rule.

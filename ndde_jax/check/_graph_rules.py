@@ -60,7 +60,7 @@ Edge = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class GraphEvidence:
-    """What rules about a graph read; a [`Discovery`][ndde_jax.Discovery] has all of it.
+    """The value that rules about a graph read; a [`Discovery`][ndde_jax.Discovery] has all of it.
 
     - `names`, `inputs`: of the variables, and of those that are known inputs.
     - `windows`, `model`, `strengths`: the data, the drift, and what edges are worth.
@@ -126,7 +126,7 @@ class GraphEvidence:
 
     @functools.cached_property
     def drift(self) -> Float[np.ndarray, "row dim"] | None:
-        """What the model says of all windows; None where samples are not equally spaced."""
+        """The drift of the model at all windows; None where samples are not equally spaced."""
         return drift_of(self.windows, self.model) if is_regular(self.windows) else None
 
     @functools.cached_property

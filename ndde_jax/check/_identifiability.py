@@ -1,4 +1,4 @@
-"""Can these data support a graph? What the paper's theorems ask for, and what refits say of it."""
+"""The report on whether data support a graph: what theorems ask for, and what refits say."""
 
 import dataclasses
 import textwrap
@@ -54,7 +54,7 @@ REFITTED = ", refits on parts of the data included"
 
 @dataclasses.dataclass(frozen=True)
 class IdentifiabilityReport:
-    """Whether data support a graph, and what that rests on. `print` it.
+    """The answer to whether data support a graph, and what that rests on. `print` it.
 
     - `verdict`: [`Verdict`][ndde_jax.check.Verdict] of all findings. That of
         `found.identifiability` is `found.verdict` with what refits add to it.
@@ -76,17 +76,17 @@ class IdentifiabilityReport:
 
     @property
     def supported(self) -> bool:
-        """Whether nothing speaks against the graph."""
+        """True if nothing speaks against the graph."""
         return self.verdict == SUPPORTED
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the data do not support the graph; empty if they do."""
+        """The sentences on why the data do not support the graph; empty if they do."""
         return tuple(reason.text for reason in self.verdict.reasons if reason.weight == PROBLEM)
 
     @property
     def reservations(self) -> tuple[str, ...]:
-        """What to keep in mind if they do."""
+        """The sentences on what to keep in mind if they do."""
         return tuple(reason.text for reason in self.verdict.reasons if reason.weight == RESERVATION)
 
     @property
@@ -96,27 +96,27 @@ class IdentifiabilityReport:
 
     @property
     def strengths(self) -> SignalStrengths:
-        """What its edges are worth."""
+        """The strengths of its edges."""
         return self.evidence.strengths
 
     @property
     def stability(self) -> EdgeStability | None:
-        """Graphs of halves of the record."""
+        """The graphs of halves of the record."""
         return None if self.refits is None else self.refits.stability
 
     @property
     def rivals(self) -> RivalEdges | None:
-        """What replacing each edge costs."""
+        """The costs of replacing each edge."""
         return None if self.refits is None else self.refits.rivals
 
     @property
     def joint(self) -> np.ndarray | None:
-        """What all other variables together cannot say of a source, `[source target]`."""
+        """The share of a source that all other variables together cannot say, `[source target]`."""
         return None if self.refits is None else self.refits.joint
 
     @property
     def alone(self) -> np.ndarray | None:
-        """What all other candidates cannot say of an edge, `[source target lag]`."""
+        """The share of an edge that all other candidates cannot say, `[source target lag]`."""
         return self.evidence.alone
 
     @property

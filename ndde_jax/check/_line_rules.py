@@ -28,7 +28,7 @@ OUTWARDS = " Far out, these data still move outwards: the record may not be stat
 
 
 def _known(e: GraphEvidence) -> bool:
-    """Whether noise and damping can be measured: equally spaced samples, and lag 0."""
+    """Return whether noise can be measured: equally spaced samples, and lag 0."""
     return e.drift is not None and 0 in e.lags
 
 

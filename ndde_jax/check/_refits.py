@@ -1,4 +1,4 @@
-"""What is looked at once more: halves of the record, other inputs, other differences, a rollout."""
+"""A second look: halves of the record, other inputs, other differences, a rollout."""
 
 import dataclasses
 from collections.abc import Callable
@@ -32,7 +32,7 @@ STEPS = 5000
 
 @dataclasses.dataclass(frozen=True)
 class Finder:
-    """How graphs are found again: a `strategy`, at a `price`; `seeds` times on each half."""
+    """The way graphs are found again: a `strategy`, at a `price`; `seeds` times on each half."""
 
     strategy: AbstractStrategy | Callable
     price: AbstractPrice | None
@@ -42,7 +42,7 @@ class Finder:
 
 @dataclasses.dataclass(frozen=True)
 class RefitEvidence:
-    """What rules about refits read; None where something was not made.
+    """The value that rules about refits read; None where something was not made.
 
     - `base`: the graph and its data.
     - `stability`: graphs of halves of the record.
@@ -188,7 +188,7 @@ def share_outside(model: AbstractDelayModel, windows: Windows) -> float:
 def _other_differences(
     base: GraphEvidence, finder: Finder, key: PRNGKeyArray
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Graphs of differences over two steps, and of another scheme; None where there are none."""
+    """Return graphs of differences over two steps, and of another scheme; None without these."""
     windows = base.windows
     if not base.flow or not is_regular(windows) or windows.scheme == "midpoint":
         return None, None  # a map has no step; midpoints hold states between samples
@@ -207,7 +207,7 @@ def _other_differences(
 
 
 def _columns(inputs: Inputs) -> Float[np.ndarray, "lag source column row"]:
-    """Lines and bends of every candidate, centred."""
+    """Return lines and bends of every candidate, centred."""
     columns = np.concatenate([inputs.line[..., None], inputs.bend], axis=-1)
     columns = np.ascontiguousarray(np.moveaxis(columns, 0, -1))
     return columns - columns.mean(axis=-1, keepdims=True)

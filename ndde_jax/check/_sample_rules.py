@@ -88,7 +88,7 @@ class Sensor:
 
 @dataclasses.dataclass(frozen=True)
 class SampleEvidence:
-    """What rules about samples read.
+    """The value that rules about samples read.
 
     - `samples`: as they are, treated or not.
     - `inputs`: names of known inputs, which may jump, drift and stand still as they like.

@@ -24,7 +24,7 @@ SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
 
 
 class Verdict(str):
-    """What one may make of a discovery: `"supported"`, `"with reservations"` or `"not supported"`.
+    """The verdict on a discovery: `"supported"`, `"with reservations"` or `"not supported"`.
 
     Compares and formats as that text; `print(found.verdict.text)` gives the five lines.
 
