@@ -260,7 +260,7 @@ class Discovery(Usable):
         **Arguments:**
 
         - `key`: for all refits.
-        - `seeds`: refits of each half; more than one says more only where networks judge.
+        - `seeds`: refits of each half, where anything in them is random; closed forms are not.
         - `strategy`: how graphs are found again; by default as this one was.
         - `progress`: show a bar over the refits of halves.
 
@@ -273,6 +273,7 @@ class Discovery(Usable):
         price = None
         if strategy is None:
             strategy = self._select
+            seeds = seeds if self.recipe.networks else 1
         elif self.coefficient is not None and not callable(strategy):
             price = as_price(self.coefficient, "coefficient")
         return examine(
