@@ -382,9 +382,9 @@ def test_a_forecast_from_a_gap_says_so(found):
 
 
 def test_residuals_are_looked_at_where_all_was_measured(rounds):
-    from ndde_jax.check._verdict import _measured
+    from ndde_jax.check._graph_rules import evidence_of
 
-    rows = np.asarray(_measured(rounds).valid)
+    rows = np.asarray(evidence_of(rounds)._windows_measured().valid)
     plain = ndde.select.midpoint_windows(Y, dt=DT, lags=LAGS)
     np.testing.assert_array_equal(rows, np.asarray(plain.valid))
 

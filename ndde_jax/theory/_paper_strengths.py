@@ -19,7 +19,7 @@ from ..select._exhaustive import MOST_INPUTS, exact_graph
 from ..select._recover import default_strategy, recover
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
-from ._theory import penalty_window
+from ._penalty import penalty_window
 
 # 2^F networks per target: at eight inputs 256, some ten seconds.
 MOST_SUBSETS = 8
