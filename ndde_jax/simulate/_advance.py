@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from . import _blocks, _mesh, _ring
 from ._noise import increments
@@ -18,6 +18,8 @@ from ._tableau import Tableau
 CHUNK = 1024
 # With fewer steps in the shortest delay, copying the past at each block costs more than its steps.
 SHORT_BLOCK = 10
+# Steps in the ring of which a path that diverges loses the gradient.
+GUARDED = 128
 # Growth in the second half of a run from which on its steps are looked at, and the change of a move
 # from one step to the next, as a share of it, that no explicit method resolves.
 GROWN, STIFF = 30.0, 1.5
@@ -27,20 +29,24 @@ SHORT_RUN, PROBES = 5, 256
 PARTS = 100
 
 
-class Plan(eqx.Module):
+@dataclasses.dataclass(frozen=True)
+class Plan:
     """All that is static about a run."""
 
     tableau: Tableau
-    n_steps: int = eqx.field(static=True)
-    save_every: int = eqx.field(static=True)
-    chunk: int = eqx.field(static=True)
-    block: int = eqx.field(static=True)
-    ring: bool = eqx.field(static=True)
-    ring_backward: bool = eqx.field(static=True)
-    first: int = eqx.field(static=True)  # steps before the first chunk, which kinks divide
+    n_steps: int
+    save_every: int
+    chunk: int
+    block: int
+    ring: bool
+    ring_backward: bool
+    first: int  # steps before the first chunk, which kinks divide
+    guard: bool  # see `guarded`
 
     @classmethod
-    def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
+    def of(
+        cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int, guard: bool
+    ) -> "Plan":
         """As few chunks as may be, of as few blocks, all alike: what their number leaves over at
         the end is computed for nothing.
         """
@@ -48,11 +54,12 @@ class Plan(eqx.Module):
         euler = isinstance(tableau.solver, diffrax.Euler) and problem.breaks is None
         longest = _blocks.block_length(problem)
         first = _mesh.length(problem, n_steps, save_every)
+        backward = euler and problem.delays.number > 0 and longest < SHORT_BLOCK
         chunk = _part_length(max(n_steps - first, 1), CHUNK)
-        block = _part_length(chunk, longest)
+        block = _part_length(chunk, GUARDED if backward else longest)
         chunk = block * -(-chunk // block)
-        short = problem.delays.number > 0 and longest < SHORT_BLOCK
-        return cls(tableau, n_steps, save_every, chunk, block, euler, euler and short, first)
+        ways = euler, backward, first, guard
+        return cls(tableau, n_steps, save_every, chunk, block, *ways)
 
     @property
     def n_chunks(self) -> int:
@@ -76,35 +83,54 @@ def _part_length(n: int, longest: int) -> int:
     return -(-n // -(-n // longest))
 
 
+class PathStatus(eqx.Enumeration):
+    """How a simulation ended."""
+
+    successful = "successful"
+    diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
+    unstable = (
+        "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
+    )
+    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
+    interrupted = "interrupted: the path ends where it had got to"
+
+
+class Path(eqx.Module):
+    """A simulated path.
+
+    - `ts`: times `[time]`, the start first.
+    - `ys`: states `[time *state]`, the initial one first, then every `save_every`-th.
+    - `status`: a [`PathStatus`][ndde_jax.simulate.PathStatus].
+    """
+
+    ts: Float[Array, "time"]
+    ys: Float[Array, "time *state"]
+    status: PathStatus
+
+
 @eqx.filter_jit
-def simulate(problem: Problem, noise, plan: Plan) -> "Outcome":
+def simulate(problem: Problem, noise, plan: Plan) -> Path:
     """A whole run; the noise is a key, the increments or None."""
+    problem = dataclasses.replace(problem, guard=plan.guard)
     return _finish(problem, _whole(_convert(problem), noise, plan=plan), plan)
 
 
 @eqx.filter_jit
-def finish(problem: Problem, ys, plan: Plan) -> "Outcome":
+def finish(problem: Problem, ys, plan: Plan) -> Path:
     """The same from states that have been computed, the initial one first."""
     return _finish(problem, ys, plan)
 
 
-class Outcome(eqx.Module):
-    """Times and states that were saved, and what is to be said of them."""
-
-    ts: Array
-    ys: Array
-    finite: Array
-    stable: Array
-    within: Array
-
-
 def _finish(problem, ys, plan):
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
-    finite, stable = jnp.all(jnp.isfinite(ys)), _stable(problem, ys, plan)
+    stable = _stable(problem, ys, plan)
+    status = PathStatus.where(stable, PathStatus.successful, PathStatus.unstable)
+    status = PathStatus.where(jnp.all(jnp.isfinite(ys)), status, PathStatus.diverged)
     stray = problem.delays.stray
-    if stray is None:
-        return Outcome(ts, ys, finite, stable, jnp.asarray(True))
-    return Outcome(ts, ys + stray, finite, stable, jnp.isfinite(stray))
+    if stray is not None:
+        ys = ys + stray
+        status = PathStatus.where(jnp.isfinite(stray), status, PathStatus.outside)
+    return Path(ts, ys, status)
 
 
 _fixed = jax.lax.stop_gradient
@@ -267,7 +293,9 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         else:
             draws = increments(noise, first, plan.chunk, shape, problem.dt, dtype)
         if ring:
-            carry, states = _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
+            carry, states = _ring.run(
+                problem, carry, first, draws, plan.chunk, plan.block, plan.limit
+            )
         else:
             carry, states = _blocks.run(
                 problem, plan.tableau, carry, first, draws, plan.chunk, plan.block, plan.limit

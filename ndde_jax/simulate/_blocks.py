@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._guard import guarded, mixed
+from ._guard import guarded
 from ._problem import Problem
 from ._tableau import Tableau
 
@@ -53,7 +53,7 @@ def read_past(
             back = whole[i] + earlier
             rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
             weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
-            delays.append(mixed(rows, weights, 1))
+            delays.append(jnp.tensordot(rows, weights, axes=[[1], [0]]))
         stages.append(jnp.stack(delays, axis=1))
     return jnp.stack(stages, axis=1)
 
@@ -93,31 +93,24 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
     """
 
     forced = problem.breaks is not None and problem.breaks.forced
+    h = problem.dt if length is None else length * problem.dt
 
-    def record(shared, own):
-        equation, at, length = shared
-        y, lagged, draw = own
-        h = equation.dt if length is None else length * equation.dt
+    def moment(c):
+        t = problem.time(at, c if length is None else c * length)
+        if not forced or c == 0.5:
+            return t
+        # A drift that jumps at the end of a step is asked on its own side, further inside by as
+        # much as rounding may have added to the time.
+        size = jnp.abs(t) + jnp.abs(problem.t0) + problem.dt
+        shift = 8 * jnp.finfo(t.dtype).eps * size
+        return t + shift if c < 0.5 else t - shift
 
-        def moment(c):
-            t = equation.time(at, c if length is None else c * length)
-            if not forced or c == 0.5:
-                return t
-            # A drift that jumps at the end of a step is asked on its own side, further inside by
-            # as much as rounding may have added to the time.
-            size = jnp.abs(t) + jnp.abs(equation.t0) + equation.dt
-            shift = 8 * jnp.finfo(t.dtype).eps * size
-            return t + shift if c < 0.5 else t - shift
+    noise = problem.noise(moment(0.0), y, lagged[0], draw)
 
-        noise = equation.noise(moment(0.0), y, lagged[0], draw)
+    def rate(stage, y):
+        return h * problem.drift(moment(tableau.c[stage]), y, lagged[stage], problem.args)
 
-        def rate(stage, y):
-            return h * equation.drift(moment(tableau.c[stage]), y, lagged[stage], equation.args)
-
-        return tableau.step(rate, y, noise)
-
-    given = (problem.equation, at, length), (y, lagged, draw)
-    return guarded(record, *given) if problem.guard else record(*given)
+    return tableau.step(rate, y, noise)
 
 
 def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
@@ -126,21 +119,28 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
     The state stands still from step `limit` on, if there is one: steps beyond the end might
     overflow, and 0 · NaN would spoil gradients.
     """
-    y, records = carry
-    past = read_past(problem, tableau, records, n_steps)
 
-    def step(y, xs):
-        k, lagged, draw = xs
-        k = first + k
-        record = advance(problem, tableau, y, k, None, lagged, draw)
-        if limit is not None:
-            still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
-            record = jnp.where(k < limit, record, still)
-        return record[1], record
+    def advanced(shared, own):
+        problem, first = shared
+        (y, records), draws = own
+        past = read_past(problem, tableau, records, n_steps)
 
-    y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
-    kept = jnp.concatenate([records, new])[n_steps:] if problem.delays.number else records
-    return (y, kept), new[:, 1]
+        def step(y, xs):
+            k, lagged, draw = xs
+            k = first + k
+            record = advance(problem, tableau, y, k, None, lagged, draw)
+            if limit is not None:
+                still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
+                record = jnp.where(k < limit, record, still)
+            return record[1], record
+
+        y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
+        kept = jnp.concatenate([records, new])[n_steps:] if problem.delays.number else records
+        return new[:, 1], (y, kept)
+
+    given = (problem.without_past, first), (carry, draws)
+    states, carry = guarded(advanced, *given) if problem.guard else advanced(*given)
+    return carry, states
 
 
 def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, length: int, limit):

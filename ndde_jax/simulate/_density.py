@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from .._checks import check_real_array
 from .._types import Checked
 from ..models._model import AbstractDelayModel
+from ._advance import Path
 from ._problem import noise_shape
 from ._read import read_problem, read_system
-from ._solve import Path
 
 
 def log_density(

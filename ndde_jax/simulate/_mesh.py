@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from . import _blocks
-from ._guard import mixed
+from ._guard import guarded
 from ._problem import Problem
 from ._tableau import Tableau
 
@@ -55,32 +55,38 @@ def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int
 
     @jax.checkpoint
     def one(carry, given):
-        y, *seen = carry
-        starts, lengths, draws = given
-        late = _read(problem, tableau, *seen, starts, lengths)
+        *grid, draws = given
+        known, seen = carry
+        given = (problem.without_past, grid, seen), (known, draws)
+        states, known = guarded(advanced, *given) if problem.guard else advanced(*given)
+        if problem.delays.number:
+            seen = [jnp.concatenate(pair)[block:] for pair in zip(seen, grid, strict=True)]
+        return (known, seen), states
+
+    def advanced(shared, own):
+        problem, grid, seen = shared
+        (y, records), draws = own
+        late = _read(problem, tableau, *seen, records, *grid)
 
         def step(y, given):
             record = _blocks.advance(problem, tableau, y, *given)
             return record[1], record
 
-        y, new = jax.lax.scan(step, y, (starts, lengths, late, draws))
+        y, new = jax.lax.scan(step, y, (*grid, late, draws))
         if problem.delays.number:
-            seen = [
-                jnp.concatenate(pair)[block:]
-                for pair in zip(seen, (starts, lengths, new), strict=True)
-            ]
-        return (y, *seen), new[:, 1]
+            records = jnp.concatenate([records, new])[block:]
+        return new[:, 1], (y, records)
 
     # Room for all that a delay may reach back over, and for the spare steps at the end, with
     # records of no length in front.
     filler = n_breaks + spare if n_past else 0
-    seen = (
+    seen = [
         jnp.concatenate([jnp.full(filler, -n_past, dtype), jnp.arange(-n_past, 0, dtype=dtype)]),
         jnp.concatenate([jnp.zeros(filler, dtype), jnp.ones(n_past, dtype)]),
-        jnp.concatenate([jnp.zeros((filler, *past.shape[1:]), past.dtype), past]),
-    )
+    ]
+    past = jnp.concatenate([jnp.zeros((filler, *past.shape[1:]), past.dtype), past])
     given = (grouped(starts), grouped(lengths), None if draws is None else grouped(draws))
-    (y, _, _, records), states = jax.lax.scan(one, (y, *seen), given)
+    ((y, records), _), states = jax.lax.scan(one, ((y, past), seen), given)
     states = states.reshape(-1, *states.shape[2:])
     # The state at a node is the end of the step before it.
     saved = states[place[save_every::save_every] - 1]
@@ -110,7 +116,8 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
     size = lengths[index]
     fraction = (times(c) - starts[index]) / jnp.where(size > 0, size, 1)
     weights = jax.vmap(tableau.weights)(fraction).astype(records.dtype)
-    found = mixed(records[index], weights, 1)
+    weights = weights.reshape(weights.shape + (1,) * len(state))
+    found = jnp.sum(records[index] * weights, axis=1)
     return found.reshape(n_steps, n_stages, n_delays, *state)
 
 

@@ -1,5 +1,6 @@
 """The equation that is solved, as a value."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -59,9 +60,9 @@ class Problem(Equation):
     guard: bool = eqx.field(static=True, default=False)  # see `guarded`
 
     @property
-    def equation(self) -> Equation:
-        """Without the past."""
-        return Equation(self.drift, self.sigma, self.args, self.dt, self.t0, self.diagonal)
+    def without_past(self) -> "Problem":
+        """The same once it runs, when history is no longer read."""
+        return dataclasses.replace(self, history=None, y0=None)
 
     def past(self, step) -> Float[Array, "*state"]:
         """The history at a number of steps, not positive, from the start."""

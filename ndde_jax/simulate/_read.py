@@ -12,7 +12,7 @@ from .._checks import check_key, check_number, check_real_array, check_sizes, re
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
 from ._breaks import read_breaks
-from ._delays import Delays, concrete, read_delays
+from ._delays import Delays, concrete, constant, read_delays
 from ._problem import (
     ConstantHistory,
     FunctionHistory,
@@ -109,7 +109,7 @@ def read_problem(
     dtype = _dtype(history)
     check_number(t0, "t0")
     start = concrete(t0)
-    t0 = jnp.asarray(t0, dtype)
+    t0 = constant(t0, dtype)
     if isinstance(drift, AbstractDelayModel):
         if lags is not None:
             raise ValueError(f"a learned model brings its own lags; leave {name} out.")
@@ -122,7 +122,7 @@ def read_problem(
         delays = read_delays(lags, dt, bounds, dtype, name)
         spacing, needed = dt, delays.longest + 1
     _check_resolution(start, concrete(dt), dtype)
-    dt = jnp.asarray(dt, dtype)
+    dt = constant(dt, dtype)
     past = read_history(history, spacing, needed, dtype)
     sigma = read_sigma(sigma, past.shape, order, dtype, diagonal=diagonal)
     y0 = read_start(y0, past.shape, dtype)
@@ -131,7 +131,7 @@ def read_problem(
         apart, noisy = y0 is not None, sigma is not None
         breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, apart=apart, noisy=noisy)
     # Python's numbers would be part of the program, which is compiled anew for each.
-    floats = lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
+    floats = lambda leaf: constant(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
     args = jax.tree.map(floats, args)
     return Problem(drift, sigma, args, dt, t0, diagonal, delays, past, y0, breaks)
 
@@ -282,7 +282,9 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
     # Zero without a derivative to take spares the draws.
-    return None if known is not None and not known.any() else to_jax(sigma, dtype)
+    if known is not None and not known.any():
+        return None
+    return constant(sigma, dtype) if isinstance(sigma, float | int) else to_jax(sigma, dtype)
 
 
 def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:

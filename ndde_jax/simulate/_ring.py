@@ -25,21 +25,42 @@ def _size(problem: Problem) -> int:
     return problem.delays.longest + 2 if problem.delays.number else 1
 
 
-def run(problem: Problem, carry, first, draws, n_steps: int, limit):
+def run(problem: Problem, carry, first, draws, n_steps: int, length: int, limit):
     """`n_steps` steps from step `first` on, with all their states; it can be differentiated.
 
-    The state stands still from step `limit` on.
+    `n_steps` is a multiple of `length`, the steps that are guarded together. The state stands still
+    from step `limit` on.
     """
-    advance = _step(problem, first, limit, slopes=True)
 
-    def body(state, xs):
-        state = advance(state, *xs)
-        return state, state[0]
+    def advanced(shared, own):
+        problem, first = shared
+        (y, ring), draws = own
+        advance = _step(problem, first, limit, slopes=True)
 
-    y, ring = carry
-    state = (y, ring, first % _size(problem))
-    (y, ring, _), states = jax.lax.scan(body, state, (jnp.arange(n_steps), draws))
-    return (y, ring), states
+        def body(state, xs):
+            state = advance(state, *xs)
+            return state, state[0]
+
+        state = (y, ring, first % _size(problem))
+        steps = jnp.arange(length if problem.guard else n_steps)
+        (y, ring, _), states = jax.lax.scan(body, state, (steps, draws))
+        return states, (y, ring)
+
+    if not problem.guard:
+        states, carry = advanced((problem, first), (carry, draws))
+        return carry, states
+
+    def one(carry, xs):
+        k, draws = xs
+        given = (problem.without_past, first + k * length), (carry, draws)
+        states, carry = guarded(advanced, *given)
+        return carry, states
+
+    n = n_steps // length
+    if draws is not None:
+        draws = draws.reshape(n, length, *draws.shape[1:])
+    carry, states = jax.lax.scan(one, carry, (jnp.arange(n), draws))
+    return carry, states.reshape(n_steps, *states.shape[2:])
 
 
 def fill(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):
@@ -97,23 +118,14 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
             return between(late, later, sooner, fraction[i], near[i])
         return late + fraction[i] * (later - late)
 
-    def advance(shared, own):
-        equation, k = shared
-        y, lagged, draw = own
-        t = equation.time(k)
-        new = y + equation.dt * equation.drift(t, y, lagged, equation.args)
-        noise = equation.noise(t, y, lagged, draw)
-        return new if noise is None else new + noise
-
     def step(state, k, draw):
         y, ring, at = state
         lagged = [read(ring, at, i) for i in delays]
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
-        given = (problem.equation, first + k), (y, lagged, draw)
-        if slopes and problem.guard:
-            new = guarded(lambda *given: advance(*given)[None], *given)[0]
-        else:
-            new = advance(*given)
+        t = problem.time(first + k)
+        new = y + problem.dt * problem.drift(t, y, lagged, problem.args)
+        noise = problem.noise(t, y, lagged, draw)
+        new = new if noise is None else new + noise
         if limit is not None:
             new = jnp.where(first + k < limit, new, y)
         at = jnp.where(at + 1 == n, 0, at + 1)

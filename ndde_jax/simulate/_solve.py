@@ -1,46 +1,18 @@
 """`solve_sdde`: paths of stochastic delay differential equations."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import diffrax
-import equinox as eqx
-from jaxtyping import Array, Float
 
 from .._checks import check_flag
 from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
-from ._advance import Plan, finish, simulate, simulate_with_progress
+from ._advance import Path, PathStatus, Plan, finish, simulate, simulate_with_progress
 from ._guard import in_batch
 from ._read import check_counts, read_bounds, read_noise, read_problem, read_system
 from ._tableau import read_solver
-
-
-class PathStatus(eqx.Enumeration):
-    """How a simulation ended."""
-
-    successful = "successful"
-    diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
-    unstable = (
-        "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
-    )
-    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
-    interrupted = "interrupted: the path ends where it had got to"
-
-
-class Path(eqx.Module):
-    """A simulated path.
-
-    - `ts`: times `[time]`, the start first.
-    - `ys`: states `[time *state]`, the initial one first, then every `save_every`-th.
-    - `status`: a [`PathStatus`][ndde_jax.simulate.PathStatus].
-    """
-
-    ts: Float[Array, "time"]
-    ys: Float[Array, "time *state"]
-    status: PathStatus
 
 
 def solve_sdde(
@@ -145,16 +117,10 @@ def solve_sdde(
     problem = read_problem(given, args, t0, bounds, tableau.order, **options)
     noise = read_noise(key, increments, problem, n_steps)
     guard = len(problem.history.shape) > 1 or in_batch((problem, noise))
-    problem = dataclasses.replace(problem, guard=guard)
-    plan = Plan.of(problem, tableau, n_steps, save_every)
+    plan = Plan.of(problem, tableau, n_steps, save_every, guard)
     make_room(problem, noise)
-    complete = True
-    if progress:
-        ys, complete = simulate_with_progress(problem, noise, plan)
-        found = finish(problem, ys, plan)
-    else:
-        found = simulate(problem, noise, plan)
-    status = PathStatus.where(found.stable, PathStatus.successful, PathStatus.unstable)
-    status = PathStatus.where(found.finite, status, PathStatus.diverged)
-    status = PathStatus.where(found.within, status, PathStatus.outside)
-    return Path(found.ts, found.ys, status if complete else PathStatus.interrupted)
+    if not progress:
+        return simulate(problem, noise, plan)
+    ys, complete = simulate_with_progress(problem, noise, plan)
+    path = finish(problem, ys, plan)
+    return path if complete else Path(path.ts, path.ys, PathStatus.interrupted)
