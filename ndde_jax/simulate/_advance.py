@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from . import _blocks, _mesh, _ring
+from ._guard import guarded_if
 from ._noise import increments
 from ._problem import FunctionHistory, Problem
 from ._tableau import Tableau
@@ -18,8 +19,6 @@ from ._tableau import Tableau
 CHUNK = 1024
 # With fewer steps in the shortest delay, copying the past at each block costs more than its steps.
 SHORT_BLOCK = 10
-# Steps in the ring of which a path that diverges loses the gradient.
-GUARDED = 128
 # Growth in the second half of a run from which on its steps are looked at, and the change of a move
 # from one step to the next, as a share of it, that no explicit method resolves.
 GROWN, STIFF = 30.0, 1.5
@@ -54,11 +53,11 @@ class Plan:
         euler = isinstance(tableau.solver, diffrax.Euler) and problem.breaks is None
         longest = _blocks.block_length(problem)
         first = _mesh.length(problem, n_steps, save_every)
-        backward = euler and problem.delays.number > 0 and longest < SHORT_BLOCK
         chunk = _part_length(max(n_steps - first, 1), CHUNK)
-        block = _part_length(chunk, GUARDED if backward else longest)
+        block = _part_length(chunk, longest)
         chunk = block * -(-chunk // block)
-        ways = euler, backward, first, guard
+        short = problem.delays.number > 0 and longest < SHORT_BLOCK
+        ways = euler, euler and short, first, guard
         return cls(tableau, n_steps, save_every, chunk, block, *ways)
 
     @property
@@ -111,7 +110,6 @@ class Path(eqx.Module):
 @eqx.filter_jit
 def simulate(problem: Problem, noise, plan: Plan) -> Path:
     """A whole run; the noise is a key, the increments or None."""
-    problem = dataclasses.replace(problem, guard=plan.guard)
     return _finish(problem, _whole(_convert(problem), noise, plan=plan), plan)
 
 
@@ -222,7 +220,12 @@ def _start(problem, noise, plan, ring):
         draws = noise[: plan.first]
     elif noise is not None:
         draws = increments(noise, jnp.asarray(0), plan.first, shape, problem.dt, dtype)
-    carry, saved = _mesh.run(problem, plan.tableau, draws, plan.first, plan.save_every)
+
+    def advance(problem, own):
+        return _mesh.run(problem, plan.tableau, *own, plan.first, plan.save_every)
+
+    own = _blocks.start(problem, plan.tableau), draws
+    carry, saved = guarded_if(plan.guard, advance, problem.without_past, own)
     return carry, jnp.concatenate([early, saved])
 
 
@@ -283,6 +286,16 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         missing = plan.first + plan.n_chunks * plan.chunk - plan.n_steps
         padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
 
+    running = problem.without_past
+
+    def advance(shared, own):
+        problem, first = shared
+        carry, draws = own
+        if ring:
+            return _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
+        sizes = plan.chunk, plan.block, plan.limit
+        return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes)
+
     @jax.checkpoint
     def one(carry, index):
         first = plan.first + index * plan.chunk
@@ -292,14 +305,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
             draws = jax.lax.dynamic_slice_in_dim(padded, first, plan.chunk)
         else:
             draws = increments(noise, first, plan.chunk, shape, problem.dt, dtype)
-        if ring:
-            carry, states = _ring.run(
-                problem, carry, first, draws, plan.chunk, plan.block, plan.limit
-            )
-        else:
-            carry, states = _blocks.run(
-                problem, plan.tableau, carry, first, draws, plan.chunk, plan.block, plan.limit
-            )
+        carry, states = guarded_if(plan.guard, advance, (running, first), (carry, draws))
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.
             row = (-first - 1) % plan.save_every + plan.save_every * jnp.arange(plan.rows)

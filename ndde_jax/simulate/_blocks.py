@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._guard import guarded
 from ._problem import Problem
 from ._tableau import Tableau
 
@@ -119,28 +118,21 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
     The state stands still from step `limit` on, if there is one: steps beyond the end might
     overflow, and 0 · NaN would spoil gradients.
     """
+    y, records = carry
+    past = read_past(problem, tableau, records, n_steps)
 
-    def advanced(shared, own):
-        problem, first = shared
-        (y, records), draws = own
-        past = read_past(problem, tableau, records, n_steps)
+    def step(y, xs):
+        k, lagged, draw = xs
+        k = first + k
+        record = advance(problem, tableau, y, k, None, lagged, draw)
+        if limit is not None:
+            still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
+            record = jnp.where(k < limit, record, still)
+        return record[1], record
 
-        def step(y, xs):
-            k, lagged, draw = xs
-            k = first + k
-            record = advance(problem, tableau, y, k, None, lagged, draw)
-            if limit is not None:
-                still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
-                record = jnp.where(k < limit, record, still)
-            return record[1], record
-
-        y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
-        kept = jnp.concatenate([records, new])[n_steps:] if problem.delays.number else records
-        return new[:, 1], (y, kept)
-
-    given = (problem.without_past, first), (carry, draws)
-    states, carry = guarded(advanced, *given) if problem.guard else advanced(*given)
-    return carry, states
+    y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
+    kept = jnp.concatenate([records, new])[n_steps:] if problem.delays.number else records
+    return (y, kept), new[:, 1]
 
 
 def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, length: int, limit):

@@ -9,26 +9,31 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 
-@eqx.filter_custom_jvp
-def guarded(function: Callable, shared: Any, own: Any) -> tuple[Array, Any]:
+def guarded_if(guard: bool, function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
     """Return `function(shared, own)`, some steps, without derivatives where one is not finite.
 
     Where a loss leaves out a path that diverged, zero comes back to its last step, whose derivative
-    is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence neither does a tangent enter the
-    steps of which one diverges, nor does one leave them, and by transposition no cotangent. For
-    each step by itself that would cost half as much again as the gradient.
+    is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence, with a `guard`, neither does a
+    tangent enter the steps of which one diverges, nor does one leave them, and by transposition no
+    cotangent. Each step by itself would cost half as much again as the gradient.
 
     **Arguments:**
 
-    - `function`: returns states `[time *batch dim]` and other arrays of that kind.
+    - `function`: returns an array or more with the axes of a batch before the last, and states
+        `[time *batch dim]`.
     - `shared`: numbers of all members of a batch; if there is a batch inside of the state, NaN
         comes back to them, because it is in their sum already.
     - `own`: numbers of each member, with the axes of the batch before the last.
     """
+    return _guarded(function, shared, own) if guard else function(shared, own)
+
+
+@eqx.filter_custom_jvp
+def _guarded(function, shared, own):
     return function(shared, own)
 
 
-@guarded.def_jvp
+@_guarded.def_jvp
 def _guarded_jvp(primals, tangents):
     function, *given = primals
     moved = tangents[1:]
@@ -40,7 +45,7 @@ def _guarded_jvp(primals, tangents):
         lambda t, x: x if t is None else None, moved, tuple(given), is_leaf=is_none
     )
     new, push = jax.linearize(lambda varied: function(*eqx.combine(varied, fixed)), varied)
-    ok = jnp.all(jnp.isfinite(new[0]), axis=(0, -1))
+    ok = jnp.all(jnp.isfinite(new[1]), axis=(0, -1))
 
     def kept(tangent):
         one = jnp.expand_dims(ok, -1)

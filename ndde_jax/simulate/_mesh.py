@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from . import _blocks
-from ._guard import guarded
 from ._problem import Problem
 from ._tableau import Tableau
 
@@ -23,11 +22,11 @@ def length(problem: Problem, n_steps: int, save_every: int) -> int:
     return min(n_steps, -(-needed // save_every) * save_every)
 
 
-def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int):
+def run(problem: Problem, tableau: Tableau, carry, draws, n_steps: int, save_every: int):
     """The first steps: what `_blocks` goes on with, and every `save_every`-th state."""
     dtype, breaks = problem.dt.dtype, problem.breaks
     assert breaks is not None
-    y, past = _blocks.start(problem, tableau)
+    y, past = carry
     n_past, n_breaks = past.shape[0], breaks.at.shape[0]
     # A break of no interest makes a step of length zero, which changes nothing. So does one on the
     # grid, just before the node; its derivative moves the ends of two steps.
@@ -56,16 +55,7 @@ def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int
     @jax.checkpoint
     def one(carry, given):
         *grid, draws = given
-        known, seen = carry
-        given = (problem.without_past, grid, seen), (known, draws)
-        states, known = guarded(advanced, *given) if problem.guard else advanced(*given)
-        if problem.delays.number:
-            seen = [jnp.concatenate(pair)[block:] for pair in zip(seen, grid, strict=True)]
-        return (known, seen), states
-
-    def advanced(shared, own):
-        problem, grid, seen = shared
-        (y, records), draws = own
+        y, records, seen = carry
         late = _read(problem, tableau, *seen, records, *grid)
 
         def step(y, given):
@@ -75,7 +65,8 @@ def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int
         y, new = jax.lax.scan(step, y, (*grid, late, draws))
         if problem.delays.number:
             records = jnp.concatenate([records, new])[block:]
-        return new[:, 1], (y, records)
+            seen = [jnp.concatenate(pair)[block:] for pair in zip(seen, grid, strict=True)]
+        return (y, records, seen), new[:, 1]
 
     # Room for all that a delay may reach back over, and for the spare steps at the end, with
     # records of no length in front.
@@ -86,7 +77,7 @@ def run(problem: Problem, tableau: Tableau, draws, n_steps: int, save_every: int
     ]
     past = jnp.concatenate([jnp.zeros((filler, *past.shape[1:]), past.dtype), past])
     given = (grouped(starts), grouped(lengths), None if draws is None else grouped(draws))
-    ((y, records), _), states = jax.lax.scan(one, ((y, past), seen), given)
+    (y, records, _), states = jax.lax.scan(one, (y, past, seen), given)
     states = states.reshape(-1, *states.shape[2:])
     # The state at a node is the end of the step before it.
     saved = states[place[save_every::save_every] - 1]

@@ -57,7 +57,6 @@ class Problem(Equation):
     history: Any  # callable, with the `shape` of a state
     y0: Float[Array, "*state"] | None = None  # the state at the start, if not that of the history
     breaks: Breaks | None = None
-    guard: bool = eqx.field(static=True, default=False)  # see `guarded`
 
     @property
     def without_past(self) -> "Problem":

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ._blocks import between
-from ._guard import guarded
 from ._problem import Problem
 
 
@@ -25,42 +24,21 @@ def _size(problem: Problem) -> int:
     return problem.delays.longest + 2 if problem.delays.number else 1
 
 
-def run(problem: Problem, carry, first, draws, n_steps: int, length: int, limit):
+def run(problem: Problem, carry, first, draws, n_steps: int, limit):
     """`n_steps` steps from step `first` on, with all their states; it can be differentiated.
 
-    `n_steps` is a multiple of `length`, the steps that are guarded together. The state stands still
-    from step `limit` on.
+    The state stands still from step `limit` on.
     """
+    advance = _step(problem, first, limit, slopes=True)
 
-    def advanced(shared, own):
-        problem, first = shared
-        (y, ring), draws = own
-        advance = _step(problem, first, limit, slopes=True)
+    def body(state, xs):
+        state = advance(state, *xs)
+        return state, state[0]
 
-        def body(state, xs):
-            state = advance(state, *xs)
-            return state, state[0]
-
-        state = (y, ring, first % _size(problem))
-        steps = jnp.arange(length if problem.guard else n_steps)
-        (y, ring, _), states = jax.lax.scan(body, state, (steps, draws))
-        return states, (y, ring)
-
-    if not problem.guard:
-        states, carry = advanced((problem, first), (carry, draws))
-        return carry, states
-
-    def one(carry, xs):
-        k, draws = xs
-        given = (problem.without_past, first + k * length), (carry, draws)
-        states, carry = guarded(advanced, *given)
-        return carry, states
-
-    n = n_steps // length
-    if draws is not None:
-        draws = draws.reshape(n, length, *draws.shape[1:])
-    carry, states = jax.lax.scan(one, carry, (jnp.arange(n), draws))
-    return carry, states.reshape(n_steps, *states.shape[2:])
+    y, ring = carry
+    state = (y, ring, first % _size(problem))
+    (y, ring, _), states = jax.lax.scan(body, state, (jnp.arange(n_steps), draws))
+    return (y, ring), states
 
 
 def fill(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):

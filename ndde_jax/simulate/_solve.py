@@ -82,7 +82,7 @@ def solve_sdde(
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
     grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
     under `vmap` that diverge leave the gradients of their neighbours alone, unless a `jit` lies
-    between the two.
+    between the two; their own counts up to at most 1024 steps before they do.
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
