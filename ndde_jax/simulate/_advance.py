@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float
 
 from . import _blocks, _mesh, _ring
 from ._guard import guarded_if
-from ._noise import increments
+from ._noise import area_key, increments
 from ._problem import FunctionHistory, Problem
 from ._tableau import Tableau
 
@@ -50,7 +49,7 @@ class Plan:
         the end is computed for nothing.
         """
         n_steps, save_every = int(n_steps), int(save_every)
-        euler = isinstance(tableau.solver, diffrax.Euler) and problem.breaks is None
+        euler = tableau.order == 1 and problem.breaks is None
         longest = _blocks.block_length(problem)
         first = _mesh.length(problem, n_steps, save_every)
         chunk = _part_length(max(n_steps - first, 1), CHUNK)
@@ -91,6 +90,10 @@ class PathStatus(eqx.Enumeration):
         "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
     )
     outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
+    crossed = (
+        "crossed: the diffusion of a variable depends on another, which Milstein's method leaves "
+        "out; take diffrax.Euler() or diffrax.EulerHeun()"
+    )
     interrupted = "interrupted: the path ends where it had got to"
 
 
@@ -124,6 +127,9 @@ def _finish(problem, ys, plan):
     stable = _stable(problem, ys, plan)
     status = PathStatus.where(stable, PathStatus.successful, PathStatus.unstable)
     status = PathStatus.where(jnp.all(jnp.isfinite(ys)), status, PathStatus.diverged)
+    if "milstein" in problem.rule and callable(problem.sigma):
+        crossed = problem.crossed(ys[0]) | problem.crossed(ys[-1])
+        status = PathStatus.where(crossed, PathStatus.crossed, status)
     stray = problem.delays.stray
     if stray is not None:
         ys = ys + stray
@@ -191,6 +197,11 @@ def _whole(problem: Problem, noise, *, plan: Plan):
 def _whole_jvp(primals, tangents, *, plan: Plan):
     # Forward the ring is fastest; derivatives go through the blocks.
     moved = tangents[0].delays.steps is not None
+    if moved and plan.tableau.stages:
+        raise ValueError(
+            f"{type(plan.tableau.solver).__name__} has delays on the grid and no derivative by "
+            "them; take diffrax.Heun()."
+        )
 
     def run(problem, noise):
         delays = dataclasses.replace(problem.delays, moved=moved)
@@ -214,12 +225,12 @@ def _start(problem, noise, plan, ring):
     if not plan.first:
         start = _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
         return start, early
-    dtype, shape, draws = problem.dt.dtype, problem.check(), None
+    shape, draws = problem.check(), None
     if _is_given(noise):
         _check_given(noise, shape, plan)
         draws = noise[: plan.first]
     elif noise is not None:
-        draws = increments(noise, jnp.asarray(0), plan.first, shape, problem.dt, dtype)
+        draws = _drawn(problem, noise, jnp.asarray(0), plan.first, shape, plan)
 
     def advance(problem, own):
         return _mesh.run(problem, plan.tableau, *own, plan.first, plan.save_every)
@@ -234,8 +245,19 @@ def _is_given(noise) -> bool:
 
 
 def _check_given(noise, shape, plan):
-    if noise.shape[1:] != shape:
-        raise ValueError(f"increments must have shape {(plan.n_steps, *shape)}; got {noise.shape}.")
+    both = (2,) if plan.tableau.stages else ()
+    if noise.shape[1:] != (*both, *shape):
+        hint = " (W and H of each step)" if both else ""
+        expected = (plan.n_steps, *both, *shape)
+        raise ValueError(f"increments must have shape {expected}{hint}; got {noise.shape}.")
+
+
+def _drawn(problem, key, first, n_steps: int, shape, plan):
+    """Increments `[time *noise]`; W and H of each step, `[time 2 *noise]`, for order 1.5."""
+    draw = lambda key: increments(key, first, n_steps, shape, problem.dt, problem.dt.dtype)  # noqa: E731
+    if not plan.tableau.stages:
+        return draw(key)
+    return jnp.stack([draw(key), draw(area_key(key)) / 12**0.5], axis=1)
 
 
 def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan: Plan):
@@ -259,7 +281,7 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
         elif given:
             draw = lambda k: _ring.get(noise, first + k)  # noqa: E731
         else:
-            drawn = increments(noise, first, plan.chunk, shape, problem.dt, problem.dt.dtype)
+            drawn = _drawn(problem, noise, first, plan.chunk, shape, plan)
             draw = lambda k: _ring.get(drawn, k)  # noqa: E731
 
         def row(k):
@@ -304,7 +326,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         elif given:
             draws = jax.lax.dynamic_slice_in_dim(padded, first, plan.chunk)
         else:
-            draws = increments(noise, first, plan.chunk, shape, problem.dt, dtype)
+            draws = _drawn(problem, noise, first, plan.chunk, shape, plan)
         carry, states = guarded_if(plan.guard, advance, (running, first), (carry, draws))
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.

@@ -40,6 +40,15 @@ def read_past(
     n_stages = len(tableau.c)
     if not problem.delays.number:
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
+    if tableau.stages:
+        if not problem.delays.on_grid:
+            raise ValueError(
+                f"{type(tableau.solver).__name__} reads the past at its own stages: it needs "
+                "delays that are known whole multiples of dt, without delay_bounds. Take "
+                "diffrax.Heun() for others."
+            )
+        rows = [jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)[:, 2:] for back in whole]
+        return jnp.stack(rows, axis=2)
     if tableau.order == 1:
         return _between_states(problem, records, n_steps)[:, None]
     stages = []
@@ -104,7 +113,11 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
         shift = 8 * jnp.finfo(t.dtype).eps * size
         return t + shift if c < 0.5 else t - shift
 
-    noise = problem.noise(moment(0.0), y, lagged[0], draw)
+    noise = None
+    if tableau.stages and draw is not None:
+        noise = jax.vmap(lambda draw: problem.noise(moment(0.0), y, lagged[0], draw, h))(draw)
+    else:
+        noise = problem.noise(moment(0.0), y, lagged[0], draw, h)
 
     def rate(stage, y):
         return h * problem.drift(moment(tableau.c[stage]), y, lagged[stage], problem.args)

@@ -49,10 +49,12 @@ def read_breaks(
     *,
     apart: bool,
     noisy: bool,
+    bounded: bool,
 ) -> Breaks | None:
     """Where a solver of some order needs steps to end; None where equal steps do that anyway.
 
-    `apart`: whether the state jumps at the start.
+    `apart`: whether the state jumps at the start; `bounded`: whether bounds of the delays were
+    given, so that other delays within them make the same program.
     """
     jumps = read_jumps(jumps)
     smooth = delays.on_grid or noisy or order <= 2
@@ -63,7 +65,7 @@ def read_breaks(
     for i in range(len(jumps)):
         at = (jnp.asarray(jumps[i], dt.dtype) - t0) / dt
         origins.append((at, concrete(at) if known is not None else None))
-    steps = concrete(delays.steps)
+    steps = None if bounded else concrete(delays.steps)
     least = np.full(delays.number, delays.shortest) if steps is None else steps
     most = np.full(delays.number, delays.longest) if steps is None else steps
     found, last = [], 0

@@ -21,6 +21,7 @@ from ._problem import (
     Problem,
     noise_shape,
 )
+from ._tableau import Tableau
 
 # Steps that an index of 32 bits counts.
 MOST_STEPS = 2**31 - 1
@@ -90,7 +91,7 @@ def read_problem(
     args: Any,
     t0: Any,
     bounds: Any,
-    order: int,
+    tableau: Tableau,
     *,
     diagonal: bool = False,
     y0: Any = None,
@@ -124,16 +125,23 @@ def read_problem(
     _check_resolution(start, concrete(dt), dtype)
     dt = constant(dt, dtype)
     past = read_history(history, spacing, needed, dtype)
+    order, rule = tableau.order, tableau.rule
     sigma = read_sigma(sigma, past.shape, order, dtype, diagonal=diagonal)
     y0 = read_start(y0, past.shape, dtype)
     breaks = None
-    if n_steps is not None:
-        apart, noisy = y0 is not None, sigma is not None
-        breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, apart=apart, noisy=noisy)
+    if tableau.stages and jumps is not None:
+        raise ValueError(
+            f"{type(tableau.solver).__name__} does not divide its steps, so it takes no jumps; "
+            "take diffrax.Heun()."
+        )
+    # A step that reads the stages of another one reads the right side of a jump at the start.
+    if n_steps is not None and not tableau.stages:
+        how = dict(apart=y0 is not None, noisy=sigma is not None, bounded=bounds is not None)
+        breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, **how)
     # Python's numbers would be part of the program, which is compiled anew for each.
     floats = lambda leaf: constant(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
     args = jax.tree.map(floats, args)
-    return Problem(drift, sigma, args, dt, t0, diagonal, delays, past, y0, breaks)
+    return Problem(drift, sigma, args, dt, t0, diagonal, rule, delays, past, y0, breaks)
 
 
 def _check_signature(drift: Callable) -> None:
@@ -271,8 +279,9 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     if callable(sigma):
         if order > 1:
             raise ValueError(
-                "a diffusion that depends on the state is Itô and needs solver=diffrax.Euler(); "
-                "higher-order solvers take a constant sigma."
+                "a diffusion that depends on the state needs solver=diffrax.Euler() or "
+                "ItoMilstein() (Itô), or EulerHeun() or StratonovichMilstein() (Stratonovich); "
+                "other solvers take a constant sigma."
             )
         return sigma
     dim = state[-1]

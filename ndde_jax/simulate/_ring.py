@@ -102,7 +102,7 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
         t = problem.time(first + k)
         new = y + problem.dt * problem.drift(t, y, lagged, problem.args)
-        noise = problem.noise(t, y, lagged, draw)
+        noise = problem.noise(t, y, lagged, draw, problem.dt)
         new = new if noise is None else new + noise
         if limit is not None:
             new = jnp.where(first + k < limit, new, y)

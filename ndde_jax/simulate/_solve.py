@@ -60,20 +60,26 @@ def solve_sdde(
         same.
     - `sigma`: Σ, none by default; a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix
         per member of a batch `[batch dim noise]`, or a function like the drift that returns one of
-        these (Itô, with Euler–Maruyama only).
+        these: in the sense of Itô or of Stratonovich as the solver has it.
     - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
         shapes, which agree for as many members as variables; without it two axes are a matrix.
     - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
         its key alone, and that of a longer run begins with that of a shorter one.
-    - `increments`: Brownian increments instead, `[time *noise]`, variance dt.
+    - `increments`: Brownian increments instead, `[time *noise]`, variance dt; for `SRA1` and
+        `ShARK` `[time 2 *noise]`, with the space-time Lévy area H of each step, variance dt/12.
     - `args`: passed on to `drift`.
-    - `solver`: any explicit Runge–Kutta method of Diffrax; Euler (Euler–Maruyama) by default. Each
-        reads lagged values by its own dense output.
+    - `solver`: any explicit Runge–Kutta method of Diffrax; Euler (Euler–Maruyama, Itô) by default.
+        Each reads lagged values by its own dense output. For noise that depends on the state also
+        `ItoMilstein` and `StratonovichMilstein`, of strong order 1 where the diffusion of every
+        variable is a function of that variable now, and `EulerHeun` (Stratonovich; of strong order
+        1 there, ½ otherwise). For a constant `sigma` and delays on the grid also `SRA1` and
+        `ShARK`, of strong order 1.5 and weak order 2; other solvers have strong order 1 then.
     - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
     - `t0`: time of the start.
     - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
-        or `vmap`, so that the sizes of buffers are known. `lag_bounds` is the same. For a delay
-        outside them all values are NaN.
+        or `vmap`, so that the sizes of buffers are known. With them all delays inside are one
+        program; without, each set is compiled anew. `lag_bounds` is the same. For a delay outside
+        them all values are NaN.
     - `y0`: the state at `t0` if it is not the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
         there, and at sums of delays later, so that solvers keep their order.
@@ -93,7 +99,8 @@ def solve_sdde(
     lies: the derivatives of a solution jump at `t0` and at sums of delays after it.
 
     Method of steps: Bellen and Zennaro, *Numerical Methods for Delay Differential Equations*
-    (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000).
+    (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000); strong order
+    1.5: Rößler, *SIAM J. Numer. Anal.* 48 (2010), Foster et al., *SIAM J. Numer. Anal.* 62 (2024).
 
     ```python
     import jax
@@ -114,7 +121,7 @@ def solve_sdde(
     given = read_system(drift, delays, lags, dt, history, sigma, noisy=noisy)
     bounds = read_bounds(delay_bounds, lag_bounds)
     options: dict[str, Any] = dict(diagonal=diagonal, y0=y0, jumps=jumps, n_steps=n_steps)
-    problem = read_problem(given, args, t0, bounds, tableau.order, **options)
+    problem = read_problem(given, args, t0, bounds, tableau, **options)
     noise = read_noise(key, increments, problem, n_steps)
     guard = len(problem.history.shape) > 1 or in_batch((problem, noise))
     plan = Plan.of(problem, tableau, n_steps, save_every, guard)
