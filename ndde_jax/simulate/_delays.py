@@ -65,6 +65,11 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
     limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
     if lags is None:
         lags = ()
+    if callable(lags):
+        raise ValueError(
+            f"{name} that depend on time or state have no buffer of a known size here; give the "
+            "function to ndde.simulate.DelayTerm, for diffrax.diffeqsolve."
+        )
     check_real_array(lags, name, "delays in units of time, one number or a list")
     known = concrete(lags)
     lags = constant(lags, dtype)

@@ -118,7 +118,7 @@ def read_problem(
         spacing, needed = drift.dt, max(drift.lags) + 1
         drift = LearnedDrift(drift)
     else:
-        _check_signature(drift)
+        check_signature(drift)
         dt = read_step(dt, lags)
         delays = read_delays(lags, dt, bounds, dtype, name)
         spacing, needed = dt, delays.longest + 1
@@ -144,7 +144,7 @@ def read_problem(
     return Problem(drift, sigma, args, dt, t0, diagonal, rule, delays, past, y0, breaks)
 
 
-def _check_signature(drift: Callable) -> None:
+def check_signature(drift: Callable) -> None:
     """That it takes four arguments, as far as can be told."""
     try:
         inspect.signature(drift).bind(0.0, None, None, None)
