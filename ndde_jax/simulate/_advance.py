@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from . import _blocks, _mesh, _ring
+from . import _blocks, _ring
 from ._guard import guarded_if
+from ._kinks import divided_length, run_divided
 from ._noise import area_key, increments
 from ._problem import FunctionHistory, Problem
 from ._tableau import Tableau
@@ -51,7 +52,7 @@ class Plan:
         n_steps, save_every = int(n_steps), int(save_every)
         euler = tableau.order == 1 and problem.breaks is None
         longest = _blocks.block_length(problem)
-        first = _mesh.length(problem, n_steps, save_every)
+        first = divided_length(problem, n_steps, save_every)
         chunk = _part_length(max(n_steps - first, 1), CHUNK)
         block = _part_length(chunk, longest)
         chunk = block * -(-chunk // block)
@@ -233,7 +234,7 @@ def _start(problem, noise, plan, ring):
         draws = _drawn(problem, noise, jnp.asarray(0), plan.first, shape, plan)
 
     def advance(problem, own):
-        return _mesh.run(problem, plan.tableau, *own, plan.first, plan.save_every)
+        return run_divided(problem, plan.tableau, *own, plan.first, plan.save_every)
 
     own = _blocks.start(problem, plan.tableau), draws
     carry, saved = guarded_if(plan.guard, advance, problem.without_past, own)

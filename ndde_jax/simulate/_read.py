@@ -11,8 +11,8 @@ import numpy as np
 from .._checks import check_key, check_number, check_real_array, check_sizes, refusal
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
-from ._breaks import read_breaks
 from ._delays import Delays, concrete, constant, read_delays
+from ._kinks import read_breaks
 from ._problem import (
     ConstantHistory,
     FunctionHistory,
