@@ -13,8 +13,9 @@ from benchmarks._store import Store
 from .problems import PROBLEMS
 from .runner import ADAPTIVE, BENCHMARK, CONSTANT, TOLERANCES, choose, run
 
-# Errors below, where rounding and the reference itself show, have no order.
-FLOOR = 1e-9
+# Errors below, where rounding and the reference itself may show, need no order; below the second
+# none is shown.
+FLOOR, SHOWN = 1e-9, 1e-12
 # How far an order may lie below its own, and an error above its tolerance.
 SLACK, MANY = 0.5, 1000.0
 
@@ -93,7 +94,7 @@ def table(store: Store) -> str:
                 cells.append(status.partition(":")[0])
             else:
                 error, order = metrics["error"], metrics["order"]
-                shown = f" ({order:.1f})" if method in CONSTANT and error > FLOOR else ""
+                shown = f" ({order:.1f})" if method in CONSTANT and error > SHOWN else ""
                 if bad := off(method, error, order):
                     wrong.append(f"{name} by {method}")
                 cells.append(f"{error:.0e}{shown}{' off' if bad else ''}")
