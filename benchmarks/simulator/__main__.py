@@ -15,7 +15,7 @@ from .runner import ADAPTIVE, BENCHMARK, CONSTANT, TOLERANCES, choose, run
 
 # Errors below, where rounding and the reference itself may show, need no order; below the second
 # none is shown.
-FLOOR, SHOWN = 1e-9, 1e-12
+FLOOR, SHOWN = 1e-9, 1e-11
 # How far an order may lie below its own, and an error above its tolerance.
 SLACK, MANY = 0.5, 1000.0
 
