@@ -19,7 +19,7 @@ from .runner import BENCHMARK
 
 # The method that others are compared with, and of how many standard errors a gap is small or large.
 REFERENCE, SMALL, LARGE = "discover", 1.0, 2.0
-# Gaps that are rounding.
+# Standard errors that are rounding.
 TIE = 1e-9
 # In pictures and the brief table: families and methods as people call them.
 WORDS = {
@@ -143,8 +143,8 @@ def best(score: Score, of_row: Mapping[str, Mapping]) -> str | None:
 
 def behind(score: Score, of_row: Mapping[str, Mapping]) -> tuple[str, float] | None:
     """The best method of a row and by how many standard errors of the difference, record by
-    record, the reference is behind it; 0 if it is the best, infinite if the difference is always
-    the same. None where either has no value.
+    record, the reference is behind it; 0 if it is the best as far as the table shows, infinite if
+    the difference is always the same. None where either has no value.
     """
     winner = best(score, of_row)
     if winner is None or not values(score, of_row.get(REFERENCE, {})):
@@ -154,7 +154,7 @@ def behind(score: Score, of_row: Mapping[str, Mapping]) -> tuple[str, float] | N
     if winner == REFERENCE or not gaps:
         return winner, 0.0
     mean, error = mean_and_error(gaps)
-    if mean <= TIE:
+    if mean < 0.5 * 10**-score.digits:
         return winner, 0.0
     return winner, mean / error if error > TIE else math.inf
 
@@ -186,7 +186,7 @@ def table(store: Store) -> str:
     ]
     if any(metrics["verdict"] >= 0 for _, metrics in verdicts):
         parts += ["How far verdicts can be trusted:", calibration(verdicts)]
-    counted = [count(score, found) for score in (F1, AUROC, FALSE)]
+    counted = [count(score, found) for score in HEADINGS]
     return "\n\n".join([*parts, *(sentence for sentence in counted if sentence)])
 
 
@@ -198,15 +198,16 @@ def _methods(found: Results) -> list[str]:
 def _body(score: Score, found: Results, methods: list[str]) -> list[list[str]]:
     rows = []
     for row, of_row in found.items():
-        winner, gap = best(score, of_row), behind(score, of_row)
-        if winner is None:
+        found_there = {m: values(score, of_row.get(m, {})).values() for m in methods}
+        means = {m: mean_and_error(numbers) for m, numbers in found_there.items()}
+        shown = {m: mean for m, (mean, _) in means.items()}
+        winners, gap = _winners(score, shown, methods, score.digits), behind(score, of_row)
+        if not winners:
             continue
         cells = []
-        for method in methods:
-            numbers = values(score, of_row.get(method, {})).values()
-            mean, error = mean_and_error(numbers)
+        for method, (mean, error) in means.items():
             cell = tables.number(mean, score.digits)
-            cell = f"**{cell}**" if method == winner else cell
+            cell = f"**{cell}**" if method in winners else cell
             cell += "" if math.isnan(error) else f"±{tables.number(error, score.digits)}"
             if method == REFERENCE and gap is not None:
                 cell += " !!" if gap[1] > LARGE else " !" if gap[1] > SMALL else ""
@@ -248,17 +249,17 @@ def count(score: Score, found: Results) -> str:
 
 def brief(found: Results) -> tuple[list[str], dict[str, dict[str, float]], dict[str, Score]]:
     """Methods that most families have; by family the mean over its sizes of F1, or of false links
-    where nothing is to be found; and which of the two.
+    where nothing is to be found, NaN for methods that have not all sizes; and which of the two.
     """
     means, scores = defaultdict(lambda: defaultdict(list)), {}
     for row, of_row in found.items():
         has_links = best(F1, of_row) is not None
         scores[row.family] = score = F1 if has_links else FALSE
-        for method, of_method in of_row.items():
-            mean, _ = mean_and_error(values(score, of_method).values())
+        for method in _methods(found):
+            mean, _ = mean_and_error(values(score, of_row.get(method, {})).values())
             means[row.family][method].append(mean)
     pooled = {
-        family: {method: tables.mean(numbers) for method, numbers in of_family.items()}
+        family: {method: float(np.mean(numbers)) for method, numbers in of_family.items()}
         for family, of_family in means.items()
     }
 
@@ -290,7 +291,7 @@ def by_family(store: Store) -> str:
 
 
 def _winners(score: Score, numbers: Mapping[str, float], methods, digits: int) -> set[str]:
-    """Methods that nobody beats, as far as the table shows."""
+    """Methods that nobody beats, as far as so many digits show."""
     shown = {m: round(numbers.get(m, math.nan), digits) for m in methods}
     shown = {m: number for m, number in shown.items() if not math.isnan(number)}
     top = (max if score.more else min)(shown.values(), default=math.nan)
