@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks import published
 from benchmarks._store import Record as Result, Store, Unit
 from benchmarks.world import data, flows, maps, methods, report, runner, scoring, transfer
 from benchmarks.world.__main__ import main
@@ -364,3 +365,10 @@ def test_a_refusal_and_a_fault_have_a_status(monkeypatch):
             "world", "linear", "3x100", 0, "it", 0
         )
         assert found.status.startswith(status) and found.metrics["failed"] == 1
+
+
+def test_what_is_published_has_a_row_for_every_family():
+    path = published.ROOT / "benchmarks" / "world" / "published" / "results.csv.gz"
+    with published.read(path) as store:
+        found = report.results(store)
+    assert {row.family for row in found} == {*data.FAMILIES, data.PLANTS}
