@@ -4,6 +4,7 @@ Their defaults are kept where they have any.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -12,30 +13,75 @@ from .linear import standardise
 
 # Of PCMCI+, its default.
 LEVEL = 0.01
+# What stands for a missing value there.
+MISSING = 1e30
+
+
+class TimeLaggedLinks(NamedTuple):
+    """Links between levels, directed forward in time.
+
+    - `scores`: absolute test values; `graph`: links kept.
+    - `at_once`: pairs with a link of no lag, however it is directed.
+    """
+
+    scores: Float[np.ndarray, "source target lag"]
+    graph: Bool[np.ndarray, "source target lag"]
+    at_once: Bool[np.ndarray, "source target"]
 
 
 def pcmci_plus(
     x: Float[np.ndarray, "time dim"], lags: Sequence[int]
 ) -> tuple[Float[np.ndarray, "source target lag"], Bool[np.ndarray, "source target lag"]]:
-    """PCMCI+ (Runge 2020) with partial correlations, from tigramite.
+    """PCMCI+ (Runge 2020) with partial correlations, from tigramite: absolute partial correlations,
+    and links.
+    """
+    found = time_lagged_links(x, lags)
+    return found.scores, found.graph
+
+
+def time_lagged_links(
+    x: Float[np.ndarray, "time dim"],
+    lags: Sequence[int],
+    *,
+    level: float = LEVEL,
+    robust: bool = False,
+    hidden: bool = False,
+) -> TimeLaggedLinks:
+    """PCMCI+ (Runge 2020) or, for records with `hidden` drivers, LPCMCI (Gerhardus and Runge 2020,
+    which looks at all lags up to the longest); partial correlations, `robust` of normal scores.
+    Missing values are NaN.
 
     A drift with lag l moves the next sample, so its candidates are the links of lag l + 1; those of
-    lag 0 are conditioned on and oriented, and not reported. Returns absolute partial correlations,
-    and the links directed forward in time.
-    """
-    from tigramite import data_processing
-    from tigramite.independence_tests.parcorr import ParCorr
-    from tigramite.pcmci import PCMCI
+    lag 0 are conditioned on and oriented.
 
-    dim = x.shape[1]
+    **Raises:** `ValueError` if tigramite is not installed.
+    """
+    try:
+        from tigramite import data_processing
+        from tigramite.independence_tests.parcorr import ParCorr
+        from tigramite.independence_tests.robust_parcorr import RobustParCorr
+        from tigramite.lpcmci import LPCMCI
+        from tigramite.pcmci import PCMCI
+    except ImportError as error:
+        raise ValueError("PCMCI+ needs tigramite: install ndde_jax[peers].") from error
+
+    data = data_processing.DataFrame(np.nan_to_num(x, nan=MISSING), missing_flag=MISSING)
+    test, longest, at = RobustParCorr() if robust else ParCorr(), max(lags) + 1, np.add(lags, 1)
+    if hidden:
+        found = LPCMCI(data, cond_ind_test=test).run_lpcmci(tau_max=longest, pc_alpha=level)
+    else:
+        links = _delayed(x.shape[1], lags)
+        found = PCMCI(data, cond_ind_test=test, verbosity=0).run_pcmciplus(
+            link_assumptions=links, tau_min=0, tau_max=longest, pc_alpha=level
+        )
+    graph, values = found["graph"], np.abs(found["val_matrix"])
+    return TimeLaggedLinks(values[..., at], graph[..., at] == "-->", graph[..., 0] != "")
+
+
+def _delayed(dim: int, lags: Sequence[int]) -> dict:
+    """What tigramite may look at: these lags of all, and all others at the same time."""
     delayed = {(i, -lag - 1): "-?>" for i in range(dim) for lag in lags}
-    links = {j: delayed | {(i, 0): "o?o" for i in range(dim) if i != j} for j in range(dim)}
-    method = PCMCI(data_processing.DataFrame(x), cond_ind_test=ParCorr(), verbosity=0)
-    found = method.run_pcmciplus(
-        link_assumptions=links, tau_min=0, tau_max=max(lags) + 1, pc_alpha=LEVEL
-    )
-    at = np.asarray(lags) + 1
-    return np.abs(found["val_matrix"][..., at]), found["graph"][..., at] == "-->"
+    return {j: delayed | {(i, 0): "o?o" for i in range(dim) if i != j} for j in range(dim)}
 
 
 def sparse_regression(

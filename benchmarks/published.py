@@ -152,8 +152,9 @@ def rendered(text: str) -> str:
 
 
 def readmes() -> list[Path]:
-    """That hold such tables."""
+    """READMEs and pages that hold such tables."""
     files = [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("**/README.md"))]
+    files += sorted((ROOT / "docs").glob("*.md"))
     return [file for file in files if _BLOCK.search(file.read_text(encoding="utf-8"))]
 
 

@@ -28,8 +28,8 @@ from ._discover_many import discover_many as discover_many
 from ._discovery import Discovery as Discovery
 from ._executors import Failed as Failed
 from ._recipe import Recipe as Recipe
-from .check._data_findings import data_findings as data_findings
 from .check._identifiability import identifiability_report as identifiability_report
+from .check._sample_rules import data_findings as data_findings
 from .fit._drift import fit_drift as fit_drift
 from .fit._edges import edge_scores as edge_scores, window_graph as window_graph
 from .fit._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit

@@ -37,9 +37,14 @@ def opened(file: Path | Any, name: str) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
-        raise ValueError(f"{name} is damaged: {error}.") from error
+        raise ValueError(f"{name} is damaged: {_short(error)}.") from error
     except (NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"{name} cannot be unpacked: {error}.") from error
+        raise ValueError(f"{name} cannot be unpacked: {_short(error)}.") from error
+
+
+def _short(error: Exception) -> str:
+    """What an error says, which may quote any bytes of a file, as one short line."""
+    return "".join(c if c.isprintable() else "?" for c in str(error)[:150])
 
 
 def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:

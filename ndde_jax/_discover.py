@@ -37,12 +37,12 @@ from .samples._columns import is_pulse
 from .samples._error import measurement_errors, said_of_errors
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._masks import said_of_mask
-from .samples._offsets import OFFSETS
 from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
 from .samples._samples import Samples
 from .samples._trajectories import read_lags
 from .samples._transforms import TRANSFORM
+from .samples._treatments import OFFSETS
 from .select._midpoint import choose_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
@@ -50,7 +50,7 @@ from .select._screened import Screened
 from .select._spline_fit import fit_screened
 from .select._strategies import Gates
 from .use._impute import IMPUTE, Imputed, impute, missing
-from .use._rows import check_regular
+from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge, check_prior

@@ -3,29 +3,37 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ._checks import check_key, check_whole
 from ._held import held
 from ._recipe import Recipe
+from ._report import Report, few_lines, report_data
 from ._store import read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
 from .assess._reasons import reasons
-from .check._identifiability import IdentifiabilityReport, identifiability_report
-from .check._report import write_few_lines, write_report
+from .check._finding import SAMPLES, findings_of
+from .check._graph_rules import evidence_of
+from .check._identifiability import IdentifiabilityReport, examine
+from .check._refits import Finder
+from .check._sample_rules import SampleEvidence
 from .check._verdict import Verdict, verdict
 from .fit._prices import as_price
 from .measure._measured import find_and_measure
 from .measure._record import Record
+from .measure._stability import check_finder
 from .measure._strength import SignalStrengths
 from .models._model import AbstractDelayModel
 from .samples._error import measurement_errors
 from .samples._samples import Samples
-from .use._formulas import discovery_formulas
+from .select._strategy import AbstractStrategy
+from .use._export import discovery_formulas
 from .use._front import Usable
 from .windows._windows import Windows
 
@@ -94,7 +102,7 @@ class Discovery(Usable):
     choices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return write_few_lines(self)
+        return few_lines(self)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -219,28 +227,60 @@ class Discovery(Usable):
         *,
         full: Checked[bool] = False,
     ) -> str:
-        """The verdict in five lines, the edges and every finding with its remedy. With `full`, or
-        what `identifiability` found, also data, choices, targets, warnings and identifiability: a
-        text for a methods section.
-        """
-        return write_report(self, identifiability, full=full)
+        """Return the verdict in five lines, the edges and every finding with its remedy, as text.
 
-    def identifiability(self, *, key: PRNGKeyArray, **options) -> IdentifiabilityReport:
+        **Arguments:**
+
+        - `identifiability`: what [`identifiability`][ndde_jax.Discovery.identifiability] found; the
+            verdict is then its verdict, of all findings.
+        - `full`: also data, choices, targets and what the theorems ask for, a text for a methods
+            section; so it is with `identifiability`.
+        """
+        full = full or identifiability is not None
+        return report_data(self, identifiability, full=full).text(full=full)
+
+    def report_data(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> Report:
+        """Return what the report says as a value, from which text and HTML are written: its
+        `text(full=True)` is that of [`report`][ndde_jax.Discovery.report], and
+        `html(pictures={})` is the page that the command line writes.
+        """
+        return report_data(self, identifiability)
+
+    def identifiability(
+        self,
+        *,
+        key: Checked[PRNGKeyArray],
+        seeds: Checked[int] = 2,
+        strategy: Checked[AbstractStrategy | Callable | None] = None,
+        progress: bool = False,
+    ) -> IdentifiabilityReport:
         """Refit on halves of the data, with edges replaced and with other differences, to see
         whether the data support the graph. Takes several times as long as the discovery.
 
-        `options` are those of [`identifiability_report`][ndde_jax.identifiability_report].
+        **Arguments:**
+
+        - `key`: for all refits.
+        - `seeds`: refits of each half, where anything in them is random; closed forms are not.
+        - `strategy`: how graphs are found again; by default as this one was.
+        - `progress`: show a bar over the refits of halves.
+
+        **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport]; its `verdict`
+        is that of this discovery and of what refits add to it.
         """
-        strategy = self.recipe.strategy
-        options = {"strategy": self._select if strategy is None else strategy} | options
-        return identifiability_report(
-            self.windows,
-            key=key,
-            strengths=self.strengths,
-            model=self.model,
-            coefficient=self.coefficient,
-            names=self.names,
-            **options,
+        check_whole(seeds, "seeds")
+        check_finder(strategy)
+        strategy = self.recipe.strategy if strategy is None else strategy
+        price = None
+        if strategy is None:
+            strategy = self._select
+            seeds = seeds if self.recipe.networks else 1
+        elif self.coefficient is not None and not callable(strategy):
+            price = as_price(self.coefficient, "coefficient")
+        return examine(
+            evidence_of(self),
+            Finder(strategy, price, seeds, progress),
+            check_key(key),
+            findings_of(SAMPLES, SampleEvidence(self.samples, self.inputs)),
         )
 
     def _select(self, windows: Windows, key: PRNGKeyArray) -> np.ndarray:
@@ -364,9 +404,13 @@ class Discovery(Usable):
             raise ValueError(
                 f"{directory} does not hold a saved discovery: {FILE} is missing."
             ) from error
-        if problem := _inconsistency(found):
+        try:
+            problem = _inconsistency(found)
+        except (AttributeError, TypeError, IndexError, ValueError):
+            problem = "a part of it is of another kind than it should be"
+        if problem:
             raise ValueError(
-                f"{file} contradicts itself: {problem}. It was changed after it was "
+                f"{file} contradicts itself: {problem[:300]}. It was changed after it was "
                 "saved; discover it again."
             )
         return found

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._atomic import Together
-from ._html_report import PICTURES, USES, html_report
+from ._report import PICTURES, USES, Report
 
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
@@ -25,25 +25,25 @@ EDGE_COLUMNS = (
 
 def write_results(
     found: Any,
-    report: str,
+    report: Report,
     directory: Path,
     *,
+    full: bool = False,
     plot: bool,
     repeat: Sequence[str] = (),
     effects: bool = False,
 ) -> list[str]:
-    """All results, or none of them if one cannot be written; their names. With `effects` also
-    pictures of effects and of a forecast.
+    """Write all results, or none of them if one cannot be written, and return their names.
+
+    With `full` the text holds all of the report, and with `effects` there are pictures of effects
+    and of a forecast.
     """
-    contents = {"report.txt": report_text(report), "edges.csv": _edges(found)}
+    contents = {"report.txt": report_text(report.text(full=full)), "edges.csv": _edges(found)}
     pictures, why_not = _pictures(found) if plot else {}, ""
     if pictures and effects:
         used, why_not = _uses(found)
         pictures |= used
-    full = found.report(full=True)
-    contents["report.html"] = html_report(
-        found, full, pictures=pictures, repeat=repeat, uses=why_not
-    )
+    contents["report.html"] = report.html(pictures=pictures, repeat=repeat, uses=why_not)
     contents |= pictures
     with Together() as files:
         for name, content in contents.items():
@@ -54,23 +54,22 @@ def write_results(
 
 def write_checked(
     found: Any,
-    checked: Any,
-    report: str,
+    report: Report,
     directory: Path,
     *,
+    full: bool = False,
     written: Sequence[str],
     repeat: Sequence[str] = (),
     effects: bool = False,
 ) -> None:
-    """Both reports once more, with what the long check found."""
+    """Write both reports once more, with what the long check found."""
     pictures = {
         name: (directory / name).read_bytes() for name in (*PICTURES, *USES) if name in written
     }
-    full = found.report(checked, full=True)
     why_not = _uses(found)[1] if effects and pictures and "effects.png" not in pictures else ""
-    page = html_report(found, full, pictures=pictures, repeat=repeat, uses=why_not)
+    page = report.html(pictures=pictures, repeat=repeat, uses=why_not)
     with Together() as files:
-        files.add(directory / "report.txt", report_text(report))
+        files.add(directory / "report.txt", report_text(report.text(full=full)))
         files.add(directory / "report.html", page)
 
 

@@ -1,5 +1,9 @@
 """Lags, edges, amounts and shares as people write them."""
 
+import math
+
+import numpy as np
+
 # More candidate lags than anybody means.
 MOST_LAGS = 10_000
 
@@ -91,7 +95,8 @@ def amount(value: float, unit: str) -> str:
     ('2 months', '0.25 h', '3')
     """
     number = f"{value:.3g}"
-    if len(unit) > 2 and unit.isalpha() and not unit.endswith("s") and number != "1":
+    word = len(unit) > 2 and unit.isalpha() and unit not in ("min", "sec")
+    if word and not unit.endswith("s") and number != "1":
         unit += "s"
     return f"{number} {unit}".rstrip()
 
@@ -112,3 +117,40 @@ def times(share: float) -> str:
     ('40% of', '78 times')
     """
     return f"{share:.0%} of" if share < 2 else f"{share:.0f} times"
+
+
+# Units of time, in seconds, by what people call them; a month and a year are means.
+SECONDS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+SMALLER = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+
+def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
+    """Return a time with its unit and the interval it lies in, in a unit in which it is above 1.
+
+    Digits are those that the interval leaves; without one, three.
+
+    >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
+    ('34.9 min', '3.4 h (2.9 to 3.8)')
+    """
+    if unit in SECONDS and 0 < abs(value) < 1:
+        seconds = value * SECONDS[unit]
+        unit, factor = next(
+            ((name, size) for name, size in SMALLER if abs(seconds) >= size),
+            (unit, SECONDS[unit]),
+        )
+        scale = seconds / value / factor
+        value, low, high = value * scale, low * scale, high * scale
+    if not low < high:
+        return amount(value, unit)
+    digits = max(0, math.ceil(-math.log10(high - low)), int(abs(value) < 10))
+    said = [f"{number:.{digits}f}" for number in (value, low, high)]
+    if digits:
+        said = [number.rstrip("0").rstrip(".") for number in said]
+    # A unit that is a word is in the plural beside any number but one.
+    unit = amount(1.0 if said[0] == "1" else 2.0, unit).partition(" ")[2]
+    return f"{said[0]} {unit}".rstrip() + f" ({said[1]} to {said[2]})"

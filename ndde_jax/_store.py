@@ -91,7 +91,8 @@ def from_bytes(
         *(KeyError, TypeError, ValueError, AttributeError, IndexError),
         *(RecursionError, zipfile.BadZipFile),
     ) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(str(error).split())[:300]
+        reason = f"{reason} is missing" if isinstance(error, KeyError) else reason
         raise ValueError(
             f"{path} was written by ndde_jax {about.get('library')} and does not fit this version, "
             f"{version()}: {reason}. Compute it again, or read it with that version."

@@ -175,20 +175,21 @@ def _discover(arguments: argparse.Namespace) -> None:
             raise
         raise ValueError(f"{arguments.data}: {error}") from error
     directory.mkdir(parents=True, exist_ok=True)
-    report = found.report(full=arguments.full)
+    report = found.report_data()
     # Before the long check, which may be interrupted.
     repeat = (arguments.command,)
-    shown = {"plot": not arguments.no_plot, "effects": arguments.effects}
+    full = arguments.full
+    shown = {"plot": not arguments.no_plot, "effects": arguments.effects, "full": full}
     written = write_results(found, report, directory, repeat=repeat, **shown)
     if arguments.check:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
-        report = found.report(checked, full=arguments.full)
-        again = {"written": written, "repeat": repeat, "effects": arguments.effects}
-        write_checked(found, checked, report, directory, **again)
+        report, full = found.report_data(checked), True
+        again = {"written": written, "repeat": repeat, "effects": arguments.effects, "full": full}
+        write_checked(found, report, directory, **again)
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
-        print(report.rstrip())
+        print(report.text(full=full).rstrip())
         print()
         for name in written:
             print(f"wrote {directory / name}")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from ndde_jax._html_report import html_report
 from tests.check.test_report import EDGES, found_on, noise
 
 ROOT = Path(__file__).parents[1]
@@ -187,7 +186,7 @@ def report(served):
     found = found_on(noise(), edges=EDGES, names=("a long name of a variable", "another_one" * 4))
     pictures = {"lag_matrix.png": (ROOT / "docs" / "tropical_pacific.png").read_bytes()}
     pictures["effects.png"] = pictures["lag_matrix.png"]
-    page = html_report(found, found.report(full=True), pictures=pictures, repeat=("x " * 200,))
+    page = found.report_data().html(pictures=pictures, repeat=("x " * 200,))
     (folder / "report.html").write_bytes(page)
     (folder / "favicon.ico").touch()
     return address + "report.html"

@@ -166,10 +166,14 @@ assert ndde.edge_scores(result).shape == (2, 2, 1)
 system = ndde.systems.get("wright")
 slope = system.jacobian(0.0, np.array([0.3]), np.array([[0.2]]))
 assert (np.asarray(slope != 0)[:, 0, 0] == np.asarray(system.graph)[0, 0]).all()
+raised = {f.name for f in ndde.data_findings(ndde.read_samples(x, dt=1.0))}
+x[::2] += 9
+told = {f.name for f in ndde.data_findings(ndde.read_samples(x, dt=1.0))}
+assert "alternating" in told - raised
 """
     command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, used])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert len(blocks) == 3 and done.returncode == 0, done.stderr
+    assert len(blocks) == 4 and done.returncode == 0, done.stderr
 
 
 def anchors(text):

@@ -1,6 +1,5 @@
 """Every finding has its page, and the data of its picture raise it, beside data that do not."""
 
-import ast
 import dataclasses
 import importlib
 import re
@@ -10,23 +9,16 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.check import _beside, _checks, _data_findings, _refits, _sensors, _verdict
-from ndde_jax.check._checks import COLLINEAR
+from ndde_jax.check import RULES
 from ndde_jax.check._conditioning import condition_number
+from ndde_jax.check._line_rules import COLLINEAR
 from ndde_jax.check._verdict import verdict
-from ndde_jax.samples import _prepare
 
 PROBLEMS = Path(__file__).parents[1] / "docs" / "problems"
-# Treatments that are found under another name.
-SPOKEN = {
-    "rows": "missing rows",
-    "clock": "irregular clock",
-    "gaps": "missing values",
-    "codes": "missing values",
-}
 
 
 def _load():
@@ -42,41 +34,59 @@ pictures = _load()
 PAIRS = pictures.pairs()
 
 
-def texts(node):
-    """What a name can be: a constant, or either of two."""
-    if isinstance(node, ast.IfExp):
-        return texts(node.body) | texts(node.orelse)
-    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
-
-
-def names_in(module, functions, place):
-    """Strings that stand at a place in calls of these functions."""
-    found = set()
-    for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
-        if isinstance(node, ast.Call) and len(node.args) > place:
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            found |= texts(node.args[place]) if name in functions else set()
-    return found
-
-
-FINDINGS = (
-    names_in(_data_findings, {"measured"}, 0)
-    | names_in(_sensors, {"measured"}, 0)
-    | names_in(_verdict, {"Finding"}, 1)
-    | names_in(_beside, {"Finding"}, 1)
-    | {"rhythm"}  # of select/_rhythm, a season that stays
-    | {SPOKEN.get(name, name) for name in names_in(_prepare, {"treated"}, 1)}
-)
-LINES = names_in(_checks, {"add"}, 1) | names_in(_refits, {"add"}, 1)
+FINDINGS = {entry.name for entry in RULES.values() if entry.about in ("samples", "graph")}
+LINES = {entry.name for entry in RULES.values() if entry.about in ("line", "refits")}
 
 
 def page(name):
     return (PROBLEMS / f"{pictures.slug(name)}.md").read_text("utf-8")
 
 
-def test_the_lists_are_read_from_the_code():
+def test_the_registry_holds_all_that_belongs_to_a_finding():
     assert {"season", "held values", "missing rows", "weak edges", "near duplicate"} <= FINDINGS
     assert {"condition number", "stable edges", "no hidden driver"} <= LINES
+    assert not FINDINGS & LINES
+    for key, entry in RULES.items():
+        assert entry.sentence and callable(entry.test), key
+        if entry.about != "line":
+            assert entry.remedy, key
+            limits = entry.limits
+            given = (limits.note, limits.reservation, limits.problem) != (None, None, None)
+            assert given == bool(limits.why), key
+
+
+def test_limits_weigh_a_size_from_either_side():
+    up = ndde.check.Limits(note=0.0, reservation=1.0, problem=2.0)
+    assert [up.weight(size) for size in (0.0, 0.5, 1.5, 2.5, float("nan"))] == [
+        *(None, "note", "reservation", "problem", None)
+    ]
+    down = ndde.check.Limits(reservation=30.0, problem=12.0, below=True)
+    assert [down.weight(size) for size in (31, 20, 5)] == [None, "reservation", "problem"]
+
+
+def test_a_finding_of_ones_own_joins_the_verdict_and_hits_of_one_kind_are_one():
+    """Three variables have it; the largest speaks for all."""
+    sizes = {"a": 0.4, "b": 0.9, "c": 0.8}
+
+    def test(evidence):
+        for name, size in sizes.items():
+            yield ndde.check.Hit(size, {"name": name}, variable=name)
+
+    add = ndde.check.rule(
+        "odd", "samples", "{name} is odd.", "Look at {name}.", limits=ndde.check.Limits(note=0.5)
+    )
+    try:
+        assert add(test) is test
+        with pytest.raises(ValueError, match="of the name 'odd' already"):
+            add(test)
+        x = np.random.default_rng(0).normal(size=(500, 2))
+        (found,) = ndde.data_findings(ndde.read_samples(x, dt=1.0))
+        assert (found.text, found.remedy) == ("b is odd. The same holds for c.", "Look at b.")
+        assert found.page == "docs/problems/odd.md" and found.value == 0.9
+    finally:
+        RULES.pop("odd", None)
+    with pytest.raises(ValueError, match="about must be"):
+        ndde.check.rule("odd", "weather", "")
 
 
 def test_every_finding_has_its_page_and_its_picture():

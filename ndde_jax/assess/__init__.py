@@ -1,4 +1,4 @@
-"""What is said of a graph beside it: error rates of its edges, and pairs that no arrow describes.
+"""The facts beside a graph: error rates of its edges, and pairs that no arrow describes.
 
 A [`Discovery`][ndde_jax.Discovery] has all of it as attributes: `found.p_values`, `found.q_values`,
 `found.confounded`, `found.at_once`, `found.residual_correlation` and `found.drifting`.

@@ -1,4 +1,4 @@
-"""All that is told of a graph beside it: error rates, what is unseen, at once, or drifting."""
+"""Error rates of edges, and what is unseen, at once, or drifting beside a graph."""
 
 import dataclasses
 from typing import Any
@@ -29,10 +29,12 @@ class ErrorRates:
 
 @dataclasses.dataclass(frozen=True)
 class Relations:
-    """What a graph of causes does not hold: `correlation` of what is left of two rates, pairs that
-    are related `at_once` and pairs that are `confounded`, `[source target]`, symmetric; and inputs
-    whose effect is `drifting`, `[source target lag]`. Variables that are `static`, `[target]`, are
-    functions of the present states of others.
+    """The relations that a graph of causes does not hold.
+
+    - `correlation` of what is left of two rates, pairs that are related `at_once` and pairs that
+        are `confounded`, `[source target]`, symmetric.
+    - `drifting`: inputs whose effect changes, `[source target lag]`.
+    - `static`: variables that are functions of the present states of others, `[target]`.
     """
 
     correlation: Float[np.ndarray, "source target"]

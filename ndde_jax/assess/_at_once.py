@@ -1,4 +1,4 @@
-"""What the found inputs leave of two rates at the same step: links inside one sampling interval."""
+"""Links inside one sampling interval: what inputs leave of two rates at the same step."""
 
 from typing import NamedTuple
 
@@ -26,8 +26,9 @@ class AtOnce(NamedTuple):
 def residuals(
     inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
 ) -> Float[np.ndarray, "row dim"]:
-    """What a regression on the inputs kept, with bends and products, leaves of every rate; NaN
-    where there are hardly more rows than columns.
+    """Return what a regression on the inputs kept, with bends and products, leaves of every rate.
+
+    NaN where there are hardly more rows than columns.
     """
     rates = inputs.rows.rates
     left = np.full_like(rates, np.nan)

@@ -20,7 +20,7 @@ class Drifting(NamedTuple):
 
 
 def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Drifting:
-    """Whether inputs × time explain what the kept inputs, the input itself and time leave of a
+    """Test whether inputs × time explain what the kept inputs, the input itself and time leave of a
     rate. A link that goes from one sign to the other is seen here and nowhere else.
     """
     rows = inputs.rows

@@ -23,7 +23,7 @@ class Inputs(NamedTuple):
 
 
 def read_inputs(rows: Rows) -> Inputs:
-    """All columns of all candidates."""
+    """Return all columns of all candidates."""
     return Inputs(rows, rows.past, bends(rows.past), tested(rows.past))
 
 
@@ -48,8 +48,9 @@ def kept_columns(
 def earlier(
     inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], source: int, lag: int
 ) -> tuple[Float[np.ndarray, "row column"], Bool[np.ndarray, "row"]]:
-    """What a source was made of, when it was `lag` samples ago: its own samples before that and
-    its kept inputs then; and the rows that have such a past.
+    """Return what a source was made of `lag` samples ago, and the rows that have such a past.
+
+    Its own samples before that and its kept inputs then.
     """
     rows = inputs.rows
     first = rows.before(lag + rows.step)

@@ -1,4 +1,4 @@
-"""What tests of rates are made on: rows of the past, rows before them, and columns of inputs."""
+"""The material of tests of rates: rows of the past, rows before them, and columns of inputs."""
 
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(windows: Windows) -> Rows:
-    """The valid rows of windows of one system."""
+    """Return the valid rows of windows of one system."""
     valid, s = np.asarray(windows.valid), windows.scaling
     rates = np.asarray(windows.increment, np.float64)[valid]
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))

@@ -61,7 +61,7 @@ def score_test(
     size: Float[np.ndarray, "*test column"],
     fitted: Int[np.ndarray, "*test"] | int,
 ) -> Test:
-    """Whether columns explain what is left, with changing variances allowed for.
+    """Test whether columns explain what is left, with changing variances allowed for.
 
     The score of the restricted regression, Σ own · left, over its own sum of squares, which holds
     for any variances of the noise (White, 1980); the statistic is that of Hotelling, so that its

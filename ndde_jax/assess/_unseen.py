@@ -119,7 +119,7 @@ def _arrival(inputs, graph, left, i: int, j: int) -> int:
 
 
 def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
-    """What goes beyond two robust standard deviations, up to ten."""
+    """Return what goes beyond two robust standard deviations, up to ten."""
     low, high = np.quantile(news, [0.25, 0.75])
     spread = (high - low) / 1.349
     return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)

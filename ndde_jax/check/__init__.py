@@ -4,10 +4,21 @@ See [`data_findings`][ndde_jax.data_findings] and
 [`identifiability_report`][ndde_jax.identifiability_report].
 """
 
+# Rules register themselves.
+from . import _line_rules as _line_rules, _refit_rules as _refit_rules
 from ._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,
 )
-from ._finding import Finding as Finding
+from ._finding import (
+    RULES as RULES,
+    Finding as Finding,
+    Hit as Hit,
+    Limits as Limits,
+    Rule as Rule,
+    rule as rule,
+)
+from ._graph_rules import GraphEvidence as GraphEvidence
 from ._identifiability import IdentifiabilityReport as IdentifiabilityReport
+from ._sample_rules import SampleEvidence as SampleEvidence
 from ._verdict import Verdict as Verdict

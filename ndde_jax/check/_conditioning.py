@@ -1,4 +1,4 @@
-"""What the data themselves say about identifiability: inputs, noise and damping."""
+"""Measures of identifiability on the data themselves: inputs, noise and damping."""
 
 from collections.abc import Callable
 
@@ -18,8 +18,9 @@ EARLIER, CHANCE = 3, 3.6
 
 
 def condition_number(windows: Windows) -> float:
-    """Ratio of the largest to the smallest singular value of the lagged design; infinite if inputs
-    are linearly dependent.
+    """Return the ratio of the largest to the smallest singular value of the lagged design.
+
+    Infinite if inputs are linearly dependent.
     """
     valid = np.asarray(windows.valid)
     design = np.asarray(windows.history, float)[valid]
@@ -157,7 +158,7 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
 
 
 def drift_of(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
-    """What a model says of all valid rows, physical units."""
+    """Return the drift of a model at all valid rows, in physical units."""
     scaling = windows.scaling
     history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
     history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)

@@ -16,8 +16,9 @@ RESTS, MOVES = 0.45, 1.3
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
-    """Standard errors of the clearest change of a mean, spread, noise or memory between two parts
-    of a record, which of them changes, and where (a share of the record).
+    """Return the clearest change of a mean, spread, noise or memory between two parts of a record.
+
+    Its standard errors, which of them changes, and where (a share of the record).
     """
     best = (0.0, "", 0.0)
     step = best_step(x)[1]
@@ -51,7 +52,7 @@ def inside(
     after: Float[np.ndarray, "time dim"],
     waves: Float[np.ndarray, "time wave"],
 ) -> float:
-    """Whether a season drives the system (negative) or is added to what is measured (positive).
+    """Tell a season that drives the system (negative) from one added to the samples (positive).
 
     The next step is regressed on the last four samples, with squares and cubes: once of samples
     without the season, once of those with it, and its waves beside them. Linearly the two are the
@@ -64,7 +65,7 @@ def inside(
 
 
 def _unexplained(x, waves) -> Float[np.ndarray, "dim"]:
-    """Variance of a step that a polynomial of the past leaves, in the unit of the samples."""
+    """Return the variance of a step that a polynomial of the past leaves, in units of samples."""
     z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
     past = np.concatenate([z[3 - lag : len(z) - 1 - lag] for lag in range(4)], axis=1)
     design = np.concatenate(
@@ -77,8 +78,10 @@ def _unexplained(x, waves) -> Float[np.ndarray, "dim"]:
 
 
 def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
-    """The statistic of Dickey and Fuller (Journal of the American Statistical Association, 1979),
-    with four lagged differences and a constant; above −1.7 nothing pulls the variable back.
+    """Return the statistic of Dickey and Fuller; above −1.7 nothing pulls the variable back.
+
+    With four lagged differences and a constant (Journal of the American Statistical Association,
+    1979).
     """
     change = np.diff(x)
     n = len(change) - order
@@ -105,7 +108,7 @@ def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
 
 
 def quantum(x: Float[np.ndarray, "time"]) -> float:
-    """The step of which all differences are multiples, 0 if there is none."""
+    """Return the step of which all differences are multiples, 0 if there is none."""
     values = np.unique(x)
     if len(values) < 2 or len(values) > len(x) / 2:
         return 0.0
@@ -118,9 +121,10 @@ def quantum(x: Float[np.ndarray, "time"]) -> float:
 
 
 def switched(x: Float[np.ndarray, "time"]) -> bool:
-    """Whether a variable is set, as an actuator or a switch is, and not read off a scale: it has
-    two values, or it mostly rests and then moves, further than what is rounded and rests as often,
-    or at no fixed intervals.
+    """Return whether a variable is set, as an actuator or a switch is, and not read off a scale.
+
+    It then has two values, or it mostly rests and then moves, further than what is rounded and
+    rests as often, or at no fixed intervals.
     """
     values, change = np.unique(x), np.diff(x)
     if len(values) == 2:
@@ -144,8 +148,9 @@ def switched(x: Float[np.ndarray, "time"]) -> bool:
 
 
 def clipped(x: Float[np.ndarray, "time"]) -> float:
-    """Share of samples that sit exactly at the largest or smallest value of a record that repeats
-    no other value as often.
+    """Return the share of samples exactly at the largest or smallest value of a record.
+
+    0 for a record that repeats another value as often.
     """
     values, counts = np.unique(x, return_counts=True)
     if len(values) < 10:
@@ -156,7 +161,7 @@ def clipped(x: Float[np.ndarray, "time"]) -> float:
 
 
 def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:
-    """Longest run of one value, and the share of samples that repeat the one before."""
+    """Return the longest run of one value, and the share of samples that repeat the one before."""
     same = np.diff(x) == 0
     edges = np.flatnonzero(np.diff(np.concatenate([[0], same.astype(int), [0]])))
     runs = edges[1::2] - edges[::2] + 1
@@ -164,13 +169,13 @@ def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:
 
 
 def in_a_row(x: Float[np.ndarray, "time"]) -> float:
-    """Share of changes that come right after another: none in a record that was held."""
+    """Return the share of changes that come right after another: none in a record that was held."""
     changed = np.diff(x) != 0
     return float((changed[1:] & changed[:-1]).sum() / max(changed.sum(), 1))
 
 
 def straight_share(x: Float[np.ndarray, "time"]) -> float:
-    """Share of samples that lie exactly on the line through their neighbours, but not level."""
+    """Return the share of samples exactly on the line through their neighbours, but not level."""
     bend, slope = np.abs(np.diff(x, n=2)), np.abs(np.diff(x))[:-1]
     size = np.abs(x).max()
     straight = (bend < 1e-9 * size) & (slope > 1e-7 * size)
@@ -178,7 +183,7 @@ def straight_share(x: Float[np.ndarray, "time"]) -> float:
 
 
 def copies(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int, float]]:
-    """Columns that are copies of earlier ones: `(column, of, lag, unexplained share)`.
+    """Return columns that are copies of earlier ones: `(column, of, lag, unexplained share)`.
 
     At lag 0 from a correlation of levels of .995 on, if what they differ by has no memory. Later
     copies must be exact to 1e-3 of the variance, and the levels and the steps must both say so:
@@ -213,8 +218,9 @@ def _correlation(a, b) -> float:
 
 
 def combination(x: Float[np.ndarray, "time dim"]) -> tuple[float, Bool[np.ndarray, "dim"]]:
-    """Smallest share of variance that one standardised direction of three or more columns has, and
-    the columns in it.
+    """Return the smallest share of variance of a direction of three or more columns, and these.
+
+    Columns are standardised.
     """
     nothing = 1.0, np.zeros(x.shape[1], bool)
     if x.shape[1] < 3:
@@ -237,8 +243,10 @@ def _standardised(x):
 
 
 def returns(x: Float[np.ndarray, "time dim"]) -> float:
-    """How closely a record repeats itself: the largest correlation of all variables with themselves
-    later, once it has first fallen below one half.
+    """Return how closely a record repeats itself.
+
+    The largest correlation of all variables with themselves later, once it has first fallen below
+    one half.
     """
     z = _standardised(x)
     n = len(z)

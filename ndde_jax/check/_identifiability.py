@@ -1,9 +1,8 @@
-"""Can these data support a graph? What the paper's theorems ask for, measured where it can be."""
+"""The report on whether data support a graph: what theorems ask for, and what refits say."""
 
 import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -20,6 +19,8 @@ from .._checks import (
     refusal,
 )
 from .._types import Checked, RealScalarLike
+from ..assess._inputs import read_inputs
+from ..assess._rows import rows_of
 from ..fit._fixed import fit_graph
 from ..fit._prices import as_price
 from ..fit._refit import StrengthConfig
@@ -29,56 +30,104 @@ from ..measure._strength import SignalStrengths, signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
 from ..select._recover import default_strategy
 from ..select._strategy import AbstractStrategy
-from ..windows._thin import is_regular
 from ..windows._windows import Windows
-from ._checks import (
-    Notes,
-    about_damping,
-    about_data,
-    about_memory,
-    about_noise,
-    about_signal,
-    assumptions,
+from ._finding import (
+    ASSUMED,
+    ESTIMATED,
+    GRAPH,
+    LINE,
+    MEASURED,
+    NOTE,
+    PROBLEM,
+    REFITS,
+    RESERVATION,
+    Finding,
+    findings_of,
 )
-from ._conditioning import drift_of
-from ._finding import ASSUMED, ESTIMATED, MEASURED, Finding
-from ._refits import FoundBy, edges_alone, refits
+from ._graph_rules import GraphEvidence, evidence_of_windows
+from ._refits import Finder, RefitEvidence, refit, shares_beyond_others
+from ._verdict import SUPPORTED, Verdict, weigh
+
+# Said in the verdict of a report.
+REFITTED = ", refits on parts of the data included"
 
 
 @dataclasses.dataclass(frozen=True)
 class IdentifiabilityReport:
-    """Whether data support a graph, and what that rests on. `print` it.
+    """The answer to whether data support a graph, and what that rests on. `print` it.
 
-    - `problems`: why they do not; empty if they do.
-    - `reservations`: what to keep in mind if they do.
-    - `findings`: every quantity, labelled.
-    - `graph`, `strengths`: what was examined.
+    - `verdict`: [`Verdict`][ndde_jax.check.Verdict] of all findings. That of
+        `found.identifiability` is `found.verdict` with what refits add to it.
+    - `findings`: every quantity, labelled; those with a weight are reasons of the verdict.
+    - `graph`, `strengths`: what was examined; `evidence` holds both and the rest.
     - `stability`, `rivals`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits,
         None where not made; see [`edge_stability`][ndde_jax.measure.edge_stability],
         [`rival_edges`][ndde_jax.measure.rival_edges],
         [`joint_strengths`][ndde_jax.measure.joint_strengths] and
-        [`paper_strengths`][ndde_jax.theory.paper_strengths]. The last two are graphs selected on
-        differences over two steps, and of another scheme.
+        [`paper_strengths`][ndde_jax.theory.paper_strengths], which are here in closed form, with
+        lines and bends of inputs. The last two are graphs selected on differences over two steps,
+        and of another scheme.
     """
 
-    names: tuple[str, ...]
-    lags: tuple[int, ...]
-    graph: np.ndarray
-    strengths: SignalStrengths
+    verdict: Verdict
     findings: tuple[Finding, ...]
-    problems: tuple[str, ...]
-    reservations: tuple[str, ...]
-    stability: EdgeStability | None = None
-    rivals: RivalEdges | None = None
-    joint: np.ndarray | None = None
-    alone: np.ndarray | None = None
-    thinned: np.ndarray | None = None
-    other_scheme: np.ndarray | None = None
+    evidence: GraphEvidence
+    refits: RefitEvidence | None = None
 
     @property
     def supported(self) -> bool:
-        """Whether nothing speaks against the graph."""
-        return not self.problems
+        """True if nothing speaks against the graph."""
+        return self.verdict == SUPPORTED
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The sentences on why the data do not support the graph; empty if they do."""
+        return tuple(reason.text for reason in self.verdict.reasons if reason.weight == PROBLEM)
+
+    @property
+    def reservations(self) -> tuple[str, ...]:
+        """The sentences on what to keep in mind if they do."""
+        return tuple(reason.text for reason in self.verdict.reasons if reason.weight == RESERVATION)
+
+    @property
+    def graph(self) -> np.ndarray:
+        """The graph that was examined, bool `[source target lag]`."""
+        return self.evidence.graph
+
+    @property
+    def strengths(self) -> SignalStrengths:
+        """The strengths of its edges."""
+        return self.evidence.strengths
+
+    @property
+    def stability(self) -> EdgeStability | None:
+        """The graphs of halves of the record."""
+        return None if self.refits is None else self.refits.stability
+
+    @property
+    def rivals(self) -> RivalEdges | None:
+        """The costs of replacing each edge."""
+        return None if self.refits is None else self.refits.rivals
+
+    @property
+    def joint(self) -> np.ndarray | None:
+        """The share of a source that all other variables together cannot say, `[source target]`."""
+        return None if self.refits is None else self.refits.joint
+
+    @property
+    def alone(self) -> np.ndarray | None:
+        """The share of an edge that all other candidates cannot say, `[source target lag]`."""
+        return self.evidence.alone
+
+    @property
+    def thinned(self) -> np.ndarray | None:
+        """The graph of differences over two steps, bool `[source target lag]`."""
+        return None if self.refits is None else self.refits.thinned
+
+    @property
+    def other_scheme(self) -> np.ndarray | None:
+        """The graph of another difference scheme, bool `[source target lag]`."""
+        return None if self.refits is None else self.refits.other_scheme
 
     def __getitem__(self, name: str) -> float | str:
         """The value of a finding by its name."""
@@ -89,58 +138,55 @@ class IdentifiabilityReport:
         raise KeyError(f"no finding {name!r}; there are: {known}")
 
     def __str__(self) -> str:
-        lines = [_wrap(self._verdict())]
-        lines += [_wrap("- " + text, "  ") for text in (*self.problems, *self.reservations)]
-        if self.stability is not None or self.rivals is not None:
-            lines += ["", *self._edges()]
-        for kind in (MEASURED, ESTIMATED, ASSUMED):
-            chosen = [finding for finding in self.findings if finding.kind == kind]
-            if chosen:
-                lines += ["", kind.capitalize() + ":"]
-                lines += [_wrap("- " + _line(finding), "  ") for finding in chosen]
-        return "\n".join(lines)
+        edges = "\n".join(self.edges()) if self.refits is not None else ""
+        return "\n\n".join(filter(None, (self.verdict.text, edges, lines_text(self.findings))))
 
-    def _verdict(self) -> str:
-        if self.problems:
-            return "These data do not support the graph."
-        partial = "" if self.stability is not None else " (no refits on parts of the data yet)"
-        if self.reservations:
-            return f"These data support the graph with reservations{partial}."
-        return f"Nothing measured speaks against the graph{partial}."
-
-    def _edges(self):
-        """A table of the kept edges."""
-        edges = np.argwhere(self.graph)
-        if not len(edges):
+    def edges(self):
+        """Yield the lines of a table of the kept edges: strength, halves, and the best rival."""
+        base = self.evidence
+        edges = base.edges(base.graph)
+        if not edges:
             return
-        value = np.asarray(self.strengths.value)
-        edges = edges[np.argsort(-value[tuple(edges.T)])]
-        labels = [self._label(*edge) for edge in edges]
+        labels = [f"{base.names[i]}@{base.lags[a]} → {base.names[j]}" for i, j, a in edges]
         width = max(map(len, [*labels, "edge"]))
-        yield f"{'edge':<{width}} {'strength':>9} {'found':>6} {'gates':>6}  best rival (its cost)"
+        yield f"{'edge':<{width}} {'strength':>9} {'found':>6}  best rival (its cost)"
         for edge, label in zip(edges, labels, strict=True):
-            i, j, a = edge
-            row = f"{label:<{width}} {value[i, j, a]:>9.4f}"
-            for shares in ("selected", "open"):
-                row += f" {_share(self.stability, shares, edge):>6}"
-            yield row + "  " + self._rival(edge)
-        yield _wrap(
-            "found: share of refits on halves of the data that select the edge. gates: share of "
-            "them, over all coefficients, that keep its gate open. rival: the input of another "
-            "variable that replaces the edge at the least rise of the risk."
+            share = "-"
+            if self.stability is not None:
+                share = f"{float(np.asarray(self.stability.selected)[edge]):.0%}"
+            rival = self._rival(edge)
+            yield f"{label:<{width}} {base.scores[edge]:>9.4f} {share:>6}  {rival}"
+        yield textwrap.fill(
+            "found: share of refits on halves of the data that select the edge. rival: the input "
+            "of another variable that replaces the edge at the least rise of the error.",
+            88,
         )
 
-    def _rival(self, edge) -> str:
+    def _rival(self, edge: tuple[int, int, int]) -> str:
         if self.rivals is None:
             return "-"
-        cost = float(np.asarray(self.rivals.cost)[tuple(edge)])
+        cost = float(np.asarray(self.rivals.cost)[edge])
         if not np.isfinite(cost):
             return "none"
-        source, lag = np.asarray(self.rivals.rival)[tuple(edge)]
-        return f"{self.names[source]}@{self.lags[lag]} ({cost:.4f})"
+        source, lag = np.asarray(self.rivals.rival)[edge]
+        return f"{self.evidence.names[source]}@{self.evidence.lags[lag]} ({cost:.4f})"
 
-    def _label(self, i, j, a) -> str:
-        return f"{self.names[i]}@{self.lags[a]} -> {self.names[j]}"
+
+def lines_text(findings: Sequence[Finding]) -> str:
+    """Return findings by how they are known: measured, estimated, assumed."""
+    parts = []
+    for kind in (MEASURED, ESTIMATED, ASSUMED):
+        chosen = [finding for finding in findings if finding.kind == kind]
+        if chosen:
+            lines = [textwrap.fill("- " + _line(f), 88, subsequent_indent="  ") for f in chosen]
+            parts.append("\n".join((kind.capitalize() + ":", *lines)))
+    return "\n\n".join(parts)
+
+
+def _line(finding: Finding) -> str:
+    value = finding.value if isinstance(finding.value, str) else f"{finding.value:.3g}"
+    theorem = f" [{finding.theorem}]" if finding.theorem else "."
+    return f"{finding.name}: {value}{theorem} {finding.text}"
 
 
 def identifiability_report(
@@ -158,12 +204,11 @@ def identifiability_report(
 ) -> IdentifiabilityReport:
     """Say whether data support a graph, and on what that rests.
 
-    Signal strengths, relative to the graph and as the paper defines them, and the window of
-    penalties that the latter leave; how stable every edge is on halves of
-    the data, from other seeds and at other prices; which inputs could replace it; whether the graph
-    changes with the step of the differences; noise and damping. Every number is labelled measured,
-    estimated or assumed, with the statement of the paper it speaks to. Takes several times as long
-    as the discovery itself.
+    Signal strengths, relative to the graph and beside all candidates, and the window of penalties
+    that the latter leave; how stable every edge is on halves of the data; which inputs could
+    replace it; whether the graph changes with the step of the differences; noise and damping. Every
+    number is labelled measured, estimated or assumed, with the statement of the paper it speaks to.
+    Takes several times as long as the discovery itself.
 
     **Arguments:**
 
@@ -210,71 +255,39 @@ def identifiability_report(
     if key is None:
         if strengths is None or model is None:
             raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
-        graph = np.asarray(strengths.kept(coefficient))
-        price = np.asarray(strengths.price(coefficient))
-        notes = _noted(windows, strengths, model, graph, price, names)
-        return _report(notes, strengths)
-    keys = jr.split(check_key(key), 6)
+        return examine(evidence_of_windows(windows, model, strengths, coefficient, names))
+    keys = jr.split(check_key(key), 4)
     strategy = default_strategy(windows, config) if strategy is None else strategy
     priced = coefficient is not None and not callable(strategy)
     found_at = as_price(coefficient, "coefficient") if priced else None
     if strengths is None:
-        search_key, strength_key = jr.split(keys[0])
-        selected, _ = find_again(windows, strategy, found_at, search_key)
-        strengths = signal_strengths(windows, graph=selected, key=strength_key, config=config)
-    graph = np.asarray(strengths.kept(coefficient))
-    price = np.asarray(strengths.price(coefficient))
+        selected, _ = find_again(windows, strategy, found_at, keys[0])
+        strengths = signal_strengths(windows, graph=selected, key=keys[1], config=config)
     if model is None:
-        model = fit_graph(windows, graph, key=keys[1], config=config)
-    # With the key of the joint strengths, which these are where there is one lag.
-    alone = edges_alone(windows, graph, config, keys[5])
-    notes = _noted(windows, strengths, model, graph, price, names, alone, simulate=True)
-    found_by = FoundBy(strategy, found_at, config)
-    extra = refits(notes, windows, price, found_by, seeds, keys[2:], progress, alone)
-    return _report(notes, strengths, alone=alone, **extra)
+        graph = np.asarray(strengths.kept(coefficient))
+        model = fit_graph(windows, graph, key=keys[2], config=config)
+    evidence = evidence_of_windows(windows, model, strengths, coefficient, names)
+    return examine(evidence, Finder(strategy, found_at, seeds, progress), keys[3])
 
 
-def report_without_refits(found: Any, price: np.ndarray) -> IdentifiabilityReport:
-    """Of a discovery, whose parts are known to belong together, at the price of an edge."""
-    graph = np.asarray(found.graph)
-    notes = _noted(found.windows, found.strengths, found.model, graph, price, found.names)
-    return _report(notes, found.strengths)
-
-
-def _noted(windows, strengths, model, graph, price, names, alone=None, *, simulate=False) -> Notes:
-    """What can be said of a graph and of a drift; `simulate` also runs the latter."""
-    notes = Notes(names, windows.lags, graph)
-    about_data(notes, windows)
-    about_signal(notes, strengths, price, alone)
-    drift = drift_of(windows, model) if is_regular(windows) else None
-    about_memory(notes, windows, drift)
-    about_noise(notes, windows, drift)
-    about_damping(notes, windows, model, simulate=simulate)
-    return notes
-
-
-def _report(notes: Notes, strengths: SignalStrengths, **refitted) -> IdentifiabilityReport:
-    assumptions(notes)
-    return IdentifiabilityReport(
-        names=notes.names,
-        lags=notes.lags,
-        graph=notes.graph,
-        strengths=strengths,
-        findings=tuple(notes.findings),
-        problems=tuple(notes.problems),
-        reservations=tuple(notes.reservations),
-        **refitted,
-    )
-
-
-def _share(stability, name, edge) -> str:
-    return "-" if stability is None else f"{float(getattr(stability, name)[tuple(edge)]):.0%}"
-
-
-def _line(finding: Finding) -> str:
-    value = finding.value if isinstance(finding.value, str) else f"{finding.value:.3g}"
-    return f"{finding.name}: {value} [{finding.theorem}] {finding.text}"
-
-
-def _wrap(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, 88, subsequent_indent=indent)
+def examine(
+    evidence: GraphEvidence,
+    finder: Finder | None = None,
+    key: PRNGKeyArray | None = None,
+    samples: Sequence[Finding] = (),
+) -> IdentifiabilityReport:
+    """Return the report on a graph; `finder` and `key` are for refits, which are left out without
+    them, and `samples` are findings on the samples.
+    """
+    refits = None
+    if finder is not None:
+        inputs = read_inputs(rows_of(evidence.windows))
+        alone = shares_beyond_others(inputs, evidence, whole_sources=False)
+        evidence = dataclasses.replace(evidence, alone=alone)
+        refits = refit(evidence, inputs, finder, key)
+    told = [*samples, *findings_of(GRAPH, evidence)]
+    again = [] if refits is None else findings_of(REFITS, refits)
+    reasons = [finding for finding in again if finding.weight != NOTE]
+    verdict = weigh(evidence, [*told, *reasons], "" if refits is None else REFITTED)
+    findings = (*told, *findings_of(LINE, evidence), *again)
+    return IdentifiabilityReport(verdict, findings, evidence, refits)

@@ -1,231 +1,234 @@
-"""The checks of an identifiability report that refit: halves, replacements, other differences."""
+"""A second look: halves of the record, other inputs, other differences, a rollout."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
+from ..assess._inputs import Inputs
+from ..assess._score import basis, roots
 from ..fit._prices import AbstractPrice
-from ..fit._refit import StrengthConfig
-from ..measure._rivals import RivalEdges, joint_strengths, rival_edges
-from ..measure._stability import edge_stability, find_again
+from ..measure._rivals import RivalEdges
+from ..measure._stability import EdgeStability, edge_stability, find_again
+from ..models._confine import RestoredDDE, confine
+from ..models._model import AbstractDelayModel
 from ..select._strategy import AbstractStrategy
+from ..simulate._solve import solve_sdde
 from ..windows._thin import first_rows, is_regular, thin_windows
 from ..windows._windows import Windows
-from ._checks import ASSUMED, MEASURED, Notes, only
-from ._paper_strengths import complement_strengths
+from ._graph_rules import GraphEvidence
 
-# Share of half-length refits that must find an edge again.
-STABLE = 0.5
-# Candidate inputs up to which networks of all of them are fitted.
-MOST_INPUTS = 40
+# Rows for every column of a regression on all candidates.
+ROWS = 5
+# Blocks of the record over which the cost of a replacement is compared with its spread; standard
+# errors of a one-sided 95 % bound.
+BLOCKS, BOUND = 16, 1.645
+# Steps of a rollout, no more than a picture would show.
+STEPS = 5000
 
 
-class FoundBy(NamedTuple):
-    """How graphs are found again, and the settings of refits of networks."""
+@dataclasses.dataclass(frozen=True)
+class Finder:
+    """The way graphs are found again: a `strategy`, at a `price`; `seeds` times on each half."""
 
     strategy: AbstractStrategy | Callable
     price: AbstractPrice | None
-    config: StrengthConfig | None
+    seeds: int
+    progress: bool
 
 
-def refits(
-    notes: Notes,
-    windows: Windows,
-    price: np.ndarray,
-    found_by: FoundBy,
-    seeds: int,
-    keys,
-    progress: bool,
-    alone: np.ndarray | None,
-) -> dict[str, Any]:
-    """Add what refits find to `notes`; returns the fields of the report that hold their results.
+@dataclasses.dataclass(frozen=True)
+class RefitEvidence:
+    """The value that rules about refits read; None where something was not made.
 
-    `price` of an edge per target; `keys` are four; `alone` is what `edges_alone` returned.
+    - `base`: the graph and its data.
+    - `stability`: graphs of halves of the record.
+    - `rivals`: what replacing an edge costs, and `rivals_lower`, its lower 95 % bound
+        `[source target lag]`.
+    - `joint`: what all other variables together cannot say of a source, `[source target]`.
+    - `thinned`, `other_scheme`: graphs of differences over two steps, and of another scheme.
+    - `outside`: share of a rollout of the drift that is outside the box of the data.
     """
-    graph, config = notes.graph, found_by.config
-    extra: dict[str, Any] = {}
-    recovery = "finite-sample recovery"
-    used = int(windows.n_valid)
-    if used // 2 >= windows.dim + 1:
-        extra["stability"] = stability = edge_stability(
+
+    base: GraphEvidence
+    stability: EdgeStability | None = None
+    rivals: RivalEdges | None = None
+    rivals_lower: np.ndarray | None = None
+    joint: np.ndarray | None = None
+    thinned: np.ndarray | None = None
+    other_scheme: np.ndarray | None = None
+    outside: float | None = None
+
+
+def refit(base: GraphEvidence, inputs: Inputs, finder: Finder, key: PRNGKeyArray) -> RefitEvidence:
+    """Return what refits find."""
+    windows, keys = base.windows, jr.split(key)
+    stability = None
+    if base.used // 2 >= windows.dim + 1:
+        stability = edge_stability(
             windows,
             key=keys[0],
-            seeds=seeds,
-            strategy=found_by.strategy,
-            price=found_by.price,
-            progress=progress,
+            seeds=finder.seeds,
+            strategy=finder.strategy,
+            price=finder.price,
+            progress=finder.progress,
         )
-        found = np.asarray(stability.selected)
-        unstable = graph & (found < STABLE)
-        n_edges = max(int(graph.sum()), 1)
-        notes.add(
-            MEASURED,
-            "stable edges",
-            float((graph & ~unstable).sum() / n_edges),
-            recovery,
-            f"share of the edges that at least {STABLE:.0%} of {len(stability.graphs)} refits on "
-            "halves of the data select again.",
-        )
-        missed = ~graph & (found > STABLE)
-        if unstable.sum() > graph.sum() / 2:
-            notes.problems.append(
-                f"{unstable.sum()} of {graph.sum()} edges are not found again on halves of the "
-                "data."
-            )
-        elif unstable.any():
-            notes.reservations.append(
-                f"Not found again on most halves of the data: {notes.edges(unstable)}."
-            )
-        if missed.any():
-            notes.reservations.append(
-                f"Found on most halves of the data but not on all of them: {notes.edges(missed)}."
-            )
-    if graph.any():
-        extra["rivals"] = rivals = rival_edges(windows, graph, key=keys[1], config=config)
-        about_rivals(notes, rivals, price)
-        extra["joint"] = _about_redundancy(notes, windows, price, config, keys[3], alone)
-    if is_regular(windows):
-        extra |= _other_differences(notes, windows, found_by, keys[2])
-    return extra
-
-
-def about_rivals(notes: Notes, rivals: RivalEdges, price: np.ndarray) -> None:
-    """Edges that another input could take over for less than the price of an edge."""
-    cost = np.asarray(rivals.cost)
-    limit = price[None, :, None]
-    ambiguous = notes.graph & (cost < limit)
-    n_edges = int(notes.graph.sum())
-    notes.add(
-        MEASURED,
-        "replaceable edges",
-        float(ambiguous.sum() / n_edges),
-        "faithfulness",
-        "share of the edges that an input of another variable replaces at less than the price of "
-        "an edge.",
+    rivals, lower = replacements(inputs, base)
+    thinned, other = _other_differences(base, finder, keys[1])
+    return RefitEvidence(
+        base=base,
+        stability=stability,
+        rivals=rivals,
+        rivals_lower=lower,
+        joint=shares_beyond_others(inputs, base, whole_sources=True),
+        thinned=thinned,
+        other_scheme=other,
+        outside=share_outside(base.model, windows) if 0 in windows.lags else None,
     )
-    if ambiguous.any():
-        i, j, a = np.argwhere(ambiguous)[0]
-        source, lag = np.asarray(rivals.rival)[i, j, a]
-        notes.problems.append(
-            f"{ambiguous.sum()} of {n_edges} edges could as well come from another variable, for "
-            f"example {notes.edges(only(cost.shape, (i, j, a)))} from {notes.names[source]}@"
-            f"{notes.lags[lag]} (cost {cost[i, j, a]:.2g}, price {price[j]:.2g}): these inputs are "
-            "functions of one another in the data. Drop one, or say which with prior_knowledge."
-        )
-    lag_cost = np.asarray(rivals.lag_cost)
-    blurred = [
-        (i, j, a, np.flatnonzero(lag_cost[i, j, a] < price[j]))
-        for i, j, a in np.argwhere(notes.graph)
-    ]
-    blurred = [entry for entry in blurred if len(entry[3])]
-    if blurred:
-        texts = [
-            f"{notes.edges(only(cost.shape, (i, j, a)))} (or lag "
-            f"{', '.join(str(notes.lags[b]) for b in others)})"
-            for i, j, a, others in blurred[:4]
-        ]
-        more = f" and {len(blurred) - 4} more" if len(blurred) > 4 else ""
-        notes.reservations.append(
-            f"Another lag of the same source would do as well: {'; '.join(texts)}{more}."
-        )
 
 
-def edges_alone(
-    windows: Windows, graph: np.ndarray, config: StrengthConfig | None, key: PRNGKeyArray
-) -> np.ndarray | None:
-    """Strengths of the edges of a graph against all other candidates, the paper's; None for more
-    candidates than one network takes, or without edges.
+def replacements(inputs: Inputs, base: GraphEvidence) -> tuple[RivalEdges, np.ndarray]:
+    """Return what replacing each edge by each other candidate costs, in closed form: the rise of
+    the target's squared error, as a share of the variance of its rate, lines and bends refitted;
+    and the lower 95 % bound of the cheapest replacement by another source, over blocks.
     """
-    if windows.dim * windows.n_lags > MOST_INPUTS or not graph.any():
-        return None
-    config = StrengthConfig() if config is None else config
-    return np.asarray(complement_strengths(windows, jnp.asarray(graph), config, key)[0])
+    rows, graph = inputs.rows, base.graph
+    required, allowed = np.asarray(base.windows.prior.required), rows.allowed
+    cost = np.full((*graph.shape, *graph.shape[::2]), np.inf)  # [..., rival source, rival lag]
+    lower = np.full(graph.shape, np.inf)
+    columns = _columns(inputs)  # [lag source column row]
+    own_source = np.eye(len(graph), dtype=bool)
+    for i, j, a in np.argwhere(graph & ~required).tolist():
+        kept = graph[:, j].copy()
+        rate = rows.rates[:, j]
+        whole = _left(rate, _gathered(columns, kept))
+        kept[i, a] = False
+        q = basis(_gathered(columns, kept))
+        rest = rate - (q @ rate) @ q
+        own = columns - (columns @ q.T) @ q
+        gram = own @ np.swapaxes(own, -1, -2)
+        fitted = roots(_scaled(gram)) @ (own * _scale(gram)[..., None])
+        said = fitted @ rest  # [lag source column]
+        total = float(rate @ rate)
+        rise = (rest @ rest - (said**2).sum(axis=-1) - whole @ whole) / total
+        possible = allowed[:, j] & ~graph[:, j]
+        cost[i, j, a] = np.where(possible, rise.T, np.inf)
+        others = np.where(own_source[i][:, None], np.inf, cost[i, j, a])
+        if np.isfinite(others).any():
+            s, b = np.unravel_index(np.argmin(others), others.shape)
+            replaced = rest - said[b, s] @ fitted[b, s]
+            parts = np.array_split((replaced**2 - whole**2) / total, BLOCKS)
+            sums = np.array([part.sum() for part in parts])
+            lower[i, j, a] = sums.sum() - BOUND * np.sqrt(BLOCKS) * sums.std(ddof=1)
+    others = np.where(own_source[:, None, None, :, None], np.inf, cost)
+    flat = others.reshape(*graph.shape, -1)
+    best, least = flat.argmin(axis=-1), flat.min(axis=-1)
+    rival = np.stack(np.divmod(best, graph.shape[2]), axis=-1)
+    rival = np.where(np.isfinite(least)[..., None], rival, -1)
+    same = np.take_along_axis(
+        cost, np.arange(len(graph))[:, None, None, None, None], axis=3
+    )[:, :, :, 0]  # fmt: skip
+    return RivalEdges(jnp.asarray(least), jnp.asarray(rival), jnp.asarray(same)), lower
 
 
-def _about_redundancy(notes, windows, price, config, key, alone) -> np.ndarray | None:
-    """Drivers that all other variables together say anyway."""
-    n_inputs = windows.dim * windows.n_lags
-    theorem = "full support of the occupation measure"
-    if n_inputs > MOST_INPUTS:
-        notes.add(
-            ASSUMED,
-            "smallest joint strength",
-            "not measured",
-            theorem,
-            f"that is for at most {MOST_INPUTS} candidate inputs.",
-        )
-        return None
-    if windows.n_lags == 1 and alone is not None:  # a source is an edge
-        joint = alone[:, :, 0]
+def shares_beyond_others(
+    inputs: Inputs, base: GraphEvidence, *, whole_sources: bool
+) -> np.ndarray | None:
+    """Return what all other candidates together cannot say of an edge, `[source target lag]`, or
+    of all lags of a source, `[source target]`: the share of the variance of the rate that it
+    explains beside them, less what chance explains. NaN without an edge; None for more candidates
+    than the rows tell apart.
+    """
+    columns, graph = _columns(inputs), base.graph
+    n, rates = columns.shape[-1], inputs.rows.rates
+    for width in (columns.shape[2], 1):  # lines alone where there are too few rows for bends
+        if columns.shape[0] * columns.shape[1] * width * ROWS <= n:
+            columns = columns[:, :, :width]
+            break
     else:
-        joint = np.asarray(joint_strengths(windows, notes.graph, key=key, config=config))
-    notes.add(
-        MEASURED,
-        "smallest joint strength",
-        float(np.nanmin(joint)),
-        theorem,
-        "what the other variables together, at all lags, cannot replace of a source, its own lags "
-        "taken together.",
+        return None
+    share = np.full(graph.shape, np.nan)
+    allowed = inputs.rows.allowed
+    for i, j, a in np.argwhere(graph).tolist():
+        others = allowed[:, j].copy()
+        others[i, slice(None) if whole_sources else a] = False
+        rate, given = rates[:, j], _gathered(columns, others)
+        tested = graph[:, j] & ~others & allowed[:, j] if whole_sources else None
+        added = np.concatenate([given, _gathered(columns, tested)], 1) if whole_sources else (
+            np.concatenate([given, columns[a, i].T], axis=1)
+        )  # fmt: skip
+        before, after = (_left(rate, c) for c in (given, added))
+        count = added.shape[1] - given.shape[1]
+        noise = after @ after / max(n - added.shape[1] - 1, 1)
+        share[i, j, a] = (before @ before - after @ after - count * noise) / (rate @ rate)
+    if not whole_sources:
+        return share
+    return np.where(graph.any(axis=2), np.nanmax(np.nan_to_num(share, nan=-np.inf), axis=2), np.nan)
+
+
+def share_outside(model: AbstractDelayModel, windows: Windows) -> float:
+    """Return the share of a rollout of the drift, without noise, outside the box of the data."""
+    confined = model if isinstance(model, RestoredDDE) else confine(model, windows=windows)
+    row = int(np.argmax(np.asarray(windows.valid)))
+    scaling = windows.scaling
+    state = windows.history[row, windows.lags.index(0)] * scaling.scale + scaling.center
+    # Forward differences describe a map, central ones a rate, which needs shorter steps.
+    parts = 1 if windows.scheme == "euler" else 4
+    steps = parts * min(int(windows.n_valid), STEPS)
+    path = solve_sdde(
+        confined, history=state, n_steps=steps, dt=confined.dt / parts, save_every=parts
     )
-    lost = joint < price[None]
-    if lost.any():
-        pairs = ", ".join(
-            f"{notes.names[i]} -> {notes.names[j]} ({joint[i, j]:.2g})"
-            for i, j in np.argwhere(lost)[:4]
-        )
-        notes.problems.append(
-            f"{lost.sum()} of {np.isfinite(joint).sum()} drivers say less than the price of an "
-            f"edge beyond what all other variables say together: {pairs}. Along these data they "
-            "are functions of the others, and the graph is the sparsest of several that fit."
-        )
-    return joint
+    distance = jnp.abs(path.ys - confined.center[None])
+    return float(jnp.mean(~jnp.all(distance <= confined.radius[None], axis=1)))
 
 
-def _other_differences(notes, windows, found_by, key) -> dict[str, np.ndarray]:
-    """Edges that come or go with the step or the scheme of the differences."""
-    graph = notes.graph
-    found: dict[str, Any] = {}
-    if windows.scheme == "midpoint":
-        notes.add(
-            ASSUMED,
-            "edges that change with the step",
-            "untested",
-            "the grid is fine enough (ω_G of the finite-sample bound)",
-            "midpoint windows hold states between samples; discover again with scheme 'euler', and "
-            "on every second sample, to compare.",
-        )
-        return found
-    half = int(windows.n_valid) // 2
+def _other_differences(
+    base: GraphEvidence, finder: Finder, key: PRNGKeyArray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return graphs of differences over two steps, and of another scheme; None without these."""
+    windows = base.windows
+    if not base.flow or not is_regular(windows) or windows.scheme == "midpoint":
+        return None, None  # a map has no step; midpoints hold states between samples
     other = "central" if windows.scheme != "central" else "euler"
-    changes = {
-        "thinned": ("edges that change with the step", 2, None, "over two steps"),
-        "other_scheme": ("edges that change with the scheme", 1, other, f"by {other!r}"),
-    }
-    for name, (title, factor, scheme, words) in changes.items():
+    # Of the length of the halves, and of the whole: shapes that are compiled already.
+    asked = ((2, None, base.used // 2), (1, other, windows.valid.shape[0]))
+    found: list[np.ndarray | None] = []
+    for factor, scheme, length in asked:
         try:
-            changed = thin_windows(windows, factor, scheme=scheme)
+            changed = first_rows(thin_windows(windows, factor, scheme=scheme), length)
         except ValueError:
+            found.append(None)
             continue
-        # Of the length of the halves, and of the whole: shapes that are compiled already.
-        length = half if factor == 2 else windows.valid.shape[0]
-        changed = first_rows(changed, length)
-        again, _ = find_again(changed, found_by.strategy, found_by.price, key)
-        selected = np.asarray(again)
-        found[name] = selected
-        new, gone = selected & ~graph, graph & ~selected
-        notes.add(
-            MEASURED,
-            title,
-            float(new.sum() + gone.sum()),
-            "the grid is fine enough (ω_G of the finite-sample bound)",
-            f"with differences {words}: new {notes.edges(new) or 'none'}; gone "
-            f"{notes.edges(gone) or 'none'}.",
-        )
-        if new.any() or gone.any():
-            extra = f"; new, so likely artefacts of it: {notes.edges(new)}" if new.any() else ""
-            lost = f"; gone: {notes.edges(gone)}" if gone.any() else ""
-            notes.reservations.append(f"The graph changes with differences {words}{extra}{lost}.")
-    return found
+        found.append(np.asarray(find_again(changed, finder.strategy, finder.price, key)[0]))
+    return found[0], found[1]
+
+
+def _columns(inputs: Inputs) -> Float[np.ndarray, "lag source column row"]:
+    """Return lines and bends of every candidate, centred."""
+    columns = np.concatenate([inputs.line[..., None], inputs.bend], axis=-1)
+    columns = np.ascontiguousarray(np.moveaxis(columns, 0, -1))
+    return columns - columns.mean(axis=-1, keepdims=True)
+
+
+def _gathered(
+    columns: Float[np.ndarray, "lag source column row"], which: Bool[np.ndarray, "source lag"]
+) -> Float[np.ndarray, "row some"]:
+    return columns[which.T].reshape(-1, columns.shape[-1]).T
+
+
+def _left(rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "row some"]) -> np.ndarray:
+    q = basis(columns)
+    return rate - (q @ rate) @ q
+
+
+def _scale(gram: np.ndarray) -> np.ndarray:
+    size = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
+    return np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)
+
+
+def _scaled(gram: np.ndarray) -> np.ndarray:
+    scale = _scale(gram)
+    return gram * scale[..., :, None] * scale[..., None, :]

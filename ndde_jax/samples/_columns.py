@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ._clock import rounding_of
+from ._gaps import runs
 
 # Fewest samples from which on a column can be told to be something.
 FEWEST = 20
@@ -67,9 +68,8 @@ def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
     values, counts = np.unique(known, return_counts=True)
     if not len(known) or counts.max() < RARE * len(known):
         return False
-    active = (known != values[np.argmax(counts)]).astype(int)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], active, [0]])))
-    return len(edges) > 4 and float(np.mean(edges[1::2] - edges[::2])) < 2
+    active = runs(known != values[np.argmax(counts)])
+    return len(active) > 2 and float(np.mean(np.diff(active, axis=1))) < 2
 
 
 def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
+from ._gaps import runs
 from ._samples import Samples
 
 # Samples of the shortest stretch that can show an error.
@@ -90,9 +91,6 @@ def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
 
 def stretch(x):
     """The longest stretch without missing values."""
-    there = np.isfinite(x)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(int), [0]]))).reshape(-1, 2)
-    if not len(edges):
-        return x[:0].astype(float)
-    start, stop = edges[np.argmax(edges[:, 1] - edges[:, 0])]
+    found = runs(np.isfinite(x))
+    start, stop = found[np.argmax(found[:, 1] - found[:, 0])] if len(found) else (0, 0)
     return x[start:stop].astype(float)

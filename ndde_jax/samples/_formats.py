@@ -5,6 +5,7 @@ What a file announces is checked before anything is unpacked; pandas and xarray 
 
 import importlib
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -254,8 +255,7 @@ def read_columns(path: Path, options: Options) -> Found:
             _check_rows(path, about.num_rows, about.num_columns)
             frame = pandas.read_parquet(path)
         elif kind == "Feather":
-            _extra("pyarrow", path)
-            frame = pandas.read_feather(path)
+            frame = _read_feather(_extra("pyarrow", path), pandas, path)
         else:
             frame = pandas.read_json(path, lines=True, dtype=False)
     except ImportError:
@@ -278,6 +278,54 @@ def _check_rows(path: Path, rows: int, columns: int) -> None:
     check_size(path.name, 8 * rows * columns, path.stat().st_size)
 
 
+def _read_feather(pyarrow: Any, pandas: Any, path: Path) -> Any:
+    """Return the messages of a Feather file as a frame, once their sizes are known; what its footer
+    says of other places is not followed.
+    """
+    importlib.import_module("pyarrow.ipc")
+    with pyarrow.memory_map(str(path)) as source:
+        if source.read(8) != b"ARROW1\0\0":
+            refuse_signature(path, path.read_bytes()[:8], "a Feather file")
+            return pandas.read_feather(path)  # the first version of the format packs nothing
+        reader, announced = pyarrow.ipc.MessageReader.open_stream(source), 0
+        for message in reader:
+            if message.type in ("record batch", "dictionary"):
+                announced += _unpacked(message.metadata.to_pybytes(), message.body)
+        check_size(path.name, announced, path.stat().st_size)
+        source.seek(8)
+        return pyarrow.ipc.open_stream(source).read_pandas()
+
+
+def _unpacked(message: bytes, body: Any) -> int:
+    """Return the bytes that a message of Arrow unpacks to: its flat buffer lists where columns lie,
+    and each begins with its size if they are packed.
+    """
+
+    def number(kind: str, at: int) -> int:
+        return struct.unpack_from("<" + kind, message, at)[0]
+
+    def member(table: int, k: int) -> int:
+        """Where the k-th member of a table is, 0 if it has none."""
+        about = table - number("i", table)
+        place = 4 + 2 * k
+        offset = number("H", about + place) if place < number("H", about) else 0
+        return table + offset if offset else 0
+
+    def follow(at: int) -> int:
+        return at + number("I", at)
+
+    batch = follow(member(follow(0), 2))
+    if number("B", member(follow(0), 1)) == 2:  # a dictionary wraps one
+        batch = follow(member(batch, 1))
+    length = number("q", member(batch, 0)) if member(batch, 0) else 0
+    total, columns = 0, follow(member(batch, 2))
+    for k in range(number("I", columns)):
+        offset, size = (number("q", columns + 4 + 16 * k + 8 * i) for i in (0, 1))
+        packed = member(batch, 3) and size >= 8
+        total += max(struct.unpack_from("<q", body, offset)[0] if packed else size, 0)
+    return max(total, length)
+
+
 # ---- grids ----
 
 
@@ -298,7 +346,8 @@ def read_grid(path: Path, options: Options) -> Found:
                 f"{name} keeps its variables in groups: {', '.join(groups)}. Name one with --key "
                 f"{groups[0]}/VARIABLE."
             )
-        size = path.stat().st_size if path.is_file() else data.nbytes
+        files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+        size = sum(file.stat().st_size for file in files)
         if key is None:
             series = {str(n): a for n, a in data.squeeze().data_vars.items() if a.ndim == 1}
             rest = [str(n) for n, a in data.squeeze().data_vars.items() if a.ndim > 1]

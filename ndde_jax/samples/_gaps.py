@@ -8,7 +8,7 @@ the American Statistical Association, 1950).
 """
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 # Error of a curve through the neighbours, as a share of the variance of one-step increments, up to
 # which paths count as smooth.
@@ -48,6 +48,22 @@ def fill_gaps(
     return np.where(short, filled, x), short, error
 
 
+def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
+    """Return where each run of true values starts and stops."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(int), [0]])))
+    return edges.reshape(-1, 2)
+
+
+def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
+    """Return values with straight lines over all gaps, zeros where a variable has none."""
+    time = np.arange(len(x))
+    filled = x.astype(float, copy=True)
+    for j, gone in enumerate(np.isnan(x).T):
+        if gone.any() and not gone.all():
+            filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
+    return np.nan_to_num(filled)
+
+
 def _error(filled, x, held):
     square = np.where(held, (filled - np.where(held, x, 0)) ** 2, 0)
     return square.sum(axis=0) / np.maximum(held.sum(axis=0), 1)
@@ -57,8 +73,7 @@ def _long(missing: Bool[np.ndarray, "time dim"], longest: int) -> Bool[np.ndarra
     """Values in gaps that are too long or touch an end."""
     found = np.zeros_like(missing)
     for j, column in enumerate(missing.T):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], column.astype(int), [0]])))
-        for start, stop in edges.reshape(-1, 2):
+        for start, stop in runs(column):
             found[start:stop, j] = stop - start > longest or start == 0 or stop == len(column)
     return found
 
@@ -83,10 +98,7 @@ def _forecast(x, missing):
     scale = np.nanstd(filled, axis=0)
     scale = np.where(scale > 0, scale, 1)
     known = (filled - center) / scale
-    time = np.arange(len(x), dtype=float)
-    z = known.copy()
-    for j, gone in enumerate(missing.T):
-        z[gone, j] = np.interp(time[gone], time[~gone], known[~gone, j])
+    z = bridged(known)
     gaps = np.flatnonzero(missing[ORDER:].any(axis=1)) + ORDER
     for _ in range(ROUNDS):
         design = np.concatenate([z[ORDER - lag : len(z) - lag] for lag in range(1, ORDER + 1)], 1)

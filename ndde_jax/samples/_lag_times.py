@@ -1,4 +1,4 @@
-"""Lags as people say them: in samples, or as times with their unit."""
+"""Units of time, and lags as people say them: in samples, or as times with their unit."""
 
 import re
 from collections.abc import Iterable
@@ -10,9 +10,10 @@ from ._samples import Samples
 # Seconds, or months, of a unit.
 SECONDS = {
     "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
-    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "week": 604800.0,
+    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
+    "week": 604800.0,
 }  # fmt: skip
-MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "year": 12.0}
+MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
 _TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
 # How far a time may lie off a sample, in sampling intervals.
 OFF_GRID = 0.02
@@ -85,11 +86,11 @@ def _lag(part: Any, samples: Samples) -> int:
 
 
 def _ratio(unit: str, samples: Samples) -> float:
-    """How many units of the samples one unit is."""
+    """Return how many units of the samples one unit is."""
     own = samples.time_unit.strip()
-    for table in (SECONDS, MONTHS):
-        if _known(unit, table) and _known(own, table):
-            return table[_known(unit, table)] / table[_known(own, table)]
+    found = unit_ratio(unit, own)
+    if found is not None:
+        return found
     if not own:
         raise ValueError(
             f"lags: {unit!r} means nothing as long as the unit of dt is unknown; give time_unit."
@@ -100,8 +101,16 @@ def _ratio(unit: str, samples: Samples) -> float:
     )
 
 
+def unit_ratio(unit: str, own: str) -> float | None:
+    """Return how many of a second unit of time the first is; None where that is not known."""
+    if unit == own:
+        return 1.0
+    for table in (SECONDS, MONTHS):
+        if (one := _known(unit, table)) and (other := _known(own, table)):
+            return table[one] / table[other]
+    return None
+
+
 def _known(unit: str, table: dict[str, float]) -> str:
-    for name in (unit.lower(), unit.lower().removesuffix("s")):
-        if name in table:
-            return name
-    return ""
+    lower = unit.lower()
+    return next((name for name in (lower, lower.removesuffix("s")) if name in table), "")

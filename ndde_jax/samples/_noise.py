@@ -8,6 +8,7 @@ import numpy as np
 
 from .._checks import check_whole
 from .._types import Array, Checked, Float, TrajectoryLike, to_jax
+from ._gaps import runs
 from ._trajectories import Trajectories, read_trajectories
 
 # Shortest stretch without missing values whose spectrum counts.
@@ -131,12 +132,10 @@ def pooled_roll_off(data: Trajectories) -> Any:
         return jnp.full((data.dim,), jnp.nan)
     top, below = [], []
     for value, present in zip(data.values, data.present, strict=True):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], present.astype(int), [0]])))
-        starts, ends = edges[::2], edges[1::2]
-        if not len(starts) or np.max(ends - starts) < SHORTEST_SPECTRUM:
+        start, stop = max(runs(present), key=np.ptp, default=(0, 0))
+        if stop - start < SHORTEST_SPECTRUM:
             continue
-        longest = int(np.argmax(ends - starts))
-        increment = np.diff(value[starts[longest] : ends[longest]], axis=0)
+        increment = np.diff(value[start:stop], axis=0)
         increment = increment - increment.mean(axis=0)
         taper = np.hanning(len(increment))[:, None]
         power = np.abs(np.fft.rfft(increment * taper, axis=0)) ** 2

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from .._checks import refusal
 from .._spoken import times as said_as_times
@@ -15,12 +14,11 @@ from .._types import Checked
 from ._blocks import APART, trend
 from ._clock import around_a_grid, find_grid, interpolated, with_rows
 from ._columns import codes_of, find_spikes, is_clock as counts, is_event
-from ._gaps import fill_gaps
+from ._gaps import bridged, fill_gaps
 from ._lines import Line, find_lines
-from ._offsets import OFFSETS, offsets_of
 from ._samples import Samples, named, treated
 from ._transforms import TRANSFORM, read_transform, said_of_transform, tables_of, transformed
-from ._treatments import terms
+from ._treatments import OFFSETS, offsets_of, terms
 
 STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
@@ -426,13 +424,3 @@ def _filled(samples: Samples, known) -> Samples:
         + (f" {left} missing values stay." if left else "")
     )
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})
-
-
-def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
-    """Straight lines over all gaps, to look at spectra."""
-    time = np.arange(len(x))
-    filled = x.astype(float, copy=True)
-    for j, gone in enumerate(np.isnan(x).T):
-        if gone.any() and not gone.all():
-            filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
-    return np.nan_to_num(filled)

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ._masks import mask_at
-from ._offsets import OFFSETS
 from ._transforms import FORMULAS, LABELS, TRANSFORM, restored
-from ._treatments import Treatment
+from ._treatments import OFFSETS, Treatment
 
 # Treatments that put an estimate where nothing was measured.
 ESTIMATES = ("gaps", "impute")
@@ -65,9 +64,20 @@ class Samples:
         """What was taken from every recording, `[trajectory dim]`; zeros unless the treatment
         `"offsets"` was asked for.
         """
-        none = np.zeros((len(self.values), self.dim))
-        found = (t for t in self.treatments if t.name == OFFSETS)
-        return sum((np.stack([c[0] for c in t.coefficients]) for t in found), none)
+        return sum(self._constants(), np.zeros((len(self.values), self.dim)))
+
+    @property
+    def level(self) -> np.ndarray:
+        """The constant that was taken from all recordings alike, `[dim]`: what is large beside the
+        changes of a variable.
+        """
+        alike = (c[0] for c in self._constants() if (c == c[:1]).all())
+        return sum(alike, np.zeros(self.dim))
+
+    def _constants(self) -> list[np.ndarray]:
+        """What each treatment that takes constants took, `[trajectory dim]`."""
+        found = (t.coefficients for t in self.treatments if t.name == OFFSETS)
+        return [np.stack([c[0] for c in coefficients]) for coefficients in found]
 
     @property
     def reading(self) -> Treatment | None:

@@ -209,13 +209,8 @@ def _times(
 
 
 def first_stamps(t: Any, count: int) -> list[float]:
-    """The first time stamp of each of so many trajectories."""
-    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
-    stamps = [np.asarray(item) for item in (t if many else [t])]
-    if not many and stamps[0].ndim == 2:
-        stamps = list(stamps[0])
-    stamps = stamps * count if len(stamps) == 1 else stamps
-    return [float(stamp[0]) for stamp in stamps]
+    """Return the first time stamp of each of so many trajectories."""
+    return [float(stamps[0]) for stamps in _vectors(t, count)]
 
 
 def _checked_dt(dt: Any) -> Any:
@@ -236,13 +231,8 @@ def _leaves(t: Any) -> list[Any]:
 
 
 def _stamps(t: Any, lengths: list[int]) -> list[Any]:
-    """One vector of time stamps per trajectory."""
-    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
-    stamps = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (t if many else [t])]
-    if not many and stamps[0].ndim == 2:
-        stamps = [stamps[0][i] for i in range(stamps[0].shape[0])]
-    elif not many and stamps[0].ndim == 1:
-        stamps = stamps * len(lengths)
+    """One vector of time stamps per trajectory, checked."""
+    stamps = _vectors(t, len(lengths))
     if len(stamps) != len(lengths):
         raise ValueError(
             f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
@@ -259,3 +249,12 @@ def _stamps(t: Any, lengths: list[int]) -> list[Any]:
                 f"have shape {stamp.shape}."
             )
     return stamps
+
+
+def _vectors(t: Any, count: int) -> list[Any]:
+    """Vectors of time stamps as they were given; one stands for all trajectories."""
+    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
+    stamps = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (t if many else [t])]
+    if not many and stamps[0].ndim == 2:
+        return [stamps[0][i] for i in range(stamps[0].shape[0])]
+    return stamps * count if not many and stamps[0].ndim == 1 else stamps

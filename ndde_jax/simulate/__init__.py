@@ -3,10 +3,10 @@
 See [`solve_sdde`][ndde_jax.solve_sdde] and [`lyapunov_spectrum`][ndde_jax.lyapunov_spectrum].
 """
 
-from ._breaks import kinks as kinks
+from ._advance import Path as Path, PathStatus as PathStatus
 from ._density import log_density as log_density
 from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
+from ._kinks import kinks as kinks
 from ._lyapunov import LyapunovSpectrum as LyapunovSpectrum
 from ._noise import GridBrownianPath as GridBrownianPath
 from ._rollout import rollout as rollout
-from ._solve import Path as Path, PathStatus as PathStatus

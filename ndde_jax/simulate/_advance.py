@@ -2,15 +2,16 @@
 
 import dataclasses
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from . import _blocks, _mesh, _ring
-from ._noise import increments
+from . import _blocks, _ring
+from ._guard import guarded_if
+from ._kinks import divided_length, run_divided
+from ._noise import area_key, increments
 from ._problem import FunctionHistory, Problem
 from ._tableau import Tableau
 
@@ -27,32 +28,37 @@ SHORT_RUN, PROBES = 5, 256
 PARTS = 100
 
 
-class Plan(eqx.Module):
+@dataclasses.dataclass(frozen=True)
+class Plan:
     """All that is static about a run."""
 
     tableau: Tableau
-    n_steps: int = eqx.field(static=True)
-    save_every: int = eqx.field(static=True)
-    chunk: int = eqx.field(static=True)
-    block: int = eqx.field(static=True)
-    ring: bool = eqx.field(static=True)
-    ring_backward: bool = eqx.field(static=True)
-    first: int = eqx.field(static=True)  # steps before the first chunk, which kinks divide
+    n_steps: int
+    save_every: int
+    chunk: int
+    block: int
+    ring: bool
+    ring_backward: bool
+    first: int  # steps before the first chunk, which kinks divide
+    guard: bool  # see `guarded`
 
     @classmethod
-    def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
+    def of(
+        cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int, guard: bool
+    ) -> "Plan":
         """As few chunks as may be, of as few blocks, all alike: what their number leaves over at
         the end is computed for nothing.
         """
         n_steps, save_every = int(n_steps), int(save_every)
-        euler = isinstance(tableau.solver, diffrax.Euler) and problem.breaks is None
+        euler = tableau.order == 1 and problem.breaks is None
         longest = _blocks.block_length(problem)
-        first = _mesh.length(problem, n_steps, save_every)
+        first = divided_length(problem, n_steps, save_every)
         chunk = _part_length(max(n_steps - first, 1), CHUNK)
         block = _part_length(chunk, longest)
         chunk = block * -(-chunk // block)
         short = problem.delays.number > 0 and longest < SHORT_BLOCK
-        return cls(tableau, n_steps, save_every, chunk, block, euler, euler and short, first)
+        ways = euler, euler and short, first, guard
+        return cls(tableau, n_steps, save_every, chunk, block, *ways)
 
     @property
     def n_chunks(self) -> int:
@@ -76,35 +82,60 @@ def _part_length(n: int, longest: int) -> int:
     return -(-n // -(-n // longest))
 
 
+class PathStatus(eqx.Enumeration):
+    """How a simulation ended."""
+
+    successful = "successful"
+    diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
+    unstable = (
+        "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
+    )
+    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
+    crossed = (
+        "crossed: the diffusion of a variable depends on another, which Milstein's method leaves "
+        "out; take diffrax.Euler() or diffrax.EulerHeun()"
+    )
+    interrupted = "interrupted: the path ends where it had got to"
+
+
+class Path(eqx.Module):
+    """A simulated path.
+
+    - `ts`: times `[time]`, the start first.
+    - `ys`: states `[time *state]`, the initial one first, then every `save_every`-th.
+    - `status`: a [`PathStatus`][ndde_jax.simulate.PathStatus].
+    """
+
+    ts: Float[Array, "time"]
+    ys: Float[Array, "time *state"]
+    status: PathStatus
+
+
 @eqx.filter_jit
-def simulate(problem: Problem, noise, plan: Plan) -> "Outcome":
+def simulate(problem: Problem, noise, plan: Plan) -> Path:
     """A whole run; the noise is a key, the increments or None."""
     return _finish(problem, _whole(_convert(problem), noise, plan=plan), plan)
 
 
 @eqx.filter_jit
-def finish(problem: Problem, ys, plan: Plan) -> "Outcome":
+def finish(problem: Problem, ys, plan: Plan) -> Path:
     """The same from states that have been computed, the initial one first."""
     return _finish(problem, ys, plan)
 
 
-class Outcome(eqx.Module):
-    """Times and states that were saved, and what is to be said of them."""
-
-    ts: Array
-    ys: Array
-    finite: Array
-    stable: Array
-    within: Array
-
-
 def _finish(problem, ys, plan):
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
-    finite, stable = jnp.all(jnp.isfinite(ys)), _stable(problem, ys, plan)
+    stable = _stable(problem, ys, plan)
+    status = PathStatus.where(stable, PathStatus.successful, PathStatus.unstable)
+    status = PathStatus.where(jnp.all(jnp.isfinite(ys)), status, PathStatus.diverged)
+    if "milstein" in problem.rule and callable(problem.sigma):
+        crossed = problem.crossed(ys[0]) | problem.crossed(ys[-1])
+        status = PathStatus.where(crossed, PathStatus.crossed, status)
     stray = problem.delays.stray
-    if stray is None:
-        return Outcome(ts, ys, finite, stable, jnp.asarray(True))
-    return Outcome(ts, ys + stray, finite, stable, jnp.isfinite(stray))
+    if stray is not None:
+        ys = ys + stray
+        status = PathStatus.where(jnp.isfinite(stray), status, PathStatus.outside)
+    return Path(ts, ys, status)
 
 
 _fixed = jax.lax.stop_gradient
@@ -167,6 +198,11 @@ def _whole(problem: Problem, noise, *, plan: Plan):
 def _whole_jvp(primals, tangents, *, plan: Plan):
     # Forward the ring is fastest; derivatives go through the blocks.
     moved = tangents[0].delays.steps is not None
+    if moved and plan.tableau.stages:
+        raise ValueError(
+            f"{type(plan.tableau.solver).__name__} has delays on the grid and no derivative by "
+            "them; take diffrax.Heun()."
+        )
 
     def run(problem, noise):
         delays = dataclasses.replace(problem.delays, moved=moved)
@@ -190,13 +226,18 @@ def _start(problem, noise, plan, ring):
     if not plan.first:
         start = _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
         return start, early
-    dtype, shape, draws = problem.dt.dtype, problem.check(), None
+    shape, draws = problem.check(), None
     if _is_given(noise):
         _check_given(noise, shape, plan)
         draws = noise[: plan.first]
     elif noise is not None:
-        draws = increments(noise, jnp.asarray(0), plan.first, shape, problem.dt, dtype)
-    carry, saved = _mesh.run(problem, plan.tableau, draws, plan.first, plan.save_every)
+        draws = _drawn(problem, noise, jnp.asarray(0), plan.first, shape, plan)
+
+    def advance(problem, own):
+        return run_divided(problem, plan.tableau, *own, plan.first, plan.save_every)
+
+    own = _blocks.start(problem, plan.tableau), draws
+    carry, saved = guarded_if(plan.guard, advance, problem.without_past, own)
     return carry, jnp.concatenate([early, saved])
 
 
@@ -205,8 +246,19 @@ def _is_given(noise) -> bool:
 
 
 def _check_given(noise, shape, plan):
-    if noise.shape[1:] != shape:
-        raise ValueError(f"increments must have shape {(plan.n_steps, *shape)}; got {noise.shape}.")
+    both = (2,) if plan.tableau.stages else ()
+    if noise.shape[1:] != (*both, *shape):
+        hint = " (W and H of each step)" if both else ""
+        expected = (plan.n_steps, *both, *shape)
+        raise ValueError(f"increments must have shape {expected}{hint}; got {noise.shape}.")
+
+
+def _drawn(problem, key, first, n_steps: int, shape, plan):
+    """Increments `[time *noise]`; W and H of each step, `[time 2 *noise]`, for order 1.5."""
+    draw = lambda key: increments(key, first, n_steps, shape, problem.dt, problem.dt.dtype)  # noqa: E731
+    if not plan.tableau.stages:
+        return draw(key)
+    return jnp.stack([draw(key), draw(area_key(key)) / 12**0.5], axis=1)
 
 
 def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan: Plan):
@@ -230,7 +282,7 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
         elif given:
             draw = lambda k: _ring.get(noise, first + k)  # noqa: E731
         else:
-            drawn = increments(noise, first, plan.chunk, shape, problem.dt, problem.dt.dtype)
+            drawn = _drawn(problem, noise, first, plan.chunk, shape, plan)
             draw = lambda k: _ring.get(drawn, k)  # noqa: E731
 
         def row(k):
@@ -257,6 +309,16 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         missing = plan.first + plan.n_chunks * plan.chunk - plan.n_steps
         padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
 
+    running = problem.without_past
+
+    def advance(shared, own):
+        problem, first = shared
+        carry, draws = own
+        if ring:
+            return _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
+        sizes = plan.chunk, plan.block, plan.limit
+        return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes)
+
     @jax.checkpoint
     def one(carry, index):
         first = plan.first + index * plan.chunk
@@ -265,13 +327,8 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         elif given:
             draws = jax.lax.dynamic_slice_in_dim(padded, first, plan.chunk)
         else:
-            draws = increments(noise, first, plan.chunk, shape, problem.dt, dtype)
-        if ring:
-            carry, states = _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
-        else:
-            carry, states = _blocks.run(
-                problem, plan.tableau, carry, first, draws, plan.chunk, plan.block, plan.limit
-            )
+            draws = _drawn(problem, noise, first, plan.chunk, shape, plan)
+        carry, states = guarded_if(plan.guard, advance, (running, first), (carry, draws))
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.
             row = (-first - 1) % plan.save_every + plan.save_every * jnp.arange(plan.rows)

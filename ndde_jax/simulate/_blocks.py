@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._guard import guarded, mixed
 from ._problem import Problem
 from ._tableau import Tableau
 
@@ -41,6 +40,15 @@ def read_past(
     n_stages = len(tableau.c)
     if not problem.delays.number:
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
+    if tableau.stages:
+        if not problem.delays.on_grid:
+            raise ValueError(
+                f"{type(tableau.solver).__name__} reads the past at its own stages: it needs "
+                "delays that are known whole multiples of dt, without delay_bounds. Take "
+                "diffrax.Heun() for others."
+            )
+        rows = [jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)[:, 2:] for back in whole]
+        return jnp.stack(rows, axis=2)
     if tableau.order == 1:
         return _between_states(problem, records, n_steps)[:, None]
     stages = []
@@ -53,7 +61,7 @@ def read_past(
             back = whole[i] + earlier
             rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
             weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
-            delays.append(mixed(rows, weights, 1))
+            delays.append(jnp.tensordot(rows, weights, axes=[[1], [0]]))
         stages.append(jnp.stack(delays, axis=1))
     return jnp.stack(stages, axis=1)
 
@@ -93,31 +101,28 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
     """
 
     forced = problem.breaks is not None and problem.breaks.forced
+    h = problem.dt if length is None else length * problem.dt
 
-    def record(shared, own):
-        equation, at, length = shared
-        y, lagged, draw = own
-        h = equation.dt if length is None else length * equation.dt
+    def moment(c):
+        t = problem.time(at, c if length is None else c * length)
+        if not forced or c == 0.5:
+            return t
+        # A drift that jumps at the end of a step is asked on its own side, further inside by as
+        # much as rounding may have added to the time.
+        size = jnp.abs(t) + jnp.abs(problem.t0) + problem.dt
+        shift = 8 * jnp.finfo(t.dtype).eps * size
+        return t + shift if c < 0.5 else t - shift
 
-        def moment(c):
-            t = equation.time(at, c if length is None else c * length)
-            if not forced or c == 0.5:
-                return t
-            # A drift that jumps at the end of a step is asked on its own side, further inside by
-            # as much as rounding may have added to the time.
-            size = jnp.abs(t) + jnp.abs(equation.t0) + equation.dt
-            shift = 8 * jnp.finfo(t.dtype).eps * size
-            return t + shift if c < 0.5 else t - shift
+    noise = None
+    if tableau.stages and draw is not None:
+        noise = jax.vmap(lambda draw: problem.noise(moment(0.0), y, lagged[0], draw, h))(draw)
+    else:
+        noise = problem.noise(moment(0.0), y, lagged[0], draw, h)
 
-        noise = equation.noise(moment(0.0), y, lagged[0], draw)
+    def rate(stage, y):
+        return h * problem.drift(moment(tableau.c[stage]), y, lagged[stage], problem.args)
 
-        def rate(stage, y):
-            return h * equation.drift(moment(tableau.c[stage]), y, lagged[stage], equation.args)
-
-        return tableau.step(rate, y, noise)
-
-    given = (problem.equation, at, length), (y, lagged, draw)
-    return guarded(record, *given) if problem.guard else record(*given)
+    return tableau.step(rate, y, noise)
 
 
 def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):

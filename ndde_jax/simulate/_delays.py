@@ -1,6 +1,7 @@
 """Delays in units of steps: what of them is static, and where each reading falls."""
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._checks import check_real_array, refusal
+from .._types import to_jax
 
 # Of the past in memory.
 MOST_STEPS = 10**8
@@ -63,9 +65,14 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
     limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
     if lags is None:
         lags = ()
+    if callable(lags):
+        raise ValueError(
+            f"{name} that depend on time or state have no buffer of a known size here; give the "
+            "function to ndde.simulate.DelayTerm, for diffrax.diffeqsolve."
+        )
     check_real_array(lags, name, "delays in units of time, one number or a list")
     known = concrete(lags)
-    lags = jnp.asarray(lags, dtype)
+    lags = constant(lags, dtype)
     if lags.ndim > 1:
         raise ValueError(
             f"{name} must be a number or one number per delay; got shape {lags.shape}."
@@ -125,6 +132,21 @@ def _held_within(lags, known, bounds, dt, name: str, limits: str):
     # With a derivative that nobody takes for one, unless what is NaN has been left out.
     steep = jnp.finfo(lags.dtype).max * jnp.sum(lags - jax.lax.stop_gradient(lags))
     return held / dt, jnp.where(jnp.all(inside), 0, jnp.nan + steep)
+
+
+def constant(value: Any, dtype: Any) -> Any:
+    """`jnp.asarray(value, dtype)`; of Python's numbers an array that is made once, because making
+    it takes as long as some thousand steps.
+    """
+    if isinstance(value, float | int):
+        return _constant(float(value), np.dtype(dtype))
+    return jnp.asarray(value, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _constant(value: float, dtype: Any) -> Array:
+    with jax.ensure_compile_time_eval():
+        return to_jax(value, dtype)
 
 
 def concrete(value: Any) -> np.ndarray | None:

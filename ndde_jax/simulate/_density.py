@@ -11,9 +11,10 @@ from jaxtyping import Array, Float
 from .._checks import check_real_array
 from .._types import Checked
 from ..models._model import AbstractDelayModel
+from ._advance import Path
 from ._problem import noise_shape
 from ._read import read_problem, read_system
-from ._solve import Path
+from ._tableau import read_solver
 
 
 def log_density(
@@ -75,7 +76,7 @@ def log_density(
         raise ValueError(f"path must be states [time dim]; got shape {np.shape(states)}.")
     start = states[-1]
     given = read_system(model, delays, None, dt, start, None, noisy=False)._replace(history=start)
-    problem = read_problem(given, args, t0, delay_bounds, 1)
+    problem = read_problem(given, args, t0, delay_bounds, read_solver(None))
     if isinstance(model, AbstractDelayModel) and problem.delays.longest != max(model.lags):
         raise ValueError(f"dt must be that of the model's data, {float(model.dt):g}; got {dt}.")
     states = jnp.asarray(states, problem.dt.dtype)

@@ -1,6 +1,7 @@
 """Delay equations inside `diffrax.diffeqsolve`, for SaveAt, events and adaptive steps."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import diffrax
@@ -14,8 +15,12 @@ from .._checks import check_real_array, check_whole, is_traced, refusal
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._problem import ConstantHistory, LearnedDrift
-from ._read import is_system, read_system
+from ._read import check_signature, is_system, read_system
 
+# Passes over a step that reads itself, of which each adds an order to an extrapolation.
+PASSES = 6
+# Of a step: how far after its end a reading is taken for rounding of a delay that vanishes.
+REACH = 0.1
 # Of half a step: how far inside of it a reading is taken to be where it is on one side of a jump.
 INSIDE = 1e-3
 
@@ -32,14 +37,18 @@ class DelayTerm(diffrax.AbstractTerm):
 
     - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`; or a learned model, which
         brings its delays; or a `System`, which brings its history, too.
-    - `delays`: in units of time. `lags` is the same.
+    - `delays`: in units of time; or a function `delays(t, x, args)` that returns them, `[delay]`,
+        where they depend on time or state, down to zero. `lags` is the same.
     - `history`: a function of time, the state before `t0`; or a constant state.
+
+    **Raises:** `ValueError` for what is not of these kinds, and for a drift that asks for delayed
+    derivatives (neutral equations), which are not solved.
 
     The state may be a pytree of arrays, of which each then has its own `lagged`.
     """
 
     drift: Callable
-    delays: Float[Array, "delay"]
+    delays: Float[Array, "delay"] | Callable
     history: Callable
     reader: Callable | None
 
@@ -64,11 +73,17 @@ class DelayTerm(diffrax.AbstractTerm):
             drift, delays = LearnedDrift(model), model.delays[np.asarray(model.lags) > 0]
         if not callable(drift):
             raise refusal("drift", "a function drift(t, x, lagged, args)", drift)
+        if model is None:
+            check_signature(drift)
         if not callable(history):
             if not np.ndim(history):
                 raise refusal("history", "a function of time, or a state [dim]", history)
             check_real_array(history, "history", "a function of time, or a state", finite=True)
             history = ConstantHistory(jnp.asarray(history, jnp.result_type(float)))
+        self.drift, self.history, self.reader = drift, history, reader
+        if callable(delays):
+            self.delays = delays
+            return
         check_real_array(delays, name, "delays in units of time", finite=True)
         if np.ndim(delays) > 1:
             raise ValueError(
@@ -79,13 +94,10 @@ class DelayTerm(diffrax.AbstractTerm):
                 f"{name} must be positive and at least one; got {delays}. Without delays take "
                 "diffrax.ODETerm, of model.vector_field if there is a model."
             )
-        self.drift = drift
         self.delays = jnp.atleast_1d(jnp.asarray(delays, jnp.result_type(float)))
-        self.history = history
-        self.reader = reader
 
     @property
-    def lags(self) -> Float[Array, "delay"]:
+    def lags(self) -> Float[Array, "delay"] | Callable:
         """The delays."""
         return self.delays
 
@@ -93,11 +105,14 @@ class DelayTerm(diffrax.AbstractTerm):
         """The drift; without a solver that knows the past, all lags read the present, which is
         enough for Diffrax to learn shapes from.
         """
+        delays: Any = self.delays
+        if callable(delays):
+            delays = jnp.atleast_1d(delays(t, y, args))
         if self.reader is None:
-            n = self.delays.shape[0]
+            n = delays.shape[0]
             lagged = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)), y)
         else:
-            lagged = jax.vmap(lambda delay: self.reader(self.history, t, delay))(self.delays)
+            lagged = jax.vmap(lambda delay: self.reader(self.history, t, delay))(delays)
         return self.drift(t, y, lagged, args)
 
     def contr(self, t0, t1, **kwargs):
@@ -133,6 +148,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     NaN rather than wrong, as it is when the memory is too short. Step size control sees the error
     of the solver's own polynomial only: the times of [`kinks`][ndde_jax.simulate.kinks], at sums of
     delays, belong in `ClipStepSizeController(jump_ts=...)`.
+
+    Delays that are a function of time and state may be shorter than a step, which is then gone over
+    six times, the first on an extrapolation; explicit solvers only. Where they reach into the
+    future the result is NaN.
 
     A `y0` that differs from the history at `t0` is a jump there.
 
@@ -219,8 +238,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         inner, past = solver_state
 
         middle = (t0 + t1) / 2
+        terms_delayed = _delay_terms(terms)
+        varying = [term for term in terms_delayed if callable(term.delays)]
 
-        def read(history, t, delay):
+        def read(history, t, delay, current=None):
             # What is read inside of the step lies on the same side of a jump as its middle.
             side = t + INSIDE * (middle - t) - delay
             t = t - delay
@@ -231,6 +252,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
             start = jnp.where(known, past.start[k], 0)
             end = jnp.where(known, past.end[k], 1)
             value = self.solver.interpolation_cls(t0=start, t1=end, **record).evaluate(t)
+            if current is not None:
+                within = current(t)
+                value = jax.tree.map(lambda a, b: jnp.where(side > t0, a, b), within, value)
+                known = known | (side > t0)
             before = history(jnp.minimum(t, past.begin))
 
             def chosen(value, before):
@@ -238,11 +263,21 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
             return jax.tree.map(chosen, value, before)
 
-        y1, error, record, inner, result = self.solver.step(
-            _bind(terms, read), t0, t1, y0, args, inner, made_jump
-        )
-        shortest = jnp.min(jnp.concatenate([term.delays for term in _delay_terms(terms)]))
-        too_long = t1 - t0 > shortest * (1 + 1e-5)
+        def step(current=None):
+            reader = read if current is None else partial(read, current=current)
+            return self.solver.step(_bind(terms, reader), t0, t1, y0, args, inner, made_jump)
+
+        if varying:
+            y1, error, record, inner, result = self._repeated(step, past, t0, t1, y0)
+        else:
+            y1, error, record, inner, result = step()
+        too_long = jnp.asarray(False)
+        for term in terms_delayed:
+            if not callable(term.delays):
+                too_long = too_long | (t1 - t0 > jnp.min(term.delays) * (1 + 1e-5))
+        if varying:
+            # A reading of what is not known, in the memory or in the future.
+            too_long = too_long | ~_all_finite(y1)
         y1 = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.nan, leaf), y1)
         if error is not None:
             error = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.inf, leaf), error)
@@ -256,6 +291,29 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         )
         return y1, error, record, (inner, past), result
 
+    def _repeated(self, step, past, t0, t1, y0):
+        """A step that may read itself: by extrapolation first, then by the pass before."""
+        last = (past.count - 1) % self.capacity
+        known = past.count > 0
+        record = jax.tree.map(lambda rows: rows[last], past.record)
+        start, end = jnp.where(known, past.start[last], 0), jnp.where(known, past.end[last], 1)
+
+        def ahead(t):
+            found = self.solver.interpolation_cls(t0=start, t1=end, **record).evaluate(t)
+            found = jax.tree.map(lambda a, b: jnp.where(known, a, b), found, y0)
+            return within_reach(t, found)
+
+        def within_reach(t, found):
+            reach = t <= t1 + REACH * (t1 - t0)
+            return jax.tree.map(lambda leaf: jnp.where(reach, leaf, jnp.nan), found)
+
+        def again(found, _):
+            between = self.solver.interpolation_cls(t0=t0, t1=t1, **found[2])
+            return step(lambda t: within_reach(t, between.evaluate(t))), None
+
+        found, _ = jax.lax.scan(again, step(ahead), None, length=PASSES - 1)
+        return found
+
     def func(self, terms, t0, y0, args):
         """Vector field at the start, for the choice of the first step."""
         return self.solver.func(_bind(terms, _at_start), t0, y0, args)
@@ -264,6 +322,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 def _at_start(history, t, delay):
     """Before the first step there is the history alone."""
     return history(t - delay)
+
+
+def _all_finite(tree):
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def _is_delay_term(term) -> bool:

@@ -101,9 +101,9 @@ def lyapunov_spectrum(
     ```
     """
     check_counts(n_steps, 1)
-    tableau = read_solver(diffrax.Bosh3() if solver is None else solver)
+    tableau = read_solver(diffrax.Bosh3() if solver is None else solver, noisy=False)
     given = read_system(drift, delays, lags, dt, history, None, noisy=False)
-    problem = read_problem(given, args, t0, read_bounds(delay_bounds, lag_bounds), tableau.order)
+    problem = read_problem(given, args, t0, read_bounds(delay_bounds, lag_bounds), tableau)
     shape = problem.history.shape
     if len(shape) != 1:
         raise ValueError(f"history must be of one system, states [dim]; got states {shape}.")

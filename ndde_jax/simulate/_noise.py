@@ -41,6 +41,15 @@ def increments(
     return jnp.sqrt(jnp.asarray(dt, dtype)) * draw
 
 
+def area_key(key: Key[Array, "*batch"]) -> Key[Array, "*batch"]:
+    """The keys of the space-time Lévy areas H that belong to the increments of some keys."""
+    # No block of increments has that number.
+    each = lambda key: jr.fold_in(key, 2**32 - 1)  # noqa: E731
+    for _ in range(key.ndim):
+        each = jax.vmap(each)
+    return each(key)
+
+
 class GridBrownianPath(diffrax.AbstractBrownianPath):
     """Brownian motion on the grid t0, t0 + dt, …, for `diffrax.diffeqsolve` with constant steps.
 

@@ -1,5 +1,6 @@
 """The equation that is solved, as a value."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.interpreters import partial_eval
+from jaxtyping import Array, Bool, Float
 
 from ..models._model import AbstractDelayModel
 from ._delays import Delays
@@ -35,18 +37,37 @@ class Equation(eqx.Module):
     dt: Float[Array, ""]
     t0: Float[Array, ""]
     diagonal: bool = eqx.field(static=True)
+    rule: str = eqx.field(static=True)  # of the solver: "ito", "ito milstein", "milstein", "heun"
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
         """Time of a step; from an integer, because a sum of dt drifts in single precision."""
         dtype = self.dt.dtype
         return self.t0 + (jnp.asarray(step, dtype) + jnp.asarray(fraction, dtype)) * self.dt
 
-    def noise(self, t, y, lagged, increment) -> Float[Array, "*state"] | None:
-        """What a Brownian increment adds to the state."""
+    def noise(self, t, y, lagged, increment, dt) -> Float[Array, "*state"] | None:
+        """What a Brownian increment over a step of `dt` adds to the state.
+
+        By Euler–Maruyama Σ dW, and that is Itô. Milstein's method adds ½ Σ ∂Σ/∂x (dW² − dt), for
+        Stratonovich ½ Σ ∂Σ/∂x dW²; Heun's takes the mean of Σ dW before and after it.
+        """
         if increment is None:
             return None
-        sigma = self.sigma(t, y, lagged, self.args) if callable(self.sigma) else self.sigma
-        return apply_sigma(jnp.asarray(sigma), increment, diagonal=self.diagonal)
+        if not callable(self.sigma):
+            return apply_sigma(jnp.asarray(self.sigma), increment, diagonal=self.diagonal)
+
+        def added(y):
+            sigma = jnp.asarray(self.sigma(t, y, lagged, self.args))
+            return apply_sigma(sigma, increment, diagonal=self.diagonal)
+
+        if self.rule == "heun":
+            first = added(y)
+            return 0.5 * (first + added(y + first))
+        if "milstein" not in self.rule:
+            return added(y)
+        diffusion = lambda y: jnp.asarray(self.sigma(t, y, lagged, self.args))  # noqa: E731
+        sigma, slope = jax.jvp(diffusion, (y,), (diffusion(y),))
+        squares = increment**2 - (dt if self.rule == "ito milstein" else 0)
+        return sigma * increment + 0.5 * slope * squares
 
 
 class Problem(Equation):
@@ -56,12 +77,11 @@ class Problem(Equation):
     history: Any  # callable, with the `shape` of a state
     y0: Float[Array, "*state"] | None = None  # the state at the start, if not that of the history
     breaks: Breaks | None = None
-    guard: bool = eqx.field(static=True, default=False)  # see `guarded`
 
     @property
-    def equation(self) -> Equation:
-        """Without the past."""
-        return Equation(self.drift, self.sigma, self.args, self.dt, self.t0, self.diagonal)
+    def without_past(self) -> "Problem":
+        """The same once it runs, when history is no longer read."""
+        return dataclasses.replace(self, history=None, y0=None)
 
     def past(self, step) -> Float[Array, "*state"]:
         """The history at a number of steps, not positive, from the start."""
@@ -93,7 +113,38 @@ class Problem(Equation):
         if callable(self.sigma):
             found = jax.eval_shape(lambda: self.sigma(*at))
             shape = getattr(found, "shape", None)
+            if "milstein" in self.rule:
+                self._check_milstein(at, shape)
         return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")
+
+    def _check_milstein(self, at, shape) -> None:
+        """Refuse what the method would leave out: noise of several sources, and of the past."""
+        state = self.history.shape
+        if shape != state:
+            raise ValueError(
+                f"Milstein's method needs diagonal noise, a sigma of shape {state}; got {shape}. "
+                "Take diffrax.Euler() (Itô) or diffrax.EulerHeun() (Stratonovich)."
+            )
+        closed = jax.make_jaxpr(lambda lagged: self.sigma(*at[:2], lagged, at[3]))(at[2])
+        if any(partial_eval.dce_jaxpr(closed.jaxpr, [True])[1]):
+            raise ValueError(
+                "Milstein's method needs a sigma of the present state, and this one reads lagged: "
+                "its next term would be a double integral over two times. Take diffrax.Euler() "
+                "(Itô) or diffrax.EulerHeun() (Stratonovich)."
+            )
+
+    def crossed(self, y) -> Bool[Array, ""]:
+        """Whether the diffusion of a variable moves with another, so that Milstein's method, which
+        leaves that out, loses its order.
+        """
+        n, past = y.shape[-1], jnp.zeros((self.delays.number, *y.shape), y.dtype)
+        sigma = lambda y: jnp.asarray(self.sigma(self.t0, y, past, self.args))  # noqa: E731
+
+        def by(unit):
+            return jax.jvp(sigma, (y,), (jnp.broadcast_to(unit, y.shape),))[1]
+
+        slopes = jax.vmap(by, out_axes=-1)(jnp.eye(n, dtype=y.dtype))
+        return jnp.any(jnp.where(jnp.eye(n, dtype=bool), 0, slopes) != 0)
 
 
 class LearnedDrift(eqx.Module):

@@ -11,8 +11,8 @@ import numpy as np
 from .._checks import check_key, check_number, check_real_array, check_sizes, refusal
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
-from ._breaks import read_breaks
-from ._delays import Delays, concrete, read_delays
+from ._delays import Delays, concrete, constant, read_delays
+from ._kinks import read_breaks
 from ._problem import (
     ConstantHistory,
     FunctionHistory,
@@ -21,6 +21,7 @@ from ._problem import (
     Problem,
     noise_shape,
 )
+from ._tableau import Tableau
 
 # Steps that an index of 32 bits counts.
 MOST_STEPS = 2**31 - 1
@@ -90,7 +91,7 @@ def read_problem(
     args: Any,
     t0: Any,
     bounds: Any,
-    order: int,
+    tableau: Tableau,
     *,
     diagonal: bool = False,
     y0: Any = None,
@@ -109,7 +110,7 @@ def read_problem(
     dtype = _dtype(history)
     check_number(t0, "t0")
     start = concrete(t0)
-    t0 = jnp.asarray(t0, dtype)
+    t0 = constant(t0, dtype)
     if isinstance(drift, AbstractDelayModel):
         if lags is not None:
             raise ValueError(f"a learned model brings its own lags; leave {name} out.")
@@ -117,26 +118,33 @@ def read_problem(
         spacing, needed = drift.dt, max(drift.lags) + 1
         drift = LearnedDrift(drift)
     else:
-        _check_signature(drift)
+        check_signature(drift)
         dt = read_step(dt, lags)
         delays = read_delays(lags, dt, bounds, dtype, name)
         spacing, needed = dt, delays.longest + 1
     _check_resolution(start, concrete(dt), dtype)
-    dt = jnp.asarray(dt, dtype)
+    dt = constant(dt, dtype)
     past = read_history(history, spacing, needed, dtype)
+    order, rule = tableau.order, tableau.rule
     sigma = read_sigma(sigma, past.shape, order, dtype, diagonal=diagonal)
     y0 = read_start(y0, past.shape, dtype)
     breaks = None
-    if n_steps is not None:
-        apart, noisy = y0 is not None, sigma is not None
-        breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, apart=apart, noisy=noisy)
+    if tableau.stages and jumps is not None:
+        raise ValueError(
+            f"{type(tableau.solver).__name__} does not divide its steps, so it takes no jumps; "
+            "take diffrax.Heun()."
+        )
+    # A step that reads the stages of another one reads the right side of a jump at the start.
+    if n_steps is not None and not tableau.stages:
+        how = dict(apart=y0 is not None, noisy=sigma is not None, bounded=bounds is not None)
+        breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, **how)
     # Python's numbers would be part of the program, which is compiled anew for each.
-    floats = lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
+    floats = lambda leaf: constant(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
     args = jax.tree.map(floats, args)
-    return Problem(drift, sigma, args, dt, t0, diagonal, delays, past, y0, breaks)
+    return Problem(drift, sigma, args, dt, t0, diagonal, rule, delays, past, y0, breaks)
 
 
-def _check_signature(drift: Callable) -> None:
+def check_signature(drift: Callable) -> None:
     """That it takes four arguments, as far as can be told."""
     try:
         inspect.signature(drift).bind(0.0, None, None, None)
@@ -271,8 +279,9 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     if callable(sigma):
         if order > 1:
             raise ValueError(
-                "a diffusion that depends on the state is Itô and needs solver=diffrax.Euler(); "
-                "higher-order solvers take a constant sigma."
+                "a diffusion that depends on the state needs solver=diffrax.Euler() or "
+                "ItoMilstein() (Itô), or EulerHeun() or StratonovichMilstein() (Stratonovich); "
+                "other solvers take a constant sigma."
             )
         return sigma
     dim = state[-1]
@@ -282,7 +291,9 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
     # Zero without a derivative to take spares the draws.
-    return None if known is not None and not known.any() else to_jax(sigma, dtype)
+    if known is not None and not known.any():
+        return None
+    return constant(sigma, dtype) if isinstance(sigma, float | int) else to_jax(sigma, dtype)
 
 
 def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:

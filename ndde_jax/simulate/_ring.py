@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ._blocks import between
-from ._guard import guarded
 from ._problem import Problem
 
 
@@ -97,23 +96,14 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
             return between(late, later, sooner, fraction[i], near[i])
         return late + fraction[i] * (later - late)
 
-    def advance(shared, own):
-        equation, k = shared
-        y, lagged, draw = own
-        t = equation.time(k)
-        new = y + equation.dt * equation.drift(t, y, lagged, equation.args)
-        noise = equation.noise(t, y, lagged, draw)
-        return new if noise is None else new + noise
-
     def step(state, k, draw):
         y, ring, at = state
         lagged = [read(ring, at, i) for i in delays]
         lagged = jnp.stack(lagged) if lagged else jnp.zeros((0, *y.shape), y.dtype)
-        given = (problem.equation, first + k), (y, lagged, draw)
-        if slopes and problem.guard:
-            new = guarded(lambda *given: advance(*given)[None], *given)[0]
-        else:
-            new = advance(*given)
+        t = problem.time(first + k)
+        new = y + problem.dt * problem.drift(t, y, lagged, problem.args)
+        noise = problem.noise(t, y, lagged, draw, problem.dt)
+        new = new if noise is None else new + noise
         if limit is not None:
             new = jnp.where(first + k < limit, new, y)
         at = jnp.where(at + 1 == n, 0, at + 1)

@@ -6,7 +6,8 @@ from jaxtyping import PRNGKeyArray
 
 from .._types import Checked
 from ..models._model import AbstractDelayModel, check_model
-from ._solve import Path, solve_sdde
+from ._advance import Path
+from ._solve import solve_sdde
 
 
 def rollout(

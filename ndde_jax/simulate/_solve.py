@@ -1,46 +1,18 @@
 """`solve_sdde`: paths of stochastic delay differential equations."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import diffrax
-import equinox as eqx
-from jaxtyping import Array, Float
 
 from .._checks import check_flag
 from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
-from ._advance import Plan, finish, simulate, simulate_with_progress
+from ._advance import Path, PathStatus, Plan, finish, simulate, simulate_with_progress
 from ._guard import in_batch
 from ._read import check_counts, read_bounds, read_noise, read_problem, read_system
 from ._tableau import read_solver
-
-
-class PathStatus(eqx.Enumeration):
-    """How a simulation ended."""
-
-    successful = "successful"
-    diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
-    unstable = (
-        "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
-    )
-    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
-    interrupted = "interrupted: the path ends where it had got to"
-
-
-class Path(eqx.Module):
-    """A simulated path.
-
-    - `ts`: times `[time]`, the start first.
-    - `ys`: states `[time *state]`, the initial one first, then every `save_every`-th.
-    - `status`: a [`PathStatus`][ndde_jax.simulate.PathStatus].
-    """
-
-    ts: Float[Array, "time"]
-    ys: Float[Array, "time *state"]
-    status: PathStatus
 
 
 def solve_sdde(
@@ -88,20 +60,26 @@ def solve_sdde(
         same.
     - `sigma`: Σ, none by default; a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix
         per member of a batch `[batch dim noise]`, or a function like the drift that returns one of
-        these (Itô, with Euler–Maruyama only).
+        these: in the sense of Itô or of Stratonovich as the solver has it.
     - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
         shapes, which agree for as many members as variables; without it two axes are a matrix.
     - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
         its key alone, and that of a longer run begins with that of a shorter one.
-    - `increments`: Brownian increments instead, `[time *noise]`, variance dt.
+    - `increments`: Brownian increments instead, `[time *noise]`, variance dt; for `SRA1` and
+        `ShARK` `[time 2 *noise]`, with the space-time Lévy area H of each step, variance dt/12.
     - `args`: passed on to `drift`.
-    - `solver`: any explicit Runge–Kutta method of Diffrax; Euler (Euler–Maruyama) by default. Each
-        reads lagged values by its own dense output.
+    - `solver`: any explicit Runge–Kutta method of Diffrax; Euler (Euler–Maruyama, Itô) by default.
+        Each reads lagged values by its own dense output. For noise that depends on the state also
+        `ItoMilstein` and `StratonovichMilstein`, of strong order 1 where the diffusion of every
+        variable is a function of that variable now, and `EulerHeun` (Stratonovich; of strong order
+        1 there, ½ otherwise). For a constant `sigma` and delays on the grid also `SRA1` and
+        `ShARK`, of strong order 1.5 and weak order 2; other solvers have strong order 1 then.
     - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
     - `t0`: time of the start.
     - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
-        or `vmap`, so that the sizes of buffers are known. `lag_bounds` is the same. For a delay
-        outside them all values are NaN.
+        or `vmap`, so that the sizes of buffers are known. With them all delays inside are one
+        program; without, each set is compiled anew. `lag_bounds` is the same. For a delay outside
+        them all values are NaN.
     - `y0`: the state at `t0` if it is not the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
         there, and at sums of delays later, so that solvers keep their order.
@@ -110,7 +88,7 @@ def solve_sdde(
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
     grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
     under `vmap` that diverge leave the gradients of their neighbours alone, unless a `jit` lies
-    between the two.
+    between the two; their own counts up to at most 1024 steps before they do.
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
@@ -121,7 +99,8 @@ def solve_sdde(
     lies: the derivatives of a solution jump at `t0` and at sums of delays after it.
 
     Method of steps: Bellen and Zennaro, *Numerical Methods for Delay Differential Equations*
-    (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000).
+    (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000); strong order
+    1.5: Rößler, *SIAM J. Numer. Anal.* 48 (2010), Foster et al., *SIAM J. Numer. Anal.* 62 (2024).
 
     ```python
     import jax
@@ -142,19 +121,13 @@ def solve_sdde(
     given = read_system(drift, delays, lags, dt, history, sigma, noisy=noisy)
     bounds = read_bounds(delay_bounds, lag_bounds)
     options: dict[str, Any] = dict(diagonal=diagonal, y0=y0, jumps=jumps, n_steps=n_steps)
-    problem = read_problem(given, args, t0, bounds, tableau.order, **options)
+    problem = read_problem(given, args, t0, bounds, tableau, **options)
     noise = read_noise(key, increments, problem, n_steps)
     guard = len(problem.history.shape) > 1 or in_batch((problem, noise))
-    problem = dataclasses.replace(problem, guard=guard)
-    plan = Plan.of(problem, tableau, n_steps, save_every)
+    plan = Plan.of(problem, tableau, n_steps, save_every, guard)
     make_room(problem, noise)
-    complete = True
-    if progress:
-        ys, complete = simulate_with_progress(problem, noise, plan)
-        found = finish(problem, ys, plan)
-    else:
-        found = simulate(problem, noise, plan)
-    status = PathStatus.where(found.stable, PathStatus.successful, PathStatus.unstable)
-    status = PathStatus.where(found.finite, status, PathStatus.diverged)
-    status = PathStatus.where(found.within, status, PathStatus.outside)
-    return Path(found.ts, found.ys, status if complete else PathStatus.interrupted)
+    if not progress:
+        return simulate(problem, noise, plan)
+    ys, complete = simulate_with_progress(problem, noise, plan)
+    path = finish(problem, ys, plan)
+    return path if complete else Path(path.ts, path.ys, PathStatus.interrupted)

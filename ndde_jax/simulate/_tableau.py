@@ -1,4 +1,4 @@
-"""Explicit Runge–Kutta steps and dense output, read off a Diffrax solver."""
+"""Runge–Kutta steps, of noise too, and dense output, read off a Diffrax solver."""
 
 from functools import cache
 from typing import Any
@@ -20,6 +20,11 @@ class Tableau(eqx.Module):
     A step is remembered as one *record*, its start, its end and its stages, `[2 + stage *state]`;
     dense output is a linear combination of a record's rows with weights that depend on the fraction
     of the step alone. So all lagged values of many steps are one matrix product.
+
+    A method of strong order 1.5 for additive noise (`stages` given) remembers the states at its
+    stages instead of their increments. A delay on the grid reads them as they are: a delay equation
+    is, from one multiple of the delay to the next, an equation of all its segments at once, and the
+    stage of the one is that of the other.
     """
 
     solver: diffrax.AbstractSolver = eqx.field(static=True)
@@ -27,6 +32,13 @@ class Tableau(eqx.Module):
     b: tuple[float, ...] = eqx.field(static=True)
     c: tuple[float, ...] = eqx.field(static=True)
     order: int = eqx.field(static=True)
+    # What W and H of the noise bring to each stage, and to the end.
+    stages: tuple[tuple[float, float], ...] = eqx.field(static=True, default=())
+
+    @property
+    def rule(self) -> str:
+        """How the noise of a step adds to the state, see `Equation.noise`."""
+        return RULES.get(type(self.solver), "ito")
 
     @property
     def n_rows(self) -> int:
@@ -37,7 +49,7 @@ class Tableau(eqx.Module):
         """Weights of a record's rows in the state at a fraction of its step."""
         basis = jnp.asarray(np.eye(self.n_rows, dtype=jnp.result_type(fraction, float)))
         rows = dict(y0=basis[0], y1=basis[1])
-        if not isinstance(self.solver, diffrax.Euler):
+        if self.order > 1:
             rows["k"] = basis[2:]
         zero, one = jnp.zeros((), basis.dtype), jnp.ones((), basis.dtype)
         between = self.solver.interpolation_cls(t0=zero, t1=one, **rows)
@@ -47,8 +59,11 @@ class Tableau(eqx.Module):
         """The record of one step.
 
         `rate(stage, y)` is the drift times dt at a stage; `increment` what the noise adds, the same
-        to every stage, which makes additive noise enter once in total.
+        to every stage, which makes additive noise enter once in total. With `stages` it is what W
+        and H add, `[2 *state]`.
         """
+        if self.stages:
+            return self._stochastic(rate, y, increment)
         stages: list[Array] = []
         for s in range(len(self.b)):
             at = y
@@ -63,6 +78,24 @@ class Tableau(eqx.Module):
                 end = end + coefficient * k
         return jnp.stack([y, end, *stages])
 
+    def _stochastic(self, rate, y, increment):
+        """The record of a step of strong order 1.5."""
+        rates: list[Array] = []
+        found: list[Array] = []
+        for s, shares in enumerate(self.stages):
+            row = self.b if s == len(self.b) else self.a[s]
+            at = (
+                y
+                if increment is None
+                else y + jnp.tensordot(jnp.asarray(shares, y.dtype), increment, 1)
+            )
+            for coefficient, k in zip(row, rates, strict=True):
+                at = at + coefficient * k
+            found.append(at)
+            if s < len(self.b):
+                rates.append(rate(s, at))
+        return jnp.stack([y, found[-1], *found[:-1]])
+
     def record(self, past, start) -> Float[Array, "row *state"]:
         """A record that reproduces a function of the number of steps on [start, start + 1].
 
@@ -70,7 +103,9 @@ class Tableau(eqx.Module):
         past is known to the order at which the solver reads it.
         """
         y0, y1 = past(start), past(start + 1)
-        if isinstance(self.solver, diffrax.Euler):
+        if self.stages:
+            return jnp.stack([y0, y1, *(past(start + c) for c in self.c)])
+        if self.order == 1:
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
         nodes, weights = _at_nodes(self, jnp.result_type(float))
         values = jnp.stack([past(start + node) for node in nodes])
@@ -95,24 +130,38 @@ def _weights_at(tableau: Tableau, fractions: Float[Array, "node"]) -> Float[Arra
     return jax.vmap(tableau.weights)(fractions)
 
 
+# Methods that differ from Euler's in what the noise adds.
+RULES: dict[type, str] = {
+    diffrax.ItoMilstein: "ito milstein",
+    diffrax.StratonovichMilstein: "milstein",
+    diffrax.EulerHeun: "heun",
+}
+
+
 @cache
 def tableau_of(kind: type) -> Tableau:
     """The tableau of a class of Diffrax solvers."""
-    if issubclass(kind, diffrax.Euler):
+    if issubclass(kind, diffrax.Euler) or kind in RULES:
         return Tableau(kind(), ((),), (1.0,), (0.0,), 1)
     solver: Any = kind
     table = solver.tableau
+    stages: tuple = ()
+    if issubclass(kind, diffrax.AbstractSRK):
+        w, h = table.coeffs_w, table.coeffs_hh
+        stages = tuple(zip((*w.a, w.b_sol), (*h.a, h.b_sol), strict=True))
+        stages = tuple((float(a), float(b)) for a, b in stages)
     return Tableau(
         solver=solver(),
-        a=((), *(tuple(map(float, row)) for row in table.a_lower)),
+        a=((), *(tuple(map(float, row)) for row in (table.a if stages else table.a_lower))),
         b=tuple(map(float, table.b_sol)),
         c=(0.0, *map(float, table.c)),
         order=solver().order(None),
+        stages=stages,
     )
 
 
-def read_solver(solver: Any) -> Tableau:
-    """Checks that the solver is explicit and one-step."""
+def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
+    """Checks that the solver is explicit and one-step; `noisy`: it may be one for noise alone."""
     if solver is None:
         solver = diffrax.Euler()
     kind: Any = type(solver)
@@ -120,9 +169,11 @@ def read_solver(solver: Any) -> Tableau:
     explicit = issubclass(kind, diffrax.AbstractERK) and isinstance(
         kind.tableau, diffrax.ButcherTableau
     )
-    if not (issubclass(kind, diffrax.Euler) or explicit):
+    stochastic = kind in RULES or kind in (diffrax.SRA1, diffrax.ShARK)
+    if not (issubclass(kind, diffrax.Euler) or explicit or (noisy and stochastic)):
+        noise = ", or for noise ItoMilstein, StratonovichMilstein, EulerHeun, SRA1 or ShARK"
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
-            f"Heun, Bosh3 or Tsit5; got {shown(solver)}."
+            f"Heun, Bosh3 or Tsit5{noise if noisy else ''}; got {shown(solver)}."
         )
     return tableau_of(kind)

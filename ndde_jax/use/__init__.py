@@ -8,10 +8,9 @@ A [`Discovery`][ndde_jax.Discovery] has them as methods: `found.effects()`, `fou
 from ._backtest import Backtest as Backtest
 from ._effects import Effects as Effects, Total as Total
 from ._ensemble import Ensemble as Ensemble
+from ._evidence import Influence as Influence, Validation as Validation
 from ._forecast import Forecast as Forecast
 from ._impute import Imputed as Imputed
-from ._influence import Influence as Influence
 from ._intervene import Intervention as Intervention
+from ._local_effects import Interactions as Interactions, Surface as Surface
 from ._noise import Noise as Noise
-from ._surfaces import Interactions as Interactions, Surface as Surface
-from ._validate import Validation as Validation

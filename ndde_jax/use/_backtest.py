@@ -1,7 +1,7 @@
 """Forecasts from many origins, beside methods that anybody should beat."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,16 +9,23 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import check_key, check_real_array, check_whole, refusal, shown
-from .._types import Checked, to_jax
+from .._checks import check_key, check_whole, refusal, shown
+from .._types import Checked
 from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
+from ._arguments import read_span
 from ._ensemble import Ensemble
-from ._forecast import BEYOND, draw_noise, excess, make_learned, measured, path_quantile
-from ._level import Level, level_of, read_timed, removed_in_time
-from ._rivals import RIVALS
-from ._simulate import no_change, simulate
-from ._times import read_span
+from ._forecast import (
+    BEYOND,
+    Level,
+    excess,
+    level_of,
+    path_quantile,
+    read_array,
+    read_timed,
+    removed_in_time,
+)
+from ._simulate import learned_paths, no_change
 
 OWN = "ndde_jax"
 # Steps ahead that are scored unless others are asked for, and the last one.
@@ -51,7 +58,7 @@ class Backtest:
 
     @property
     def origins(self) -> int:
-        """How many."""
+        """Number of origins."""
         return len(self.beyond)
 
     @property
@@ -67,9 +74,9 @@ class Backtest:
     def against(
         self, rival: Checked[str]
     ) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
-        """By how much the CRPS is better than a rival's, mean over variables and origins, and the
-        standard error of that mean, origins taken for independent: with `origins` so few that
-        horizons do not overlap it is right, else too small.
+        """Return by how much the CRPS is better than a rival's, mean over variables and origins,
+        and the standard error of that mean, origins taken for independent: with `origins` so few
+        that horizons do not overlap it is right, else too small.
 
         **Raises:** `ValueError` for a rival that was not asked for.
         """
@@ -140,7 +147,9 @@ def backtest(
     given = record if data is None else [_held_back(found, data, level)]
     past, came = _origins(given, need, steps, origins)
     rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
-    own = _own(found, ensemble, past, steps, paths, key)
+    change = no_change(steps, len(found.names))
+    own = np.asarray(learned_paths(found, ensemble, change, past, paths, key)[0])
+    own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)
     # Rivals read what the discovery reads; all are scored in measured units.
     scale = np.nanstd(level.outside(np.concatenate(record)), axis=0)
     given = (record, found.lags, past, steps, paths, rng)
@@ -191,16 +200,7 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
             f"a {' and a '.join(gone)} was removed from the record of this discovery, and an array "
             "has no times to remove it from data: give data=ndde_jax.read_samples(x, t=...)."
         )
-    return level.inside(_read(data, len(found.names)), "data")
-
-
-def _read(data: Any, dim: int) -> np.ndarray:
-    check_real_array(data, "data", f"[time dim] with {dim} variables")
-    values = np.asarray(data, np.float64)
-    values = values[:, None] if values.ndim == 1 and dim == 1 else values
-    if values.ndim != 2 or values.shape[1] != dim:
-        raise ValueError(f"data must be [time dim] with {dim} variables; got shape {values.shape}.")
-    return values
+    return level.inside(read_array(data, len(found.names), "data"), "data")
 
 
 def _origins(record, need: int, steps: int, most: int):
@@ -226,27 +226,141 @@ def _spread(n: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, most).round().astype(int)) if n else np.array([], int)
 
 
-def _own(found, ensemble, past, steps, paths, key) -> np.ndarray:
-    """`[path origin step dim]`, all origins in one run."""
-    learned, n = make_learned(found, ensemble), len(past)
-    dtype = learned.dt.dtype
-    start = to_jax(np.repeat(past, paths, axis=0), dtype)
-    member = to_jax(np.tile(np.arange(paths) % ensemble.resamples, n))
-    change = no_change(steps, past.shape[2], dtype)
-    noise_key, error_key = jr.split(key)
-    noise = draw_noise(ensemble, noise_key, steps, n * paths, dtype)
-    run, _ = simulate(learned, change, start, member, noise)
-    run = np.asarray(measured(ensemble, run, error_key, change), np.float64)
-    return np.moveaxis(run.reshape(n, paths, steps, -1), 1, 0)
-
-
 def _score(forecasts, came, scale):
-    """CRPS and whether covered, `[origin step dim]`; energy score `[step]`."""
-    z, truth = jnp.asarray(forecasts / scale), jnp.asarray(came / scale)
+    """Return the CRPS and whether covered, `[origin step dim]`, and the energy score `[step]`."""
+    # About what came, since none of it depends on the level, which may be beyond single precision.
+    z = jnp.asarray((forecasts - came) / scale)
     low, high = path_quantile(z, 0.05), path_quantile(z, 0.95)
-    inside = (low <= truth) & (truth <= high)
-    return (
-        np.asarray(crps(z, truth)),
-        np.asarray(inside),
-        np.asarray(jnp.mean(energy_score(z, truth), axis=0)),
+    zero = jnp.zeros(came.shape, z.dtype)
+    energy = jnp.mean(energy_score(z, zero), axis=0)
+    return np.asarray(crps(z, zero)), (low <= 0) & (0 <= high), np.asarray(energy)
+
+
+# ---- rivals: paths `[path origin step dim]` ----
+
+
+# Of PySINDy: polynomials of degree 3 up to so many inputs, of degree 2 up to so many, then linear.
+CUBIC, QUADRATIC = 12, 40
+# Deviations of the record, beyond which polynomials are held: an iterated one may explode.
+HELD = 20.0
+Paths = Float[np.ndarray, "path origin step dim"]
+
+
+def persistence(record, lags, past, steps, paths, rng) -> Paths:
+    """Steps of the record, summed up from the present."""
+    change = np.concatenate([np.diff(v, axis=0) for v in record])
+    change = change[np.isfinite(change).all(axis=1)]
+    change = change - change.mean(axis=0)
+    drawn = change[rng.integers(len(change), size=(paths, len(past), steps))]
+    return past[None, :, -1:] + np.cumsum(drawn, axis=2)
+
+
+def climatology(record, lags, past, steps, paths, rng) -> Paths:
+    """Values of the record."""
+    values = np.concatenate(record)
+    values = values[np.isfinite(values).all(axis=1)]
+    return values[rng.integers(len(values), size=(paths, len(past), steps))]
+
+
+def autoregression(record, lags, past, steps, paths, rng) -> Paths:
+    """Least squares of increments on all lags, iterated, with Gaussian noise."""
+    inputs, change = _lagged(record, lags)
+    flat = lambda h: np.concatenate([h, np.ones((*h.shape[:-1], 1))], -1)  # noqa: E731
+    weights, *_ = np.linalg.lstsq(flat(inputs), change, rcond=None)
+    left = change - flat(inputs) @ weights
+    factor = _factor(left, inputs.shape[1] + 1)
+    # An unstable autoregression must not overflow.
+    return _iterated(
+        lambda h: flat(h) @ weights, factor, lags, past, steps, paths, rng, (-1e100, 1e100)
     )
+
+
+def sparse_regression(record, lags, past, steps, paths, rng) -> Paths:
+    """PySINDy's increments on polynomials of all lags, iterated. It has no noise: Gaussian noise of
+    its residuals is added, and states are held within twenty deviations of the record.
+
+    **Raises:** `ImportError` without PySINDy.
+    """
+    try:
+        import pysindy
+    except ImportError as error:
+        raise ImportError(
+            'a backtest beside PySINDy needs it: pip install "ndde_jax[peers]".'
+        ) from error
+    inputs, change = _lagged(record, lags)
+    dim, n_inputs = change.shape[1], inputs.shape[1]
+    degree = 3 if n_inputs <= CUBIC else 2 if n_inputs <= QUADRATIC else 1
+    library = pysindy.PolynomialLibrary(degree=degree)
+    model = pysindy.SINDy(feature_library=library)
+    middle, spread = inputs.mean(axis=0), _positive(inputs.std(axis=0))
+    mean, size = change.mean(axis=0), _positive(change.std(axis=0))
+    z = (inputs - middle) / spread
+    # It wants as many states as rates; what is delayed enters as control.
+    given = dict(u=z[:, dim:]) if n_inputs > dim else {}
+    model.fit(z[:, :dim], t=1.0, x_dot=(change - mean) / size, **given)
+    weights, powers = np.asarray(model.coefficients()), np.asarray(library.powers_)
+    used = (weights != 0).any(axis=0)
+    weights, powers = weights[:, used], powers[used]
+
+    def step(h):
+        z = (h - middle) / spread
+        out = np.zeros((*h.shape[:-1], dim))
+        for weight, power in zip(weights.T, powers, strict=True):
+            term = np.ones(h.shape[:-1])
+            for k in np.flatnonzero(power):
+                term = term * z[..., k] ** power[k]
+            out += term[..., None] * weight
+        return mean + size * out
+
+    factor = _factor(change - step(inputs), int(used.sum()))
+    values = np.concatenate(record)
+    center, wide = np.nanmean(values, axis=0), HELD * np.nanstd(values, axis=0)
+    held = (center - wide, center + wide)
+    return _iterated(step, factor, lags, past, steps, paths, rng, held)
+
+
+RIVALS: dict[str, Callable[..., Paths]] = {
+    "persistence": persistence,
+    "climatology": climatology,
+    "VAR": autoregression,
+    "PySINDy": sparse_regression,
+}
+
+
+def _lagged(record, lags):
+    """Inputs at all lags, `[row input]`, newest first, and increments, of complete rows."""
+    lags = np.asarray(lags)
+    inputs, outputs = [], []
+    for values in record:
+        k = np.arange(lags[-1], len(values) - 1)
+        inputs.append(values[k[:, None] - lags[None]].reshape(len(k), -1))
+        outputs.append(values[k + 1] - values[k])
+    design, change = np.concatenate(inputs), np.concatenate(outputs)
+    usable = np.isfinite(design).all(axis=1) & np.isfinite(change).all(axis=1)
+    return design[usable], change[usable]
+
+
+def _factor(left, n_fitted: int):
+    """A square root of the covariance of what is left."""
+    covariance = left.T @ left / max(len(left) - n_fitted, 1)
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def _iterated(step, factor, lags, past, steps, paths, rng, held):
+    lags = np.asarray(lags)
+    buffer = np.broadcast_to(past[None], (paths, *past.shape)).copy()
+    out = []
+    for _ in range(steps):
+        now = buffer[:, :, -1]
+        history = buffer[:, :, buffer.shape[2] - 1 - lags]
+        kick = rng.normal(size=now.shape) @ factor.T
+        new = now + step(history.reshape(*history.shape[:2], -1)) + kick
+        new = np.clip(new, *held)
+        buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
+        out.append(new)
+    return np.stack(out, axis=2)
+
+
+def _positive(a):
+    return np.where(a > 0, a, 1.0)

@@ -6,19 +6,28 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole
 from .._types import Checked, to_jax
-from ._basis import Basis
-from ._echo import Drift, mean_slopes
+from ._arguments import folded, kept_lags, variable
 from ._ensemble import Ensemble
-from ._inputs import folded, inputs_of
-from ._slices import as_jax, by_model, cast_basis, center_and_spread, histories_of, slices
-from ._surfaces import POINTS, Interactions, Surface, interactions, surface
-from ._times import kept_lags, variable
+from ._local_effects import (
+    POINTS,
+    Interactions,
+    Surface,
+    center_and_spread,
+    curve,
+    histories_of,
+    interactions,
+    surface,
+)
+
+# Rows whose derivatives are taken at once.
+BATCH = 100
+# Beyond it a linear response has no meaning.
+UNSTABLE = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +72,18 @@ class Effects:
     share: Float[np.ndarray, "source target lag"]
     found: Any
     ensemble: Ensemble
-    echoes: tuple[Drift, ...] = ()
+    echoes: tuple[Any, ...] = ()
 
     @property
     def sign(self) -> Int[np.ndarray, "source target lag"]:
-        """Of the mean slope."""
+        """Sign of the mean slope."""
         return np.sign(np.nan_to_num(self.slope)).astype(int)
 
     def curve(
         self, source: Any, target: Any, lag: Any = None, *, points: Checked[int] = 20
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Along which curve a source acts: x, y, and the ends of a 90 % interval of y, `[point]`.
+    ) -> tuple[np.ndarray, ...]:
+        """Return the curve along which a source acts: x, y, and the ends of a 90 % interval of y,
+        `[point]`.
 
         Accumulated local effects: within each of `points` slices of the source, what a change from
         one end to the other does to the rate of the target, all else as it was measured there;
@@ -92,48 +102,7 @@ class Effects:
         """
         check_whole(points, "points", least=2)
         i, j = variable(source, self.found, "source"), variable(target, self.found, "target")
-        a = self._lag(i, j, lag)
-        histories = histories_of(self.ensemble)
-        values = histories[:, a, i]
-        edges, slot = slices(values, points, self.found.samples.labels[i])
-        model, basis = self.found.model, cast_basis(self.ensemble.basis, self.found.model)
-        # The ends of a slice change with the number of distinct values, shapes do not.
-        place, inputs = to_jax(np.array([i, j, a])), inputs_of(self.found, i, j, a)
-        given = (model, basis, as_jax(histories, model), place, as_jax(inputs, model))
-        low = _at(*given, as_jax(edges[slot], model))
-        high = _at(*given, as_jax(edges[slot + 1], model))
-        change, columns = (
-            np.asarray(up, np.float64) - down for up, down in zip(high, low, strict=True)
-        )
-        count = np.maximum(np.bincount(slot, minlength=len(edges) - 1), 1)
-        mean = np.zeros((len(edges) - 1, columns.shape[1] + 1))
-        np.add.at(mean, slot, np.column_stack([change, columns]))
-        mean /= count[:, None]
-        # [slice, model, centre of the ensemble, members]
-        steps = by_model(mean[:, 0], mean[:, 1:], self.ensemble, j)
-        curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
-        middle = (curves[1:] + curves[:-1]) / 2
-        curves = curves - (count @ middle / count.sum())[None]
-        y, spread = center_and_spread(
-            curves.T, self._bias_of_curve(mean[:, 0], i, j, a, edges, slot)
-        )
-        return edges, y, y - spread, y + spread
-
-    def _bias_of_curve(self, own: np.ndarray, i: int, j: int, a: int, edges, slot) -> np.ndarray:
-        """What the curves of echoes differ by from that of the learned drift, whose steps are
-        `own`, `[echo point]`.
-        """
-        low, high = histories_of(self.ensemble), histories_of(self.ensemble)
-        inputs = inputs_of(self.found, i, j, a)
-        for ends, end in ((low, edges[slot]), (high, edges[slot + 1])):
-            ends[:, inputs, i] += (end - ends[:, a, i])[:, None]
-        count = np.maximum(np.bincount(slot, minlength=len(own)), 1)
-        bias = np.zeros((len(self.echoes), len(edges)))
-        for k, drift in enumerate(self.echoes):
-            change = (drift(high) - drift(low))[:, j]
-            bias[k, 1:] = np.cumsum(np.bincount(slot, change, len(own)) / count - own)
-        middle = (bias[:, 1:] + bias[:, :-1]) / 2
-        return bias - (middle @ count / count.sum())[:, None]
+        return curve(self, i, j, self._lag(i, j, lag), points)
 
     def surface(
         self,
@@ -145,7 +114,7 @@ class Effects:
         *,
         points: Checked[int] = POINTS,
     ) -> Surface:
-        """What two sources do to a rate together, beyond what their curves say of each alone.
+        """Return what two sources do to a rate together, beyond what their curves say of each.
 
         Second-order accumulated local effects: within each cell of two slices, by how much a change
         of the first source matters more at the upper than at the lower end of the second, all else
@@ -183,7 +152,7 @@ class Effects:
         return surface(self, ends[0], ends[1], j, points)
 
     def interactions(self) -> Interactions:
-        """Where products matter: all pairs of kept inputs of one target, by the share of the
+        """Return where products matter: all pairs of kept inputs of one target, by the share of the
         variance of its rate that they carry beyond their own curves.
 
         **Returns:** [`Interactions`][ndde_jax.use.Interactions], the largest first.
@@ -203,13 +172,11 @@ class Effects:
     @functools.cached_property
     def total(self) -> Total:
         """Effects along all paths of the graph, on levels."""
-        slopes, learned = _mean_slopes(self.found, self.ensemble)
-        echoed = _echoed(self.ensemble, self.found.reads, self.echoes)
-        return _total(self.found, slopes, learned, echoed)
+        return _total(self)
 
     def to_frame(self):
-        """A pandas DataFrame with a row for each kept edge, largest slope in units of standard
-        deviations first; needs pandas.
+        """Return a pandas DataFrame with a row for each kept edge, largest slope in units of
+        standard deviations first.
         """
         import pandas as pd
 
@@ -218,7 +185,7 @@ class Effects:
     columns = ("source", "target", "lag", "delay", "sign", "slope", "low", "high", "share")
 
     def rows(self) -> list[tuple]:
-        """What `to_frame` shows, without pandas."""
+        """Return what `to_frame` shows, without pandas."""
         names, lags, dt = self.found.samples.labels, self.found.lags, self.found.dt
         scale = np.asarray(self.found.model.scaling.scale)
         edges = np.argwhere(self.graph)
@@ -256,11 +223,10 @@ class Effects:
         return "\n".join(lines)
 
 
-def effects(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...] = ()) -> Effects:
+def effects(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...] = ()) -> Effects:
     """As `found.effects` says."""
     graph = np.asarray(found.graph)
-    slopes, learned = _mean_slopes(found, ensemble)
-    bias = _echoed(ensemble, found.reads, echoes) - learned[None]
+    slopes, _, bias = _slopes(found, ensemble, echoes)
     center, spread = center_and_spread(folded(found, slopes), folded(found, bias))
     seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
     return Effects(
@@ -269,73 +235,63 @@ def effects(found: Any, ensemble: Ensemble, echoes: tuple[Drift, ...] = ()) -> E
     )  # fmt: skip
 
 
-def _echoed(ensemble: Ensemble, reads: np.ndarray, echoes: tuple[Drift, ...]) -> np.ndarray:
-    """Mean slopes of echoes, `[echo source target lag]`."""
-    histories = histories_of(ensemble)
-    slopes = [mean_slopes(drift, histories, reads) for drift in echoes]
-    return np.stack(slopes) if slopes else np.zeros((0, *reads.shape))
-
-
-@eqx.filter_jit
-def _mean_jacobians(model, basis: Basis, histories):
-    """Mean over the rows of the derivatives of the model and of every column of a basis."""
-    # Whole batches, as a shorter last one would be a second program within; its spare rows are
-    # those of the first, and not counted.
-    n = len(histories)
-    spare = -n % min(n, 100)
-    rows = jnp.concatenate([histories, histories[:spare]])
-    both = lambda row: (jax.jacfwd(model)(row), jax.jacfwd(basis)(row))  # noqa: E731
-    own, columns = jax.lax.map(both, rows, batch_size=min(n, 100))
-    return jnp.mean(own[:n], axis=0), jnp.mean(columns[:n], axis=0)
-
-
-def _mean_slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
-    """`[source target lag]` of the model (where it explains the data; else of the centre), of the
-    centre of the ensemble, and of every member; and of the model wherever.
+def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
+    """Return mean slopes `[model source target lag]` of the model (where it explains the data; else
+    of the centre), of the centre of the ensemble and of every member; those of the learned model
+    wherever; and what those of bootstrap models differ by from them.
     """
-    model = found.model
-    histories = as_jax(histories_of(ensemble), model)
-    own, columns = _mean_jacobians(model, cast_basis(ensemble.basis, model), histories)
-    own, columns = np.asarray(own, np.float64), np.asarray(columns, np.float64)
+    histories = histories_of(ensemble)
+    own, columns = (mean_slopes(model, histories) for model in (found.model, ensemble.basis))
+    trusted = own * ensemble.trust[:, None, None]
+    theta = np.concatenate([ensemble.center[None], ensemble.theta])
+    members = trusted[None] + np.einsum("mtf,fls->mtls", theta, columns)
+    said = np.where(ensemble.own[:, None, None], own, members[0])
+    bias = [(mean_slopes(echo, histories) - own) for echo in echoes]
+    bias = np.stack(bias) if bias else np.zeros((0, *own.shape))
     # [target lag source] -> [source target lag]
     to_graph = lambda a: np.moveaxis(a, (-3, -2, -1), (-2, -1, -3))  # noqa: E731
-    trusted = own * ensemble.trust[:, None, None]
-    center = trusted + np.einsum("tf,fls->tls", ensemble.center, columns)
-    members = trusted[None] + np.einsum("mtf,fls->mtls", ensemble.theta, columns)
-    said = np.where(ensemble.own[:, None, None], own, center)
-    return to_graph(np.concatenate([said[None], center[None], members])), to_graph(own)
+    return to_graph(np.concatenate([said[None], members])), to_graph(own), to_graph(bias)
+
+
+def mean_slopes(function: Any, histories: np.ndarray) -> Float[np.ndarray, "output lag dim"]:
+    """Return mean derivatives, over histories, of a model or of the columns of a basis."""
+    dtype = function.dt.dtype if hasattr(function, "dt") else None
+    # Whole batches, as a shorter last one would be a second program within; its spare rows are
+    # those of the first, and not counted.
+    spare = -len(histories) % min(len(histories), BATCH)
+    rows = to_jax(np.concatenate([histories, histories[:spare]]), dtype)
+    slopes = _jacobians(jax.tree.map(to_jax, function), rows)
+    return np.asarray(slopes[: len(histories)].mean(axis=0), np.float64)
 
 
 @eqx.filter_jit
-def _at(model, basis: Basis, histories, place, inputs, values):
-    """Rates of a target by the model, and columns, with one source replaced; `place` is its
-    variable, the target and the position of the lag; all `inputs` move with it, 1 or 0 `[lag]`.
-    """
-    i, j, a = place
-    z = histories.at[:, :, i].add(inputs[None] * (values - histories[:, a, i])[:, None])
-    return jax.vmap(model)(z)[:, j], basis(z)
+def _jacobians(function, rows):
+    return jax.lax.map(jax.jacfwd(function), rows, batch_size=min(len(rows), BATCH))
 
 
-def _total(found: Any, slopes: np.ndarray, learned: np.ndarray, echoed: np.ndarray) -> Total:
-    """Linear responses, with their spread."""
-    given = np.concatenate([slopes, learned[None], echoed])
+def _total(effects: Effects) -> Total:
+    """Return linear responses, with their spread."""
+    found = effects.found
+    slopes, learned, bias = _slopes(found, effects.ensemble, effects.echoes)
+    given = np.concatenate([slopes, learned[None], learned[None] + bias])
     steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
-    both = []
+    both: list[np.ndarray] = []
     for held in (False, True):
         response = _respond(given, found.lags, float(found.dt), steps, held)
         # A member whose mean slopes are unstable has no finite response to average.
-        limit = 1e6
-        response = np.clip(np.nan_to_num(response, nan=limit), -limit, limit)
+        response = np.clip(np.nan_to_num(response, nan=UNSTABLE), -UNSTABLE, UNSTABLE)
         own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])
         y, spread = center_and_spread(own, of_echoes - of_learned)
-        both.append((y, y - spread, y + spread))
-    (pulse, pulse_low, pulse_high), (step, step_low, step_high) = both
+        both += [y, y - spread, y + spread]
+    pulse, pulse_low, pulse_high, step, step_low, step_high = both
     ts = float(found.dt) * np.arange(steps + 1)
     return Total(ts, pulse, step, pulse_low, pulse_high, step_low, step_high)
 
 
 def _respond(slopes, lags, dt: float, steps: int, held: bool) -> np.ndarray:
-    """`[member time source target]`: levels after a unit push of each source, by Heun's method."""
+    """Return levels after a unit push of each source, by Heun's method, `[member time source
+    target]`.
+    """
     n, dim = slopes.shape[:2]
     buffer = np.zeros((n, dim, lags[-1] + 1, dim))  # [member pushed past variable]
     pushed = np.arange(dim)

@@ -1,38 +1,44 @@
-"""A graph for other programs: JSON, DOT, networkx and xarray."""
+"""A graph and a drift for other programs and for readers: JSON, DOT, networkx, xarray, formulas."""
 
 import json
 from typing import Any
 
 import numpy as np
 
+from .._checks import check_choice, check_key, check_whole
+from ..fit._flow import fit_flow
+from ..fit._risk import risk
+from ..models._confine import RestoredDDE
+from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
+from ..models._polynomials import MAX_TERMS
+from ._ensemble import count_numbers
+
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
-    """What is known of every kept edge, in plain numbers."""
-    effects, rows = found.effects(), []
+    """Return what is known of every kept edge, in plain numbers."""
+    effects, low_high = found.effects(), found.delay_intervals
+    known = {
+        "delay_estimate": found.delays,
+        "delay_low": low_high[..., 0],
+        "delay_high": low_high[..., 1],
+        "score": found.scores,
+        "sign": effects.sign,
+        "slope": effects.slope,
+        "slope_low": effects.slope_low,
+        "slope_high": effects.slope_high,
+        "share": effects.share,
+    }
+    rows = []
     for i, j, a in np.argwhere(effects.graph):
-        edge = (i, j, a)
-        rows.append(
-            {
-                "source": found.names[i],
-                "target": found.names[j],
-                "lag": int(found.lags[a]),
-                "delay": float(found.lags[a] * found.dt),
-                "delay_estimate": float(found.delays[edge]),
-                "delay_low": float(found.delay_intervals[edge][0]),
-                "delay_high": float(found.delay_intervals[edge][1]),
-                "score": float(found.scores[edge]),
-                "sign": int(effects.sign[edge]),
-                "slope": float(effects.slope[edge]),
-                "slope_low": float(effects.slope_low[edge]),
-                "slope_high": float(effects.slope_high[edge]),
-                "share": float(effects.share[edge]),
-            }
-        )
+        lag = int(found.lags[a])
+        edge = {"source": found.names[i], "target": found.names[j], "lag": lag}
+        numbers = {name: values[i, j, a].item() for name, values in known.items()}
+        rows.append({**edge, "delay": float(lag * found.dt), **numbers})
     return rows
 
 
 def to_json(found: Any) -> str:
-    """Variables, sampling and edges; NaN is written as null."""
+    """Return variables, sampling and edges; NaN is written as null."""
     known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
     edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(found)]
     about = {
@@ -47,7 +53,9 @@ def to_json(found: Any) -> str:
 
 
 def to_dot(found: Any) -> str:
-    """For Graphviz: solid arrows raise their target's rate on the mean, dashed ones lower it."""
+    """Return a graph for Graphviz: solid arrows raise their target's rate on the mean, dashed ones
+    lower it.
+    """
     quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
     lines = ["digraph {", *(f"  {quoted(name)};" for name in found.names)]
     for row in edge_rows(found):
@@ -60,8 +68,8 @@ def to_dot(found: Any) -> str:
 
 
 def to_networkx(found: Any) -> Any:
-    """A `networkx.MultiDiGraph`, whose edges carry lag, delay, score, sign, slope and share; from
-    there to GraphML and other formats.
+    """Return a `networkx.MultiDiGraph`, whose edges carry lag, delay, score, sign, slope and share;
+    from there to GraphML and other formats.
     """
     import networkx
 
@@ -73,7 +81,7 @@ def to_networkx(found: Any) -> Any:
 
 
 def to_xarray(found: Any) -> Any:
-    """An `xarray.Dataset` over source, target and lag."""
+    """Return an `xarray.Dataset` over source, target and lag."""
     import xarray
 
     edge, bounds = ("source", "target", "lag"), np.moveaxis(found.delay_intervals, -1, 0)
@@ -99,3 +107,58 @@ def to_xarray(found: Any) -> Any:
         },
         attrs={"dt": float(found.dt), "time_unit": found.time_unit},
     )
+
+
+# ---- formulas ----
+
+
+FLOOR = 1e-12
+# Slots come in steps of so many.
+SPARE = 4
+
+
+def discovery_formulas(
+    found: Any, *, key: Any, digits: Any, form: Any, options: dict
+) -> tuple[Any, ...]:
+    """As `found.equations` says."""
+    key = check_key(key)
+    check_whole(digits, "digits", most=17)
+    check_choice(form, "form", FORMS)
+    if options:
+        formulas = formulas_of(fit_flow(found.windows, found.reads, key=key, **options))
+    else:
+        formulas = _judged(found, key)
+    known = [name in found.inputs for name in found.names]
+    formulas = [None if k else f for f, k in zip(formulas, known, strict=True)]
+    return write_formulas(
+        formulas, found.samples.symbols, found.lags, float(found.dt), digits=int(digits), form=form
+    )
+
+
+def _judged(found: Any, key: Any) -> list:
+    """Return the drift itself where it is a polynomial; elsewhere polynomials on the graph where
+    the Bayesian information criterion prefers them to the drift that was found; none where there
+    are more inputs than a polynomial can have.
+    """
+    windows, model, graph = found.windows, found.model, np.asarray(found.reads)
+    own = formulas_of(model.model if isinstance(model, RestoredDDE) else model)
+    if all(formula.inputs is None for formula in own):
+        return own
+    if graph.sum(axis=(0, 2)).max() + SPARE >= MAX_TERMS:
+        return [unspoken(model, j) for j in range(model.dim)]
+    # Of the rates that edges were measured by, both.
+    simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
+    n = int(windows.n_valid)
+    scores = [
+        n * np.log(np.asarray(risk(each, windows), np.float64) + FLOOR) + count * np.log(n)
+        for each, count in ((simple, _terms(simple)), (model, count_numbers(model)))
+    ]
+    formulas = formulas_of(simple)
+    return [
+        mine if mine.inputs is None else f if scores[0][j] <= scores[1][j] else mine
+        for j, (mine, f) in enumerate(zip(own, formulas, strict=True))
+    ]
+
+
+def _terms(model: Any) -> np.ndarray:
+    return np.count_nonzero(np.asarray(model.drift.coefficients), axis=1)

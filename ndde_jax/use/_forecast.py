@@ -2,24 +2,24 @@
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from .._spoken import times
-from .._types import namespace_of, to_jax
+from .._types import namespace_of
+from ..samples._gaps import bridged
 from ..samples._samples import Samples
+from ..samples._transforms import check_logarithm, one_transformed, restored, transformed
+from ..samples._treatments import OFFSETS, Treatment
+from ._arguments import read_span, variable
 from ._ensemble import Ensemble
-from ._level import Level, level_of, read_timed, removed_in_time
-from ._simulate import Change, Learned, no_change, simulate, with_column
-from ._times import read_span, variable
+from ._simulate import Change, check_memory, learned_paths, no_change, with_column
 
 # Share of the range of the data beyond which a past is said to lie outside of it.
 BEYOND = 0.1
@@ -31,7 +31,8 @@ class Forecast:
 
     - `ts`: times `[horizon]`, in the unit of the data, on from the last sample.
     - `paths`: `[path horizon dim]`, physical units, as they would be measured (logarithms and
-        ranks undone).
+        ranks undone); NumPy, in double precision, so that a large level leaves room for what
+        varies about it; of JAX where something is traced.
     - `diverged`: paths that left the range of the data a thousandfold and were held there, bool
         `[path]`; they count in every quantile.
     - `history`: the last samples before, `[time dim]`.
@@ -39,42 +40,31 @@ class Forecast:
     """
 
     ts: Float[np.ndarray, "horizon"]
-    paths: Float[Array, "path horizon dim"]
+    paths: Float[Array | np.ndarray, "path horizon dim"]
     diverged: Bool[Array, "path"]
     history: Float[np.ndarray, "time dim"]
     names: tuple[str, ...]
     time_unit: str
     notes: tuple[str, ...] = ()
 
-    def quantile(self, q: Any) -> Float[Array, "..."]:
-        """Of the paths at each time, `[horizon dim]`, or `[q horizon dim]` for several."""
+    def quantile(self, q: Any) -> Float[Array | np.ndarray, "..."]:
+        """Return a quantile at each time, `[horizon dim]`, or `[q horizon dim]` of several."""
         return path_quantile(self.paths, q)
 
     @property
-    def median(self) -> Float[Array, "horizon dim"]:
-        """Half of the paths lie below."""
+    def median(self) -> Float[Array | np.ndarray, "horizon dim"]:
+        """The value below which half of the paths lie."""
         return self.quantile(0.5)
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper end of a central interval, each `[horizon dim]`."""
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Return the lower and the upper end of a central interval, each `[horizon dim]`."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def to_frame(self):
         """A pandas DataFrame: time, variable, median and the ends of the 50 and 90 % intervals."""
-        import pandas as pd
-
-        ends = np.asarray(self.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95])))
-        n, dim = ends.shape[1:]
-        table = {
-            "time": np.repeat(self.ts, dim),
-            "variable": list(self.names) * n,
-            "median": ends[2].ravel(),
-            "low_90": ends[0].ravel(),
-            "low_50": ends[1].ravel(),
-            "high_50": ends[3].ravel(),
-            "high_90": ends[4].ravel(),
-        }
-        return pd.DataFrame(table)
+        ends = self.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95]))
+        names = ("median", "low_90", "low_50", "high_50", "high_90")
+        return by_time(self, dict(zip(names, ends, strict=True)))
 
     def plot(self):
         """A matplotlib Figure; needs matplotlib."""
@@ -90,28 +80,34 @@ class Forecast:
         )
 
 
-def path_quantile(paths: Array, q: Any) -> Array:
-    """Along the axis of paths: the position q (n + 1) among the n ordered ones (Weibull, 1939), so
-    that a new path lies below it with probability q. Positions between the first and the last
-    path, as `numpy.quantile` takes them, would make intervals of few paths too narrow.
+def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
+    """Return a pandas DataFrame of columns `[horizon dim]`, a row for each time and variable."""
+    import pandas as pd
+
+    n, dim = len(of.ts), len(of.names)
+    table = {"time": np.repeat(of.ts, dim), "variable": list(of.names) * n}
+    return pd.DataFrame(table | {name: np.ravel(column) for name, column in columns.items()})
+
+
+def path_quantile(paths: Any, q: Any) -> Any:
+    """Return quantiles along the axis of paths: the position q (n + 1) among the n ordered ones
+    (Weibull, 1939), so that a new path lies below it with probability q. Positions between the
+    first and the last path, as `numpy.quantile` takes them, would make intervals of few paths too
+    narrow.
     """
     check_real_array(q, "q", "between 0 and 1", least=0)
-    if not is_traced(q) and np.any(np.asarray(q) > 1):
+    if is_traced(paths, q):
+        n = paths.shape[0]
+        place = jnp.clip((jnp.asarray(q, paths.dtype) * (n + 1) - 1) / max(n - 1, 1), 0, 1)
+        return jnp.quantile(paths, place, axis=0)
+    if np.any(np.asarray(q) > 1):
         raise ValueError(f"q must lie in [0, 1]; got {shown(q)}.")
-    return _quantile(paths, to_jax(q, paths.dtype))
-
-
-@jax.jit
-def _quantile(paths, q):
-    n = paths.shape[0]
-    place = jnp.clip((q * (n + 1) - 1) / max(n - 1, 1), 0, 1)
-    return jnp.quantile(paths, place, axis=0)
+    return np.quantile(np.asarray(paths), np.asarray(q, float), axis=0, method="weibull")
 
 
 def forecast(
     found: Any,
     ensemble: Ensemble,
-    *,
     horizon: Any,
     paths: Any,
     key: Any,
@@ -122,26 +118,29 @@ def forecast(
     key = check_key(key)
     steps = read_span(horizon, found, "horizon")
     check_whole(paths, "paths")
+    check_memory(steps, paths, len(found.names))
     past, notes, ends = read_history(found, history)
-    learned = make_learned(found, ensemble)
-    change = no_change(steps, len(found.names), learned.dt.dtype)
-    change, told = known_inputs(found, change, inputs, steps)
-    start_key, noise_key, error_key = jr.split(key, 3)
-    start, member = starting_states(learned, ensemble, past, paths, start_key)
-    noise = draw_noise(ensemble, noise_key, steps, paths, learned.dt.dtype)
-    run, diverged = simulate(learned, change, start, member, noise)
+    change, told = known_inputs(found, no_change(steps, len(found.names)), inputs)
+    run, diverged = learned_paths(found, ensemble, change, newest(found, past), paths, key)
     ts = ends.after(found, np.arange(1, steps + 1))
-    run = ends.level(found, ts).outside(measured(ensemble, run, error_key, change), jnp)
+    run = ends.level(found, ts).outside(run)
     notes = (*notes, *told, *_beyond_note(found, past), *divergence_note(diverged))
     past = ends.level(found, ends.after(found, np.arange(1 - len(past), 1))).outside(past)
     return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
 
 
+def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
+    """Return as much of a past as a simulator reads: a sample more than the largest lag, if there
+    is one, since a finer step reads around it.
+    """
+    return past[None, -max(need, int(found.lags[-1]) + 1) - 1 :]
+
+
 def excess(
     found: Any, past: Float[np.ndarray, "*batch time dim"]
 ) -> Float[np.ndarray, "*batch dim"]:
-    """By how much the states that the drift reads first leave the range of the data, as a share of
-    that range; 0 inside.
+    """Return by how much the states that the drift reads first leave the range of the data, as a
+    share of that range; 0 inside.
     """
     seen = np.concatenate([np.asarray(v, np.float64) for v in found.samples.values])
     low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
@@ -152,7 +151,7 @@ def excess(
 
 
 def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
-    """What to say of a past outside the range of the data."""
+    """Return what to say of a past outside the range of the data."""
     by = excess(found, past)
     worst = int(np.argmax(by))
     if by[worst] <= BEYOND:
@@ -165,7 +164,7 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
-    """What to say of paths that diverged."""
+    """Return what to say of paths that diverged."""
     if isinstance(diverged, jax.core.Tracer) or not bool(jnp.any(diverged)):
         return ()
     return (
@@ -174,17 +173,102 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
     )
 
 
-def make_learned(found: Any, ensemble: Ensemble) -> Learned:
-    """Arrays in the precision of the model."""
-    dtype = found.model.dt.dtype
-    cast = lambda a: to_jax(a, dtype)  # noqa: E731
-    basis = jax.tree.map(lambda a: cast(a) if a.dtype.kind == "f" else to_jax(a), ensemble.basis)
-    scaling = found.model.scaling
-    return Learned(
-        found.model, basis, cast(ensemble.trust), cast(ensemble.theta), cast(float(found.dt)),
-        cast(ensemble.noise.factor), cast(ensemble.noise.amplitude),
-        cast(scaling.center), cast(scaling.scale), tuple(found.lags), ensemble.step,
-    )  # fmt: skip
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """The way between values as they are measured and those that a drift knows, `[... dim]`, in
+    NumPy or JAX.
+
+    - `reading`: logarithms and scores, if any.
+    - `offset`: what was taken after them, of the recording, `[dim]`, or with seasons and trends at
+        certain times, `[time dim]`.
+    """
+
+    reading: Treatment | None
+    offset: Any
+    names: tuple[str, ...]
+
+    def at(self, k: Any) -> "Level":
+        """Return the level at the k-th of the times, which may be traced."""
+        if self.offset.ndim == 1:
+            return self
+        return dataclasses.replace(self, offset=jnp.asarray(self.offset)[k])
+
+    def inside(self, values: np.ndarray, name: str) -> np.ndarray:
+        """Return what the drift knows, of measured values that messages call `name`.
+
+        **Raises:** `ValueError` for values that have no logarithm.
+        """
+        for j, variable_name in enumerate(self.names):
+            self.check(j, values[..., j], f"{name}, {variable_name}")
+        return transformed(self.reading, values) - self._offset(values, np)
+
+    def outside(self, values: Any) -> Any:
+        """Return values as measured, of those that the drift knows."""
+        xp = namespace_of((values, self.offset))
+        return restored(self.reading, values + self._offset(values, xp), xp)
+
+    def one_inside(self, j: int, values: Any, xp: Any = jnp) -> Any:
+        """Return what the drift knows of one variable; nothing is checked."""
+        return one_transformed(self.reading, j, values, xp) - xp.asarray(
+            self.offset[..., j], values.dtype
+        )
+
+    def kind(self, j: int) -> str:
+        """Return how a variable is read, `"log"`, `"ranks"` or, as it is, nothing."""
+        found = self.reading
+        if found is None or j not in found.columns:
+            return ""
+        return found.kinds[found.columns.index(j)]
+
+    def check(self, j: int, values: Any, name: str) -> None:
+        """Check that measured values of a variable, which messages call `name`, can be read.
+
+        **Raises:** `ValueError` for values that have no logarithm.
+        """
+        if self.kind(j) == "log":
+            remedy = f"{self.names[j]} was read as its logarithm: give values above 0."
+            check_logarithm(values, name, remedy)
+
+    def _offset(self, values: Any, xp: Any) -> Any:
+        """Return the offset with an axis for each of those of the values."""
+        offset = xp.asarray(self.offset, values.dtype)
+        return offset.reshape((1,) * (values.ndim - offset.ndim) + offset.shape)
+
+
+def level_of(found: Any, times: Any = None, *, offset: bool = True) -> Level:
+    """Return the level of the last recording, which is that of forecasts, at times if these are
+    given; without `offset`, what all recordings share.
+    """
+    samples = found.samples
+    own = samples.offsets[-1] if offset else samples.level
+    if times is not None:
+        own = own[None] + sum(t.removed(np.asarray(times), -1) for t in removed_in_time(found))
+    return Level(samples.reading, own, tuple(samples.names))
+
+
+def removed_in_time(found: Any) -> list[Treatment]:
+    """Return the seasons and trends that were removed."""
+    return [t for t in found.samples.treatments if t.coefficients and t.name != OFFSETS]
+
+
+def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the drift knows of one recording with times, `[time dim]`, and these.
+
+    **Raises:** `ValueError` for several recordings, other variables or another interval.
+    """
+    samples = found.samples
+    if len(given.values) != 1 or given.names != samples.names or not given.regular:
+        raise ValueError(
+            f"{name} must be one recording of {', '.join(samples.names)}, equally spaced; got "
+            f"{given!r}."
+        )
+    if abs(given.dt - float(found.dt)) > 1e-6 * float(found.dt):
+        raise ValueError(
+            f"{name} must have the interval of the data, {float(found.dt):.6g}; got {given.dt:.6g}."
+        )
+    times = np.asarray(given.times[0], float)
+    values = np.asarray(given.values[0], np.float64)
+    return level_of(found, times).inside(values, name), times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,18 +279,18 @@ class Ends:
     known: bool = True
 
     def after(self, found: Any, k: np.ndarray) -> np.ndarray:
-        """Times so many samples later."""
+        """Return times so many samples later."""
         return self.time + float(found.dt) * k
 
     def level(self, found: Any, times: np.ndarray) -> Level:
-        """Without seasons and trends where their phase is unknown."""
+        """Return the level, without seasons and trends where their phase is unknown."""
         return level_of(found, times if self.known else None)
 
 
 def read_history(
     found: Any, history: Any, need: int | None = None
 ) -> tuple[np.ndarray, tuple[str, ...], Ends]:
-    """The past `[time dim]` of a forecast, what to say about it, and when it ends.
+    """Return the past `[time dim]` of a forecast, what to say about it, and when it ends.
 
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
@@ -219,16 +303,8 @@ def read_history(
         values, times = read_timed(found, history, "history")
         ends = Ends(float(times[-1]))
     else:
-        check_real_array(history, "history", f"[time dim] with {dim} variables, newest last")
-        values, ends = np.asarray(history, np.float64), Ends(0.0, known=False)
-        values = values[:, None] if values.ndim == 1 and dim == 1 else values
-        if values.ndim != 2 or values.shape[1] != dim:
-            raise ValueError(
-                f"history must be [time dim] with {dim} variables, newest last; got shape "
-                f"{values.shape}."
-            )
-        values = level_of(found).inside(values, "history")
-        told = _untimed(found)
+        values, ends = read_array(history, dim, "history", ", newest last"), Ends(0.0, known=False)
+        values, told = level_of(found).inside(values, "history"), _untimed(found)
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
@@ -254,19 +330,30 @@ def read_history(
             f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
             "values are missing or infinite. Give a complete one."
         )
-    row = np.arange(len(values))
-    filled = np.stack(
-        [np.interp(row, row[~m], v[~m]) for v, m in zip(values.T, missing.T, strict=True)], axis=1
-    )
     note = (
         f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
         "interpolated; give a complete history= to start from another."
     )
-    return filled, (*told, note), ends
+    return bridged(values), (*told, note), ends
+
+
+def read_array(values: Any, dim: int, name: str, order: str = "") -> np.ndarray:
+    """Return measured values without times, `[time dim]`.
+
+    **Raises:** `ValueError` for anything of another shape.
+    """
+    check_real_array(values, name, f"[time dim] with {dim} variables{order}")
+    values = np.asarray(values, np.float64)
+    values = values[:, None] if values.ndim == 1 and dim == 1 else values
+    if values.ndim != 2 or values.shape[1] != dim:
+        raise ValueError(
+            f"{name} must be [time dim] with {dim} variables{order}; got shape {values.shape}."
+        )
+    return values
 
 
 def _untimed(found: Any) -> tuple[str, ...]:
-    """What to say of a history without times where time matters."""
+    """Return what to say of a history without times where time matters."""
     gone = [t.name for t in removed_in_time(found)]
     if not gone:
         return ()
@@ -276,57 +363,13 @@ def _untimed(found: Any) -> tuple[str, ...]:
     )
 
 
-def starting_states(
-    learned: Learned,
-    ensemble: Ensemble,
-    past: np.ndarray,
-    paths: int,
-    key: Any,
-    need: int | None = None,
-) -> tuple[Array, Array]:
-    """Histories `[path time dim]` and the member of the ensemble that each path follows."""
-    # One sample more than the largest lag, if there is one: a finer step reads around it.
-    need = 1 + (int(learned.lags[-1]) + 1 if need is None else need)
-    start = np.asarray(past[-need:])[None]
-    member = to_jax(np.arange(paths) % ensemble.resamples)
-    return to_jax(np.repeat(start, paths, axis=0), learned.dt.dtype), member
-
-
-def draw_noise(
-    ensemble: Ensemble, key: Any, steps: int, paths: int, dtype: Any
-) -> Float[Array, "step path dim"]:
-    """Rows of white residuals."""
-    return _drawn(key, to_jax(ensemble.noise.draws, dtype), (steps, paths))
-
-
-# One program for each number of paths, instead of one for every operation.
-@partial(jax.jit, static_argnames="shape")
-def _drawn(key, rows, shape):
-    return rows[jr.randint(key, shape, 0, len(rows))]
-
-
-def measured(ensemble: Ensemble, run: Array, key: Any, change: Change) -> Array:
-    """With the error of measurements, where there is one; what is set is known."""
-    if not np.any(ensemble.noise.error > 0):
-        return run
-    return _with_error(run, to_jax(ensemble.noise.error, run.dtype), key, change.held)
-
-
-@jax.jit
-def _with_error(run, error, key, held):
-    # Drawn as a row of numbers, which compiles in half the time.
-    error = error[None, None] * jr.normal(key, (run.size,), run.dtype).reshape(run.shape)
-    return run + jnp.where(held[1:][None], 0, error)
-
-
-def known_inputs(
-    found: Any, change: Change, inputs: Any, steps: int
-) -> tuple[Change, tuple[str, ...]]:
-    """Known inputs held at values known in advance, and a note on those that are not.
+def known_inputs(found: Any, change: Change, inputs: Any) -> tuple[Change, tuple[str, ...]]:
+    """Return a change that holds known inputs at values known in advance, and a note on those that
+    are not.
 
     **Raises:** `ValueError` for variables that others may drive.
     """
-    exogenous = [found.names.index(name) for name in found.inputs]
+    exogenous, steps = [found.names.index(name) for name in found.inputs], len(change.active) - 1
     inputs = {} if inputs is None else inputs
     if not isinstance(inputs, Mapping):
         raise refusal("inputs", "a mapping from known inputs to their future values", inputs)
@@ -342,7 +385,7 @@ def known_inputs(
             )
         check_real_array(values, f"the future of {name}", "[horizon]", finite=True)
         xp = namespace_of(values)
-        values = xp.asarray(values, change.value.dtype)
+        values = xp.asarray(values, float)
         if values.shape != (steps,):
             raise ValueError(
                 f"the future of {name} must hold one value per step, [horizon] = ({steps},); got "

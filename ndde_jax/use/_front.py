@@ -13,14 +13,13 @@ from .._checks import check_key, check_whole, refusal
 from .._types import Checked
 from . import _export
 from ._backtest import Backtest, backtest
-from ._echo import make_echoes, spread_by_echoes
 from ._effects import Effects, effects
 from ._ensemble import RESAMPLES, Ensemble, make_ensemble
+from ._evidence import Influence, Validation, influence, validate
 from ._forecast import Forecast, forecast
 from ._impute import Imputed, impute
-from ._influence import Influence, influence
 from ._intervene import Intervention, intervene
-from ._validate import Validation, validate
+from ._parametric_bootstrap import make_echoes, spread_by_echoes
 
 
 class Usable:
@@ -79,8 +78,8 @@ class Usable:
         return ensemble
 
     def effects(self, *, ensemble: Checked[Ensemble | None] = None) -> Effects:
-        """What every kept edge does: sign, mean slope, curve, and total effects along paths, with
-        intervals that include the choice of the graph.
+        """Return what every kept edge does: sign, mean slope, curve, and total effects along paths,
+        with intervals that include the choice of the graph.
 
         **Arguments:**
 
@@ -112,8 +111,8 @@ class Usable:
         *,
         lag: Checked[int | None] = None,
     ) -> Influence:
-        """Which windows decide an edge: what each adds to its strength, and by how much that would
-        fall without it; in closed form, by splines on the graph.
+        """Return which windows decide an edge: what each adds to its strength, and by how much that
+        would fall without it; in closed form, by splines on the graph.
 
         **Arguments:**
 
@@ -153,7 +152,7 @@ class Usable:
         inputs: Checked[Mapping | None] = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Forecast:
-        """Paths from the end of the record on, as they would be measured.
+        """Return paths from the end of the record on, as they would be measured.
 
         Each path follows one member of an ensemble of drifts (see
         [`resample`][ndde_jax.Discovery.resample]), with noise drawn from what one-step forecasts of
@@ -164,7 +163,8 @@ class Usable:
 
         **Arguments:**
 
-        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default.
+        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
+            long one says what memory it takes and shows a bar.
         - `paths`: 200 by default, with which the ends of a 90 % interval vary by a tenth of its
             width.
         - `key`: for the noise.
@@ -180,7 +180,8 @@ class Usable:
         **Returns:** [`Forecast`][ndde_jax.use.Forecast].
 
         **Raises:** `ValueError` for irregular sampling, a unit that cannot be compared with that of
-        the data, and a history that is too short or not finite.
+        the data, a history that is too short or not finite, and paths that this machine has no
+        memory for.
 
         ```python
         import jax, numpy as np
@@ -213,7 +214,7 @@ class Usable:
         history: Any = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Intervention:
-        """The same future with and without something done to the system, on the same noise.
+        """Return a future with and without something done to the system, on the same noise.
 
         What is done holds at samples k with `start` ≤ k < `stop`, sample 0 being the present, which
         `ts` begins one after. Several things may be done at once.
@@ -277,7 +278,7 @@ class Usable:
         rivals: Checked[Sequence[str]] = ("persistence", "climatology", "VAR"),
         at: Checked[Sequence[int] | None] = None,
     ) -> Backtest:
-        """Forecasts from many origins against what came, beside those of rivals that know the same
+        """Score forecasts from many origins by what came, beside those of rivals that know the same
         record and the same lags.
 
         **Arguments:**
@@ -322,7 +323,7 @@ class Usable:
     def impute(
         self, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
     ) -> Imputed:
-        """Missing values, of long gaps too, as the learned system has them: those that make what is
+        """Estimate missing values, of long gaps too, by the learned system: those that make what is
         left of its equations least, in units of their noise, given everything that was measured.
 
         A value is seen as present, as past and as next. What gap filling had estimated is estimated
@@ -386,30 +387,30 @@ class Usable:
         return validate(self, other, dt=dt, t=t)
 
     def to_json(self) -> str:
-        """The graph as JSON: variables, sampling interval, and for every kept edge lag, delay,
-        score, sign, slope with its interval, and share of resamples; NaN becomes null.
+        """Return the graph as JSON: variables, sampling interval, and for every kept edge lag,
+        delay, score, sign, slope with its interval, and share of resamples; NaN becomes null.
         """
         return _export.to_json(self)
 
     def to_dot(self) -> str:
-        """The graph for Graphviz; edges that lower the rate of their target are dashed, and labels
-        are lags in samples.
+        """Return the graph for Graphviz; edges that lower the rate of their target are dashed, and
+        labels are lags in samples.
         """
         return _export.to_dot(self)
 
     def to_networkx(self):
-        """A `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx, which
-        writes GraphML and other formats.
+        """Return a `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx,
+        which writes GraphML and other formats.
         """
         return _export.to_networkx(self)
 
     def to_xarray(self):
-        """An `xarray.Dataset` over source, target and lag: graph, scores, lower bounds and delays,
-        in units of time, with `delay` as a second coordinate of lags; needs xarray.
+        """Return an `xarray.Dataset` over source, target and lag: graph, scores, lower bounds and
+        delays, in units of time, with `delay` as a second coordinate of lags; needs xarray.
         """
         return _export.to_xarray(self)
 
 
 def _generator(key: PRNGKeyArray) -> np.random.Generator:
-    """Of NumPy, from a key of JAX."""
+    """Return a generator of NumPy, from a key of JAX."""
     return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())

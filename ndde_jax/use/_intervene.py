@@ -7,27 +7,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from .._types import namespace_of
+from ._arguments import inputs_of, read_span, variable
 from ._ensemble import Ensemble
 from ._forecast import (
+    by_time,
     divergence_note,
-    draw_noise,
     known_inputs,
-    make_learned,
-    measured,
+    level_of,
+    newest,
     path_quantile,
     read_history,
-    starting_states,
 )
-from ._inputs import inputs_of
-from ._level import level_of
-from ._simulate import Change, Edits, no_change, simulate, with_column
-from ._times import read_span, variable
+from ._simulate import Change, Edits, check_memory, learned_paths, no_change, with_column
 
 # Share of resamples below which an edge is called unsupported.
 UNSUPPORTED = 0.5
@@ -39,50 +35,39 @@ MEMORY = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """The same paths, with the same noise, without and with a change; made by `found.intervene`.
+    """Paths without and with a change, on the same noise; made by `found.intervene`.
 
     - `ts`: times `[horizon]`.
-    - `baseline`, `changed`: `[path horizon dim]`, physical units. Path by path they differ by
-        nothing but the change, so their difference is its effect.
+    - `baseline`, `changed`: `[path horizon dim]`, physical units; NumPy, of JAX where something is
+        traced. Path by path they differ by nothing but the change, so their difference is its
+        effect.
     - `diverged`: paths of either that left the range of the data a thousandfold, bool `[path]`.
     - `notes`: sentences on what the answer rests on.
     """
 
     ts: Float[np.ndarray, "horizon"]
-    baseline: Float[Array, "path horizon dim"]
-    changed: Float[Array, "path horizon dim"]
+    baseline: Float[Array | np.ndarray, "path horizon dim"]
+    changed: Float[Array | np.ndarray, "path horizon dim"]
     diverged: Bool[Array, "path"]
     names: tuple[str, ...]
     time_unit: str
     notes: tuple[str, ...] = ()
 
     @property
-    def difference(self) -> Float[Array, "path horizon dim"]:
+    def difference(self) -> Float[Array | np.ndarray, "path horizon dim"]:
         """What the change does, path by path."""
         return self.changed - self.baseline
 
-    def effect(self, q: Any = 0.5) -> Float[Array, "..."]:
-        """Quantile of the difference at each time, `[horizon dim]`; the median by default."""
+    def effect(self, q: Any = 0.5) -> Float[Array | np.ndarray, "..."]:
+        """Return a quantile of the difference, `[horizon dim]`; the median by default."""
         return path_quantile(self.difference, q)
 
     def to_frame(self):
         """A pandas DataFrame: time, variable, medians without and with, effect, 90 % interval."""
-        import pandas as pd
-
-        q = np.array([0.5, 0.05, 0.95])
-        without, with_ = path_quantile(self.baseline, 0.5), path_quantile(self.changed, 0.5)
-        effect = np.asarray(self.effect(q))
-        n, dim = effect.shape[1:]
-        table = {
-            "time": np.repeat(self.ts, dim),
-            "variable": list(self.names) * n,
-            "baseline": np.asarray(without).ravel(),
-            "changed": np.asarray(with_).ravel(),
-            "effect": effect[0].ravel(),
-            "low_90": effect[1].ravel(),
-            "high_90": effect[2].ravel(),
-        }
-        return pd.DataFrame(table)
+        medians = (path_quantile(paths, 0.5) for paths in (self.baseline, self.changed))
+        names = ("baseline", "changed", "effect", "low_90", "high_90")
+        effect = self.effect(np.array([0.5, 0.05, 0.95]))
+        return by_time(self, dict(zip(names, (*medians, *effect), strict=True)))
 
     def plot(self):
         """A matplotlib Figure; needs matplotlib."""
@@ -101,7 +86,7 @@ class Intervention:
 def intervene(
     found: Any,
     ensemble: Ensemble,
-    values: Any = None,
+    values: Any,
     *,
     horizon: Any,
     start: Any,
@@ -126,13 +111,12 @@ def intervene(
             f"{'none' if stop is None else end}, horizon {steps} samples."
         )
     check_whole(paths, "paths")
+    check_memory(steps, paths, len(found.names))
     when = (np.arange(steps + 1) >= begin) & (np.arange(steps + 1) < end)
-    learned = make_learned(found, ensemble)
-    dtype, dim = learned.dt.dtype, len(found.names)
     edits, cuts = _edits(found, cut, scale, delay)
     need = int(found.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
     past, notes, ends = read_history(found, history, need)
-    plain, told = known_inputs(found, no_change(steps, dim, dtype), inputs, steps)
+    plain, told = known_inputs(found, no_change(steps, len(found.names)), inputs)
     ts = ends.after(found, np.arange(steps + 1))
     level = ends.level(found, ts)
     clock = (ends.time, float(found.dt), level)
@@ -141,23 +125,19 @@ def intervene(
         raise ValueError(
             "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
         )
-    start_key, noise_key, error_key = jr.split(key, 3)
-    states, member = starting_states(learned, ensemble, past, paths, start_key, need)
-    noise = draw_noise(ensemble, noise_key, steps, paths, dtype)
-    baseline, first = simulate(learned, plain, states, member, noise)
-    changed, second = simulate(learned, change, states, member, noise)
-    diverged = first | second
-    baseline = measured(ensemble, baseline, error_key, plain)
-    changed = measured(ensemble, changed, error_key, change)
+    given = (newest(found, past, need), paths, key)
+    baseline, first = learned_paths(found, ensemble, plain, *given)
+    changed, second = learned_paths(found, ensemble, change, *given)
     _check_set(found, change, changed, acted)
     notes = (
         *notes, *told, *_said_of_shift(level, shift, found),
         *_notes(found, ensemble, acted, cuts, change, when, baseline, changed),
-        *divergence_note(diverged),
+        *divergence_note(first | second),
     )  # fmt: skip
     level = ends.level(found, ts[1:])
-    baseline, changed = (level.outside(run, jnp) for run in (baseline, changed))
-    return Intervention(ts[1:], baseline, changed, diverged, found.names, found.time_unit, notes)
+    baseline, changed = level.outside(baseline), level.outside(changed)
+    diverged, names = first | second, found.names
+    return Intervention(ts[1:], baseline, changed, diverged, names, found.time_unit, notes)
 
 
 def _mapping(value: Any, name: str, what: str) -> dict:
@@ -168,11 +148,11 @@ def _mapping(value: Any, name: str, what: str) -> dict:
     return dict(value)
 
 
-def _series(value: Any, name: str, steps: int, dtype: Any) -> Any:
-    """A number or `[horizon]` values, by sample from 0 on."""
+def _series(value: Any, name: str, steps: int) -> Any:
+    """Return values by sample from 0 on, of a number or `[horizon]` of them."""
     check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
     xp = namespace_of(value)
-    value = xp.asarray(value, dtype)
+    value = xp.asarray(value, float)
     if value.shape not in ((), (steps,)):
         raise ValueError(
             f"{name} must be a number, or [horizon] = ({steps},) of them; got shape {value.shape}."
@@ -183,7 +163,7 @@ def _series(value: Any, name: str, steps: int, dtype: Any) -> Any:
 
 def _change(found, plain: Change, values, shift, edits, when, clock):
     """What is done, and to which variables."""
-    steps, dim, dtype = len(when) - 1, plain.value.shape[1], plain.value.dtype
+    steps, dim = len(when) - 1, plain.value.shape[1]
     held, value, rules, acted = plain.held, plain.value, {}, []
     for name, given in _mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
@@ -192,7 +172,7 @@ def _change(found, plain: Change, values, shift, edits, when, clock):
         if callable(given):
             rules[i] = _rule(given, str(name))
         else:
-            new = _series(given, f"the value of {name}", steps, dtype)
+            new = _series(given, f"the value of {name}", steps)
             clock[2].check(i, given, f"the value of {name}")
             xp = namespace_of((new, value))
             new = clock[2].one_inside(i, new, xp)
@@ -203,8 +183,8 @@ def _change(found, plain: Change, values, shift, edits, when, clock):
         if i in acted:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
         acted.append(i)
-        offset = np.zeros((steps + 1, dim), dtype) if offset is None else offset
-        amount = _series(given, f"the shift of {name}", steps, dtype)
+        offset = np.zeros((steps + 1, dim)) if offset is None else offset
+        amount = _series(given, f"the shift of {name}", steps)
         offset = with_column(offset, i, namespace_of(amount).where(when, amount, 0))
     rule = _together(rules, clock, when) if rules else None
     return Change(held, value, offset, when, edits, rule), acted
@@ -236,7 +216,7 @@ def _together(rules, clock, when):
 
     def rule(k, state, value):
         here = level.at(k)
-        state = here.outside(state, jnp)
+        state = here.outside(state)
         t = last + dt * jnp.asarray(k, value.dtype)
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))

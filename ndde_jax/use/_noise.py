@@ -38,7 +38,7 @@ class Noise:
 
     @property
     def covariance(self) -> np.ndarray:
-        """Of one step, `[dim dim]`."""
+        """Covariance of one step, `[dim dim]`."""
         return self.factor @ self.factor.T
 
 
@@ -71,7 +71,7 @@ def estimate_noise(
 
 
 def relative_amplitude(amplitude: Any, z: Any, xp: Any = np) -> Any:
-    """Of the noise at standardised states, `[*batch dim]`."""
+    """Return the size of the noise at standardised states, `[*batch dim]`."""
     ahead = (None,) * (z.ndim - 1)
     a, b, c = (amplitude[:, i][ahead] for i in range(3))
     return xp.sqrt(xp.clip(a + b * z + c * z**2, LOW, HIGH))

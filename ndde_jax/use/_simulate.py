@@ -6,22 +6,30 @@ second order; "flow" is of fourth order in parts of an interval, and reads a pas
 interpolated; "hold" keeps the present during a step.
 """
 
+import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from .._types import namespace_of
-from ._basis import Basis
-from ._between import NODES, nodes, stages, weights
+from .._checks import is_traced
+from .._types import namespace_of, to_jax
+from ._ensemble import Ensemble
+from ._half_sampling import Basis
 from ._noise import relative_amplitude
+from ._one_step import NODES, nodes, stages, weights
 
 # Standard deviations from the mean at which a path is held and counts as diverged.
 FAR = 1e3
+# Steps of one part of a long run, and steps of single paths from which on a bar is shown.
+PART, MANY = 10_000, 10_000_000
 
 
 class Learned(eqx.Module):
@@ -40,7 +48,7 @@ class Learned(eqx.Module):
     step: str = eqx.field(static=True, default="heun")
 
     def drift(self, member: Int[Array, "path"], z: Float[Array, "path lag dim"]):
-        """Physical rates `[path dim]`."""
+        """Return physical rates `[path dim]`."""
         features = self.basis(z)
         extra = jnp.einsum("pf,ptf->pt", features, self.theta[member])
         return self.trust[None] * jax.vmap(self.model)(z) + extra
@@ -77,14 +85,14 @@ class Change(eqx.Module):
     rule: Callable | None = eqx.field(static=True, default=None)
 
 
-def no_change(horizon: int, dim: int, dtype) -> Change:
-    """Nothing is done."""
+def no_change(horizon: int, dim: int, dtype: Any = float) -> Change:
+    """Return the change that does nothing."""
     held, active = np.zeros((horizon + 1, dim), bool), np.zeros(horizon + 1, bool)
     return Change(held, np.zeros(held.shape, dtype), None, active, None)
 
 
 def with_column(table: Any, column: int, new: Any) -> Any:
-    """A copy whose column holds `new`; in NumPy, unless something is traced."""
+    """Return a copy whose column holds `new`; in NumPy, unless something is traced."""
     if namespace_of((table, new)) is jnp:
         return jnp.asarray(table).at[:, column].set(new)
     table = np.array(table)
@@ -92,15 +100,21 @@ def with_column(table: Any, column: int, new: Any) -> Any:
     return table
 
 
-@eqx.filter_jit
 def simulate(
     learned: Learned,
     change: Change,
     history: Float[ArrayLike, "path past dim"],
-    member: Int[Array, "path"],
+    member: Int[ArrayLike, "path"],
     noise: Float[ArrayLike, "step path dim"],
 ) -> tuple[Float[Array, "path step dim"], Bool[Array, "path"]]:
-    """Paths after the present, and which of them diverged; `noise` is of unit covariance."""
+    """Return paths after the present, and which of them diverged; `noise` is of unit covariance."""
+    paths, (_, alive) = _advance(learned, change, history, None, 0, member, noise)
+    return paths, ~alive
+
+
+@eqx.filter_jit
+def _advance(learned, change, history, carry, begin, member, noise):
+    """Return the next part of all paths, and its end; from `history` on if `carry` is None."""
 
     def hold(k, state):
         value = jnp.broadcast_to(change.value[k][None], state.shape)
@@ -115,12 +129,14 @@ def simulate(
     def before(k, free, state):
         return jnp.where(taken[k][None], free, state)
 
-    history, noise = jnp.asarray(history), jnp.asarray(noise)
-    offset = jnp.zeros_like(history)
-    if change.shift is not None:
-        offset = offset.at[:, -1].add(change.shift[0][None])
-    values = history.at[:, -1].set(hold(0, history[:, -1]))
-    jumps = jnp.zeros(history.shape[1:], bool).at[-1].set(taken[0])
+    if carry is None:
+        history = jnp.asarray(history)
+        offset = jnp.zeros_like(history)
+        if change.shift is not None:
+            offset = offset.at[:, -1].add(change.shift[0][None])
+        values = history.at[:, -1].set(hold(0, history[:, -1]))
+        jumps = jnp.zeros(history.shape[1:], bool).at[-1].set(taken[0])
+        carry = (Past(values, history, offset, jumps), jnp.ones(history.shape[0], bool))
     limit = FAR * learned.scale[None]
 
     def step(carry, given):
@@ -144,20 +160,120 @@ def simulate(
             second = _drift(learned, change, k, member, end)
             new = now + learned.dt / 2 * (first + second)
         z = (now - learned.center[None]) / learned.scale[None]
-        kick = (draw @ learned.factor.T) * relative_amplitude(learned.amplitude, z, jnp)
-        new = new + kick
-        bound = jnp.clip(new - learned.center[None], -limit, limit) + learned.center[None]
-        inside = jnp.all(jnp.abs(new - learned.center[None]) <= limit, axis=1)
-        bound = jnp.where(jnp.isfinite(bound), bound, learned.center[None] + limit)
+        new = new + (draw @ learned.factor.T) * relative_amplitude(learned.amplitude, z, jnp)
+        away = new - learned.center[None]
+        inside = jnp.all(jnp.abs(away) <= limit, axis=1)
+        bound = jnp.where(jnp.isfinite(away), jnp.clip(away, -limit, limit), limit)
+        bound = bound + learned.center[None]
         new = hold(k + 1, bound)
         past = past.settle(new, before(k + 1, bound, new))
         seen = new if ahead is None else new + ahead[None]
         return (past, alive & inside), seen
 
-    steps = jnp.arange(noise.shape[0])
-    start = (Past(values, history, offset, jumps), jnp.ones(history.shape[0], bool))
-    (_, alive), paths = jax.lax.scan(step, start, (steps, noise))
-    return jnp.moveaxis(paths, 0, 1), ~alive
+    noise = jnp.asarray(noise)
+    steps = begin + jnp.arange(noise.shape[0])
+    carry, paths = jax.lax.scan(step, carry, (steps, noise))
+    return jnp.moveaxis(paths, 0, 1), carry
+
+
+def make_learned(found: Any, ensemble: Ensemble) -> Learned:
+    """Return what a simulator needs, in the precision of the model."""
+    dtype = found.model.dt.dtype
+    cast = lambda a: to_jax(a, dtype if np.asarray(a).dtype.kind == "f" else None)  # noqa: E731
+    noise, scaling = ensemble.noise, found.model.scaling
+    return Learned(
+        model=found.model,
+        basis=jax.tree.map(cast, ensemble.basis),
+        trust=cast(ensemble.trust),
+        theta=cast(ensemble.theta),
+        dt=cast(float(found.dt)),
+        factor=cast(noise.factor),
+        amplitude=cast(noise.amplitude),
+        center=cast(scaling.center),
+        scale=cast(scaling.scale),
+        lags=tuple(found.lags),
+        step=ensemble.step,
+    )
+
+
+def learned_paths(
+    found: Any,
+    ensemble: Ensemble,
+    change: Change,
+    past: Float[np.ndarray, "origin time dim"],
+    paths: int,
+    key: Any,
+) -> tuple[Any, Any]:
+    """Return paths of all members from the end of every past on, as they would be measured but for
+    treatments, `[origin*path step dim]`, and which diverged; by equal keys on equal noise.
+
+    Long runs are made in parts, after a word on what they take, with a bar. Paths are NumPy unless
+    something is traced.
+    """
+    learned, noise = make_learned(found, ensemble), ensemble.noise
+    dtype, steps = learned.dt.dtype, len(change.active) - 1
+    noise_key, error_key = jr.split(key)
+    start = to_jax(np.repeat(past, paths, axis=0), dtype)
+    member = to_jax(np.tile(np.arange(paths) % ensemble.resamples, len(past)))
+    rows, error = to_jax(noise.draws, dtype), to_jax(noise.error, dtype)
+    change = jax.tree.map(lambda a: to_jax(a, dtype) if a.dtype.kind == "f" else to_jax(a), change)
+    parts: list[Any] = []
+    carry: Any = None
+    with _bar(steps, start.shape[0], start.shape[2]) as bar:
+        for begin in range(0, steps, PART):
+            n = min(PART, steps - begin)
+            keys = [jr.fold_in(k, begin) if begin else k for k in (noise_key, error_key)]
+            drawn = _drawn(keys[0], rows, (n, len(start)))
+            part, carry = _advance(learned, change, start, carry, begin, member, drawn)
+            if np.any(noise.error > 0):
+                part = _with_error(part, error, keys[1], change.held[begin + 1 : begin + n + 1])
+            parts.append(part if is_traced(part) else np.asarray(part, np.float64))
+            bar.update(n)
+    xp = namespace_of(parts)
+    return (parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1)), ~carry[1]
+
+
+def check_memory(steps: int, paths: int, dim: int) -> None:
+    """Refuse paths that this machine has no memory for.
+
+    **Raises:** `ValueError` that says how much they take.
+    """
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # the system does not tell
+        return
+    if 16 * steps * paths * dim > memory:
+        raise ValueError(
+            f"{_size(steps, paths, dim)}, and as much again on the way; this machine has "
+            f"{memory / 1e9:.3g} GB. Ask for fewer paths or a shorter horizon."
+        )
+
+
+def _size(steps: int, paths: int, dim: int) -> str:
+    return f"{steps:,} steps of {paths:,} paths take {8e-9 * steps * paths * dim:.3g} GB"
+
+
+def _bar(steps: int, paths: int, dim: int) -> Any:
+    """Return a bar, after a word on what is ahead where that is much; else one that is not seen."""
+    from tqdm.auto import tqdm
+
+    if many := steps * paths > MANY:
+        said = f"{_size(steps, paths, dim)}; the bar says how long they will take."
+        tqdm.write(said, file=sys.stderr)
+    return tqdm(total=steps, unit="step", unit_scale=True, disable=not many)
+
+
+# One program for each number of paths, instead of one for every operation.
+@partial(jax.jit, static_argnames="shape")
+def _drawn(key, rows, shape):
+    return rows[jr.randint(key, shape, 0, len(rows))]
+
+
+@jax.jit
+def _with_error(run, error, key, held):
+    # What is set is known. Drawn as a row of numbers, which compiles in half the time.
+    error = error[None, None] * jr.normal(key, (run.size,), run.dtype).reshape(run.shape)
+    return run + jnp.where(held[None], 0, error)
 
 
 class Past(eqx.Module):
@@ -174,7 +290,7 @@ class Past(eqx.Module):
     jumps: Bool[Array, "past dim"]
 
     def push(self, state, left, ahead, jumps) -> "Past":
-        """One sample later; offsets that are not used stay."""
+        """Return the past one sample later; offsets that are not used stay."""
         offset = self.offset
         if ahead is not None:
             offset = _push(offset, jnp.broadcast_to(ahead[None], state.shape))
@@ -182,7 +298,7 @@ class Past(eqx.Module):
         return Past(_push(self.values, state), _push(self.left, left), offset, jumps)
 
     def settle(self, state, left) -> "Past":
-        """With another present."""
+        """Return the past with another present."""
         values, lefts = self.values.at[:, -1].set(state), self.left.at[:, -1].set(left)
         return Past(values, lefts, self.offset, self.jumps)
 
@@ -192,14 +308,16 @@ def _push(buffer, state):
 
 
 def _at_samples(past: Past) -> Callable:
-    """What is seen at lags `[lag source]` from the newest sample: states and offsets."""
+    """Return what is seen at lags `[lag source]` from the newest sample: states and offsets."""
     values = past.values
     newest, source = values.shape[1] - 1, jnp.arange(values.shape[2])[None]
     return lambda at: (values[:, newest - at, source], past.offset[:, newest - at, source])
 
 
 def _within(past: Past, s, state) -> Callable:
-    """The same a share `s` of a step after the newest sample, where the present is `state`."""
+    """Return what is seen a share `s` of a step after the newest sample, where the present is
+    `state`.
+    """
     newest, source = past.values.shape[1] - 1, jnp.arange(past.values.shape[2])[None]
     count = min(NODES, newest + 1)
 
@@ -221,7 +339,7 @@ def _within(past: Past, s, state) -> Callable:
 
 
 def _flow(learned, change, k, member, past: Past, held, end):
-    """The state at the end of a step of fourth order; `held` variables go straight to `end`."""
+    """Return the end of a step of fourth order; `held` variables go straight to `end`."""
     now = past.values[:, -1]
 
     def stage(carry, given):
@@ -239,7 +357,7 @@ def _flow(learned, change, k, member, past: Past, held, end):
 
 
 def _drift(learned, change, k, member, look):
-    """Rates with all that is changed; `look` says what is seen at which lags."""
+    """Return rates with all that is changed; `look` says what is seen at which lags."""
     dim, n_lags = learned.center.shape[0], len(learned.lags)
     lags = jnp.broadcast_to(jnp.asarray(learned.lags)[:, None], (n_lags, dim))
     edits = change.edits
@@ -247,7 +365,7 @@ def _drift(learned, change, k, member, look):
         return learned.drift(member, look(lags)[0])
 
     def rate(target):
-        """Of one target, which sees the others shifted and some inputs changed."""
+        """Rate of one target, which sees the others shifted and some inputs changed."""
 
         def of(at, cut):
             z, offset = look(at)

@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from .._checks import refusal
 from .._types import Checked
-from ..samples._prepare import bridged
+from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
 

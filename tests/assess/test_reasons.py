@@ -6,8 +6,8 @@ import numpy as np
 import ndde_jax as ndde
 from benchmarks.world import generators
 from ndde_jax._output import EDGE_COLUMNS, _edges
+from ndde_jax._report import pairs_beside
 from ndde_jax.assess._reasons import reasons
-from ndde_jax.check._report import pairs_beside
 
 
 def said(**changes):

@@ -104,7 +104,9 @@ def test_a_block_holds_what_its_command_prints(results, tmp_path):
     assert published.rendered(new) == new
 
 
-@pytest.mark.parametrize("file", published.readmes(), ids=lambda file: file.parent.name)
+@pytest.mark.parametrize(
+    "file", published.readmes(), ids=lambda file: f"{file.parent.name}-{file.stem}"
+)
 def test_readmes_hold_what_was_published(file):
     text = file.read_text(encoding="utf-8")
     assert published.rendered(text) == text, "run `python -m benchmarks.published readme`"

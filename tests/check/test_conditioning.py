@@ -9,8 +9,8 @@ import pytest
 import scipy.linalg
 
 import ndde_jax as ndde
-from ndde_jax.check._checks import Notes, about_memory
-from ndde_jax.check._conditioning import condition_number, drift_of, radial_drift
+from ndde_jax.check._conditioning import condition_number, radial_drift
+from ndde_jax.check._graph_rules import evidence_of_windows
 from tests.helpers import QUICK
 
 
@@ -65,6 +65,20 @@ def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
     np.testing.assert_allclose(found, covariance / variance, rtol=0.1)
 
 
+def seen(windows, model, names):
+    """What rules read of a graph that has all edges."""
+    shape = (windows.dim, windows.dim, windows.n_lags)
+    strengths = ndde.measure.SignalStrengths(
+        *[jnp.ones(shape)] * 3, *[jnp.ones(shape[:2])] * 2, jnp.ones(shape, bool),
+        *[jnp.ones(shape[0])] * 2, jnp.zeros(shape[0]), windows.prior,
+    )  # fmt: skip
+    return evidence_of_windows(windows, model, strengths, None, names)
+
+
+def told(windows, model, names):
+    return list(ndde.check.RULES["residual memory"].findings(seen(windows, model, names)))
+
+
 def test_a_delay_that_is_no_candidate_is_noticed():
     rng, x = np.random.default_rng(0), np.zeros((3000, 2))
     for k in range(15, 2999):
@@ -73,12 +87,9 @@ def test_a_delay_that_is_no_candidate_is_noticed():
     for lags, missed in (((0,), True), ((0, 15), False)):
         w = ndde.lagged_windows(x, dt=0.1, lags=lags)
         model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
-        notes = Notes(("driver", "follower"), lags, np.ones((2, 2, len(lags)), bool))
-        about_memory(notes, w, drift_of(w, model))
-        (finding,) = notes.findings
-        assert (finding.value > 0.1) == missed
-        assert len(notes.reservations) == missed
-        assert all("rate of follower has" in note for note in notes.reservations)
+        found = told(w, model, ("driver", "follower"))
+        assert [finding.value > 0.1 for finding in found] == [True] * missed
+        assert all("rate of follower has" in finding.text for finding in found)
 
 
 def test_residual_memory_across_gaps_and_trajectories():
@@ -113,10 +124,9 @@ def test_residuals_need_one_system_on_a_grid_and_a_finite_model():
     broken = eqx.combine(jax.tree.map(lambda leaf: leaf * jnp.nan, numbers), rest)
     regular = ndde.lagged_windows(x, dt=1.0)
     assert np.isnan(ndde.check.residual_memory(regular, broken)).all()
-    notes = Notes(("a", "b"), (0,), np.ones((2, 2, 1), bool))
-    about_memory(notes, w, None)
-    about_memory(notes, regular, drift_of(regular, broken))
-    assert [finding.value for finding in notes.findings] == ["not measured"] * 2
+    assert told(w, model, ("a", "b")) == told(regular, broken, ("a", "b")) == []
+    (finding,) = ndde.check.RULES["drift not finite"].findings(seen(regular, broken, ("a", "b")))
+    assert finding.weight == "problem"
 
 
 def test_radial_drift_is_the_rate_of_an_isotropic_pull():

@@ -195,6 +195,12 @@ def test_the_place_of_a_change_is_found():
     assert errors > 5 and what in ("spread", "size of its steps")
 
 
+def test_a_change_of_noise_alone_is_a_reservation_and_one_of_the_mean_a_problem():
+    x, late = oscillators(), (np.arange(N) > 600)[:, None]
+    assert found(x * np.where(late, 3, 1))["change of regime"].weight == "reservation"
+    assert found(x + 4 * late)["change of regime"].weight == "problem"
+
+
 def test_a_quantum_is_exact():
     assert tests.quantum(0.25 * np.random.default_rng(0).integers(-9, 9, 300)) == pytest.approx(
         0.25

@@ -8,7 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.assess._assess import Relations
-from ndde_jax.check import _beside, _verdict
+from ndde_jax.check import _graph_rules
 from tests.check.test_data_findings import oscillators
 from tests.check.test_report import EDGES, found_on
 
@@ -20,8 +20,13 @@ def no_memory(monkeypatch):
     """Models and graphs drawn at random leave what they like; what matters here is said by the
     test.
     """
-    monkeypatch.setattr(_verdict, "memory_of", lambda *_: np.zeros(3))
-    monkeypatch.setattr(_verdict, "about_pairs", lambda *_: ())
+    monkeypatch.setattr(_graph_rules, "memory_of", lambda *_: np.zeros(3))
+    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph: nothing_beside(graph))
+
+
+def nothing_beside(graph):
+    none = np.zeros(graph.shape[:2], bool)
+    return Relations(np.eye(len(graph)), none, none, np.zeros(graph.shape, bool), none[0])
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +35,7 @@ def found():
 
 
 def with_memory(monkeypatch, *shares):
-    monkeypatch.setattr(_verdict, "memory_of", lambda *_: np.array(shares))
+    monkeypatch.setattr(_graph_rules, "memory_of", lambda *_: np.array(shares))
 
 
 def again(found, **changes):
@@ -54,7 +59,7 @@ def test_it_is_said_in_a_few_lines(found):
         "Against it",
         "Next",
     ]
-    assert "1 link between variables: a drives b 1.5 months later." in lines[0]
+    assert "1 link between variables: a → b after 2 months." in lines[0]
     assert "3 of 3 kept inputs" in lines[1]
     assert lines[2] == "Against it: nothing that was tested."
     assert max(map(len, found.verdict.text.splitlines())) <= 88
@@ -72,7 +77,7 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     lower[0, 0, 0] = -0.1
     one = again(found, lower=lower)
     assert one.verdict == "with reservations" and reasons(one) == ["weak edges"]
-    assert "a drives a" in one.verdict.reasons[0].text
+    assert "a → a after 0.5 months" in one.verdict.reasons[0].text
     lower[1, 1, 0] = -0.1
     assert again(found, lower=lower).verdict == "not supported"
 
@@ -121,7 +126,7 @@ def test_doubt_about_one_edge_in_twenty_is_noted_and_weighs_nothing():
     one = found_on(oscillators(), edges=everywhere | {(0, 1, 7): 0.2}, names=NAMES, lags=lags)
     assert one.verdict == "supported" and reasons(one) == []
     assert [note.name for note in one.verdict.notes] == ["neighbouring lags"]
-    assert "Noted: (neighbouring lags) a -> b" in one.verdict.text
+    assert "Noted: (neighbouring lags) a → b" in one.verdict.text
     # A weak edge elsewhere makes two doubts of 37; the weak one the same edge, still one.
     lower = one.lower.copy()
     lower[0, 1, 7] = -0.1
@@ -158,10 +163,8 @@ def test_it_is_kept_with_the_discovery(found, tmp_path):
 
 
 def with_pairs(found, monkeypatch, **changed):
-    monkeypatch.setattr(_verdict, "about_pairs", _beside.about_pairs)
-    none = np.zeros((3, 3), bool)
-    pairs = Relations(np.eye(3), none, none, np.zeros(found.graph.shape, bool), none[0])
     other = again(found)
+    pairs = nothing_beside(found.graph)
     object.__setattr__(other, "_relations", dataclasses.replace(pairs, **changed))
     return other
 

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from ndde_jax import cli
-from ndde_jax.check._finding import Finding
-from ndde_jax.check._verdict import Verdict
+from ndde_jax._report import EdgeRow, Report, TargetRow
+from ndde_jax.check import Finding, Verdict
 
 
 class FakeDiscovery:
@@ -35,11 +35,22 @@ class FakeDiscovery:
         self.verdict = Verdict([finding], lines=["Verdict: with reservations."], memory=memory)
         self.strengths = types.SimpleNamespace(risk=np.linspace(0.5, 0.25, dim))
 
-    def report(self, checked=None, *, full=False):
-        return (
-            ("full " if full else "")
-            + f"report on {', '.join(self.names)}"
-            + (f", {checked}" if checked else "")
+    def report_data(self, checked=None):
+        memory = (*self.verdict.memory[:-1], 0.125)
+        targets = [
+            TargetRow(name, f"follows {checked or 'nothing'}.", 0.5, 0.4, left, 1, 0.01)
+            for name, left in zip(self.names, memory, strict=True)
+        ]
+        edge = EdgeRow(f"{self.names[0]} → {self.names[-1]}", "90 min (60 to 120)", 0.5, 0.25)
+        return Report(
+            names=tuple(self.names),
+            verdict=self.verdict,
+            edges=(edge,),
+            more=2,
+            beside=("a <-> b",),
+            targets=tuple(targets),
+            data=f"report on {', '.join(self.names)}" + (f", {checked}" if checked else ""),
+            method=("found by hand.",),
         )
 
     def identifiability(self, *, key, progress):

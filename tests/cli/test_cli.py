@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     out = tmp_path / "new" / "result"
     assert run("discover", table, "--lags", "0:2", "--out", out) == 0
-    assert (out / "report.txt").read_text() == "report on a, b\n"
+    report = (out / "report.txt").read_text()
+    assert report.startswith("Verdict: with reservations.\n") and "a → b" in report
     rows = (out / "edges.csv").read_text().splitlines()
     assert rows[:3] == [
         "source,target,lag,level_lag,delay,kept,score,lower,delay_estimate,delay_low,delay_high,"
@@ -37,7 +38,7 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     for name in ("lag_matrix.png", "process_graph.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
-    assert printed.startswith("report on a, b\n")
+    assert printed.startswith(report)
     for name in ("report.txt", "edges.csv", "lag_matrix.png", "process_graph.png", "discovery"):
         assert f"wrote {out / name}" in printed
     assert f"ndde-jax effects {out / 'discovery'} --out {out / 'effects'}" in printed
@@ -79,11 +80,11 @@ def test_the_page_is_whole_in_itself(table, tmp_path, calls):
     assert "script" not in page.tags and "link" not in page.tags and "url(" not in text
     assert page.tags.count("h1") == 1 and len(page.images) == 2 and all(page.images)
     shown = " ".join(page.shown)
-    pieces = ("a, b: with reservations", "short <b>", "Few & far.", "1 to 2", "0.5000", "12.5%")
-    pieces += ("1.5 months before (50%). Together these explain 75%.", "nothing among the cand")
-    for piece in (*pieces, "More: docs/problems/short_<b>.md", "Not drawn: ndde-jax discover"):
+    pieces = ("a, b: with reservations", "Short <b>", "Few & far.", "0.500", "0.250", "12.5%")
+    pieces += ("90 min (60 to 120)", "And 2 more, in", "a <-> b", "follows checked with")
+    for piece in (*pieces, "Not drawn: ndde-jax discover"):
         assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
-    assert "full report on a, b, checked with" in shown
+    assert "report on a, b, checked with" in shown
     assert shlex.join(map(str, ("ndde-jax", *command))) in shown
     assert 'name="viewport"' in text
 
@@ -154,7 +155,7 @@ def test_check_extends_the_report(table, tmp_path, calls):
     run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--check", "--seed", 3)
     # Not with the randomness of the discovery that it checks.
     other = jax.random.key_data(jax.random.fold_in(jax.random.key(3), 1))[-1]
-    assert (tmp_path / "report.txt").read_text() == f"report on a, b, checked with {other}\n"
+    assert f"report on a, b, checked with {other}\n" in (tmp_path / "report.txt").read_text()
 
 
 def test_defaults_come_from_the_file(table, tmp_path, calls):

@@ -53,7 +53,7 @@ def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, c
         f"report.txt, edges.csv, report.html, discovery are complete in {tmp_path}, only the check"
         in error
     )
-    assert (tmp_path / "report.txt").read_text() == "report on a, b\n"
+    assert (tmp_path / "report.txt").read_text().startswith("Verdict: with reservations.\n")
     assert (tmp_path / "unfinished").exists()
 
 

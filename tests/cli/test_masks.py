@@ -66,7 +66,7 @@ def test_winters_of_a_file_from_end_to_end(tmp_path, capsys):
     arguments = ("--months", "12,1,2,3", "--lags", "0:1", "--recipe", "fast", "--no-plot", "--full")
     assert run("discover", file, *arguments, "--no-treat", "--out", tmp_path / "out") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Only the 200 of 600 samples in the mask" in said and "a -> b" in said
+    assert "Only the 200 of 600 samples in the mask" in said and "a → b" in said
     assert run("effects", tmp_path / "out", "--out", tmp_path / "effects", "--no-plot") == 0
     lines = (tmp_path / "effects" / "effects.csv").read_text().splitlines()
     assert any(line.startswith("a,b,0,") and ",1," in line for line in lines)

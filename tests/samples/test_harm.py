@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -14,6 +15,7 @@ import ndde_jax as ndde
 from ndde_jax import _output, _store
 from ndde_jax.samples._tables import read_table
 from tests.bad_files import npz, packed
+from tests.use import small
 
 MEBI = 2**20
 X = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
@@ -138,6 +140,56 @@ def test_a_column_that_repeats_a_billion_times_is_refused(tmp_path):
     refused(tmp_path / "x.parquet", "pack so well")
 
 
+# ---- Feather and Zarr ----
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_feather_file_of_noughts_is_refused(compression, tmp_path):
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    table = pa.table({"a": np.zeros(6_000_000)})
+    feather.write_feather(table, tmp_path / "x.feather", compression, chunksize=6_000_000)
+    del table
+    refused(tmp_path / "x.feather", "pack so well")
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "uncompressed"])
+def test_feather_files_come_back_whatever_packs_them(compression, tmp_path):
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    words = pa.array(["n", "s"] * 30).dictionary_encode()
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "place": words})
+    feather.write_feather(table, tmp_path / "x.feather", compression, chunksize=25)
+    np.testing.assert_array_equal(read_table(tmp_path / "x.feather").values, X)
+
+
+def test_a_size_that_a_feather_file_forges_is_seen(tmp_path):
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    size = 8 * 60
+    feather.write_feather(pa.table({"a": np.zeros(60)}), tmp_path / "x.feather", "lz4")
+    raw = (tmp_path / "x.feather").read_bytes()
+    place = raw.index(size.to_bytes(8, "little") + b"\x04\x22\x4d\x18")  # before the LZ4 frame
+    raw = raw[:place] + (10**13).to_bytes(8, "little") + raw[place + 8 :]
+    (tmp_path / "x.feather").write_bytes(raw)
+    refused(tmp_path / "x.feather", "pack so well")
+
+
+def test_zarr_is_read_and_its_announced_size_checked(tmp_path):
+    pytest.importorskip("zarr")
+    xarray = pytest.importorskip("xarray")
+    time = np.arange("2000-01-01", "2000-03-01", dtype="datetime64[D]").astype("datetime64[ns]")
+    data = xarray.DataArray(X, dims=("time", "place"), coords={"time": time, "place": ["p", "q"]})
+    data.to_dataset(name="u").to_zarr(tmp_path / "x.zarr", consolidated=False, zarr_format=2)
+    found = read_table(tmp_path / "x.zarr")
+    np.testing.assert_array_equal(found.values, X)
+    assert found.names == ("p", "q") and found.stamps is not None
+    # Of chunks that are not there all values are the fill value, however many there are.
+    about = tmp_path / "x.zarr" / "u" / ".zarray"
+    settings = json.loads(about.read_text()) | {"shape": [60, 2 * 10**9]}
+    about.write_text(json.dumps(settings))
+    for name in ("place", "time"):
+        shutil.rmtree(tmp_path / "x.zarr" / name)
+    refused(tmp_path / "x.zarr", "pack so well")
+
+
 # ---- stored results ----
 
 
@@ -190,6 +242,80 @@ def test_names_in_a_stored_result_steer_no_terminal(stored):
     assert _store.from_bytes(bad, ndde.Samples).names == ("[31ma", "b")
 
 
+def spoilt_description(about, rng):
+    """One place of a description replaced by what does not belong there, or taken out."""
+    places = []
+
+    def walk(node):
+        for key in node if isinstance(node, dict) else range(len(node)):
+            places.append((node, key))
+            if isinstance(node[key], dict | list):
+                walk(node[key])
+
+    walk(about["content"])
+    node, key = places[rng.integers(len(places))]
+    others = (None, -1, 1e308, "x" * 5000, [], {}, [1, "a"], {"tuple": []}, {"array": "graph"})
+    k = int(rng.integers(len(others) + 1))
+    if k == len(others):
+        del node[key]
+    else:
+        node[key] = others[k]
+    return json.dumps(about)
+
+
+def spoilt_discovery(whole, rng):
+    """A stored discovery spoilt somewhere; half of them by who makes the checksum good again."""
+    if rng.random() < 0.5:
+        raw = bytearray(whole)
+        for place in rng.integers(len(raw), size=rng.integers(1, 6)):
+            raw[place] ^= 1 << int(rng.integers(8))
+        return bytes(raw[: int(rng.integers(len(raw)))] if rng.random() < 0.3 else raw)
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        about = json.loads(archive.read(_store.ABOUT))
+        arrays = [name for name in archive.namelist() if name.endswith(".npy")]
+        members = {name: archive.read(name) for name in archive.namelist()}
+    if rng.random() < 0.6:
+        members[_store.ABOUT] = spoilt_description(about, rng).encode()
+    else:
+        shape = tuple(map(int, rng.integers(0, 4, size=rng.integers(0, 4))))
+        kind = ("f4", "f8", "i8", "?", "U3", "c8")[rng.integers(6)]
+        new = io.BytesIO()
+        np.save(new, np.zeros(shape, kind))
+        members[arrays[rng.integers(len(arrays))]] = new.getvalue()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as new:
+        for name, data in members.items():
+            new.writestr(name, data)
+        with zipfile.ZipFile(io.BytesIO(whole)) as old:
+            new.comment = old.comment
+    return signed(buffer.getvalue(), {})
+
+
+def fuzz_discoveries(directory, draws, seed=0):
+    """Loads that ended in a discovery; all others ended in one sentence, within the memory."""
+    rng = np.random.default_rng(seed)
+    small.discovery(small.linear_path(60), small.TRUTH).save(directory)
+    file, loaded = directory / "discovery.npz", 0
+    whole = file.read_bytes()
+    for _ in range(draws):
+        file.write_bytes(spoilt_discovery(whole, rng))
+        error, memory = peak(lambda: ndde.Discovery.load(directory))
+        assert error is None or type(error) is ValueError, repr(error)
+        assert error is None or (15 < len(str(error)) < 900 and "\n" not in str(error))
+        assert memory < 200 * MEBI
+        loaded += error is None
+    return loaded
+
+
+def test_spoilt_discoveries_end_in_a_sentence(tmp_path):
+    assert fuzz_discoveries(tmp_path, 30, seed=1) < 15
+
+
+@pytest.mark.slow
+def test_many_spoilt_discoveries_end_in_a_sentence(tmp_path):
+    assert fuzz_discoveries(tmp_path, 500) < 250
+
+
 # ---- names ----
 
 
@@ -235,12 +361,13 @@ def test_spoilt_files_end_in_a_sentence(tmp_path):
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame(X, columns=["a", "b"])
     frame.to_parquet(tmp_path / "good.parquet")
+    frame.to_feather(tmp_path / "good.feather")
     workbook(tmp_path)
     (tmp_path / "good.npz").write_bytes(packed(x=X))
     script = (
         "import resource, sys\n"
         "from ndde_jax.samples._tables import read_table\n"
-        "import pandas, openpyxl, pyarrow.parquet\n"
+        "import pandas, openpyxl, pyarrow.feather, pyarrow.parquet\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n        read_table(path)\n"
@@ -251,7 +378,7 @@ def test_spoilt_files_end_in_a_sentence(tmp_path):
     rng = np.random.default_rng(0)
     paths = []
     for k in range(500):
-        kind = ("npz", "xlsx", "parquet")[k % 3]
+        kind = ("npz", "xlsx", "parquet", "feather")[k % 4]
         raw = bytearray((tmp_path / f"good.{kind}").read_bytes())
         for place in rng.integers(len(raw), size=rng.integers(1, 6)):
             raw[place] ^= 1 << int(rng.integers(8))

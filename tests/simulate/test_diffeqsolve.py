@@ -137,6 +137,95 @@ def test_implicit_solvers_of_stiff_equations():
     assert int(found.stats["num_steps"]) < 200
 
 
+# DDETST B1 and D1 (Enright and Hayashi, 1997): x = log t, and its derivative. Both delays vanish at
+# t = 1, that of D1 depends on the state.
+VANISHING = {
+    "B1": (
+        lambda t, x, lagged, args: 1 - lagged[0],
+        lambda t, x, args: t - jnp.exp(1 - 1 / t),
+        lambda t: jnp.log(t)[None],
+    ),
+    "D1": (
+        lambda t, x, lagged, args: jnp.stack([x[1], -lagged[0, 1] * x[1] ** 2 * jnp.exp(1 - x[1])]),
+        lambda t, x, args: t - jnp.exp(1 - x[1])[None],
+        lambda t: jnp.stack([jnp.log(t), 1 / t]),
+    ),
+}
+
+
+def vanishing(name, solver, controller, dt0, **given):
+    drift, delays, history = VANISHING[name]
+    return diffrax.diffeqsolve(
+        ndde.simulate.DelayTerm(drift, delays, history),
+        ndde.simulate.DelaySolver(solver, capacity=512),
+        0.1,
+        5.0,
+        dt0,
+        history(jnp.asarray(0.1)),
+        stepsize_controller=controller,
+        **given,
+    )
+
+
+@pytest.mark.parametrize("name", VANISHING)
+def test_delays_that_depend_on_time_and_state(name):
+    controller = diffrax.PIDController(rtol=1e-8, atol=1e-10)
+    found = vanishing(name, diffrax.Tsit5(), controller, 1e-3)
+    np.testing.assert_allclose(found.ys[-1, 0], math.log(5), atol=1e-7)
+    assert int(found.stats["num_steps"]) < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver, order", [(diffrax.Bosh3(), 3), (diffrax.Tsit5(), 5)])
+@pytest.mark.parametrize("name", VANISHING)
+def test_orders_where_delays_vanish(name, solver, order):
+    def error(n):
+        found = vanishing(name, solver, diffrax.ConstantStepSize(), 4.9 / n)
+        return abs(float(found.ys[-1, 0]) - math.log(5))
+
+    assert order - 0.5 < math.log2(error(200) / error(400)) < order + 1.5
+
+
+@pytest.mark.slow
+def test_the_derivative_by_a_delay_that_depends_on_the_state():
+    """x′ = −x(t − a (1 + x²)) by a, against differences."""
+
+    def end(a):
+        return diffrax.diffeqsolve(
+            ndde.simulate.DelayTerm(
+                lambda t, x, lagged, args: -lagged[0], lambda t, x, args: a * (1 + x**2), cosine
+            ),
+            ndde.simulate.DelaySolver(diffrax.Heun(), capacity=64),
+            0.0,
+            1.5,
+            0.05,
+            jnp.ones(1),
+        ).ys[-1, 0]
+
+    found = jax.jit(jax.grad(lambda a: end(a)))(0.3)
+    np.testing.assert_allclose(found, (end(0.3 + 1e-6) - end(0.3 - 1e-6)) / 2e-6, rtol=1e-6)
+
+
+def test_what_delays_cannot_be():
+    with pytest.raises(ValueError, match=r"give the function to ndde.simulate.DelayTerm"):
+        ndde.solve_sdde(drift, delays=lambda t, x, args: t, dt=0.1, n_steps=3, history=jnp.ones(1))
+    with pytest.raises(ValueError, match="neutral equations"):
+        ndde.simulate.DelayTerm(lambda t, x, lagged, rates, args: -rates[0], 1.0, jnp.ones(1))
+    # A delay that reaches into the future is not solved, and said.
+    ahead = diffrax.diffeqsolve(
+        ndde.simulate.DelayTerm(
+            lambda t, x, lagged, args: -lagged[0], lambda t, x, args: -jnp.ones(1), cosine
+        ),
+        ndde.simulate.DelaySolver(diffrax.Heun(), capacity=16),
+        0.0,
+        1.0,
+        0.1,
+        jnp.ones(1),
+        throw=False,
+    )
+    assert bool(jnp.all(jnp.isnan(ahead.ys)))
+
+
 def test_states_may_be_trees_of_arrays():
     def rate(t, x, lagged, args):
         return {"a": -lagged["a"][0], "b": lagged["a"][0] - x["b"]}

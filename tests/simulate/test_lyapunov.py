@@ -111,8 +111,8 @@ def test_tangents_are_derivatives():
     """One block of the map whose linearisation carries the tangents, against a difference."""
     drift = lambda t, x, lagged, args: -x + jnp.tanh(3 * lagged[0])  # noqa: E731
     given = Given(drift, 0.5, 0.1, jnp.array([0.3, -0.2]), 0.0, "delays")
-    problem = read_problem(given, None, 0.0, None, 3)
     tableau = read_solver(diffrax.Bosh3())
+    problem = read_problem(given, None, 0.0, None, tableau)
     carry = _blocks.start(problem, tableau)
     go = jax.jit(lambda carry: _blocks.block(problem, tableau, carry, 0, None, 5, 99)[0])
     wave = lambda leaf: np.sin(1.0 + np.arange(leaf.size)).reshape(leaf.shape)  # noqa: E731

@@ -91,6 +91,26 @@ def test_one_compilation_per_shape():
     assert traces == once > 0
 
 
+def test_delays_within_bounds_are_one_program():
+    """Also where a solver tracks kinks at their sums."""
+    traces = 0
+
+    def drift(t, x, lagged, args):
+        nonlocal traces
+        traces += 1
+        return -lagged[0]
+
+    def solve(delay):
+        given = dict(dt=0.1, n_steps=30, history=jnp.ones(1), solver=diffrax.Bosh3())
+        return solve_sdde(drift, delays=delay, delay_bounds=(0.2, 2.0), **given).ys[-1, 0]
+
+    found = [solve(0.2)]
+    once = traces
+    found += [solve(delay) for delay in np.linspace(0.2, 2.0, 20)[1:]]
+    assert traces == once > 0
+    assert len(set(map(float, found))) == 20
+
+
 def test_single_precision():
     """Time is counted in whole steps, so that long runs keep their grid."""
     n, dt = 200_000, np.float32(0.01)

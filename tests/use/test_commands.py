@@ -116,7 +116,7 @@ def test_the_report_shows_effects_and_a_forecast(found, tmp_path):
 
     from ndde_jax._output import write_results
 
-    written = write_results(found, "text", tmp_path, plot=True, effects=True)
+    written = write_results(found, found.report_data(), tmp_path, plot=True, effects=True)
     page = (tmp_path / "report.html").read_text("utf-8")
     for name in ("effects.png", "forecast.png"):
         assert name in written

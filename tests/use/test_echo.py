@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.select._spline_fit import fit_splines, known_drift
-from ndde_jax.use import _echo
-from ndde_jax.use._echo import (
+from ndde_jax.select._spline_fit import fit_splines
+from ndde_jax.use import _parametric_bootstrap
+from ndde_jax.use._effects import mean_slopes
+from ndde_jax.use._parametric_bootstrap import (
     FINE,
     _fitted,
     _stretches,
     make_echoes,
-    mean_slopes,
     spread_by_echoes,
 )
 
@@ -47,6 +47,11 @@ def echoes(found):
     return make_echoes(found, found.resample(key=jax.random.key(0)))
 
 
+def slopes_of(model, past):
+    """Mean derivatives of an echo, `[source target lag]`."""
+    return np.moveaxis(mean_slopes(model, past), (0, 1, 2), (1, 2, 0))
+
+
 def test_the_bias_of_forward_differences_is_heard(found, echoes):
     """A rate of slope b is measured as ((1 + b dt/4)⁴ − 1)/dt: the map over four steps of Euler."""
     past = found.samples.values[0][:-1, None]
@@ -55,7 +60,7 @@ def test_the_bias_of_forward_differences_is_heard(found, echoes):
     np.testing.assert_allclose(learned, (np.exp(-PULL * STEP) - 1) / STEP, atol=0.06)
     expected = ((1 + learned * STEP / FINE) ** FINE - 1) / STEP
     assert len(echoes) == 2
-    made = np.mean([mean_slopes(e, past, found.graph) for e in echoes], axis=0)
+    made = np.mean([slopes_of(e, past) for e in echoes], axis=0)
     np.testing.assert_allclose(np.diagonal(made[..., 0]), expected, atol=0.06)
     assert (made[found.graph] - learned > 0.08).all() and (made[~found.graph] == 0).all()
 
@@ -69,12 +74,14 @@ def test_stretches_along_the_data_hear_the_same(found):
     learned = np.diagonal(found.effects().slope[..., 0])
     expected = ((1 + learned * STEP / FINE) ** FINE - 1) / STEP
     past = record[:-1, None]
-    slopes = [mean_slopes(_fitted(found, "euler", x), past, found.graph) for x in made]
+    slopes = [slopes_of(_fitted(found, "euler", x), past) for x in made]
     np.testing.assert_allclose(np.diagonal(np.mean(slopes, axis=0)[..., 0]), expected, atol=0.06)
 
 
 def test_a_system_that_settles_elsewhere_is_heard_in_stretches(found, monkeypatch):
-    monkeypatch.setattr(_echo, "_long_runs", lambda found, members, record, past: [])
+    monkeypatch.setattr(
+        _parametric_bootstrap, "_long_runs", lambda found, members, record, past: []
+    )
     assert len(make_echoes(found, found.resample(key=jax.random.key(0)))) == 2
 
 
@@ -87,7 +94,7 @@ def test_intervals_know_of_it(found, echoes):
     half = [(e.slope_high - e.slope_low)[kept] / 2 / 1.6449 for e in (heard, deaf)]
     past = found._members.rows.start
     past = past[np.unique(np.linspace(0, len(past) - 1, 1000).astype(int))]
-    bias = np.mean([mean_slopes(e, past, kept) for e in found._echoed], axis=0)[kept]
+    bias = np.mean([slopes_of(e, past) for e in found._echoed], axis=0)[kept]
     bias = bias - heard.slope[kept]
     np.testing.assert_allclose(half[0] ** 2, half[1] ** 2 + bias**2, rtol=0.01)
     np.testing.assert_array_equal(heard.slope, deaf.slope)
@@ -106,7 +113,8 @@ def test_members_are_spread_by_the_bias(found, echoes):
     columns = np.asarray(members.basis(past))
     moved = np.einsum("rf,mtf->mtr", columns, spread.theta - members.theta)
     np.testing.assert_allclose(moved.mean(axis=0), 0, atol=1e-9)
-    bias = np.mean([e(past) for e in echoes], axis=0) - np.asarray(jax.vmap(found.model)(past))
+    bias = np.mean([jax.vmap(e)(past) for e in echoes], axis=0)
+    bias = bias - np.asarray(jax.vmap(found.model)(past))
     np.testing.assert_allclose(moved.std(axis=0).T, np.abs(bias), atol=0.05 * np.abs(bias).max())
     assert spread_by_echoes(found, members, ()) is members
 
@@ -121,11 +129,14 @@ def test_a_drift_of_zero_wanders_off_and_is_begun_anew(found):
     still = discovery(coarse(400), found.graph, lags=(0,), dt=STEP, names=("a", "b"))
     members = still.resample(resamples=2, key=jax.random.key(0))
     record = still.samples.values[0]
-    assert not any(_echo._alike(x, record) for x in _echo._long_runs(still, members, record, 1))
+    assert not any(
+        _parametric_bootstrap._alike(x, record)
+        for x in _parametric_bootstrap._long_runs(still, members, record, 1)
+    )
     echoes = make_echoes(still, members)
     assert len(echoes) == 2
     for echo in echoes:
-        slopes = mean_slopes(echo, record[:-1, None], found.graph)
+        slopes = slopes_of(echo, record[:-1, None])
         np.testing.assert_allclose(slopes, 0, atol=0.35)
 
 
@@ -136,4 +147,4 @@ def test_midpoints_are_fitted_as_often_as_the_recipe_says(found):
         model = fit_splines(windows, found.graph)
         so_often = dataclasses.replace(found, recipe=ndde.Recipe(passes=passes))
         drift, past = _fitted(so_often, "midpoint", x), x[0, :-1, None]
-        np.testing.assert_array_equal(drift(past), known_drift(model)(past))
+        np.testing.assert_array_equal(jax.vmap(drift)(past), jax.vmap(model)(past))

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.use._basis import make_basis
-from ndde_jax.use._between import nodes, weights
-from ndde_jax.use._lead import KINDS, lead
-from ndde_jax.use._rows import step_rows
+from ndde_jax.use._half_sampling import make_basis
+from ndde_jax.use._one_step import KINDS, lead, nodes, step_rows, weights
 from ndde_jax.use._simulate import Learned, no_change, simulate
 
 from .small import KEY
@@ -66,7 +64,7 @@ def learned(model, rows, lags, dt, step):
     """That drift alone, without noise."""
     basis = make_basis(rows.start, np.array([0]), np.zeros((0, 2), int))
     n, one = len(np.atleast_1d(model(rows.start[:1]))[0]), jnp.ones
-    theta = jnp.zeros((1, n, 1 + 1 + basis.knots.shape[1] - 2))
+    theta = jnp.zeros((1, n, len(basis.kind)))
     zero = jnp.zeros((n, n))
     return Learned(
         model, basis, one(n), theta, jnp.asarray(dt), zero,

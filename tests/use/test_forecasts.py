@@ -1,13 +1,17 @@
 """The simulator behind forecasts, and forecasts against the system they are of."""
 
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.use._forecast import make_learned, path_quantile
-from ndde_jax.use._rivals import RIVALS
-from ndde_jax.use._simulate import no_change, simulate
+from ndde_jax.use import _simulate
+from ndde_jax.use._backtest import RIVALS
+from ndde_jax.use._forecast import path_quantile
+from ndde_jax.use._simulate import make_learned, no_change, simulate
 
 from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linear_path, respond
 
@@ -35,6 +39,57 @@ def test_the_simulator_is_heuns_method(found):
 def test_the_noise_of_a_step_is_that_of_the_system(found):
     covariance = found.resample().noise.covariance / DT
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), SIGMA, rtol=0.2)
+
+
+def test_a_run_in_parts_is_the_run_in_one(found, monkeypatch, capsys):
+    """Known noise: of one row, so that parts draw the same."""
+    members = found.resample(resamples=2)
+    noise = dataclasses.replace(members.noise, draws=members.noise.draws[:1])
+    members = dataclasses.replace(members, noise=noise)
+    given = dict(paths=4, key=KEY, ensemble=members)
+    whole = found.forecast(25, **given)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(_simulate, "PART", 10)
+    monkeypatch.setattr(_simulate, "MANY", 99)
+    parts = found.forecast(25, **given)
+    np.testing.assert_allclose(parts.paths, whole.paths, rtol=1e-12)
+    said = capsys.readouterr().err
+    assert "25 steps of 4 paths take 2.4e-06 GB" in said and "25.0/25.0" in said
+    change = {"sun": np.linspace(0, 1, 25)}
+    held = found.intervene(change, horizon=25, start=5, **given)
+    monkeypatch.setattr(_simulate, "PART", 100)
+    in_one = found.intervene(change, horizon=25, start=5, **given)
+    np.testing.assert_allclose(held.changed, in_one.changed, rtol=1e-12)
+
+
+def test_a_forecast_beyond_the_memory_is_refused_before_it_begins(found):
+    with pytest.raises(ValueError, match=r"10,000,000,000 steps of 200 paths take 4.8e\+04 GB"):
+        found.forecast(10**10, key=KEY)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_large_level_changes_nothing_but_the_level(single):
+    """Twenty deviations are less than the spacing of single precision at 10⁹."""
+    level, x = np.array([0, 1e9, 0]), linear_path(500)
+    values = {}
+    with jax.enable_x64(not single):
+        for at in (0 * level, level):
+            samples = ndde.prepare_samples(ndde.read_samples(x[:400] + at, dt=DT, names=NAMES))
+            plain = discovery(samples.values[0], TRUTH)
+            found = dataclasses.replace(plain, samples=samples)
+            given = dict(history=x[:420] + at, key=KEY)
+            f = found.forecast(5, **given)
+            g = found.intervene({"heat": at[1] + 0.5}, horizon=5, **given)
+            h = found.intervene(shift={"sun": 0.5}, horizon=5, **given)
+            b = found.backtest(5, data=x[400:] + at, key=KEY, rivals=())
+            v = found.validate(x[400:] + at)
+            values[at[1]] = (
+                *(f.median - at, f.interval(0.5)[0] - at, np.median(g.changed, axis=0) - at),
+                *(g.effect(), h.effect(), b.crps, v.explained),
+            )
+    assert samples.level[1] == pytest.approx(1e9, abs=2)
+    for one, other in zip(*values.values(), strict=True):
+        np.testing.assert_allclose(one, other, atol=0.02 if single else 1e-3)
 
 
 # ---- forecasts ----

@@ -8,12 +8,10 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import ndde_jax as ndde
-from ndde_jax.use import _paths
-from ndde_jax.use._forecast import make_learned
-from ndde_jax.use._impute import _law, _offsets
-from ndde_jax.use._lead import KINDS
-from ndde_jax.use._paths import Problem, better_of, followed, most_likely
-from ndde_jax.use._simulate import no_change, simulate
+from ndde_jax.use import _impute
+from ndde_jax.use._impute import Problem, _law, _offsets, better_of, followed, most_likely
+from ndde_jax.use._one_step import KINDS
+from ndde_jax.use._simulate import make_learned, no_change, simulate
 
 from .small import DT, LAGS, NAMES, TRUTH, discovery, linear_path
 
@@ -67,7 +65,7 @@ def conditional(x, missing):
 def linear_problem(x, missing, part=None):
     part = np.zeros(len(x), int) if part is None else part
     guess = np.where(missing, 0.0, x)
-    rows = _paths.seen_rows(guess, missing, OFFSETS, part, np.ones(len(x), bool))
+    rows = _impute.seen_rows(guess, missing, OFFSETS, part, np.ones(len(x), bool))
     white = np.broadcast_to(np.linalg.inv(FACTOR), (len(rows), 2, 2))
     return Problem(guess, missing, rows, OFFSETS, white, np.zeros(2), np.ones(2), part)
 
@@ -106,8 +104,8 @@ def test_gaps_belong_together_if_an_equation_sees_two():
     unknown = np.zeros((20, 1), bool)
     unknown[[2, 5, 9, 13]] = True
     part = (np.arange(20) > 10).astype(int)
-    np.testing.assert_array_equal(_paths.stretches(unknown, part, 2), [0, 0, 1, 2])
-    np.testing.assert_array_equal(_paths.stretches(unknown, part, 3), [0, 0, 0, 1])
+    np.testing.assert_array_equal(_impute.stretches(unknown, part, 2), [0, 0, 1, 2])
+    np.testing.assert_array_equal(_impute.stretches(unknown, part, 3), [0, 0, 0, 1])
 
 
 def test_what_no_step_leads_to_is_held_to_the_mean():
@@ -384,9 +382,9 @@ def test_a_forecast_from_a_gap_says_so(found):
 
 
 def test_residuals_are_looked_at_where_all_was_measured(rounds):
-    from ndde_jax.check._verdict import _measured
+    from ndde_jax.check._graph_rules import evidence_of
 
-    rows = np.asarray(_measured(rounds).valid)
+    rows = np.asarray(evidence_of(rounds)._windows_measured().valid)
     plain = ndde.select.midpoint_windows(Y, dt=DT, lags=LAGS)
     np.testing.assert_array_equal(rows, np.asarray(plain.valid))
 

@@ -16,8 +16,11 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
     expected = respond(past, HORIZON, held={0: 0.8}) - respond(past, HORIZON)
     np.testing.assert_allclose(made.difference.mean(axis=0), expected, atol=0.12)
     np.testing.assert_array_equal(made.effect(), made.effect(0.5))
-    # What nothing has reached yet differs by nothing at all: the noise is the same.
-    np.testing.assert_allclose(made.difference[:, 0, 2], 0, atol=1e-12)
+    # What nothing has reached yet differs by nothing at all, in members without an edge from there:
+    # the noise is the same.
+    deaf = ~found.resample().graphs[:, 0, 2].any(axis=1)[np.arange(200) % 40]
+    assert deaf.mean() > 0.9
+    np.testing.assert_allclose(made.difference[deaf, 0, 2], 0, atol=1e-9)
 
 
 def test_what_is_held_is_seen_a_delay_later_and_no_sooner(found):

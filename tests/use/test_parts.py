@@ -8,23 +8,22 @@ import numpy as np
 import pytest
 
 from ndde_jax.regression._design import design_of
-from ndde_jax.use import _halves
-from ndde_jax.use._basis import columns, families, make_basis
-from ndde_jax.use._halves import Sums
+from ndde_jax.use import _half_sampling
+from ndde_jax.use._arguments import read_span, variable
+from ndde_jax.use._half_sampling import Equations, make_basis
 from ndde_jax.use._noise import estimate_noise, relative_amplitude
-from ndde_jax.use._times import read_span, variable
 
 
 def design(n=300, seed=0):
     rng = np.random.default_rng(seed)
     histories = rng.normal(size=(n, 2, 2)) + np.array([0.0, 5.0])
     basis = make_basis(histories, np.array([0, 1, 3]), np.array([[1, 0], [2, 1]]))
-    return histories, basis, columns(basis, histories.reshape(n, -1)[:, [0, 1, 3]], np)
+    return histories, basis, basis(histories)
 
 
 def test_columns_span_the_same_functions_as_the_search():
     histories, basis, found = design()
-    needs, kind = families(basis)
+    needs, kind = basis.needs, basis.kind
     own = found[:, np.flatnonzero((needs[:, 0] == 1) & (kind < 2))]
     other = design_of(np.asarray(histories)[:, 0, 1:2], np.ones(len(histories))).features[:, 0]
     other = np.column_stack([np.ones(len(other)), other])
@@ -34,19 +33,19 @@ def test_columns_span_the_same_functions_as_the_search():
 
 def test_columns_in_jax_are_those_in_numpy_and_hold_far_inputs():
     histories, basis, found = design()
-    np.testing.assert_allclose(basis(histories), found, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(basis(jnp.asarray(histories)), found, rtol=1e-9, atol=1e-12)
     far = np.full((1, 2, 2), 1e9)
     np.testing.assert_allclose(basis(far), basis(2 * far))
 
 
 def test_families_name_the_inputs_of_every_column():
     histories, basis, found = design()
-    needs, kind = families(basis)
+    needs, kind = basis.needs, basis.kind
     flat = histories.reshape(len(histories), -1)
     for slot, index in enumerate((0, 1, 3)):
         other = flat.copy()
         other[:, index] += 0.3
-        moved = columns(basis, other[:, [0, 1, 3]], np)
+        moved = basis(other.reshape(histories.shape))
         changed = np.any(np.abs(moved - found) > 1e-9, axis=0)
         np.testing.assert_array_equal(changed, (needs == slot).any(axis=1))
     assert list(np.bincount(kind)) == [4, 15, 2]
@@ -56,11 +55,9 @@ def test_sums_of_blocks_solve_as_rows_do():
     _, _, found = design()
     rng = np.random.default_rng(1)
     output, weight = rng.normal(size=300), rng.uniform(0.5, 2, 300)
-    block = _halves.block_of(300, 10)
-    sums = _halves.block_sums(found, output, weight, block, 10)
     half = np.arange(10) % 3 == 0
-    rows, used = half[block], np.array([0, 1, 2, 5, 9])
-    got, left = Sums(sums[half].sum(0)).solve(used)
+    rows, used = np.repeat(half, 30), np.array([0, 1, 2, 5, 9])
+    (got,), (left,) = Equations.of(found, output, weight, half[None]).solve(used)
     root = np.sqrt(weight[rows])[:, None]
     matrix, target = root * found[rows][:, used], root[:, 0] * output[rows]
     expected, *_ = np.linalg.lstsq(matrix, target, rcond=None)
@@ -69,7 +66,7 @@ def test_sums_of_blocks_solve_as_rows_do():
 
 
 def test_halves_are_complements():
-    halves = _halves.draw_halves(10, 6, np.random.default_rng(0))
+    halves = _half_sampling.draw_halves(10, 6, np.random.default_rng(0))
     assert (halves.sum(axis=1) == 5).all()
     np.testing.assert_array_equal(halves[::2], ~halves[1::2])
 
@@ -79,13 +76,11 @@ def test_the_choice_of_inputs_is_the_best_of_all_subsets():
     z = histories.reshape(len(histories), -1)[:, [0, 1, 3]]
     rng = np.random.default_rng(2)
     output = np.sin(2 * z[:, 0]) * 0.5 + 0.3 * z[:, 1] + 0.3 * rng.normal(size=300)
-    gram = _halves.block_sums(found, output, np.ones(300), np.zeros(300, int), 1)[0]
-    needs, kind = families(basis)
 
     def cost(mask):
         best = []
         for family in range(3):
-            use = _halves.used_columns(mask, needs, kind, family)
+            use = _half_sampling.used_columns(basis, mask, family)
             fit = found[:, use] @ np.linalg.lstsq(found[:, use], output, rcond=None)[0]
             risk = np.sum((output - fit) ** 2) / np.sum((output - output.mean()) ** 2)
             best.append(300 * math.log(risk + 1e-4) + len(use) * math.log(300))
@@ -94,8 +89,8 @@ def test_the_choice_of_inputs_is_the_best_of_all_subsets():
     subsets = [np.array(m) for m in itertools.product([False, True], repeat=3)]
     expected = min(subsets, key=cost)
     for start in subsets:
-        got = _halves.choose(
-            Sums(gram[None]), start, needs, kind,
+        got = _half_sampling.choose(
+            Equations.of(found, output), basis, start,
             fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4,
         )  # fmt: skip
         np.testing.assert_array_equal(got, expected[None])
@@ -107,14 +102,18 @@ def test_halves_choose_together_as_each_would_alone():
     z = histories.reshape(len(histories), -1)[:, [0, 1, 3]]
     rng = np.random.default_rng(3)
     output = 0.3 * z[:, 0] * z[:, 1] + 0.2 * z[:, 2] + rng.normal(size=300)
-    blocks = _halves.block_sums(found, output, np.ones(300), _halves.block_of(300, 10), 10)
-    halves = _halves.draw_halves(10, 12, rng)
+    halves = _half_sampling.draw_halves(10, 12, rng)
     halves[-1] = np.arange(10) == 0  # too few rows for any but the smallest models
-    grams = np.stack([blocks[half].sum(axis=0) for half in halves])
     options = dict(fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4)
-    args = (np.array([True, False, False]), *families(basis))
-    together = _halves.choose(Sums(grams), *args, **options)
-    alone = [_halves.choose(Sums(gram[None]), *args, **options)[0] for gram in grams]
+    start = np.array([True, False, False])
+    together = _half_sampling.choose(
+        Equations.of(found, output, halves=halves), basis, start, **options
+    )
+    alone = [
+        _half_sampling.choose(Equations.of(found, output, halves=h[None]), basis, start, **options)
+        for h in halves
+    ]
+    alone = np.concatenate(alone)
     np.testing.assert_array_equal(together, alone)
     assert len(np.unique(together, axis=0)) > 1
 

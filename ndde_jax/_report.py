@@ -1,0 +1,418 @@
+"""The report of a discovery, as a value from which the text and the page are written."""
+
+import base64
+import dataclasses
+import importlib.resources
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._checks import refusal, shown
+from ._spoken import percent, time_span
+from ._version import version
+from .check._finding import LINE, Finding, findings_of, listed
+from .check._graph_rules import GraphEvidence, evidence_of
+from .check._identifiability import IdentifiabilityReport, lines_text
+from .check._verdict import Verdict
+from .windows._stencils import FORMULAS
+
+# Rows of the table of edges, edges in the few lines of a prompt, and names in a sentence.
+MOST_ROWS, SHOWN_EDGES, SHOWN_NAMES = 30, 5, 8
+WIDTH = 88
+TEMPLATE = "report.html.jinja"
+# What the pictures show, below them; and those that take more time, drawn where asked for.
+PICTURES = {
+    "process_graph.png": "The graph: one arrow per source and target, labelled with delays.",
+    "lag_matrix.png": "Strength of every candidate edge: one panel or block per target, by lag.",
+}
+USES = {
+    "effects.png": "Effect of every kept edge on its target’s rate, with 90 % intervals.",
+    "forecast.png": "Forecast from the end of the record: median, 50 and 90 % intervals.",
+}
+NOT_DRAWN = (
+    "Not drawn: ndde-jax discover --effects draws them here; ndde-jax effects, forecast and "
+    "intervene do so from the discovery beside this file."
+)
+STRENGTH = (
+    "Strength: how much of the variance of its target's rate of change a link explains that no "
+    "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
+    "how long after its source the target moves, with its 90 % interval, given the graph; lags of "
+    "a variable's own past are in samples, of its rate."
+)
+NOISE = (
+    "Noise is new at every step. Where what is left of a rate foretells what is left later, a "
+    "driver was not measured, or its delay is not among the candidates: above 5 % of the variance "
+    "that is a reservation, above 30 % a problem."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class EdgeRow:
+    """A row of the table of edges: a link between variables, or the own past of one, folded.
+
+    `link` and `after` are words; `strength`, `lower` shares of the variance of the target's rate.
+    """
+
+    link: str
+    after: str
+    strength: float
+    lower: float
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetRow:
+    """What is known of the rate of one variable.
+
+    `words` say what it follows; `explained`, `held_out` and `memory` are shares of its variance:
+    explained, explained on blocks that were not fitted, and left with a memory (NaN if unknown);
+    `inputs` are those kept, `price` is what one must be worth.
+    """
+
+    name: str
+    words: str
+    explained: float
+    held_out: float
+    memory: float
+    inputs: int
+    price: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that a report says; [`Discovery.report_data`][ndde_jax.Discovery.report_data] makes it.
+
+    - `names`: of the variables. `verdict`: with its findings.
+    - `edges`: rows of the table, links between variables first, strongest first; `more` edges are
+        not among them.
+    - `beside`: sentences on pairs that an arrow does not say all of.
+    - `targets`: one row per variable.
+    - `data`, `method`: sentences.
+    - `lines`: what the theorems ask for, as far as it was measured; `refits`: the table of edges
+        that refits give.
+    """
+
+    names: tuple[str, ...]
+    verdict: Verdict
+    edges: tuple[EdgeRow, ...]
+    more: int
+    beside: tuple[str, ...]
+    targets: tuple[TargetRow, ...]
+    data: str
+    method: tuple[str, ...]
+    lines: tuple[Finding, ...] = ()
+    refits: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The names, the first few of them."""
+        return listed(self.names, SHOWN_NAMES)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Reasons of the verdict, the gravest first, and notes."""
+        return (*self.verdict.reasons, *self.verdict.notes)
+
+    def text(self, *, full: bool = False) -> str:
+        """Return plain text, 88 columns: verdict, edges, findings; with `full` also data, method,
+        targets and identifiability.
+        """
+        sections = [("Edges kept", self._edges_text()), ("Findings", self._findings_text())]
+        if full:
+            identifiability = "\n\n".join(
+                filter(None, ("\n".join(self.refits), self._lines_text()))
+            )
+            sections = [
+                ("Data", _wrap(self.data)),
+                ("Method", "\n".join(map(_wrap, self.method))),
+                *sections,
+                ("Targets", "\n".join(_wrap(_target_text(row), "  ") for row in self.targets)),
+                ("Identifiability", identifiability),
+            ]
+        body = "\n\n".join(f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections)
+        more = "" if full else "\n\nMore: found.report(full=True), or --full on the command line."
+        return printable(f"{self.verdict.text}\n\n{body}{more}")
+
+    def html(
+        self, *, pictures: Mapping[str, bytes], repeat: Sequence[str] = (), uses: str = ""
+    ) -> bytes:
+        """Return the report as one page, whole in itself, for a screen, a phone or paper.
+
+        **Arguments:**
+
+        - `pictures`: PNG files by name.
+        - `repeat`: the lines of a shell that make all of it again.
+        - `uses`: why effects and forecast are not drawn.
+        """
+        import jax
+        import jinja2
+
+        files = importlib.resources.files("ndde_jax")
+        page = jinja2.Environment(
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        ).from_string(files.joinpath(TEMPLATE).read_text("utf-8"))
+        alt = {"process_graph.png": self.verdict.lines[0] if self.verdict.lines else ""}
+        return printable(
+            page.render(
+                report=self,
+                full=self.text(full=True).rstrip(),
+                graphs=_drawn(pictures, PICTURES, alt),
+                uses=_drawn(pictures, USES, {}),
+                not_drawn=uses or NOT_DRAWN,
+                repeat="\n".join(repeat),
+                strength=STRENGTH,
+                noise=NOISE,
+                percent=percent,
+                versions=(version(), jax.__version__),
+            )
+        ).encode()
+
+    def _edges_text(self) -> str:
+        if not self.edges:
+            return "none: no candidate input explains any rate of change."
+        heads = ("link", "after (90 %)", "strength", "at least")
+        cells = [(r.link, r.after, f"{r.strength:.3f}", f"{r.lower:.3f}") for r in self.edges]
+        wide = [max(len(row[k]) for row in (heads, *cells)) for k in range(4)]
+        rows = [
+            f"{a:<{wide[0]}}  {b:<{wide[1]}}  {c:>{wide[2]}}  {d:>{wide[3]}}"
+            for a, b, c, d in (heads, *cells)
+        ]
+        more = [f"and {self.more} more: found.to_frame(), edges.csv"] if self.more else []
+        return "\n".join(
+            (*rows, *more, *(_wrap(line, "  ") for line in self.beside), _wrap(STRENGTH))
+        )
+
+    def _findings_text(self) -> str:
+        if not self.findings:
+            return "none."
+        lines = []
+        for finding in self.findings:
+            remedy = f" To do: {finding.remedy}" if finding.remedy else ""
+            title = f"{finding.name[0].upper()}{finding.name[1:]}"
+            lines.append(_wrap(f"- {title} ({finding.weight}): {finding.text}{remedy}", "  "))
+        pages = "Each has a page, “What makes data lie” in the documentation: docs/problems."
+        return "\n".join((*lines, _wrap(pages)))
+
+    def _lines_text(self) -> str:
+        text = lines_text(self.lines)
+        if self.refits:
+            return text
+        hint = "Refits on parts of the data say more: found.identifiability(key=...)."
+        return f"{text}\n\n{_wrap(hint)}"
+
+
+def report_data(
+    found: Any, identifiability: IdentifiabilityReport | None = None, *, full: bool = True
+) -> Report:
+    """Return what the report of a discovery says; without `full` no line on identifiability."""
+    if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
+        raise refusal("identifiability", "what found.identifiability returns", identifiability)
+    evidence = evidence_of(found)
+    verdict = found.verdict if identifiability is None else identifiability.verdict
+    lines, refits = (), ()
+    if identifiability is not None:
+        lines, refits = identifiability.findings, tuple(identifiability.edges())
+    elif full:
+        lines = tuple(findings_of(LINE, evidence))
+    rows, more = _edge_rows(evidence)
+    return Report(
+        names=found.names,
+        verdict=verdict,
+        edges=rows,
+        more=more,
+        beside=pairs_beside(found),
+        targets=_target_rows(found, evidence, verdict.memory),
+        data=_data(found),
+        method=_method(found),
+        lines=lines,
+        refits=refits,
+    )
+
+
+def few_lines(found: Any) -> str:
+    """Return what a discovery is, for a prompt: the strongest edges and what to call next."""
+    edges = np.argwhere(found.graph)
+    edges = edges[np.argsort(-found.scores[tuple(edges.T)])]
+    lines = [
+        f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}: "
+        f"{len(edges)} of {found.graph.size} candidate edges kept"
+        + (", strongest first" if len(edges) else "")
+    ]
+    for i, j, a in edges[:SHOWN_EDGES]:
+        delay = f"@{found.lags[a]}" if found.lags[a] else ""
+        lines.append(f"  {found.names[i]}{delay} -> {found.names[j]}  {found.scores[i, j, a]:.3g}")
+    if len(edges) > SHOWN_EDGES:
+        lines.append(f"  and {len(edges) - SHOWN_EDGES} more")
+    return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
+
+
+def pairs_beside(found: Any) -> tuple[str, ...]:
+    """Return sentences on pairs of which an arrow does not say all: what is unseen, or at once."""
+    names, correlation = found.names, found.residual_correlation
+    hidden = [
+        f"{names[i]} <-> {names[j]}: something unseen seems to drive both; the link between them "
+        "may stand for it."
+        for i, j in np.argwhere(np.triu(found.confounded, 1))
+    ]
+    at_once = [
+        f"{names[i]} -- {names[j]}: related within one sampling interval (correlation "
+        f"{correlation[i, j]:.2f} of what is left of their rates)."
+        for i, j in np.argwhere(np.triu(found.at_once, 1))
+    ]
+    said = hidden + at_once
+    more = len(said) - MOST_ROWS
+    return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters, which would reach a terminal through names."""
+    return "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
+
+
+def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
+    """Links between variables, then the own past of each in one row; and edges left out."""
+    links = [edge for edge in e.edges(e.graph) if edge[0] != edge[1]]
+    rows = [
+        EdgeRow(
+            f"{e.names[i]} → {e.names[j]}",
+            e.after((i, j, a)) or "no delay",
+            float(e.scores[i, j, a]),
+            float(e.lower[i, j, a]),
+        )
+        for i, j, a in links
+    ]
+    counts = [1] * len(rows)
+    own: dict[int, list[tuple[int, int, int]]] = {}
+    for edge in e.edges(e.graph):
+        if edge[0] == edge[1]:
+            own.setdefault(edge[0], []).append(edge)
+    for i, edges in own.items():
+        lags = listed([str(e.lags[a]) for a in sorted(edge[2] for edge in edges)])
+        said = f"lag {lags}" if len(edges) == 1 else f"lags {lags}"
+        best = edges[0]
+        strength, lower = float(e.scores[best]), float(e.lower[best])
+        rows.append(EdgeRow(f"{e.names[i]} → itself", said, strength, lower))
+        counts.append(len(edges))
+    return tuple(rows[:MOST_ROWS]), sum(counts[MOST_ROWS:])
+
+
+def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tuple[TargetRow, ...]:
+    risk, held_out = np.asarray(found.strengths.risk, float), np.asarray(found.held_out, float)
+    rows = []
+    for j, name in enumerate(found.names):
+        edges = [edge for edge in e.edges(e.graph) if edge[1] == j]
+        explained = max(0.0, 1 - float(risk[j]))
+        rows.append(
+            TargetRow(
+                name=name,
+                words=_words(e, edges, explained),
+                explained=explained,
+                held_out=1 - float(held_out[j]),
+                memory=memory[j] if memory else float("nan"),
+                inputs=len(edges),
+                price=float(e.price[j]),
+            )
+        )
+    return tuple(rows)
+
+
+def _words(e: GraphEvidence, edges: Sequence[tuple[int, int, int]], explained: float) -> str:
+    if not edges:
+        return "nothing among the candidates says how fast it changes."
+    # Without intervals, which the table has.
+    late = {edge: e.after(edge).partition(" (")[0] for edge in edges}
+    links = [edge for edge in edges if edge[0] != edge[1]]
+    others = [e.names[edge[0]] + (f" {late[edge]} before" * bool(late[edge])) for edge in links]
+    own = ["its own past"] * (len(links) < len(edges))
+    by = " and ".join(filter(None, (listed(others, SHOWN_NAMES), *own)))
+    return f"{explained:.0%} of how fast it changes is explained by {by}."
+
+
+def _target_text(row: TargetRow) -> str:
+    """Return a row for a text, with what an edge must be worth."""
+    held_out = "" if np.isnan(row.held_out) else (
+        f"; {max(row.held_out, 0.0):.1%} on blocks that were not fitted, given the graph"
+    )  # fmt: skip
+    return (
+        f"{row.name}: {row.inputs} inputs explain {row.explained:.1%} of the variance of its rate"
+        f"{held_out}. An edge must be worth {row.price:.3g}."
+    )
+
+
+def _data(found: Any) -> str:
+    lengths = [len(values) for values in found.samples.values]
+    missing = sum(int(np.isnan(values).sum()) for values in found.samples.values)
+    many = f"{lengths[0]} samples" if len(lengths) == 1 else (
+        f"{len(lengths)} recordings, {sum(lengths)} samples"
+    )  # fmt: skip
+    gaps = f", {missing} values missing after treatment" if missing else ""
+    dropped = int(found.windows.dropped)
+    touched = f"; {dropped} more touch a missing value" if dropped else ""
+    return (
+        f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}), {many}, one every "
+        f"{time_span(found.dt, unit=found.time_unit)}{gaps}. {int(found.windows.n_valid)} windows"
+        f"{touched}. Candidate lags: {_lags(found.lags)}. States and rates of change are "
+        "standardised per variable."
+    )
+
+
+def _lags(lags: Sequence[int]) -> str:
+    row = len(lags) > 2 and list(lags) == list(range(lags[0], lags[-1] + 1))
+    said = f"{lags[0]} to {lags[-1]}" if row else ", ".join(map(str, lags))
+    return f"{said} samples"
+
+
+def _method(found: Any) -> tuple[str, ...]:
+    n_inputs = len(found.names) * len(found.lags)
+    if found.coefficient is None:
+        rule = "the Bayesian information criterion charges for the weights it brings"
+    else:
+        price = found.coefficient / n_inputs
+        rule = (
+            f"λ/F = {found.coefficient:g}/{n_inputs} = {price:.3g} of the variance of its target's "
+            "rate"
+        )
+    by_networks = [name for name, own in zip(found.names, found.networks, strict=True) if own]
+    if found.recipe.strategy is not None:
+        search = f"Graph found by {type(found.recipe.strategy).__name__.lower()}."
+    elif not found.recipe.networks:
+        search = "Graph found by splines and products of inputs, in closed form."
+    else:
+        judged = listed(by_networks) if by_networks else "no variable"
+        search = (
+            "Graph found by splines and products of inputs; networks judged it for "
+            f"{judged}, where they explain more."
+        )
+    share = np.asarray(found.windows.noise_share, float)
+    noise = "" if not np.isfinite(share).all() else (
+        f" Noise is {percent(float(share.mean()))} of the variance of a step, in the mean."
+    )  # fmt: skip
+    scheme = found.windows.scheme
+    return (
+        f"Rates of change by scheme {scheme!r}: {FORMULAS[scheme]}.{noise}",
+        *found.choices,
+        f"{search} Strengths by refitting without each edge kept; an edge is kept if leaving it "
+        f"out raises the error by more than {rule}.",
+        "A source at lag L samples acts on the change from one sample to the next, so it is L + "
+        f"{found.windows.step} samples before the level that it moves.",
+    )
+
+
+def _drawn(
+    pictures: Mapping[str, bytes], captions: Mapping[str, str], alt: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """Pictures with caption, what they show in words, and their content as text."""
+    return [
+        {
+            "caption": caption,
+            "alt": alt.get(name) or caption,
+            "data": base64.b64encode(pictures[name]).decode(),
+        }
+        for name, caption in captions.items()
+        if name in pictures
+    ]
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent)

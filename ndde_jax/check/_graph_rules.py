@@ -1,0 +1,514 @@
+"""Rules about a graph and what its inputs leave; each decides together with those about samples."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._spoken import percent, time_span
+from .._types import to_jax
+from ..assess._assess import Relations, relations
+from ..measure._reads import delays_between
+from ..measure._refined import left_at_delays
+from ..measure._strength import SignalStrengths
+from ..models._model import AbstractDelayModel
+from ..samples._samples import Samples
+from ..select._midpoint import measured_rows
+from ..windows._thin import is_regular
+from ..windows._windows import Windows
+from ._conditioning import drift_of, memory_of
+from ._finding import (
+    ESTIMATED,
+    GRAPH,
+    NOTE,
+    PROBLEM,
+    RESERVATION,
+    SHOWN_LINKS,
+    Hit,
+    Limits,
+    listed,
+    rule,
+)
+
+# Rows of measured values in which residuals are looked at, at least.
+FEWEST = 100
+# An edge whose strength is less than this many times its price is weak.
+CLEAR = 2.0
+# Share of edges that may be doubtful before the graph has reservations, and before it is not
+# supported. A graph that is called supported promises that 95 % of its edges are true, so doubt
+# about one edge in twenty is named, and weighs nothing.
+DOUBT, DOUBTFUL = 0.05, 0.5
+# Share of the links between variables from which on a graph is not supported: "with reservations"
+# promises that four of five are true, and of links between confounded pairs hardly one is.
+TOO_MANY = 0.2
+# Variables that events pass through, beyond which the wrong neighbour is picked as often as the
+# right one: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 and 12
+# (`python -m benchmarks.rivers simulated`).
+MANY = 8
+# Share of a rate's variance that persists in what is left of it.
+MEMORY, HEAVY_MEMORY = 0.05, 0.3
+PROCESS = "data-generating process"
+FINITE = "finite-sample recovery"
+SUPPORT = "full support of the occupation measure"
+PENALISED = "identifiability with the penalised objective"
+
+Edge = tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphEvidence:
+    """The value that rules about a graph read; a [`Discovery`][ndde_jax.Discovery] has all of it.
+
+    - `names`, `inputs`: of the variables, and of those that are known inputs.
+    - `windows`, `model`, `strengths`: the data, the drift, and what edges are worth.
+    - `graph`, `scores`, `lower`, `reads`, `delays`: `[source target lag]`, and `delay_intervals`
+        `[source target lag 2]`; in `time_unit`.
+    - `price`: what an edge of each target must be worth, `[target]`.
+    - `flow`: whether the drift moves between samples, and is not a map from one to the next.
+    - `events`: whether events pass through, and edges say who comes first.
+    - `relations`: what is hidden, at once or drifting.
+    - `samples`: where the windows come from; None if only these are known.
+    - `alone`: strengths of the edges as the paper defines them; None where they were not measured.
+    """
+
+    names: tuple[str, ...]
+    inputs: tuple[str, ...]
+    windows: Windows
+    model: AbstractDelayModel
+    strengths: SignalStrengths
+    graph: np.ndarray
+    scores: np.ndarray
+    lower: np.ndarray
+    reads: np.ndarray
+    delays: np.ndarray
+    delay_intervals: np.ndarray
+    price: np.ndarray
+    flow: bool
+    events: bool
+    relations: Relations
+    time_unit: str = ""
+    samples: Samples | None = None
+    alone: np.ndarray | None = None
+
+    @property
+    def lags(self) -> tuple[int, ...]:
+        """Candidate lags, in samples, of rates."""
+        return self.windows.lags
+
+    @property
+    def dt(self) -> float:
+        """Sampling interval."""
+        return float(self.windows.dt)
+
+    @property
+    def used(self) -> int:
+        """Windows that were used."""
+        return int(self.windows.n_valid)
+
+    @property
+    def candidates(self) -> int:
+        """Candidate inputs of a target."""
+        return len(self.names) * len(self.lags)
+
+    @property
+    def modelled(self) -> Bool[np.ndarray, "target"]:
+        """Variables that are no known inputs."""
+        return ~np.isin(np.asarray(self.names), self.inputs)
+
+    @property
+    def pairs(self) -> Bool[np.ndarray, "source target"]:
+        """Links between different variables, whatever the lag, into those that are modelled."""
+        apart = ~np.eye(len(self.names), dtype=bool)
+        return self.graph.any(axis=2) & apart & self.modelled[None]
+
+    @functools.cached_property
+    def drift(self) -> Float[np.ndarray, "row dim"] | None:
+        """The drift of the model at all windows; None where samples are not equally spaced."""
+        return drift_of(self.windows, self.model) if is_regular(self.windows) else None
+
+    @functools.cached_property
+    def memory(self) -> Float[np.ndarray, "target"]:
+        """Share of each rate's variance that persists in what is left of it; empty where neighbours
+        are no samples in a row.
+        """
+        if self.drift is None:
+            return np.zeros(0)
+        windows = self._windows_measured()
+        drift = self.drift.copy() if windows is self.windows else drift_of(windows, self.model)
+        scaling = windows.scaling
+        increment = np.asarray(windows.increment, float)[np.asarray(windows.valid)]
+        # Where a drift can only read around a delay, what that leaves is known to remember.
+        around = (self.reads & ~self.graph).any(axis=(0, 2)) & (self.samples is not None)
+        for j in map(int, np.flatnonzero(around)):
+            left = left_at_delays(self.samples, windows, self.graph, self.delays, j)
+            rate = float(scaling.rate_scale[j]) * (increment[:, j] - left)
+            drift[:, j] = float(scaling.rate_center[j]) + rate
+        return memory_of(windows, drift)
+
+    def _windows_measured(self) -> Windows:
+        """Windows without rows that hold estimates of the model, whose residuals are of its own
+        making; all of them if too few are left.
+        """
+        samples, windows = self.samples, self.windows
+        if samples is None or all(t.name != "impute" for t in samples.treatments):
+            return windows
+        try:
+            rows = measured_rows(samples, windows) & np.asarray(windows.valid)
+        except ValueError:
+            return windows
+        return dataclasses.replace(windows, valid=to_jax(rows)) if rows.sum() >= FEWEST else windows
+
+    @functools.cached_property
+    def weak(self) -> Bool[np.ndarray, "source target lag"]:
+        """Edges that do not stand clear of their price and of zero."""
+        required = np.asarray(self.windows.prior.required)
+        clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
+        return self.graph & ~required & ~clear & self.modelled[None, :, None]
+
+    @functools.cached_property
+    def touching(self) -> Bool[np.ndarray, "source target lag"]:
+        """Edges of a source one lag after another edge of it: one of the two may be a stand-in."""
+        graph = self.graph & self.modelled[None, :, None]
+        touching = np.zeros_like(graph)
+        if len(self.lags) < 3:
+            return touching
+        touching[:, :, 1:] = graph[:, :, 1:] & graph[:, :, :-1]
+        if self.lags[0] == 0:
+            # A variable that decays and is fed back a little later is no more than that.
+            touching[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
+        return touching
+
+    @property
+    def doubt(self) -> str:
+        """The weight of doubtful edges: that of all of them together."""
+        doubtful = (self.weak | self.touching).sum()
+        return RESERVATION if doubtful > DOUBT * self.graph.sum() else NOTE
+
+    def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
+        """Return edges of a graph, strongest first."""
+        found = [(int(i), int(j), int(a)) for i, j, a in np.argwhere(which)]
+        return sorted(found, key=lambda edge: -self.scores[edge])
+
+    def links(self) -> list[Edge]:
+        """Return edges between different variables, strongest first; where events pass, one for
+        each pair, since a travel time is of the pair, whichever lags carry it.
+        """
+        edges = [edge for edge in self.edges(self.graph) if edge[0] != edge[1]]
+        return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if self.events else (
+            edges
+        )  # fmt: skip
+
+    def after(self, edge: Edge) -> str:
+        """Return how long after its source a target moves, with the interval: "3.4 h (2.9 to 3.8)".
+
+        Of a map this is counted to the level that moves, one sample more than the delay of the
+        rate, and in samples where the unit of time is unknown; of a flow it is the delay. Empty for
+        a flow that reads the present.
+        """
+        step = 0.0 if self.flow else self.windows.step * self.dt
+        delay = float(self.delays[edge])
+        delay = delay if np.isfinite(delay) else self.lags[edge[2]] * self.dt
+        low, high = (float(end) + step for end in self.delay_intervals[edge])
+        if not delay + step > 0:
+            return ""
+        if self.flow or self.time_unit:
+            return time_span(delay + step, low, high, unit=self.time_unit)
+        return time_span(*(time / self.dt for time in (delay + step, low, high)), unit="sample")
+
+    def link(self, edge: Edge) -> str:
+        """Return an edge in words: "wind → waves after 3.4 h (2.9 to 3.8)"."""
+        late = self.after(edge)
+        arrow = f"{self.names[edge[0]]} → {self.names[edge[1]]}"
+        return f"{arrow} after {late}" if late else f"{arrow} without delay"
+
+    def links_listed(self, edges: list[Edge]) -> str:
+        """Return edges for a sentence, the first few of them."""
+        return listed([self.link(edge) for edge in edges], SHOWN_LINKS, "; ")
+
+    def pairs_listed(self, pairs: Bool[np.ndarray, "source target"], sign: str) -> str:
+        """Return pairs for a sentence, the first few of them."""
+        named = [f"{self.names[i]} {sign} {self.names[j]}" for i, j in np.argwhere(pairs)]
+        return listed(named, SHOWN_LINKS)
+
+
+def evidence_of(found: Any) -> GraphEvidence:
+    """Return what rules read of a [`Discovery`][ndde_jax.Discovery]."""
+    same = ("names", "inputs", "windows", "model", "strengths", "graph", "reads", "delays")
+    same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower")
+    return GraphEvidence(
+        **{name: getattr(found, name) for name in same},
+        price=np.asarray(found.strengths.price(found.coefficient), float),
+        flow=found.moves_between_samples,
+        relations=found._relations,
+    )
+
+
+def evidence_of_windows(
+    windows: Windows,
+    model: AbstractDelayModel,
+    strengths: SignalStrengths,
+    coefficient: Any,
+    names: tuple[str, ...],
+    alone: np.ndarray | None = None,
+) -> GraphEvidence:
+    """Return what rules read where nothing is known but windows, strengths and a drift."""
+    graph = np.asarray(strengths.kept(coefficient))
+    delays = np.where(graph, np.asarray(windows.lags, float) * float(windows.dt), np.nan)
+    return GraphEvidence(
+        names=names,
+        inputs=(),
+        windows=windows,
+        model=model,
+        strengths=strengths,
+        graph=graph,
+        scores=np.asarray(strengths.value),
+        lower=np.asarray(strengths.lower),
+        reads=graph,
+        delays=delays,
+        delay_intervals=np.repeat(delays[..., None], 2, axis=-1),
+        price=np.asarray(strengths.price(coefficient), float),
+        flow=windows.scheme != "euler",
+        events=False,
+        relations=relations(windows, graph),
+        alone=alone,
+    )
+
+
+# ---- enough data ----
+
+
+@rule(
+    "short record",
+    GRAPH,
+    "{used} windows for {candidates} candidate inputs of each variable.",
+    "Use fewer lags or variables, or longer data.",
+    limits=Limits(
+        reservation=25.0,
+        problem=10.0,
+        below=True,
+        why="windows for each kept input and logarithm of the number of candidates, the scale on "
+        "which sparse graphs are recovered (Wainwright, IEEE Trans. Inf. Theory 55, 2009)",
+    ),
+    theorem=FINITE,
+)
+def _short(e: GraphEvidence) -> Iterator[Hit]:
+    degree = max(int(e.graph.sum(axis=(0, 2)).max()), 1)
+    size = e.used / (degree * np.log(max(e.candidates, 2)))
+    words = {"used": e.used, "candidates": e.candidates}
+    yield Hit(size, words, value=e.used / e.candidates)
+
+
+@rule(
+    "lost windows",
+    GRAPH,
+    "More windows are lost to missing values ({dropped}) than are left ({used}).",
+    "Fill short gaps, or leave out the variable that is missing most.",
+    limits=Limits(note=0.5, why="of all windows: what is left may not be like what is lost"),
+    theorem=FINITE,
+)
+def _lost(e: GraphEvidence) -> Iterator[Hit]:
+    dropped = int(e.windows.dropped)
+    yield Hit(dropped / max(e.used + dropped, 1), {"dropped": dropped, "used": e.used})
+
+
+# ---- edges ----
+
+
+@rule(
+    "no edge",
+    GRAPH,
+    "No candidate input is worth its parameters.",
+    "Sample more often, add lags or variables, or record for longer.",
+    limits=Limits(problem=1.0, below=True, why="edges kept"),
+    kind=ESTIMATED,
+    theorem=PENALISED,
+)
+def _no_edge(e: GraphEvidence) -> Iterator[Hit]:
+    yield Hit(float(e.graph.sum()))
+
+
+@rule(
+    "passing events",
+    GRAPH,
+    "A few events pass through all variables, which then stand in for one another: links say who "
+    "comes first and whom it is most like, not what works directly.{many}",
+    "{remedy}",
+    limits=Limits(
+        reservation=0.0,
+        problem=float(MANY),
+        why="variables: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 "
+        "and 12 (python -m benchmarks.rivers simulated)",
+    ),
+    kind=ESTIMATED,
+    theorem=SUPPORT,
+)
+def _events(e: GraphEvidence) -> Iterator[Hit]:
+    if not (e.events and e.graph.any()):
+        return
+    n = len(e.names)
+    many, remedy = "", "Read links as who comes first; a record with more events tells more."
+    if n > MANY:
+        many = f" Of {n} variables the wrong neighbour is as likely as the right one."
+        remedy = "Take a few that can be neighbours at a time, or record more events."
+    yield Hit(float(n), {"many": many, "remedy": remedy}, value=float(e.pairs.sum()))
+
+
+@rule(
+    "weak edges",
+    GRAPH,
+    "{count} of {kept} inputs are hardly worth their price, or not in every part of the record: "
+    "{links}.",
+    "Record for longer, or drop them: found.graph & (found.lower > 0).",
+    limits=Limits(
+        note=0.0,
+        reservation=DOUBT,
+        problem=DOUBTFUL,
+        why="a share of the edges: 'supported' promises that 95 % are true",
+    ),
+    kind=ESTIMATED,
+    theorem=PENALISED,
+)
+def _weak(e: GraphEvidence) -> Iterator[Hit]:
+    edges = e.edges(e.weak)[::-1]
+    if edges:
+        share = len(edges) / float(e.graph.sum())
+        words = {"count": len(edges), "kept": int(e.graph.sum()), "links": e.links_listed(edges)}
+        yield Hit(share, words, weight=PROBLEM if share > DOUBTFUL else e.doubt)
+
+
+@rule(
+    "neighbouring lags",
+    GRAPH,
+    "{pairs} at lags next to each other: the delay lies between them, or they stand in for a "
+    "driver that is not seen.",
+    "Read the lag as an interval, or thin out the lags.",
+    limits=Limits(note=0.0, reservation=DOUBT, why="a share of the edges, as for weak edges"),
+    kind=ESTIMATED,
+    theorem=SUPPORT,
+)
+def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
+    if e.touching.any():
+        pairs = e.pairs_listed(e.touching.any(axis=2), "→")
+        yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=e.doubt)
+
+
+@rule(
+    "delay between lags",
+    GRAPH,
+    "Delays lie between the candidate lags: {links}. Strengths are of these delays; the drift, and "
+    "effects and forecasts with it, have only the candidates around them.",
+    "Discover again with lags={finer}, among which they are.",
+    limits=Limits(note=0.0, why="a share of the edges; the graph is right all the same"),
+    kind=ESTIMATED,
+    theorem=SUPPORT,
+)
+def _between(e: GraphEvidence) -> Iterator[Hit]:
+    between, finer = delays_between(e.graph, e.reads, e.delays / e.dt, e.lags)
+    if between.any():
+        words = {"links": e.links_listed(e.edges(between)), "finer": finer}
+        yield Hit(float(between.sum() / e.graph.sum()), words)
+
+
+# ---- what the inputs leave ----
+
+
+@rule(
+    "drift not finite",
+    GRAPH,
+    "The fitted drift is not finite along the data.",
+    "Fit it again with another seed.",
+    limits=Limits(problem=0.0, why="variables without a finite rate"),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _finite(e: GraphEvidence) -> Iterator[Hit]:
+    yield Hit(float((~np.isfinite(e.memory)).sum()))
+
+
+@rule(
+    "residual memory",
+    GRAPH,
+    "What is left of the rate of {who} has a memory ({share} of its variance): a driver is hidden "
+    "or a delay is not among the candidates.",
+    "Add the driver or larger lags; edges may be stand-ins.",
+    limits=Limits(
+        reservation=MEMORY,
+        problem=HEAVY_MEMORY,
+        why="a share of a rate's variance: beyond the first a driver or a delay seems to be "
+        "missing, beyond the second that decides",
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _memory(e: GraphEvidence) -> Iterator[Hit]:
+    if not e.memory.size or not np.isfinite(e.memory).all():
+        return
+    memory = np.where(e.modelled, e.memory, 0)
+    worst = float(memory.max())
+    who = listed([n for n, m in zip(e.names, memory, strict=True) if m > MEMORY])
+    # Who comes first, which decides where events pass, does not rest on the drift.
+    weight = RESERVATION if worst > HEAVY_MEMORY and e.events else None
+    yield Hit(worst, {"who": who, "share": percent(worst)}, weight=weight)
+
+
+@rule(
+    "hidden driver",
+    GRAPH,
+    "Something unseen seems to drive both of {pairs}: the target follows what is new in the "
+    "source, and not the source, as it would if driven.",
+    "Add what drives both if it was measured; read these links as common causes.",
+    limits=Limits(reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _hidden(e: GraphEvidence) -> Iterator[Hit]:
+    held = e.pairs & e.relations.confounded
+    pairs = e.pairs_listed(np.triu(held | held.T, 1), "<->")
+    yield Hit(float(held.sum() / max(e.pairs.sum(), 1)), {"pairs": pairs})
+
+
+@rule(
+    "links at once",
+    GRAPH,
+    "{pairs} are related within one sampling interval (correlation up to {strongest:.2f} of what "
+    "is left of their rates): which comes first cannot be told.",
+    "Sample more often; read these links as relations without a direction.",
+    limits=Limits(
+        note=-1.0, reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _at_once(e: GraphEvidence) -> Iterator[Hit]:
+    related = e.relations.at_once & e.modelled[None] & e.modelled[:, None]
+    if not related.any():
+        return
+    # A pair that is related at once stands in for one another as sources, and passes on as targets.
+    touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
+    share = float((e.pairs & related).sum() / max(e.pairs.sum(), 1))
+    weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
+    strongest = float(np.nanmax(np.abs(e.relations.correlation[related])))
+    words = {"pairs": e.pairs_listed(np.triu(related, 1), "--"), "strongest": strongest}
+    yield Hit(share, words, value=strongest, weight=weight)
+
+
+@rule(
+    "drifting link",
+    GRAPH,
+    "Effects change steadily over the record: {pairs}. Links that go from one sign to the other "
+    "are missing from the graph, and slopes are means.",
+    "Analyse the first and the second half on their own.",
+    limits=Limits(
+        reservation=0.0,
+        why="a share of the candidates, each tested at an error rate of .001 for all together",
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _drifting(e: GraphEvidence) -> Iterator[Hit]:
+    drifts = e.relations.drifting & e.modelled[None, :, None]
+    pairs = e.pairs_listed(drifts.any(axis=2), "→")
+    yield Hit(float(drifts.sum() / drifts.size), {"pairs": pairs})

@@ -1,0 +1,272 @@
+"""Lines on identifiability: what the paper's theorems ask for, as far as data can show it.
+
+They weigh nothing: a theorem's condition is sufficient, and the verdict rests on what was tested.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..models._confine import RestoredDDE, confine
+from ..theory._penalty import penalty_window, recovery_margin
+from ._conditioning import condition_number, covariance_of, radial_drift
+from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, RULES, Hit, Rule, rule
+from ._graph_rules import FINITE, PENALISED, PROCESS, SUPPORT, GraphEvidence
+
+# Above this condition number of the lagged design, inputs can hardly be told apart.
+COLLINEAR = 1e4
+# Share of a rate's variance from which on it counts as unexplained.
+UNEXPLAINED = 0.9
+NOISE = "the noise explores (invertible Σ)"
+ERGODIC = "ergodicity (delay-adapted dissipativity)"
+INDEPENDENT = " Neighbouring lags can stand in for one another here: read a lag as an interval."
+ORBIT = (
+    " Too little to explore: the graph rests on the richness of the orbit alone, and inputs that "
+    "are functions of one another along it cannot be told apart."
+)
+OUTWARDS = " Far out, these data still move outwards: the record may not be stationary."
+
+
+def _known(e: GraphEvidence) -> bool:
+    """Return whether noise can be measured: equally spaced samples, and lag 0."""
+    return e.drift is not None and 0 in e.lags
+
+
+def _noise(e: GraphEvidence) -> np.ndarray:
+    """Eigenvalues of ΣΣᵀ in standardised states, ascending."""
+    scale = np.asarray(e.windows.scaling.scale, float)
+    return np.linalg.eigvalsh(covariance_of(e.windows, e.drift) / np.outer(scale, scale))
+
+
+def _weakest(e: GraphEvidence, strength: np.ndarray) -> tuple[float, str, tuple]:
+    edge = np.unravel_index(np.argmin(np.where(e.graph, strength, np.inf)), e.graph.shape)
+    i, j, a = map(int, edge)
+    return float(strength[edge]), f"{e.names[i]}@{e.lags[a]} → {e.names[j]}", edge
+
+
+def _degree(e: GraphEvidence) -> int:
+    """d_max, the largest number of inputs of a target."""
+    return int(e.graph.sum(axis=(0, 2)).max())
+
+
+def _least(e: GraphEvidence) -> float:
+    """s²_min, relative to the graph where nothing else was measured; estimates scatter around 0."""
+    strength = np.asarray(e.strengths.value, float) if e.alone is None else e.alone
+    return max(_weakest(e, strength)[0], 0.0)
+
+
+# ---- the data, and edges with their price ----
+
+
+@rule(
+    "windows per input",
+    LINE,
+    "{used} windows for {candidates} candidate inputs of each target.",
+    theorem=FINITE,
+)
+def _windows(e: GraphEvidence) -> Iterator[Hit]:
+    yield Hit(e.used / e.candidates, {"used": e.used, "candidates": e.candidates})
+
+
+@rule(
+    "condition number",
+    LINE,
+    "of the lagged design; large where inputs are nearly linear functions of one another.{then}",
+    theorem=SUPPORT,
+)
+def _condition(e: GraphEvidence) -> Iterator[Hit]:
+    number = condition_number(e.windows)
+    yield Hit(number, {"then": INDEPENDENT if number > COLLINEAR else ""})
+
+
+@rule(
+    "largest unexplained share",
+    LINE,
+    "of a rate's variance, of {who}; noise and a missing driver look alike here.{then}",
+    kind=ESTIMATED,
+    theorem="the model class contains the truth",
+)
+def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
+    risk = np.asarray(e.strengths.risk, float)
+    hardly, worst = int((~(risk < UNEXPLAINED)).sum()), int(np.argmax(risk))
+    then = f" Hardly anything is explained of {hardly} of {len(e.names)}." if hardly else ""
+    yield Hit(float(risk[worst]), {"who": e.names[worst], "then": then})
+
+
+@rule(
+    "smallest signal strength",
+    LINE,
+    "ŝ²_min, of {edge}; lower confidence bound {lower:.4g}. True only if the graph is: a missed "
+    "weak edge would be smaller.",
+    kind=ESTIMATED,
+    theorem=PENALISED,
+)
+def _strength(e: GraphEvidence) -> Iterator[Hit]:
+    if e.graph.any():
+        least, edge, where = _weakest(e, np.asarray(e.strengths.value, float))
+        yield Hit(least, {"edge": edge, "lower": float(np.asarray(e.strengths.lower)[where])})
+
+
+@rule(
+    "smallest strength against all inputs",
+    LINE,
+    "s²_min, of {edge}: what all other candidates together, not those of the graph alone, cannot "
+    "make up for, with lines and bends of each.",
+    kind=ESTIMATED,
+    theorem=PENALISED,
+)
+def _alone(e: GraphEvidence) -> Iterator[Hit]:
+    if e.alone is not None and e.graph.any():
+        least, edge, _ = _weakest(e, e.alone)
+        yield Hit(least, {"edge": edge})
+
+
+@rule(
+    "penalty window",
+    LINE,
+    "upper end of the prices per unit of time that the paper proves to recover this graph, "
+    "{which}; {where}.",
+    kind=ESTIMATED,
+    theorem=PENALISED,
+)
+def _prices(e: GraphEvidence) -> Iterator[Hit]:
+    if not e.graph.any():
+        return
+    window, used = float(penalty_window(_least(e), _degree(e))), float(e.price.max())
+    where = "empty"
+    if window > 0:
+        where = f"the price of an edge used here, {used:.3g}, is {used / window:.2g} times that"
+        where += ", outside it: the window is sufficient, not necessary" * (used >= window)
+    which = "(0, s²_min / d_max)"
+    if e.alone is None:
+        which = "at most (0, ŝ²_min / d_max), since ŝ is relative to this graph and s no larger"
+    yield Hit(window, {"which": which, "where": where})
+
+
+@rule("prior against data", LINE, "{said}.")
+def _prior(e: GraphEvidence) -> Iterator[Hit]:
+    prior, worth = e.windows.prior, (e.scores > e.price[None, :, None]) & (e.lower > 0)
+    idle = "is required, but the data would do without it; it explains"
+    for said, edges in (
+        ("is forbidden, but would explain", worth & ~np.asarray(prior.allowed)),
+        (idle, ~worth & np.asarray(prior.required)),
+    ):
+        for i, j, a in e.edges(edges):
+            score = max(float(e.scores[i, j, a]), 0.0)
+            edge = f"{e.names[i]}@{e.lags[a]} → {e.names[j]}"
+            yield Hit(score, {"said": f"{edge} {said} {score:.3g} of the rate's variance"})
+
+
+@rule(
+    "dropped together",
+    LINE,
+    "Inputs of {name} were dropped together although each was measured with the others in place: "
+    "if they can stand in for one another, that was too many.",
+)
+def _dropped(e: GraphEvidence) -> Iterator[Hit]:
+    counts = (np.asarray(e.strengths.graph) & ~e.graph).sum(axis=(0, 2)).tolist()
+    for name, count in zip(e.names, counts, strict=True):
+        if count > 1:
+            yield Hit(count, {"name": name}, variable=name)
+
+
+# ---- noise and damping ----
+
+
+@rule(
+    "reach of the noise",
+    LINE,
+    "how far noise alone would diffuse over the record in its weakest direction, in standard "
+    "deviations of the data; an upper bound where differences are inexact.{then}",
+    kind=ESTIMATED,
+    theorem=NOISE,
+)
+def _reach(e: GraphEvidence) -> Iterator[Hit]:
+    if _known(e):
+        least = max(float(_noise(e)[0]), 0.0)
+        reach = float(np.sqrt(e.used * e.windows.step * e.dt * least))
+        yield Hit(reach, {"then": ORBIT if reach < 1 else ""})
+
+
+@rule(
+    "radial drift",
+    LINE,
+    "mean of ⟨u, dX/dt⟩ / ‖u‖² over the outermost tenth of the states, ± {error:.2g} per unit of "
+    "time; negative where the system pulls back.{then}",
+    theorem=ERGODIC,
+)
+def _pull(e: GraphEvidence) -> Iterator[Hit]:
+    if 0 in e.lags:
+        pull, error = radial_drift(e.windows)
+        yield Hit(pull, {"error": error, "then": OUTWARDS if pull > 2 * error else ""})
+
+
+@rule(
+    "absorbing radius",
+    LINE,
+    "of the learned drift confined to the box of the data, from its weights, in units of the data "
+    "(box: {box}).",
+    kind=ESTIMATED,
+    theorem=ERGODIC,
+)
+def _radius(e: GraphEvidence) -> Iterator[Hit]:
+    if 0 in e.lags and not isinstance(e.model, RestoredDDE):
+        confined = confine(e.model, windows=e.windows)
+        box = ", ".join(f"{v:.3g}" for v in np.asarray(confined.radius).tolist())
+        yield Hit(float(confined.certificate().absorbing_radius), {"box": box})
+
+
+def _condition_of(values: np.ndarray) -> float:
+    return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
+
+
+# Lines that are a number or a word, None where there is nothing to say.
+NUMBERS = (
+    (MEASURED, "lag 0", "",
+     "Drivers without a delay can show up at the smallest lag.",
+     lambda e: "no candidate" if 0 not in e.lags else None),
+    (ESTIMATED, "largest in-degree", PENALISED, "d_max.",
+     lambda e: float(_degree(e)) if e.graph.any() else None),
+    (ESTIMATED, "margin", PENALISED,
+     "γ per unit of time, by which every other graph costs more; it must exceed the sampling error "
+     "of the risks.",
+     lambda e: float(recovery_margin(float(e.price.max()), _least(e), _degree(e)))
+     if e.graph.any() else None),
+    (ASSUMED, "noise covariance", NOISE, "that needs equally spaced samples and lag 0.",
+     lambda e: None if _known(e) else "not measured"),
+    (ESTIMATED, "noise condition number", NOISE, "of ΣΣᵀ in standardised states.",
+     lambda e: _condition_of(_noise(e)) if _known(e) else None),
+    (MEASURED, "noise share", NOISE, "of the variance of one-step increments.",
+     lambda e: float(np.mean(np.asarray(e.windows.noise_share))) if _known(e) else None),
+    (MEASURED, "largest residual memory", PROCESS,
+     "share of a rate's variance that persists in what is left of it; noise has none.",
+     lambda e: float(e.memory.max()) if e.memory.size else None),
+    (ASSUMED, "dissipativity", ERGODIC, "that needs lag 0.",
+     lambda e: "not measured" if 0 not in e.lags else None),
+    (ASSUMED, "no hidden driver", PROCESS,
+     "every variable that drives another is observed; one that leaves no trace in what is left "
+     "would go unnoticed.",
+     lambda e: "untestable"),
+    (ASSUMED, "known lags", PROCESS,
+     "the true delays are among the candidates; a neighbour is found in place of one that is not.",
+     lambda e: ", ".join(map(str, e.lags))),
+    (ASSUMED, "additive noise", PROCESS, "Σ is constant, and measurement error is small.",
+     lambda e: "untested"),
+    (ASSUMED, "no weaker edge", PENALISED, "edges below the price of one are taken as absent.",
+     lambda e: "untestable"),
+)  # fmt: skip
+
+
+def _hits(number):
+    """Return the test of a line that is a number or a word."""
+
+    def test(e: GraphEvidence) -> Iterator[Hit]:
+        value = number(e)
+        if value is not None:
+            yield Hit(0.0 if isinstance(value, str) else value, value=value)
+
+    return test
+
+
+for _kind, _name, _theorem, _sentence, _number in NUMBERS:
+    RULES[_name] = Rule(_name, LINE, _hits(_number), _sentence, kind=_kind, theorem=_theorem)

@@ -1,0 +1,660 @@
+"""Rules about samples: what makes real series lie, each by name, before anything is fitted."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._checks import refusal
+from .._spoken import percent, time_span
+from .._types import Checked
+from ..samples._blocks import APART, trend
+from ..samples._columns import is_event
+from ..samples._error import measurement_error, stretch
+from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
+from ..samples._samples import Samples
+from ..samples._treatments import Treatment, terms
+from . import _data_tests as tests
+from ._finding import (
+    NOTE,
+    PROBLEM,
+    RESERVATION,
+    RULES,
+    SAMPLES,
+    Finding,
+    Hit,
+    Limits,
+    Rule,
+    findings_of,
+    listed,
+    rule,
+)
+
+# Error, as a share of the variance of a step, from which on it is not harmless: of interpolation,
+# of measurement, of rounding.
+HARMFUL = 0.1
+# How clearly a season must be added to what is measured to leave nothing behind.
+ADDED = 0.02
+# Share of missing values from which on they weigh.
+MANY_MISSING = 0.2
+# Samples of a gap up to which it is one of single values, and not of a stretch.
+SHORT_GAP = 5
+# Ratio of long to short intervals from which on no interpolation helps.
+UNEVEN = 3.0
+# Of the statistic of Dickey and Fuller, above which no force that pulls back can be shown.
+UNIT_ROOT = -1.7
+# A cycle without noise: the noise of a step, and the correlation with itself later.
+TINY, RETURNS = 0.01, 0.999
+# A run of one value this long, in a variable that repeats one at most so often, is a stuck sensor.
+STUCK, REPEATS = 8, 0.1
+# Stretches in which everything rests, at most, for them to be pauses of the experiment.
+PAUSES = 3
+# Share of changes that come right after another, from which on what repeats itself is at rest.
+RESTING = 0.1
+# Samples of a variable in which its sensor is looked at, at least.
+SENSED = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensor:
+    """The longest stretch of a variable's measured samples, `x` `[time]`, by its `name`."""
+
+    name: str
+    x: np.ndarray
+
+    @functools.cached_property
+    def quantum(self) -> float:
+        """The step of which all differences are multiples, 0 if there is none."""
+        return tests.quantum(self.x)
+
+    @functools.cached_property
+    def rounding(self) -> float:
+        """Error of rounding, as a share of the variance of a step."""
+        steps = float(np.diff(self.x).var())
+        return self.quantum**2 / 6 / steps if steps > 0 else 0.0
+
+    @functools.cached_property
+    def clipped(self) -> float:
+        """Share of samples at the end of the range."""
+        return tests.clipped(self.x)
+
+    @functools.cached_property
+    def runs(self) -> tuple[int, float]:
+        """Longest run of one value, and the share of samples that repeat the one before."""
+        return tests.longest_run(self.x)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleEvidence:
+    """The value that rules about samples read.
+
+    - `samples`: as they are, treated or not.
+    - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
+    """
+
+    samples: Samples
+    inputs: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def measured(self) -> Samples:
+        """The samples before any treatment."""
+        return self.samples.as_measured()
+
+    @functools.cached_property
+    def own(self) -> Samples:
+        """The samples without known inputs; None of their treatments, which are looked at apart."""
+        return self._without_inputs(self.samples)
+
+    @functools.cached_property
+    def own_measured(self) -> Samples:
+        """The samples before any treatment, without known inputs."""
+        return self._without_inputs(self.measured)
+
+    @functools.cached_property
+    def longest(self) -> Float[np.ndarray, "time dim"]:
+        """The longest record without known inputs, bridged; empty where samples are uneven or too
+        few.
+        """
+        x = max(self.own.values, key=len)
+        usable = self.own.regular and len(x) >= FEWEST and x.shape[1] > 0
+        return bridged(x) if usable else np.zeros((0, x.shape[1]))
+
+    @functools.cached_property
+    def moving(self) -> list[int]:
+        """Variables that do not jump between a few values, which neither drift nor wander."""
+        x = self.longest
+        return [j for j in range(x.shape[1]) if len(x) and not is_event(x[:, j])]
+
+    @functools.cached_property
+    def trends(self) -> dict[int, tuple[float, float]]:
+        """Clear trends, by column: standard errors, and the share of the variance."""
+        found = {j: trend(self.longest[:, j]) for j in self.moving}
+        return {j: (e, share) for j, (e, share) in found.items() if e > APART and share > TREND}
+
+    @functools.cached_property
+    def changes(self) -> dict[int, tuple[float, str, float]]:
+        """Clear changes of regime, by column: standard errors, what changes, and where."""
+        free = [j for j in self.moving if not tests.switched(self.longest[:, j])]
+        found = {j: tests.regime_change(self.longest[:, j]) for j in free}
+        return {j: change for j, change in found.items() if change[0] > APART}
+
+    @functools.cached_property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """Variables whose sensor is looked at, without pauses of the whole record: none that are
+        set, as actuators that step, quantised controls and switches are.
+        """
+        resting = [_resting(x) for x in self.measured.values]
+        found = []
+        for j, name in enumerate(self.own_measured.names):
+            parts = zip(self.own_measured.values, resting, strict=True)
+            kept = [x[np.isfinite(x[:, j]) & ~rest, j].astype(float) for x, rest in parts]
+            x = max(kept, key=len)
+            if len(x) >= SENSED and not (tests.switched(x) or is_event(x)):
+                found.append(Sensor(name, x))
+        return tuple(found)
+
+    @functools.cached_property
+    def copies(self) -> list[tuple[int, int, int, float]]:
+        """Columns that are copies of others; of several recordings only those of the same time."""
+        x = self._complete
+        if len(x) < 30:
+            return []
+        found = tests.copies(x)
+        return found if len(self.samples.values) == 1 else [c for c in found if c[2] == 0]
+
+    @property
+    def _complete(self) -> Float[np.ndarray, "time dim"]:
+        x = np.concatenate(self.samples.values)
+        return x[np.isfinite(x).all(axis=1)]
+
+    @property
+    def combination(self) -> tuple[float, Bool[np.ndarray, "dim"]]:
+        """Smallest share of variance of a direction of several columns, and these."""
+        x = self._complete
+        if len(x) < 30 or self.copies:
+            return 1.0, np.zeros(x.shape[1], bool)
+        return tests.combination(x)
+
+    @functools.cached_property
+    def intervals(self) -> tuple[float, float]:
+        """Short and long intervals between samples, 5 and 95 % of them."""
+        between = np.concatenate([np.diff(times) for times in self.samples.times])
+        low, high = np.quantile(between, [0.05, 0.95])
+        return float(low), float(high)
+
+    @property
+    def longest_gap(self) -> int:
+        """Samples in the longest stretch of missing values of one variable; 0 if none is."""
+        gaps = [0]
+        for x in self.samples.values:
+            edges = np.diff(np.pad(np.isnan(x).astype(int), ((1, 1), (0, 0))), axis=0)
+            for column in edges.T:
+                gaps += (np.flatnonzero(column == -1) - np.flatnonzero(column == 1)).tolist()
+        return max(gaps)
+
+    def named(self, columns: Sequence[int] | np.ndarray) -> str:
+        """Return names of columns for a sentence."""
+        return listed([self.samples.names[int(j)] for j in columns])
+
+    def _without_inputs(self, samples: Samples) -> Samples:
+        keep = ~np.isin(np.asarray(samples.names), list(self.inputs))
+        names = tuple(np.asarray(samples.names)[keep].tolist())
+        values = tuple(x[:, keep] for x in samples.values)
+        return dataclasses.replace(samples, names=names, values=values, treatments=())
+
+
+def data_findings(
+    samples: Checked[Samples], inputs: Checked[Sequence[str]] = ()
+) -> tuple[Finding, ...]:
+    """Return what the samples alone show that could make a graph wrong, and what was done about it.
+
+    Seasons, trends, changes of regime, random walks, irregular clocks, copies of columns, missing
+    values, sensors that are quantised, clipped, stuck, held or interpolated, spikes, measurement
+    error, and orbits without noise that only repeat themselves. Closed forms, a fraction of a
+    second for twenty variables and five thousand samples. None fires on good data; each has a
+    remedy. Treated samples are tested as they are, and as they were measured where the treatment
+    would hide something.
+
+    **Arguments:**
+
+    - `samples`: of [`read_samples`][ndde_jax.read_samples], treated by
+        [`prepare_samples`][ndde_jax.prepare_samples] or not.
+    - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
+
+    **Returns:** findings, the gravest first; `weight` says what each does to the verdict.
+
+    **Raises:** `ValueError` for what are no samples.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    x = np.random.default_rng(0).normal(size=(500, 2))
+    x = np.concatenate([x, x[:, :1]], axis=1)
+    (found,) = ndde.data_findings(ndde.read_samples(x, dt=1.0, names=("a", "b", "copy")))
+    print(found.name, found.weight)  # duplicate problem
+    ```
+    """
+    if not isinstance(samples, Samples):
+        raise refusal("samples", "what read_samples returns", samples)
+    return tuple(findings_of(SAMPLES, SampleEvidence(samples, tuple(inputs))))
+
+
+# ---- what was dealt with ----
+
+# By the name of a treatment: the finding, and its remedy. Offsets and transforms are asked for, and
+# said among the choices.
+TREATED = {
+    "codes": ("missing values", "Write them as empty cells; treat=False keeps them as numbers."),
+    "rows": ("missing rows", "Nothing, if these rows are really missing."),
+    "clock": ("irregular clock", "Sample regularly, or resample with a model of the noise."),
+    "spikes": ("spikes", "Look at them; discover with treat=False keeps them."),
+    "season": (
+        "season",
+        "Give the driver of the season as a variable if it was measured; treat=False keeps the "
+        "season.",
+    ),
+    "rhythm": (
+        "rhythm",
+        "Nothing, unless it is a clock from outside: prepare_samples removes it.",
+    ),
+    "trend": ("trend", "Give what causes it as a variable; treat=False keeps the trend."),
+    "impute": ("missing values", "Compare with the graph without them, recipe Recipe(impute=0)."),
+    "gaps": (
+        "missing values",
+        "Fill them with what is known of the system; treat=False drops the rows instead.",
+    ),
+}
+
+
+def _dealt_with(treatment: str, evidence: SampleEvidence) -> Iterator[Hit]:
+    done = evidence.samples.treatments
+    if treatment == "gaps" and any(other.name == "impute" for other in done):
+        return  # what was filled is estimated anew
+    for one in done:
+        if one.name == treatment:
+            weight = _left_behind(evidence.samples, one)
+            yield Hit(one.size, {"text": one.text}, weight=weight)
+
+
+def _left_behind(samples: Samples, treatment: Treatment) -> str:
+    """Return the weight of what a treatment leaves behind."""
+    if treatment.name == "gaps":
+        gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
+        return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
+    if treatment.name == "impute":
+        return RESERVATION if treatment.size > MANY_MISSING else NOTE
+    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm", "codes"):
+        return NOTE
+    if treatment.name == "clock":
+        low, high = SampleEvidence(dataclasses.replace(samples, times=treatment.times)).intervals
+        return PROBLEM if high > UNEVEN * low else RESERVATION
+    if treatment.name == "season":
+        # What was added is gone; what moves the system has left its marks.
+        k = max(range(len(treatment.values)), key=lambda i: len(treatment.values[i]))
+        before, times = bridged(treatment.values[k]), treatment.times[k]
+        waves = terms(times - times[0], treatment.periods)[:, 2:]
+        sign = tests.inside(before, before - treatment.removed(times, k), waves)
+        return PROBLEM if sign < 0 else NOTE if sign > ADDED else RESERVATION
+    return RESERVATION
+
+
+for _treatment, (_name, _remedy) in TREATED.items():
+    RULES[f"{_name}, by {_treatment}"] = Rule(
+        _name, SAMPLES, functools.partial(_dealt_with, _treatment), "{text}", _remedy
+    )
+
+
+# ---- clocks, seasons, and what is missing ----
+
+
+@rule(
+    "season",
+    SAMPLES,
+    "{who} oscillate with a period of {period} whose phase keeps time, which an outer clock does; "
+    "{meaning}",
+    "{remedy}",
+)
+def _season(evidence: SampleEvidence) -> Iterator[Hit]:
+    samples = evidence.samples
+    if any(treatment.name in ("season", "rhythm") for treatment in samples.treatments):
+        return
+    lines = [line for line in seasons(samples) if line.share > SEASON]
+    if not lines:
+        return
+    known = any(samples.names[line.column] in evidence.inputs for line in lines)
+    clock = known or is_clock(samples, lines)
+    meaning, remedy = (
+        ("one variable is that clock and explains it, or an input carries it.",
+         "Declare the clock exogenous.")
+        if clock
+        else ("variables that share it seem to drive one another.", "prepare_samples removes it.")
+    )  # fmt: skip
+    words = {
+        "who": evidence.named(sorted({line.column for line in lines})),
+        "period": time_span(lines[0].period * samples.dt, unit=samples.time_unit),
+    }
+    words |= {"meaning": meaning, "remedy": remedy}
+    yield Hit(lines[0].share, words, weight=NOTE if clock else RESERVATION)
+
+
+@rule(
+    "irregular clock",
+    SAMPLES,
+    "Samples are not equally spaced: one is {low} to {high} after another, so a lag in samples is "
+    "no single delay.",
+    "Interpolate to a regular grid, as prepare_samples does with very uneven ones.",
+    limits=Limits(
+        note=0.0,
+        reservation=1.2,
+        problem=2.0,
+        why="below 1.2 a lag of five samples stays one delay to within a sample; at 2 a lag of "
+        "one sample is another's of two",
+    ),
+)
+def _clock(evidence: SampleEvidence) -> Iterator[Hit]:
+    if evidence.samples.regular:
+        return
+    low, high = evidence.intervals
+    unit = evidence.samples.time_unit
+    yield Hit(high / low, {"low": f"{low:.3g}", "high": f"{high:.3g} {unit}".rstrip()})
+
+
+def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
+    samples = evidence.samples
+    gone = np.concatenate([np.isnan(x) for x in samples.values])
+    longest = evidence.longest_gap
+    if longest and in_a_row == (longest > SHORT_GAP):
+        share = float(gone.mean())
+        worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
+        yield Hit(share, {"share": share, "worst": worst, "longest": longest})
+
+
+for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
+    RULES[_name] = Rule(
+        _name,
+        SAMPLES,
+        functools.partial(_missing, in_a_row=_in_a_row),
+        "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
+        "has {longest} samples. Windows that touch one are not used.",
+        "Nothing, unless values are missing because of what they would be: then what is left is a "
+        "biased part.",
+        Limits(
+            note=0.0,
+            reservation=MANY_MISSING,
+            why="with a fifth missing, hardly a window of several lags is whole",
+        ),
+    )
+
+
+# ---- columns that say the same ----
+
+COPIED = "{copy} is {how} of {of}{when} ({rest:.1g} of its variance is its own): which of them "
+ALWAYS = Limits(problem=-1.0, why="no record tells two columns apart that hold one variable")
+EXACT = 1e-6
+
+
+def _copies(evidence: SampleEvidence, exact: bool) -> Iterator[Hit]:
+    names = evidence.samples.names
+    for j, i, lag, rest in evidence.copies:
+        if (rest < EXACT) == exact:
+            when = f" {lag} samples later" if lag else ""
+            how = "a copy" if exact else "nearly a copy"
+            words = {"copy": names[j], "of": names[i], "when": when, "how": how, "rest": rest}
+            yield Hit(rest, words)
+
+
+for _name, _exact in (("duplicate", True), ("near duplicate", False)):
+    RULES[_name] = Rule(
+        _name,
+        SAMPLES,
+        functools.partial(_copies, exact=_exact),
+        COPIED + "drives cannot be told.",
+        "Leave out {copy}.",
+        ALWAYS,
+    )
+
+
+@rule(
+    "linear combination",
+    SAMPLES,
+    "{who} are linear combinations of one another up to {share:.1g} of their variance: which of "
+    "them drives cannot be told.",
+    "Leave out one of them.",
+    limits=Limits(
+        problem=1e-3,
+        below=True,
+        why="a standard error grows thirtyfold where a thousandth of a variance is its own",
+    ),
+)
+def _combination(evidence: SampleEvidence) -> Iterator[Hit]:
+    share, involved = evidence.combination
+    yield Hit(share, {"who": evidence.named(np.flatnonzero(involved)), "share": share})
+
+
+# ---- records that do not explore, and that change ----
+
+
+@rule(
+    "no noise, one cycle",
+    SAMPLES,
+    "The record repeats itself (correlation {again:.3f} with itself later) and noise is {share:.1g}"
+    " of a step: along one closed orbit every variable is a function of every other, so what "
+    "drives what cannot be told.",
+    "Record from several starts, or with the system disturbed.",
+    limits=Limits(
+        problem=TINY, below=True, why="noise of a hundredth of a step never leaves the cycle"
+    ),
+)
+def _cycle(evidence: SampleEvidence) -> Iterator[Hit]:
+    x = evidence.longest
+    if not len(x):
+        return
+    noise = (np.diff(x, n=5, axis=0) ** 2).mean(axis=0) / 252  # the sum of squares of 1 5 10 10 5 1
+    steps = np.diff(x, axis=0).var(axis=0)
+    share = float(np.max(noise / np.where(steps > 0, steps, 1)))
+    again = tests.returns(x)
+    if again > RETURNS:
+        yield Hit(share, {"again": again, "share": share})
+
+
+@rule(
+    "trend",
+    SAMPLES,
+    "{who} {have} a trend ({share:.0%} of the variance of {worst}): variables that share one seem "
+    "to drive one another.",
+    "Remove it before, or give what causes it as a variable.",
+    limits=Limits(
+        reservation=TREND,
+        why="a slope beyond five standard errors that is a twentieth of a variance",
+    ),
+)
+def _trend(evidence: SampleEvidence) -> Iterator[Hit]:
+    if not evidence.trends:
+        return
+    worst = max(evidence.trends, key=lambda j: evidence.trends[j][0])
+    share, names = evidence.trends[worst][1], evidence.own.names
+    who = listed([names[j] for j in evidence.trends])
+    have = "has" if len(evidence.trends) == 1 else "have"
+    yield Hit(share, {"who": who, "have": have, "share": share, "worst": names[worst]})
+
+
+@rule(
+    "change of regime",
+    SAMPLES,
+    "The {what} of {worst} changes after about {where:.0%} of the record{others}: one graph and "
+    "one drift may not hold throughout.",
+    "Analyse the parts before and after on their own.",
+    limits=Limits(
+        reservation=APART,
+        problem=APART,
+        why="standard errors, the largest of many tests on good records; a change of the size of "
+        "noise alone is a reservation: all links of such records were true (2133 records made)",
+    ),
+)
+def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
+    if not evidence.changes:
+        return
+    names = evidence.own.names
+    worst = max(evidence.changes, key=lambda j: evidence.changes[j][0])
+    errors, what, where = evidence.changes[worst]
+    also = [names[j] for j in evidence.changes if j != worst]
+    others = f", and also {listed(also)} change" if also else ""
+    words = {"what": what, "worst": names[worst], "where": where, "others": others}
+    law = any(evidence.changes[j][1] in ("mean", "memory") for j in evidence.changes)
+    yield Hit(errors, words, value=where, weight=PROBLEM if law else RESERVATION)
+
+
+@rule(
+    "random walk",
+    SAMPLES,
+    "Nothing pulls {who} back within the record: it wanders, or the record is short beside its "
+    "slowest movement. Wandering variables seem to be related by chance.",
+    "Record for longer, or analyse the changes instead of the levels.",
+    limits=Limits(
+        reservation=UNIT_ROOT,
+        why="the statistic of Dickey and Fuller, at which half of all random walks lie above",
+    ),
+)
+def _walk(evidence: SampleEvidence) -> Iterator[Hit]:
+    if evidence.trends or evidence.changes:
+        return
+    roots = {j: tests.unit_root(evidence.longest[:, j]) for j in evidence.moving}
+    walks = [j for j, root in roots.items() if root > UNIT_ROOT]
+    if walks:
+        who = listed([evidence.own.names[j] for j in walks])
+        yield Hit(max(roots[j] for j in walks), {"who": who})
+
+
+# ---- sensors ----
+
+
+@rule(
+    "quantised",
+    SAMPLES,
+    "{name} is recorded in steps of {step:.3g}, {size:.2g} standard deviations of its change from "
+    "sample to sample.",
+    "Record it more finely, or sample less often.",
+    limits=Limits(
+        note=0.02,
+        reservation=HARMFUL,
+        problem=0.2,
+        why="error of rounding as a share of the variance of a step: it does the harm of errors "
+        "of measurement of that size",
+    ),
+)
+def _quantised(evidence: SampleEvidence) -> Iterator[Hit]:
+    for sensor in evidence.sensors:
+        step = sensor.quantum
+        if sensor.rounding > 0:
+            words = {"name": sensor.name, "step": step, "size": np.sqrt(6 * sensor.rounding)}
+            yield Hit(sensor.rounding, words, value=step, variable=sensor.name)
+
+
+def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
+    """Sensors that are not coarse, of which repeated values mean something else."""
+    return (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
+
+
+@rule(
+    "clipped",
+    SAMPLES,
+    "{share:.1%} of the samples of {name} sit exactly at its largest or smallest value: the sensor "
+    "is at its limit.",
+    "Mark these samples as missing, or extend the range.",
+    limits=Limits(reservation=0.003, why="a good record of 1000 samples repeats no end thrice"),
+)
+def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
+    for sensor in _finely(evidence):
+        words = {"share": sensor.clipped, "name": sensor.name}
+        yield Hit(sensor.clipped, words, variable=sensor.name)
+
+
+@rule(
+    "held values",
+    SAMPLES,
+    "{share:.0%} of the samples of {name} repeat the one before: it was recorded less often than "
+    "it is listed.",
+    "Take every sample once: sample as seldom as the slowest variable.",
+    limits=Limits(problem=0.45, why="every second sample of a sensor that is read half as often"),
+)
+def _held(evidence: SampleEvidence) -> Iterator[Hit]:
+    for sensor in _finely(evidence):
+        if sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
+            share = sensor.runs[1]
+            yield Hit(share, {"share": share, "name": sensor.name}, variable=sensor.name)
+
+
+@rule(
+    "stuck sensor",
+    SAMPLES,
+    "{name} stays at one value for {run} samples and never else.",
+    "Mark the stretch as missing.",
+    limits=Limits(
+        reservation=float(STUCK - 1),
+        why="eight equal samples in a variable that repeats one in ten are no chance",
+    ),
+)
+def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
+    for sensor in _finely(evidence):
+        run, repeats = sensor.runs
+        if sensor.clipped <= 0.003 and repeats < REPEATS:
+            yield Hit(float(run), {"name": sensor.name, "run": run}, variable=sensor.name)
+
+
+@rule(
+    "interpolated",
+    SAMPLES,
+    "{share:.0%} of the samples of {name} lie exactly between their neighbours: it was interpolated"
+    " from fewer, and knows its future.",
+    "Use the samples that were measured.",
+    limits=Limits(problem=0.3, why="a third of the samples of a record at half the rate"),
+)
+def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
+    for sensor in _finely(evidence):
+        share = tests.straight_share(sensor.x)
+        yield Hit(share, {"share": share, "name": sensor.name}, variable=sensor.name)
+
+
+@rule(
+    "measurement error",
+    SAMPLES,
+    "{name} carries white errors of about {deviation} of its standard deviation, {share} of the "
+    "variance of its change from sample to sample.",
+    "Average neighbouring samples, or sample less often; a lag may be off by one.",
+    limits=Limits(
+        note=HARMFUL / 2,
+        reservation=HARMFUL,
+        why="error as a share of the variance of a step, from which on lags are found off by one",
+    ),
+)
+def _spoilt(evidence: SampleEvidence) -> Iterator[Hit]:
+    kept = evidence.own_measured if evidence.own_measured.regular else evidence.own
+    for j, name in enumerate(kept.names if kept.regular else ()):
+        x = max((stretch(x[:, j]) for x in kept.values), key=len)
+        steps = np.diff(x).var() if len(x) > SENSED else 0.0
+        if not steps > 0 or tests.quantum(x) ** 2 / 6 > 0.02 * steps:
+            continue
+        best, least = measurement_error(x)
+        share, deviation = 2 * best / steps, float(np.sqrt(best) / x.std())
+        if least > 0:
+            words = {"name": name, "deviation": percent(deviation, 1), "share": percent(share)}
+            yield Hit(share, words, value=deviation, variable=name)
+
+
+def _resting(x: np.ndarray) -> Bool[np.ndarray, "time"]:
+    """Return where every variable of several repeats its last value, `[time]`: the system is at
+    rest, before or after an experiment, and no sensor of it is stuck.
+    """
+    rest = np.zeros(len(x), bool)
+    if x.shape[1] > 1:
+        rest[1:] = (np.diff(x, axis=0) == 0).all(axis=1)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], rest.astype(int), [0]])))
+    long = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= STUCK]
+    # Samples at which all repeat by chance stay, and so does a record that was held throughout.
+    rest[:] = False
+    for start, stop in long if len(long) <= PAUSES else ():
+        rest[start:stop] = True
+    return rest

@@ -1,0 +1,37 @@
+"""The paper's theorems as functions: constants, bounds, and what of them can be measured."""
+
+from ._dissipativity import (
+    Dissipativity as Dissipativity,
+    dissipativity as dissipativity,
+    linear_dissipativity as linear_dissipativity,
+)
+from ._finite_sample import (
+    FiniteSampleBound as FiniteSampleBound,
+    drift_modulus as drift_modulus,
+    finite_sample_bound as finite_sample_bound,
+    finite_sample_terms as finite_sample_terms,
+    mixing_bound as mixing_bound,
+    truncation_radius as truncation_radius,
+)
+from ._moments import (
+    Moments as Moments,
+    SegmentMoments as SegmentMoments,
+    halanay_rate as halanay_rate,
+    moments as moments,
+    segment_moments as segment_moments,
+)
+from ._paper_strengths import (
+    PaperStrengths as PaperStrengths,
+    paper_strengths as paper_strengths,
+)
+from ._penalty import (
+    occupation_bound as occupation_bound,
+    penalty_window as penalty_window,
+    recovery_margin as recovery_margin,
+)
+from ._transfer import (
+    TransferCurve as TransferCurve,
+    invariant_law_bound as invariant_law_bound,
+    transfer_curve as transfer_curve,
+    transferred as transferred,
+)

@@ -1,0 +1,114 @@
+"""What a caller means: spans of time in samples, variables by name, edges and their inputs."""
+
+import re
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .._checks import check_whole, refusal, shown
+from ..measure._reads import edge_of_reads
+from ..samples._lag_times import unit_ratio
+
+
+def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
+    """Return samples, from a whole number or a time with its unit such as "6h".
+
+    **Raises:** `ValueError` for anything else, a unit that cannot be compared with that of the
+    data, and a time that is no whole number of samples.
+    """
+    if not isinstance(value, str):
+        check_whole(value, name, least=least)
+        return int(value)
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([A-Za-zµ]*)\s*", value)
+    try:
+        number = float(match.group(1)) if match else np.nan
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number) or number < 0:
+        raise refusal(name, "samples, or a time with its unit such as '6h'", value)
+    if match and match.group(2):
+        number *= _ratio(match.group(2), found.time_unit, name, value) / float(found.dt)
+    samples = round(number)
+    if abs(samples - number) > 1e-3 * max(1.0, number) ** 0.5 or samples < least:
+        unit = f" {found.time_unit}" if found.time_unit else ""
+        raise ValueError(
+            f"{name} must be a whole number of samples, at least {least}; {value!r} is "
+            f"{number:.4g} of them, {found.dt:.6g}{unit} each."
+        )
+    return samples
+
+
+def _ratio(unit: str, own: str, name: str, value: str) -> float:
+    """Return one `unit` in units of the data."""
+    found = unit_ratio(unit, own)
+    if found is None:
+        said = f"in {own!r}" if own else "without a unit of time"
+        raise ValueError(
+            f"{name}={value!r} cannot be read: the data are counted {said}. Give it in samples, "
+            "or in that unit."
+        )
+    return found
+
+
+def variable(value: Any, found: Any, name: str) -> int:
+    """Return the index of a variable given by name, by the label of how it is read, or by index."""
+    names = tuple(found.names)
+    for known in (names, tuple(found.samples.labels)):
+        if isinstance(value, str) and value in known:
+            return known.index(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if -len(names) <= value < len(names):
+            return int(value) % len(names)
+    raise ValueError(
+        f"{name} must name a variable, one of {', '.join(names)}, or be an index below "
+        f"{len(names)}; got {shown(value)}."
+    )
+
+
+def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> np.ndarray:
+    """Return positions of the kept lags of an edge, or of the one that is meant.
+
+    **Raises:** `ValueError` for an edge that was not kept, which is `without` something, and for a
+    lag at which it was not.
+    """
+    kept, said = np.flatnonzero(found.graph[i, j]), f"{found.names[i]} -> {found.names[j]}"
+    if not len(kept):
+        raise ValueError(f"{said} is no edge of the graph, so {without}.")
+    if lag is None:
+        return kept
+    if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
+        raise refusal(name, "a lag in samples", lag)
+    here = kept[np.asarray(found.lags)[kept] == lag]
+    if not len(here):
+        listed = ", ".join(str(found.lags[a]) for a in kept)
+        raise ValueError(f"{said} is kept at lags {listed} samples; got {name} {shown(lag)}.")
+    return here
+
+
+def edges_of_inputs(found: Any, pair: Any = ...) -> Int[np.ndarray, "*pair lag"]:
+    """Return for every input of the model the position of its edge's lag, −1 where there is no
+    input; of all pairs, `[source target lag]`, or of one, `[lag]`. Where a delay lies between
+    candidates an edge has several inputs.
+    """
+    candidates = float(found.dt) * np.asarray(found.lags, float)
+    reads, graph, delays = (
+        np.asarray(part)[pair] for part in (found.reads, found.graph, found.delays)
+    )
+    return edge_of_reads(reads, graph, delays, candidates)
+
+
+def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:
+    """Return at which lags the model reads the source of one edge."""
+    return edges_of_inputs(found, (i, j)) == a
+
+
+def folded(
+    found: Any, values: Float[np.ndarray, "*batch source target lag"]
+) -> Float[np.ndarray, "*batch source target lag"]:
+    """Return sums over the inputs of every edge, at the edge; 0 elsewhere."""
+    edge = edges_of_inputs(found)
+    sums = np.zeros(np.shape(values))
+    for i, j, lag in np.argwhere(edge >= 0):
+        sums[..., i, j, edge[i, j, lag]] += values[..., i, j, lag]
+    return sums

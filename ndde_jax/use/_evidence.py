@@ -1,0 +1,210 @@
+"""What records say for a discovery: what holds on another, and which parts of its own decide."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .._checks import shown
+from ..fit._prices import EBIC
+from ..fit._risk import window_loss
+from ..measure._measured import measure_graph
+from ..samples._prepare import prepare_samples
+from ..samples._reading import read_samples
+from ..samples._samples import Samples
+from ..select._midpoint import halfway, read_steps
+from ..select._spline_fit import fit_splines
+from ..windows._windows import Windows, lagged_windows
+from ._arguments import inputs_of, kept_lags, variable
+
+# An interval between samples may differ by this share, as clocks that are rounded do.
+SAME_INTERVAL = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """What [`Discovery.validate`][ndde_jax.Discovery.validate] found on another record; NumPy.
+
+    - `names`, `lags`: of the discovery; lags in samples.
+    - `explained`: share of the variance of each rate of change that the learned drift explains, as
+        it is, `[target]`; below zero where a constant would do better.
+    - `graph`: edges of the discovery, `[source target lag]`.
+    - `holds`: those of them that are worth their price there, refitted, and more than chance does
+        from block to block.
+    - `strength`: what each is worth there, a share of the variance of its target's rate.
+    """
+
+    names: tuple[str, ...]
+    lags: tuple[int, ...]
+    explained: Float[np.ndarray, " target"]
+    graph: Bool[np.ndarray, "source target lag"]
+    holds: Bool[np.ndarray, "source target lag"]
+    strength: Float[np.ndarray, "source target lag"]
+
+    def __str__(self) -> str:
+        shares = ", ".join(
+            f"{name} {share:.0%}" for name, share in zip(self.names, self.explained, strict=True)
+        )
+        lines = [f"Explained of the rates of change: {shares}."]
+        kept, held = int(self.graph.sum()), int(self.holds.sum())
+        lines.append(f"{held} of {kept} edges hold on this record.")
+        for i, j, a in np.argwhere(self.graph & ~self.holds):
+            lines.append(
+                f"  does not hold: {self.names[i]} -> {self.names[j]} at lag {self.lags[a]}, "
+                f"worth {self.strength[i, j, a]:.3g}"
+            )
+        return "\n".join(lines)
+
+
+def validate(found: Any, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
+    """Return what holds on another record; see [`Discovery.validate`][ndde_jax.Discovery.validate].
+
+    **Raises:** `ValueError` for other variables or another sampling interval.
+    """
+    samples = _read(found, other, dt, t)
+    windows = _windows(found, samples)
+    histories = np.asarray(windows.history, float)
+    s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
+    physical = histories * s.scale[None, None] + s.center[None, None]
+    dtype = found.model.dt.dtype
+    # A shape of its own for every length would be a program of its own.
+    says = np.asarray(jax.lax.map(found.model, jnp.asarray(physical, dtype), batch_size=256), float)
+    rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
+    weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
+    mean = weight @ rates / weight.sum()
+    left = weight @ (rates - says) ** 2
+    explained = 1 - left / np.maximum(weight @ (rates - mean) ** 2, 1e-300)
+    measured = measure_graph(windows, found.reads, EBIC())
+    strength = np.asarray(measured.strengths.value, float)
+    holds = found.graph & np.asarray(measured.strengths.kept())
+    return Validation(found.names, found.lags, explained, found.graph, holds, strength)
+
+
+def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
+    """Return another record as the discovery reads its own."""
+    timed = isinstance(other, Samples) or hasattr(other, "index") or hasattr(other, "coords")
+    if dt is None and t is None and not timed:
+        dt = found.dt
+    named = isinstance(other, Samples) or hasattr(other, "columns") or hasattr(other, "coords")
+    samples = read_samples(other, dt=dt, t=t, names=None if named else found.names)
+    if samples.names != found.names:
+        raise ValueError(
+            f"validate expected the variables {', '.join(found.names)}; got "
+            f"{', '.join(samples.names)}. Select and order them like those of the discovery."
+        )
+    if not abs(samples.dt / found.dt - 1) < SAME_INTERVAL:
+        raise ValueError(
+            f"validate expected a sampling interval of {found.dt:.6g}; got {samples.dt:.6g}. "
+            "Resample the record to that of the discovery."
+        )
+    prepared = prepare_samples(samples, (), found.inputs, found.samples.transform)
+    level = found.samples.level
+    return dataclasses.replace(prepared, values=tuple(x - level for x in prepared.values))
+
+
+def _windows(found: Any, samples: Samples) -> Windows:
+    """Return windows of the scheme and lags of the discovery."""
+    if found.windows.scheme == "midpoint":
+        return halfway(read_steps(samples, lags=found.lags, prior=found.windows.prior))
+    scheme = found.windows.scheme
+    return lagged_windows(samples, lags=found.lags, scheme=scheme, prior=found.windows.prior)
+
+
+# ---- which stretches of its own record decide an edge ----
+
+
+@dataclasses.dataclass(frozen=True)
+class Influence:
+    """What each window does for an edge; NumPy; made by `found.influence`.
+
+    - `value`: what each window adds to the strength of the edge, `[row]`: what its error rises by
+        without the edge, times its weight. They sum up to the strength; negative where a window
+        speaks against the edge.
+    - `drop`: by how much the strength would fall if a window were left out and all else fitted
+        again, to first order in its weight (the derivative of a minimum is that at fixed numbers).
+    - `strength`: of the edge on these windows, a share of the variance of its target's rate: the
+        rise of the mean squared error when it is left out and splines are fitted again. In-sample,
+        so a little above `found.scores`.
+    - `time`: when a window is the present, in the unit of the data, `[row]`; `trajectory`: of which
+        recording, `[row]`.
+    """
+
+    value: Float[np.ndarray, "row"]
+    drop: Float[np.ndarray, "row"]
+    strength: float
+    time: Float[np.ndarray, "row"]
+    trajectory: Int[np.ndarray, "row"]
+    edge: tuple[str, str, tuple[int, ...]]
+
+    def largest(self, share: float = 0.5) -> Float[np.ndarray, "moment"]:
+        """The fewest times that together make up a share of what speaks for the edge, ascending.
+
+        **Raises:** `ValueError` for a share outside 0 to 1.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share must lie in [0, 1]; got {shown(share)}.")
+        speaks = np.maximum(self.value, 0)
+        order = np.argsort(-speaks)
+        enough = np.searchsorted(np.cumsum(speaks[order]), share * speaks.sum()) + 1
+        return np.sort(self.time[order[:enough]])
+
+    def to_frame(self):
+        """A pandas DataFrame with a row per window: trajectory, time, value; needs pandas."""
+        import pandas as pd
+
+        names = ("trajectory", "time", "value", "drop")
+        return pd.DataFrame({name: getattr(self, name) for name in names})
+
+    def __repr__(self) -> str:
+        source, target, lags = self.edge
+        at = ", ".join(map(str, lags))
+        few = len(self.largest())
+        return (
+            f"Influence on {source} -> {target} at lag {at}: strength {self.strength:.3g}; "
+            f"{few} of {len(self.value)} windows make up half of what speaks for it"
+        )
+
+
+def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
+    """As `found.influence` says."""
+    i, j = variable(source, found, "a source"), variable(target, found, "a target")
+    reads = np.asarray(found.reads)
+    slots = kept_lags(found, i, j, lag, "lag", "nothing decides it")
+    without = reads.copy()
+    without[i, j] &= ~np.any([inputs_of(found, i, j, int(a)) for a in slots], axis=0)
+    windows = found.windows
+    weight = np.asarray(windows.weight, np.float64)
+    weight = weight / weight.sum()
+    gain = _losses(windows, without)[:, j] - _losses(windows, reads)[:, j]
+    used = weight > 0
+    strength = float(weight[used] @ gain[used])
+    # Leaving a window out raises the weights of the others.
+    drop = weight * (gain - strength) / (1 - weight)
+    trajectory, time = _when(found, windows)
+    lags = tuple(int(found.lags[a]) for a in slots)
+    edge = (found.names[i], found.names[j], lags)
+    value = weight * gain
+    return Influence(value[used], drop[used], strength, time[used], trajectory[used], edge)
+
+
+def _losses(windows: Windows, graph: np.ndarray) -> np.ndarray:
+    """Squared errors of every window, `[row target]`, of splines on a graph."""
+    model = fit_splines(windows, graph)
+    loss = jax.vmap(lambda past, rate: window_loss(model, past, rate, scaling=windows.scaling))
+    return np.asarray(loss(windows.history, windows.increment), np.float64)
+
+
+def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Trajectory and time of every window: trajectories have as many windows less than samples."""
+    position, lengths = np.asarray(windows.position), [len(v) for v in found.samples.values]
+    less = (sum(lengths) - len(position)) // len(lengths)
+    trajectory = np.repeat(np.arange(len(lengths)), [n - less for n in lengths])
+    first = np.cumsum([0, *(n - less for n in lengths[:-1])])
+    sample = position - position[first][trajectory] + position[0]
+    time = np.empty(len(position))
+    for m, times in enumerate(found.samples.times):
+        time[trajectory == m] = np.asarray(times, float)[sample[trajectory == m]]
+    return trajectory, time

@@ -1,0 +1,178 @@
+"""One step of the simulator, and what it reads of the record: where a drift leads from a sample.
+
+States between samples are a cubic through the four samples around (Lagrange), one-sided at the
+present and where the past begins; what jumps, because it was taken hold of, is followed by straight
+lines up to the jump.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..samples._samples import Samples
+
+MOST_ROWS = 20_000
+# "heun": the mean of the rates at both ends, the present at the end predicted. "hold": the same
+# with the present held, for maps. "flow": finer than the sampling, the past read between samples.
+KINDS = ("heun", "hold", "flow")
+# Nodes of the cubic; and parts of a step, each of the classical method of Runge and Kutta, of
+# fourth order. One part is too coarse where the present moves far within a step; four gave what two
+# give on every delayed system tried.
+NODES, PARTS = 4, 2
+# Stages of a part: where in it the drift is asked, how far along the last rate, weight of the rate.
+_STAGES = ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6))
+# Shares of a step between its ends at which its stages ask for the past.
+WITHIN = (0.25, 0.5, 0.75)
+Drift = Callable[[np.ndarray], np.ndarray]
+
+
+def stages() -> Float[np.ndarray, "stage 4"]:
+    """Return the stages of a whole step: time of the rate, distance to the state of the next stage,
+    weight of the rate, and whether a part ends with it; times and lengths in steps.
+    """
+    table = [
+        ((part + time) / PARTS, on / PARTS, weight / PARTS, float(last == len(_STAGES) - 1))
+        for part in range(PARTS)
+        for last, (time, on, weight) in enumerate(_STAGES)
+    ]
+    return np.array(table)
+
+
+def nodes(place: Any, newest: Any, xp: Any, count: int = NODES) -> Any:
+    """Return the first of the `count` samples around the interval that begins at a sample."""
+    return xp.clip(place - 1, 0, newest - count + 1)
+
+
+def weights(place: Any, first: Any, s: Any, count: int = NODES) -> list:
+    """Return the weights of the samples from `first` on, for the state a share `s` of an interval
+    after `place`.
+    """
+    at = place - first + s
+    found = []
+    for a in range(count):
+        weight = 0 * at + 1.0
+        for b in range(count):
+            if b != a:
+                weight = weight * (at - b) / (a - b)
+        found.append(weight)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Pairs of neighbouring samples with the past that a step from one to the next reads.
+
+    - `start`: states at the lags, seen from sample k, `[row lag dim]`.
+    - `end`: the same seen from sample k + 1, except that the present is for the caller to predict.
+    - `now`, `next`: samples k and k + 1, `[row dim]`.
+    - `position`: k, later trajectories counting on with a gap; ascending.
+    - `between`: states at the lags, seen from a quarter, half and three quarters of the way from
+        sample k to the next, `[row 3 lag dim]`; the present is for the caller to find.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    now: np.ndarray
+    next: np.ndarray
+    position: np.ndarray
+    between: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.now)
+
+
+def step_rows(found: Any) -> Rows:
+    """Return all steps whose samples were measured and which begin in the mask, if there is one.
+
+    **Raises:** `ValueError` for irregular sampling.
+    """
+    check_regular(found.samples)
+    lags = np.asarray(found.lags)
+    parts, begin = [], 0
+    masks = found.samples.mask or (None,) * len(found.samples.values)
+    for values, inside in zip(found.samples.values, masks, strict=True):
+        values = np.asarray(values, np.float64)
+        k = np.arange(lags[-1], len(values) - 1)
+        at = np.concatenate([k[:, None] - lags, k[:, None] + 1 - lags, k[:, None] + [0, 1]], axis=1)
+        usable = np.isfinite(values[at]).all((1, 2))
+        k = k[usable if inside is None else usable & inside[k]]
+        start, end = values[k[:, None] - lags], values[k[:, None] + 1 - lags]
+        between = _between(values, k, lags)
+        parts.append((start, end, values[k], values[k + 1], begin + k, between))
+        begin += len(values) + 2 * int(lags[-1]) + 10
+    every = -(-sum(len(part[0]) for part in parts) // MOST_ROWS) or 1
+    return Rows(*(np.concatenate(part)[::every] for part in zip(*parts, strict=True)))
+
+
+def check_regular(samples: Samples) -> None:
+    """Refuse irregular samples: steps are as long as the lags say only between equal intervals."""
+    if not samples.regular:
+        raise ValueError(
+            "forecasts, effects, interventions and imputation need equally spaced samples: the "
+            "lags of this discovery have no fixed length in time. Interpolate to a regular grid "
+            "and discover again."
+        )
+
+
+def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
+    """Return states at the lags, seen from within steps, `[row 3 lag dim]`; straight lines where
+    the samples around are missing.
+    """
+    place = k[:, None] - lags[None]
+    count = min(NODES, int(lags[-1]) + 1)
+    first = nodes(place, k[:, None], np, count)
+    found = np.empty((len(k), len(WITHIN), len(lags), values.shape[1]))
+    for i, s in enumerate(WITHIN):
+        shares = weights(place, first, s, count)
+        cubic = sum(w[..., None] * values[first + a] for a, w in enumerate(shares))
+        line = (1 - s) * values[place] + s * values[place + 1]
+        found[:, i] = np.where(np.isfinite(cubic), cubic, line)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Quadrature:
+    """What a step sees: histories `[row lag dim]` and their weights in its mean."""
+
+    histories: tuple[np.ndarray, ...]
+    weights: tuple[float, ...]
+
+    def mean(self, function: Drift) -> np.ndarray:
+        """Return the mean of a function of histories over a step."""
+        parts = zip(self.weights, self.histories, strict=True)
+        return np.sum([w * function(z) for w, z in parts], axis=0)
+
+
+def lead(
+    drift: Drift, rows: Rows, lags: Sequence[int], dt: float, step: str
+) -> tuple[Quadrature, np.ndarray]:
+    """Return what a step sees, and the mean rate of it, `[row dim]`."""
+    lags = tuple(lags)
+
+    def at(histories, state):
+        if 0 not in lags:
+            return histories
+        histories = histories.copy()
+        histories[:, lags.index(0)] = state
+        return histories
+
+    if step != "flow":
+        first = drift(rows.start)
+        end = at(rows.end, rows.now + (step == "heun") * dt * first)
+        return Quadrature((rows.start, end), (0.5, 0.5)), (first + drift(end)) / 2
+    past = {0.0: rows.start, 1.0: rows.end} | {s: rows.between[:, i] for i, s in enumerate(WITHIN)}
+    begin, state, gone = rows.now, rows.now, np.zeros_like(rows.now)
+    seen = []
+    for s, on, weight, last in stages():
+        rate = drift(at(past[s], state))
+        gone = gone + dt * weight * rate
+        seen.append(state)
+        if last:
+            begin = rows.now + gone
+        state = begin + dt * on * rate
+    states = {0.0: rows.now, 0.5: seen[len(seen) // 2], 1.0: rows.now + gone}
+    histories = tuple(at(past[s], state) for s, state in states.items())
+    return Quadrature(histories, (1 / 6, 2 / 3, 1 / 6)), gone / dt

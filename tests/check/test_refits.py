@@ -1,0 +1,85 @@
+"""What replacing an edge costs, and what all others cannot say, against plain least squares."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.assess._inputs import read_inputs
+from ndde_jax.assess._rows import rows_of
+from ndde_jax.check._graph_rules import evidence_of_windows
+from ndde_jax.check._refits import replacements, shares_beyond_others
+
+DIM, LAGS = 3, (0, 1)
+
+
+@pytest.fixture(scope="module")
+def case():
+    rng, x = np.random.default_rng(0), np.zeros((500, DIM))
+    for k in range(1, 499):
+        x[k + 1] = 0.5 * x[k] + rng.normal(size=DIM)
+        x[k + 1, 1] += np.tanh(x[k - 1, 0])
+        x[k + 1, 2] = x[k + 1, 0] + 0.05 * rng.normal()  # says what the first says
+    windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
+    graph = np.zeros((DIM, DIM, 2), bool)
+    graph[0, 1, 1] = graph[1, 1, 0] = graph[0, 0, 0] = True
+    ones = jnp.ones(graph.shape)
+    strengths = ndde.measure.SignalStrengths(
+        jnp.where(graph, ones, -ones), ones, ones, ones[..., 0], ones[..., 0], jnp.asarray(graph),
+        ones[0, :, 0], ones[0, :, 0], 0.01 * ones[0, :, 0], windows.prior,
+    )  # fmt: skip
+    drift = ndde.models.MaskedDrift.create(DIM, 2, width=2, depth=1, key=jax.random.key(0))
+    mask = jnp.ones((DIM, 2, DIM), bool)
+    model = ndde.models.NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
+    base = evidence_of_windows(windows, model, strengths, None, ("a", "b", "copy"))
+    np.testing.assert_array_equal(base.graph, graph)
+    return base, read_inputs(rows_of(windows))
+
+
+def left(inputs, kept, j):
+    """Squares that lines and bends of some inputs, `(source, lag)`, leave of a rate, as a share."""
+    columns = [np.ones(len(inputs.line))]
+    for i, a in kept:
+        columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
+    rate, design = inputs.rows.rates[:, j], np.stack(columns, axis=1)
+    rest = rate - design @ np.linalg.lstsq(design, rate, rcond=None)[0]
+    return float(rest @ rest) / float(rate @ rate)
+
+
+def test_replacements_cost_what_refits_say(case):
+    base, inputs = case
+    rivals, lower = replacements(inputs, base)
+    kept = [(0, 1), (1, 0)]
+    for i, a in [(2, 0), (2, 1), (0, 0), (1, 1)]:
+        rise = left(inputs, [(i, a), (1, 0)], 1) - left(inputs, kept, 1)
+        if i == 0:
+            assert float(rivals.lag_cost[0, 1, 1, a]) == pytest.approx(rise, abs=1e-9)
+        elif rise == min(left(inputs, [(k, b), (1, 0)], 1) - left(inputs, kept, 1)
+                         for k, b in [(2, 0), (2, 1), (1, 1)]):  # fmt: skip
+            assert tuple(np.asarray(rivals.rival)[0, 1, 1]) == (i, a) == (2, 1)
+            assert float(rivals.cost[0, 1, 1]) == pytest.approx(rise, abs=1e-9)
+    # A near copy replaces its twin at hardly any cost; nothing does so for the target's own past.
+    assert float(rivals.cost[0, 1, 1]) < 0.01 < 0.1 < float(rivals.cost[1, 1, 0])
+    assert lower[1, 1, 0] > 0 and lower[0, 1, 1] < float(rivals.cost[0, 1, 1])
+    assert np.isinf(np.asarray(rivals.cost)[~base.graph]).all()
+
+
+def test_shares_beyond_all_others_are_those_of_refits(case):
+    base, inputs = case
+    every = [(i, a) for i in range(DIM) for a in range(2)]
+    n = len(inputs.line)
+    alone = shares_beyond_others(inputs, base, whole_sources=False)
+    joint = shares_beyond_others(inputs, base, whole_sources=True)
+    after = left(inputs, every, 1)
+    noise = after / (n - 4 * len(every) - 1)
+    before = left(inputs, [one for one in every if one != (0, 1)], 1)
+    assert alone[0, 1, 1] == pytest.approx(before - after - 4 * noise, rel=1e-6)
+    others = [one for one in every if one[0] != 0]
+    given, added = left(inputs, others, 1), left(inputs, [*others, (0, 1)], 1)
+    noise = added / (n - 4 * (len(others) + 1) - 1)
+    assert joint[0, 1] == pytest.approx(given - added - 4 * noise, rel=1e-6)
+    np.testing.assert_array_equal(np.isfinite(alone), base.graph)
+    np.testing.assert_array_equal(np.isfinite(joint), base.graph.any(axis=2))
+    # The copy says what its twin says, and so the twin nothing beyond it.
+    assert joint[0, 1] < 0.01 < joint[1, 1]
