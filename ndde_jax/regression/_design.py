@@ -127,7 +127,10 @@ def design_of(inputs: Any, weight: Any) -> Design:
     total = xp.maximum(weight.sum(), 1)
     mean = xp.einsum("w,wit->it", weight, terms) / total
     # Gram–Schmidt on all inputs at once, each step twice, which is as good as reflections.
-    one, rows, columns, present = None, [], [], []
+    one: Any = None
+    rows: list[Any] = []
+    columns: list[Any] = []
+    present: list[Any] = []
     for k in range(WIDTH):
         column = (terms[:, :, k] - mean[None, :, k]) * root[:, None]
         size = xp.sqrt((column**2).sum(0))
