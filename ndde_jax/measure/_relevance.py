@@ -102,7 +102,7 @@ def _by_present(screened: Screened) -> SplineGraph:
     if screened.data.refused:
         return spline_graph(present)
     data = KnownData(present)
-    return search_known(data, screened.design.first(data.dim), SHORTLIST)
+    return search_known(data, screened.design.of_inputs(slice(data.dim)), SHORTLIST)
 
 
 def _present(windows: Windows) -> Windows:

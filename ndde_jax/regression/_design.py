@@ -62,18 +62,18 @@ class Design(eqx.Module):
         size = xp.sqrt(y @ y)
         return y / xp.where(size > 0, size, 1), size
 
-    def first(self, n: int) -> "Design":
-        """Return the design of the first inputs."""
+    def of_inputs(self, inputs: Any) -> "Design":
+        """Return the design of some inputs, by their numbers or as a slice."""
         return Design(
-            inputs=self.inputs[:, :n],
+            inputs=self.inputs[:, inputs],
             root=self.root,
-            knots=self.knots[:n],
-            mean=self.mean[:n],
-            matrix=self.matrix[:n],
-            present=self.present[:n],
-            features=self.features[:, :n],
-            gram=self.gram[:n, :, :n],
-            norms=self.norms[:n, :n],
+            knots=self.knots[inputs],
+            mean=self.mean[inputs],
+            matrix=self.matrix[inputs],
+            present=self.present[inputs],
+            features=self.features[:, inputs],
+            gram=self.gram[inputs][:, :, inputs],
+            norms=self.norms[inputs][:, inputs],
         )
 
     def with_inputs(self, places: Any, values: Any) -> "Design":

@@ -254,11 +254,84 @@ def compare_readings(
     where too few windows know the neighbours of every lag.
 
     Both readings are searched from nothing and from each other's graph, since each gets stuck in an
-    optimum of its own.
+    optimum of its own. Where the lags leave samples out, a delay between two of them fits neither
+    reading, and whichever is half a sample nearer would win: so both have all lags about those that
+    matter to a map, for as many targets as there is room for.
 
     - `recordings`: standardised, each `[time dim]`.
     - `inside`: samples that may be the present of a window, one array for each recording.
     """
+    if all(step == 1 for step in np.diff(lags)):
+        return _compare(recordings, lags, allowed, required, inside)
+    dim = recordings[0].shape[1]
+    steps = _steps(
+        recordings, sorted({0, *lags}), MOST_NUMBERS // (len(lags) * dim * WIDTH), inside
+    )
+    if len(steps.rates) <= dim + 2:
+        return None
+    columns = np.concatenate([steps.around[lag] for lag in lags], axis=1)
+    flat = (edges.transpose(1, 2, 0).reshape(dim, -1) for edges in (allowed, required))
+    (coarse,) = _Regression(columns, steps.rates, dim * len(lags), *flat).search(None)
+    graph = _Candidates(dim, lags, ()).graph_of(coarse.level)
+    chosen = _Finer.of(graph, lags, coarse.risk)
+    found = _compare(
+        [x[:, chosen.variables] for x in recordings],
+        chosen.lags,
+        chosen.edges(allowed, lags),
+        chosen.edges(required & False, lags),
+        inside,
+    )
+    if found is None:
+        return None
+    return Readings(found.evidence, graph, graph, np.full(dim, np.nan))
+
+
+class _Finer(NamedTuple):
+    """A part of the candidates, with all lags about those that matter.
+
+    - `variables`: targets and their sources; `targets`: which of these are targets.
+    """
+
+    variables: np.ndarray
+    targets: np.ndarray
+    lags: tuple[int, ...]
+
+    @classmethod
+    def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_Finer":
+        """Return as many targets of a graph as there is room for, those explained best first."""
+        best = cls(np.zeros(0, int), np.zeros(0, bool), lags)
+        gaps = np.diff(lags, append=2 * lags[-1] - lags[-2])
+        before = np.diff(lags, prepend=0)
+        targets: list[int] = []
+        for target in np.argsort(risk, kind="stable"):
+            trial = [*targets, int(target)]
+            some = graph[:, trial]
+            variables = np.union1d(np.flatnonzero(some.any((1, 2))), trial)
+            used = np.flatnonzero(some.any((0, 1)))
+            fine = {0}
+            for k in used:
+                least = max(lags[k] - before[k] // 2 - 1, 0)
+                fine |= set(range(least, lags[k] + gaps[k] // 2 + 2))
+            if targets and len(variables) * len(fine) > 2 * MANY:
+                break
+            targets = trial
+            best = cls(variables, np.isin(variables, targets), tuple(sorted(map(int, fine))))
+        return best
+
+    def edges(self, edges: np.ndarray, lags: tuple[int, ...]) -> np.ndarray:
+        """Return edges `[source target lag]` of this part, each lag as the candidate nearest."""
+        nearest = np.abs(np.asarray(self.lags)[:, None] - np.asarray(lags)[None]).argmin(axis=1)
+        some = edges[np.ix_(self.variables, self.variables)][:, :, nearest]
+        return some & self.targets[None, :, None]
+
+
+def _compare(
+    recordings: list[np.ndarray],
+    lags: tuple[int, ...],
+    allowed: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+    inside: tuple[np.ndarray, ...] | None,
+) -> Readings | None:
     dim = recordings[0].shape[1]
     halves = dim * len(lags) < MANY
     delays: list[float] = []

@@ -228,6 +228,7 @@ class _Rate(NamedTuple):
     - `bent`: whether inputs may be bent and multiplied.
     - `step`: how far apart the numbers of a source at neighbouring lags are; 0 where inputs are no
         lags.
+    - `choices`: number of inputs that a choice is made among.
     """
 
     y: Any
@@ -237,6 +238,7 @@ class _Rate(NamedTuple):
     n: Any
     bent: Any
     step: int
+    choices: int
 
 
 def _present(design: Design, bent: Any) -> Any:
@@ -289,7 +291,7 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
         power=(y @ y)[None],
         present=xp.concatenate([own_present, xp.pad(there, ((0, 0), spare))]),
         n=rate.n,
-        choices=np.asarray(design.n_inputs, dtype),
+        choices=np.asarray(rate.choices, dtype),
         price=np.zeros(size, dtype),
         charge=xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32),
         reads=xp.concatenate([each_alone(among), xp.asarray(place).astype(np.int32)]),
@@ -394,18 +396,26 @@ def _most(required: Any) -> int:
 
 
 def _without_products(
-    design: Design, outputs: Any, allowed: Any, required: Any, start: Any, most: int, bent: bool
+    design: Design,
+    outputs: Any,
+    allowed: Any,
+    required: Any,
+    start: Any,
+    most: int,
+    bent: bool,
+    choices: int,
 ) -> Selection:
     """Return what a search without products finds for every target, on the host."""
-    n_inputs, present = design.n_inputs, _present(design, bent)
+    n_inputs, width = design.n_inputs, WIDTH if bent else 1
+    present = design.present[:, :width]
     cross = outputs.T @ design.features.reshape(len(outputs), -1)
     problem = Problem(
-        gram=design.gram,
-        cross=cross.reshape(-1, n_inputs, WIDTH),
+        gram=design.gram[:, :width, :, :width],
+        cross=cross.reshape(-1, n_inputs, WIDTH)[:, :, :width],
         power=(outputs**2).sum(0),
         present=present,
         n=design.n_windows,
-        choices=float(n_inputs),
+        choices=float(choices),
         price=np.zeros(n_inputs),
         charge=present.sum(1),
         reads=each_alone(n_inputs),
@@ -424,7 +434,7 @@ def find_all_terms(
     """
     most = _most(required.sum(1).max(initial=0)[None])
     given = (design, outputs, allowed, required, None, most)
-    kinds = [_without_products(*given, bent) for bent in (False, True)]
+    kinds = [_without_products(*given, bent, design.n_inputs) for bent in (False, True)]
     rows = [
         [jax.tree.map(lambda a, j=j: a[j], kind) for kind in kinds] for j in range(len(allowed))
     ]
@@ -463,11 +473,37 @@ def find_terms(
         return _find_traced(design, y, allowed, required, step)
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
+    if found is None and not allowed.all():
+        return _find_among(design, y, allowed, required)
     best = [
-        _find_known(design, y, allowed, required, bent, step, found[int(bent)] if found else None)
+        _find_known(
+            design,
+            y,
+            allowed,
+            required,
+            bent,
+            step,
+            found[int(bent)] if found else None,
+            design.n_inputs,
+        )
         for bent in (False, True)
     ]
     return min(best, key=lambda one: one[1])[0]
+
+
+def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
+    """Return the terms of a search among the inputs that are allowed, the others left aside."""
+    own, n_inputs = np.flatnonzero(allowed), design.n_inputs
+    if not len(own):
+        return Terms.lines(allowed)
+    few, every = design.of_inputs(own), np.ones(len(own), bool)
+    best = [
+        _find_known(few, y, every, required[own], bent, 0, None, n_inputs) for bent in (False, True)
+    ]
+    terms = min(best, key=lambda one: one[1])[0]
+    level = np.zeros(n_inputs, terms.level.dtype)
+    level[own] = terms.level
+    return Terms(level, own[terms.pairs] if len(own) else terms.pairs, terms.used)
 
 
 def _find_known(
@@ -478,22 +514,28 @@ def _find_known(
     bent: bool,
     step: int,
     found: Selection | None,
+    choices: int,
 ) -> tuple[Terms, Any]:
     """Return the best terms of one kind, and what they cost."""
     most = _most(required)
     given = (design, y[:, None], allowed[None], required[None])
     if found is None:
-        found = jax.tree.map(lambda a: a[0], _without_products(*given, None, most, bent))
-    while most < len(allowed) and (found.level > OUT).sum() >= most:
+        found = _without_products(*given, None, most, bent, choices)
+        found = jax.tree.map(lambda a: a[0], found)
+    # Weak straight lines may be many, and each is cheap.
+    while not bent and most < len(allowed) and (found.level > OUT).sum() >= most:
         start, most = found.level[None], 2 * most
-        found = jax.tree.map(lambda a: a[0], _without_products(*given, start, most, bent))
-    rate, nothing = _beginning(design, y, allowed, required, bent, step)
+        found = _without_products(*given, start, most, bent, choices)
+        found = jax.tree.map(lambda a: a[0], found)
+    rate, nothing = _beginning(design, y, allowed, required, bent, step, choices)
     best = nothing._replace(level=found.level), found.cost
     if not bent or not len(nothing.pairs):
         return best
     # Products that stand for themselves are overlooked by what has taken their inputs for sums, and
     # the other way round.
     from_sums = _with_rounds(design, rate, *best, most)
+    if not from_sums[0].used.any():
+        return from_sums
     from_nothing = _with_rounds(design, rate, nothing, np.inf, most)
     return min((from_sums, from_nothing), key=lambda one: one[1])
 
@@ -531,10 +573,11 @@ def _exchanged(design: Design, rate: _Rate, terms: Terms, cost: Any) -> tuple[Te
     if not rate.step:
         return terms, cost
     reads, before = terms.reads(), fit_terms(design, rate.y, terms).risk
+    several = terms._replace(level=terms.level * 0).reads()
     if xp is np:
-        members = np.flatnonzero(reads)
+        members = np.flatnonzero(several)
     else:
-        members = jnp.nonzero(reads, size=min(MOST, n_inputs), fill_value=n_inputs)[0]
+        members = jnp.nonzero(several, size=min(MOST, n_inputs), fill_value=n_inputs)[0]
     old = xp.repeat(members, 2)
     new = old + np.tile([-rate.step, rate.step], len(members))
     inside = (old < n_inputs) & (new >= 0) & (new < n_inputs)
@@ -560,7 +603,7 @@ def _exchanged(design: Design, rate: _Rate, terms: Terms, cost: Any) -> tuple[Te
 
 
 def _beginning(
-    design: Design, y: Any, allowed: Any, required: Any, bent: Any, step: int
+    design: Design, y: Any, allowed: Any, required: Any, bent: Any, step: int, choices: int
 ) -> tuple[_Rate, Terms]:
     """Return what may describe a rate, and that nothing does so far."""
     xp, n_inputs = namespace_of((design, y)), design.n_inputs
@@ -568,7 +611,7 @@ def _beginning(
     width = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
     pairs = xp.zeros((width, 2), xp.asarray(0).dtype)
     nothing = Terms(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(width, bool))
-    return _Rate(y, cross, allowed, required, design.n_windows, bent, step), nothing
+    return _Rate(y, cross, allowed, required, design.n_windows, bent, step, choices), nothing
 
 
 def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
@@ -579,7 +622,7 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
 
     def best(kind):
         bent, at_once = kind
-        given = (jnp.asarray(allowed), jnp.asarray(required), bent, step)
+        given = (jnp.asarray(allowed), jnp.asarray(required), bent, step, design.n_inputs)
         rate, nothing = _beginning(design, y, *given)
 
         def improve(carry):

@@ -32,7 +32,7 @@ def test_pandas_end_to_end(found):
     assert (same.names, same.dt, same.time_unit) == (NAMES, 1.0, "month")
     np.testing.assert_array_equal(same.graph, found.graph)
     assert_same_scores(same.scores, found.scores)
-    assert "driver -> driven" in same.report()
+    assert "driver → driven" in same.report()
 
 
 def test_pandas_numeric_and_irregular_index(found, windows_of):

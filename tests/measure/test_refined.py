@@ -221,7 +221,7 @@ def test_lags_that_grow_keep_delays_near_their_candidates():
 def test_the_report_lists_the_lags_that_a_drift_would_read():
     one = found(14)
     (note,) = (note for note in one.verdict.notes if note.name == "delay between lags")
-    assert "driver drives follower 1.4" in note.text
+    assert "driver → follower after 1.4" in note.text
     assert "lags=(0, 10, 14, 20, 30)" in note.remedy
     told = ndde.discover(
         path(14), **GIVEN | {"lags": (0, 10, 14, 20, 30)}, recipe=ndde.Recipe.fast()
