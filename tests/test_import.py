@@ -169,6 +169,7 @@ UNSPOILT = {
     "window_loss",
     "gates.logistic_noise",
     *(f"regression.{name}" for name in ("sums_of", "grouped", "search", "search_known")),
+    *(f"regression.{name}" for name in ("design_of", "find_terms", "fit_terms")),
     "regression.compare_readings",
 }
 

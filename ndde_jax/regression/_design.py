@@ -112,7 +112,16 @@ class Design(eqx.Module):
 
 
 def design_of(inputs: Any, weight: Any) -> Design:
-    """Return the design of inputs `[window input]` with a weight for each window."""
+    """Return the design of inputs `[window input]` with a weight for each window.
+
+    ```python
+    import numpy as np
+    from ndde_jax import regression
+
+    z = np.random.default_rng(0).normal(size=(200, 3))
+    print(regression.design_of(z, np.ones(200)).features.shape)  # (200, 3, 6)
+    ```
+    """
     xp = namespace_of((inputs, weight))
     if xp is np:
         inputs, weight = (np.asarray(a, np.float64) for a in (inputs, weight))

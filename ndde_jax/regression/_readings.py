@@ -25,6 +25,8 @@ MOST_NUMBERS = 5 * 10**7
 SETTLES, ROUNDS = 3, 2
 # Candidates, variables × lags, from which on a flow has no delays at half samples.
 MANY = 150
+# Candidates among which coarse lags are told apart: a size that the compiler knows.
+FINER = 96
 # Below which a share of variance is an error of features, also of records without noise.
 FLOOR = 1e-6
 
@@ -312,7 +314,7 @@ class _Finer(NamedTuple):
             for k in used:
                 least = max(lags[k] - before[k] // 2 - 1, 0)
                 fine |= set(range(least, lags[k] + gaps[k] // 2 + 2))
-            if targets and len(variables) * len(fine) > 2 * MANY:
+            if targets and len(variables) * len(fine) > FINER:
                 break
             targets = trial
             best = cls(variables, np.isin(variables, targets), tuple(sorted(map(int, fine))))

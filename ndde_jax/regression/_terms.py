@@ -133,7 +133,19 @@ class Fit(NamedTuple):
 
 
 def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
-    """Return the least squares of a standardised rate `[window]` on terms."""
+    """Return the least squares of a standardised rate `[window]` on terms.
+
+    ```python
+    import numpy as np
+    from ndde_jax import regression
+
+    z = np.random.default_rng(0).normal(size=(200, 2))
+    design = regression.design_of(z, np.ones(200))
+    y, _ = design.standardised(2 * z[:, 0])
+    line = regression.Terms.lines([True, False])
+    print(round(float(regression.fit_terms(design, y, line).risk), 6))  # 0.0
+    ```
+    """
     xp = namespace_of((design, y, terms))
     n_inputs = design.n_inputs
     numbers = np.arange(n_inputs)
@@ -468,6 +480,18 @@ def find_terms(
     - `step`: how far apart the numbers of a source at neighbouring lags are, static: the number of
         sources where inputs are (lag, source); 0, the default, where inputs are no lags.
     - `found`: what searches of both kinds without products have found, if there were any.
+
+    ```python
+    import numpy as np
+    from ndde_jax import regression
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 4))
+    design = regression.design_of(z, np.ones(500))
+    y, _ = design.standardised(z[:, 0] * z[:, 1] + 0.5 * rng.normal(size=500))
+    every = np.ones(4, bool)
+    print(regression.find_terms(design, y, every, ~every).reads())  # [True True False False]
+    ```
     """
     if namespace_of((design, y, allowed, required)) is jnp:
         return _find_traced(design, y, allowed, required, step)
