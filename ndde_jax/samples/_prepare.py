@@ -1,6 +1,4 @@
-"""What is done to measurements by default before a graph is looked for, each step only if a test
-calls for it.
-"""
+"""The default treatment of measurements before the search, each step only if a test calls for it."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -54,7 +52,7 @@ def prepare_samples(
     inputs: Checked[Sequence[str]] = (),
     transform: Any = None,
 ) -> Samples:
-    """Deal with what makes real series lie, where a test finds it; the rest is left as it is.
+    """Treat the common faults of real series where a test finds them; leave the rest unchanged.
 
     **Arguments:**
 
@@ -133,7 +131,7 @@ def prepare_samples(
 
 
 def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
-    """Some variables read as their logarithms or as normal scores."""
+    """Return some variables as their logarithms or as normal scores."""
     if not transform:
         return samples
     columns = [samples.names.index(name) for name in transform]
@@ -284,7 +282,7 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
-    """Lines in the longest trajectory of regular samples."""
+    """Return the spectral lines in the longest trajectory of regular samples."""
     if not samples.regular:
         return ()
     x = max(samples.values, key=len)
@@ -294,7 +292,7 @@ def seasons(samples: Samples) -> tuple[Line, ...]:
 
 
 def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
-    """Whether one variable consists of its lines."""
+    """Return whether one variable consists of its spectral lines."""
     share = np.zeros(samples.dim)
     for line in lines:
         share[line.column] += line.share
@@ -376,7 +374,7 @@ def _without_trend(samples: Samples, known) -> Samples:
 
 
 def without_offsets(samples: Samples, known) -> Samples:
-    """Every recording with the mean of all instead of its own."""
+    """Return every recording with the common mean in place of its own."""
     if len(samples.values) == 1:
         return samples
     offsets, apart = offsets_of(samples.values, known)
