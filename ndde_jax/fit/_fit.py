@@ -38,7 +38,7 @@ NEWTON_REFINE_INPUTS = 40
 
 
 class Status(eqx.Enumeration):
-    """How a fit ended."""
+    """The status at the end of a fit."""
 
     converged = "converged: the penalised objective stopped improving"
     stopped = "stopped at the step limit"
@@ -47,7 +47,8 @@ class Status(eqx.Enumeration):
 
 
 class FitConfig(eqx.Module):
-    """How to train; numbers are array leaves (sweep them with `vmap`), the rest is static.
+    """The settings of training; numbers are array leaves (sweep them with `vmap`), the rest is
+    static.
 
     The default is the library's best recipe; [`FitConfig.paper`][ndde_jax.FitConfig.paper] the
     paper's.
@@ -124,10 +125,10 @@ class FitConfig(eqx.Module):
 
     @classmethod
     def paper(cls, **changes) -> "FitConfig":
-        """The paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, an end after 200
-        steps that do not lower the penalised objective of their batch, scores as they are then,
-        gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override single
-        settings.
+        """Return the paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, an end
+        after 200 steps that do not lower the penalised objective of their batch, scores as they are
+        then, gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override
+        single settings.
 
         These are of its first benchmark, but for the 200 steps after the mask is frozen: of its
         second, which for L0-NDDE has neither warm-up nor gradient penalty. Not in
@@ -155,7 +156,7 @@ class FitConfig(eqx.Module):
 
 
 class FitResult(eqx.Module):
-    """A fitted drift and how it came about. Status is data: failed fits raise nothing.
+    """A fitted drift and the course of its fit. Status is data: failed fits raise nothing.
 
     - `model`: [`NeuralDDE`][ndde_jax.models.NeuralDDE].
     - `scores`: score of every input in [0, 1], `[target lag source]`, see
@@ -180,7 +181,7 @@ class FitResult(eqx.Module):
 
     @property
     def outcome(self) -> str:
-        """First word of the status of a single fit: converged, stopped, diverged or refused."""
+        """The first word of the status of a single fit: converged, stopped, diverged or refused."""
         return Status[self.status].split()[0].rstrip(":")  # type: ignore[misc]
 
 
@@ -239,8 +240,8 @@ def fit(
 
 
 def _fit(method, windows, config, key):
-    """Programs of their own, so that the two times that networks are fitted by Newton's method,
-    the longest to compile, use the same one.
+    """Fit as separate programs, so that the two Newton fits of networks, which take longest to
+    compile, share one.
     """
     warmup, refine = _phases(config, windows.dim * windows.n_lags)
     if config.learning_rate is None:
@@ -282,7 +283,7 @@ def _phases(config, n_inputs: int) -> tuple[str, str]:
 
 
 class _Found(eqx.Module):
-    """What is left of the sparsifying phase."""
+    """The result of the sparsifying phase."""
 
     layers: tuple[Layer, ...]
     mask: Bool[Array, "target input"]
@@ -350,7 +351,7 @@ def _refined(config, data: FlatData, mask, layers, key):
 
 @eqx.filter_jit
 def _ended(data: FlatData, found: _Found, layers, steps):
-    """The final mask and weights, and all else that a result holds."""
+    """Return the final mask and weights, and all other parts of a result."""
     gates = found.mask.astype(data.inputs.dtype)[:, None]
     risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, gates)
     layers = jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), layers)
@@ -378,8 +379,8 @@ def _ended(data: FlatData, found: _Found, layers, steps):
 
 @eqx.filter_jit
 def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
-    """Levenberg–Marquardt on each target's network, one after the other: lock-step batching of
-    these matrix sizes gains nothing on CPU.
+    """Train each target's network by Levenberg–Marquardt, one after the other: batching matrices of
+    these sizes in lock-step gains nothing on CPU.
     """
 
     def one(args):

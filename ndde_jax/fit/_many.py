@@ -1,4 +1,4 @@
-"""Many systems: the one place that pads, spreads over cores and devices, and resumes."""
+"""Fits of many systems: padding, distribution over cores and devices, and resuming."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,6 +121,6 @@ def fit_many(
 
 
 def _fit(arguments: tuple) -> FitResult:
-    """What an executor calls."""
+    """Fit one batch of systems; the function that an executor calls."""
     method, windows, config, key = arguments
     return fit(method, windows, config, key=key)

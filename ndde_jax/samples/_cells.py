@@ -139,7 +139,9 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
 
 
 def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
-    """Return numbers in Python's notation, and the assumptions made about those written otherwise."""
+    """Return numbers in Python's notation, and the assumptions made about those written
+    otherwise.
+    """
     said = []
     texts = texts.str.replace(r"^([+-]?)[$€£¥]\s*", r"\1", regex=True)
     parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")

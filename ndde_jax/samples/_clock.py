@@ -20,7 +20,9 @@ LENGTHS = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 
 
 class Grid(NamedTuple):
-    """A regular grid on which all stamps lie, and the number of steps from the first stamp to each."""
+    """A regular grid on which all stamps lie, and the number of steps from the first stamp to
+    each.
+    """
 
     step: float
     counts: tuple[np.ndarray, ...]
@@ -118,7 +120,9 @@ def _written(stamp: Any) -> str:
 
 
 def _working_days(stamps: np.ndarray) -> np.ndarray | None:
-    """Return days since the first, weekends not counted, if the stamps are nearly all working days."""
+    """Return days since the first, weekends not counted, if the stamps are nearly all working
+    days.
+    """
     days = stamps.astype("datetime64[D]")
     whole = (stamps - days.astype(stamps.dtype) == stamps[0] - days[0].astype(stamps.dtype)).all()
     if len(stamps) < MANY or not whole or not np.is_busday(days).all():
@@ -192,7 +196,9 @@ def _counts(times, step: float) -> tuple[np.ndarray, ...]:
 
 
 def _multiples(times, pooled, step: float) -> Grid | None:
-    """Return the grid of this step, if all intervals are multiples of it and few rows are missing."""
+    """Return the grid of this step, if all intervals are multiples of it and few rows are
+    missing.
+    """
     multiple = pooled / step
     whole = np.round(multiple)
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)

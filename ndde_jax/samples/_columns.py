@@ -66,7 +66,9 @@ def is_event(x: Float[np.ndarray, "time"]) -> bool:
 
 
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether rare events last about one sample, so that they are unknown between samples."""
+    """Return whether rare events last about one sample, so that they are unknown between
+    samples.
+    """
     known = x[np.isfinite(x)]
     values, counts = np.unique(known, return_counts=True)
     if not len(known) or counts.max() < RARE * len(known):

@@ -139,7 +139,9 @@ def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tupl
 
 
 def read_clock(cells: Sequence[str]) -> np.ndarray | None:
-    """Return times of day such as 13:45 or 0:00:01.5 in seconds, counted on past midnight; or None."""
+    """Return times of day such as 13:45 or 0:00:01.5 in seconds, counted on past midnight; or
+    None.
+    """
     matches = [_TIME.fullmatch(cell.strip()) for cell in cells]
     if not matches or not all(matches):
         return None
@@ -210,7 +212,9 @@ def _universal(local: np.ndarray, zone: str) -> np.ndarray:
 
 
 def _rank(stamps: np.ndarray, rows: Sequence[np.ndarray]) -> int:
-    """Return 3 for a regular clock, 2 for one with missing rows, 1 for one that increases, else 0."""
+    """Return 3 for a regular clock, 2 for one with missing rows, 1 for one that increases,
+    else 0.
+    """
     worst = 3
     for r in rows or (slice(None),):
         try:

@@ -126,7 +126,9 @@ def _frame_of(path: Path, x: np.ndarray, names: Any, what: str, options: Options
 
 
 def read_npz(path: Path, options: Options) -> Found:
-    """Return the one array `[time dim]` of an NPZ, with its `names` and `dt`; unpack nothing else."""
+    """Return the one array `[time dim]` of an NPZ, with its `names` and `dt`; unpack nothing
+    else.
+    """
     with path.open("rb") as raw:
         start = raw.read(8)
     if not start:
@@ -232,7 +234,9 @@ def _check_workbook(path: Path) -> None:
 
 
 def _check_span(path: Path, content: bytes) -> None:
-    """Raise an error for cells placed so far out that the rows and columns up to them fill memory."""
+    """Raise an error for cells placed so far out that the rows and columns up to them fill
+    memory.
+    """
     width = height = count = 0
     for reference in _REFERENCE.findall(content):
         place = _PLACE.fullmatch(reference)
@@ -252,7 +256,9 @@ def _check_span(path: Path, content: bytes) -> None:
 
 
 def read_columns(path: Path, options: Options) -> Found:
-    """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index first."""
+    """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index
+    first.
+    """
     pandas = _extra("pandas", path)
     kind = {".parquet": "Parquet", ".feather": "Feather"}.get(path.suffix.lower(), "JSON lines")
     try:
@@ -336,7 +342,9 @@ def _unpacked(message: bytes, body: Any) -> int:
 
 
 def read_grid(path: Path, options: Options) -> Found:
-    """Return variables of a NetCDF or Zarr file along one dimension, or one variable `[time dim]`."""
+    """Return variables of a NetCDF or Zarr file along one dimension, or one variable `[time
+    dim]`.
+    """
     xarray = _extra("xarray", path)
     name, key = path.name, options.key
     group, _, key = key.rpartition("/") if key else ("", "", None)

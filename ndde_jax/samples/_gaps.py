@@ -92,7 +92,9 @@ def _curved(x, missing):
 
 
 def _forecast(x, missing):
-    """Return a linear forecast from all variables at the samples before, fitted to what it fills."""
+    """Return a linear forecast from all variables at the samples before, fitted to what it
+    fills.
+    """
     filled = np.where(missing, np.nan, x)
     center = np.nanmean(filled, axis=0)
     scale = np.nanstd(filled, axis=0)

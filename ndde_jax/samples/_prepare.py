@@ -1,4 +1,6 @@
-"""The default treatment of measurements before the search, each step only if a test calls for it."""
+"""The default treatment of measurements before the search, each step only if a test calls for
+it.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

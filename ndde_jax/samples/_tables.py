@@ -218,7 +218,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _variables(file: str, numbers: dict[str, Numbers], frame, stamps, rows):
-    """Return the columns that can be variables, and remarks on the others; raise if there are none."""
+    """Return the columns that can be variables, and remarks on the others; raise if there are
+    none.
+    """
     times = None
     if stamps is not None:
         times = stamps.astype(float) if stamps.dtype.kind in "fiu" else (

@@ -60,7 +60,9 @@ def read_text(path: Path, options: Options) -> Found:
 def found_in(
     path: Path, rows: Any, title: list[str], separator: str | None, options: Options, said=()
 ) -> Found:
-    """Return the contents of text rows: names, units below them, numbers with either decimal mark."""
+    """Return the contents of text rows: names, units below them, numbers with either decimal
+    mark.
+    """
     rows.columns = range(rows.shape[1])
     decimal = options.decimal or decimal_mark(
         [cell for cell in rows.iloc[:1000].to_numpy().ravel() if cell], separator or ""

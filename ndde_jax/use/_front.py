@@ -1,4 +1,4 @@
-"""What a discovery can be asked once it is there; all of it from what the discovery holds."""
+"""The methods of a discovery that use it: all work on what the discovery holds."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,14 @@ from ._parametric_bootstrap import make_echoes, spread_by_echoes
 
 
 class Usable:
-    """Effects, forecasts and interventions; a base of [`Discovery`][ndde_jax.Discovery]."""
+    """The effects, forecasts and interventions of a discovery; a base of
+    [`Discovery`][ndde_jax.Discovery].
+    """
 
     def resample(
         self, *, resamples: Checked[int] = RESAMPLES, key: Checked[PRNGKeyArray | None] = None
     ) -> Ensemble:
-        """Return the graphs and drifts that random halves of the data give, in closed form.
+        """Return graphs and drifts selected on random halves of the data, in closed form.
 
         Effects, forecasts and interventions rest on those of the default; pass what is returned as
         their `ensemble` to have more halves, or others. The discovery itself stays as it is.
@@ -59,18 +61,20 @@ class Usable:
     # What follows depends on the discovery alone, so that keeping it changes no answer.
     @functools.cached_property
     def _members(self) -> Ensemble:
-        """The default ensemble."""
+        """Return the default ensemble."""
         with jax.ensure_compile_time_eval():
             return self.resample()
 
     @functools.cached_property
     def _echoed(self) -> tuple:
-        """Echoes of the learned drift, with the noise of the default ensemble."""
+        """Return parametric bootstrap models of the learned drift, with the noise of the default
+        ensemble.
+        """
         with jax.ensure_compile_time_eval():
             return make_echoes(self, self._members)
 
     def _given(self, ensemble: Any) -> Ensemble:
-        """The ensemble that was given, or the default."""
+        """Return the ensemble that was given, or the default."""
         if ensemble is None:
             return self._members
         if not isinstance(ensemble, Ensemble):
@@ -78,8 +82,8 @@ class Usable:
         return ensemble
 
     def effects(self, *, ensemble: Checked[Ensemble | None] = None) -> Effects:
-        """Return what every kept edge does: sign, mean slope, curve, and total effects along paths,
-        with intervals that include the choice of the graph.
+        """Return the effect of every kept edge: sign, mean slope, curve, and total effects along
+        paths, with intervals that include the choice of the graph.
 
         **Arguments:**
 
@@ -111,8 +115,8 @@ class Usable:
         *,
         lag: Checked[int | None] = None,
     ) -> Influence:
-        """Return which windows decide an edge: what each adds to its strength, and by how much that
-        would fall without it; in closed form, by splines on the graph.
+        """Return which windows decide an edge: the contribution of each to its strength, and the
+        loss without it; in closed form, by splines on the graph.
 
         **Arguments:**
 
@@ -214,7 +218,7 @@ class Usable:
         history: Any = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Intervention:
-        """Return a future with and without something done to the system, on the same noise.
+        """Return a future with and without an intervention on the system, on the same noise.
 
         What is done holds at samples k with `start` ≤ k < `stop`, sample 0 being the present, which
         `ts` begins one after. Several things may be done at once.
@@ -278,8 +282,8 @@ class Usable:
         rivals: Checked[Sequence[str]] = ("persistence", "climatology", "VAR"),
         at: Checked[Sequence[int] | None] = None,
     ) -> Backtest:
-        """Score forecasts from many origins by what came, beside those of rivals that know the same
-        record and the same lags.
+        """Score forecasts from many origins against later values, beside those of rivals that know
+        the same record and the same lags.
 
         **Arguments:**
 
@@ -323,8 +327,8 @@ class Usable:
     def impute(
         self, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
     ) -> Imputed:
-        """Estimate missing values, of long gaps too, by the learned system: those that make what is
-        left of its equations least, in units of their noise, given everything that was measured.
+        """Estimate missing values, in long gaps too, by the learned system: those that minimise the
+        residuals of its equations, in units of their noise, given everything that was measured.
 
         A value is seen as present, as past and as next. What gap filling had estimated is estimated
         anew. Stretches through which no path of the system leads are left as they were, and so are
@@ -360,7 +364,7 @@ class Usable:
 
     def validate(self, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
         """Return what of the discovery holds on another record: the share of each rate that the
-        learned drift explains, as it is, and which edges are worth their price there.
+        learned drift explains, unchanged, and which edges are worth their price there.
 
         **Arguments:**
 
@@ -412,5 +416,5 @@ class Usable:
 
 
 def _generator(key: PRNGKeyArray) -> np.random.Generator:
-    """Return a generator of NumPy, from a key of JAX."""
+    """Return a NumPy generator, from a key of JAX."""
     return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())
