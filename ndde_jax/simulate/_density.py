@@ -1,4 +1,4 @@
-"""How likely a recorded path is, for inference by gradients or sampling."""
+"""The log density of a recorded path, for inference by gradients or sampling."""
 
 from collections.abc import Callable
 from typing import Any
@@ -110,7 +110,7 @@ def log_density(
 
 
 def _gaussian(rest: Float[Array, "dim"], sigma: Array, dt: Array) -> Float[Array, ""]:
-    """Log density of N(0, dt Σ Σᵀ)."""
+    """Return the log density of N(0, dt Σ Σᵀ)."""
     constant = 0.5 * rest.shape[0] * jnp.log(2 * jnp.pi * dt)
     if sigma.ndim < 2:
         scale = jnp.broadcast_to(jnp.abs(sigma), rest.shape)

@@ -1,4 +1,4 @@
-"""El Niño as a delayed oscillator: waves carry yesterday's winds back to the coast."""
+"""Models of El Niño as a delayed oscillator, where ocean waves return past winds to the coast."""
 
 import jax.numpy as jnp
 
