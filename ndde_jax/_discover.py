@@ -1,4 +1,4 @@
-"""The front door: from a table of measurements to a graph, a drift and a report."""
+"""The main entry point: from a table of measurements to a graph, a drift and a report."""
 
 import dataclasses
 import functools
@@ -224,7 +224,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
 
 
 def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
-    """Samples and prior without variables that count rows or time, and what is said of these."""
+    """Return samples and prior without variables that count rows or time, and remarks on these."""
     kept = (*given, *(transform if isinstance(transform, Mapping) else ()))
     names, dim = samples.names, samples.dim
     whole = prior is None or prior.allowed.shape[-2] == dim
@@ -248,7 +248,9 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
 
 
 def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
-    """Events that last one sample have no value between samples, at which midpoints would look."""
+    """Return the recipe, and a remark if it now asks for forward differences because events last
+    one sample: midpoints would read values between samples that do not exist.
+    """
     pooled = np.concatenate(samples.values)
     pulses = [name for name, x in zip(samples.names, pooled.T, strict=True) if is_pulse(x)]
     if recipe.scheme != "auto" or not pulses:
@@ -258,7 +260,7 @@ def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...
 
 
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:
-    """Discovered again and again in what the model completed."""
+    """Repeat the discovery on samples whose missing values the model completed."""
     if not missing(found.samples):
         nothing = "No value is missing, so none was estimated by the model."
         return dataclasses.replace(found, choices=(*found.choices, nothing))
@@ -287,7 +289,7 @@ def _search(
     progress: bool,
     directory: str | os.PathLike | None,
 ) -> Discovery:
-    """The graph and all that comes with it, in samples that are ready."""
+    """Return the graph and all that comes with it, from samples that are ready."""
     # Between whom edges may be comes before what the edges are.
     wanted = recipe.events and recipe.strategy is None and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
@@ -380,8 +382,8 @@ def _search(
 
 
 def _reading(screened: Screened, events: bool) -> tuple[str, float]:
-    """Return what the record was read as, and the evidence in nats, flow over map; NaN where the
-    two were not compared: events, uneven samples, records without noise.
+    """Return whether the record was read as flow or map, and the evidence in nats, flow over map;
+    NaN where the two were not compared: events, uneven samples, records without noise.
     """
     if screened.readings is not None:
         return screened.readings.name, screened.readings.evidence
@@ -389,7 +391,7 @@ def _reading(screened: Screened, events: bool) -> tuple[str, float]:
 
 
 def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]:
-    """What was asked for, what the mask leaves, and how large measurement errors are."""
+    """Return remarks on treatments that were asked for, the mask, and measurement errors."""
     said = tuple(t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
     if samples.mask:
         said += said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
@@ -397,17 +399,21 @@ def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]
 
 
 def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Inputs by the prior, if it is of these variables; whether it is, is checked with the lags."""
+    """Return the inputs by the prior, if it is of these variables; whether it is, is checked with
+    the lags.
+    """
     return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
 
 
 def _steps(recipe: Recipe) -> tuple[str, ...]:
-    """Of the treatment; who asks for central differences means the samples as they are."""
+    """Return the steps of treatment; a request for central differences leaves the samples as they
+    are.
+    """
     return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
 
 
 def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
-    """Recordings get a common mean as well."""
+    """Return the steps with a common mean for all recordings added."""
     if len(samples.values) == 1:
         raise ValueError(
             "offsets=True is for several recordings, each with a mean of its own; there is one. "
@@ -422,14 +428,14 @@ def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
 
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
-    """Of the drift that is fitted in the end; None keeps what measured the edges."""
+    """Return the family of the final drift; None keeps the model that measured the edges."""
     if recipe.family is None and recipe.networks and windows.lags == (0,):
         return Best()
     return recipe.family
 
 
 def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Recipe:
-    """The recipe, after a check of what needs no data."""
+    """Return the recipe, after a check of the settings that do not depend on data."""
     check_coefficient(coefficient)
     recipe = Recipe() if recipe is None else recipe
     if not isinstance(recipe, Recipe):
@@ -443,25 +449,27 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
 
 
 def _passes(recipe: Recipe, windows: Windows) -> int:
-    """Over windows; one where nothing depends on the drift found so far."""
+    """Return the number of passes over windows; one where nothing depends on the drift found so
+    far.
+    """
     return recipe.passes if windows.scheme == "midpoint" else 1
 
 
 def _next_windows(screened: Screened):
-    """Midpoints that know what the drift found in these does during a step. Splines say it well
-    enough, whatever searches in the end.
+    """Return midpoint windows corrected by the motion of the drift found in these during a step.
+    Splines describe it well enough, whatever searches in the end.
     """
     return screened.steps.met_by(fit_screened(screened, screened.found.graph))
 
 
 def _recovered(windows: Windows, recipe: Recipe, coefficient, key):
-    """What a strategy finds; None is its own price."""
+    """Return the result of a strategy; a coefficient of None leaves it its own price."""
     price = None if coefficient is None else as_price(coefficient, "coefficient")
     return recover(windows, recipe.strategy, price, key=key)
 
 
 def _measured(screened: Screened, record, errors, recipe: Recipe, coefficient, key) -> Measured:
-    """The graph, what its edges are worth, and the drift."""
+    """Return the graph, the worth of its edges, and the drift."""
     windows, price = screened.windows, as_price(coefficient, "coefficient")
     if recipe.strategy is None:
         config = recipe.refit if recipe.networks else None
@@ -475,7 +483,7 @@ def _measured(screened: Screened, record, errors, recipe: Recipe, coefficient, k
 
 
 def _with_own(delays, intervals, measured: Measured, dt: float):
-    """Delays with those that edges were searched and measured at."""
+    """Return the delays, with those at which edges were searched and measured."""
     own, half = measured.delays, measured.halves
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
@@ -483,8 +491,8 @@ def _with_own(delays, intervals, measured: Measured, dt: float):
 
 
 def _failed(model) -> bool:
-    """Numbers that are none, or a variable that does not vary: looked up, since asking the model
-    would compile it.
+    """Return whether a parameter is not finite, or a variable does not vary; read from the arrays,
+    since calling the model would compile it.
     """
     numbers = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
     finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in numbers)

@@ -1,4 +1,4 @@
-"""Many systems through the front door: in this process, in others, or on a cluster."""
+"""Discovery of many systems: in this process, in others, or on a cluster."""
 
 import hashlib
 import os
@@ -156,12 +156,12 @@ def discover_many(
 
 
 def _discover(arguments: dict[str, Any]) -> Discovery:
-    """What an executor calls."""
+    """Discover one system; the function that an executor calls."""
     return discover(**arguments)
 
 
 def _listed(systems: Any) -> list:
-    """One element per system; a single table, which could be walked through too, is refused."""
+    """Return one element per system; raise for a single table, which could be iterated over too."""
     single = isinstance(systems, Samples | Mapping | str | bytes) or (
         hasattr(systems, "shape") and np.ndim(systems) != 3
     )
@@ -174,7 +174,9 @@ def _listed(systems: Any) -> list:
 
 
 def _tell(failures: list[Failed], n: int) -> None:
-    """Say which systems have no discovery; if none has, the settings are to blame."""
+    """Warn about systems without a discovery; raise if none has one, since the settings are to
+    blame.
+    """
     if not failures:
         return
     reasons = {(failure.kind, failure.error) for failure in failures}

@@ -1,4 +1,4 @@
-"""How [`discover`][ndde_jax.discover] goes about it, as one value."""
+"""The settings of [`discover`][ndde_jax.discover], as one value."""
 
 import equinox as eqx
 
@@ -16,7 +16,7 @@ SCHEMES = (*STENCILS, "midpoint", "auto")
 
 
 class Recipe(eqx.Module):
-    """What is done to the data, in which order; the default is the library's best.
+    """The settings of all steps of a discovery; the defaults are the library's best.
 
     Splines and products of inputs choose a graph in closed form. At each of `passes` the drift
     found so far corrects the windows for the length of a step. At the last one, where
@@ -96,11 +96,15 @@ class Recipe(eqx.Module):
 
     @classmethod
     def fast(cls) -> "Recipe":
-        """Closed forms only: no network is fitted, and next to nothing compiled."""
+        """Return a recipe of closed forms only: no network is fitted, and next to nothing
+        compiled.
+        """
         return cls(networks=False)
 
     @classmethod
     def paper(cls) -> "Recipe":
-        """The paper's method: gates on networks, forward differences, edges by open gates."""
+        """Return the paper's method: gates on networks, forward differences, edges by open
+        gates.
+        """
         gates = Gates(penalty=L0NDDE.paper(), config=FitConfig.paper(), improve=False)
         return cls(strategy=gates, scheme="euler", passes=1, events=False, delays=False)

@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Return whether every step of the grid has its stamp."""
+        """A flag: every step of the grid has its stamp."""
         return all((np.diff(count) == 1).all() for count in self.counts)
 
 

@@ -119,7 +119,7 @@ class System(eqx.Module):
         return self.drift(t, y, jnp.zeros((0, *y.shape), y.dtype), args)
 
     def with_delays(self, delays) -> "System":
-        """Return `with_lags(...)`, under the name for times."""
+        """Return the system with other delays, in units of time; an alias of `with_lags`."""
         return self.with_lags(delays)
 
     @property

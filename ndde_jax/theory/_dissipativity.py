@@ -341,7 +341,7 @@ def _pull_and_squares(rate, histories, center):
 
 
 def _least(pull, squares, noise: float) -> tuple[float, float, np.ndarray]:
-    """The constants α, β_0, β_a that no value contradicts and that make the stationary bound
+    """Return the constants α, β_0, β_a that no value contradicts and that make the stationary bound
     (2α + tr Q) / 2(β_0 − B) smallest: with t = 1 / 2(β_0 − B) and everything else times t, a linear
     program. A pull stronger than any seen far out is not believed, which also keeps t positive.
     """

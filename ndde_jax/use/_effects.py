@@ -171,7 +171,7 @@ class Effects:
 
     @functools.cached_property
     def total(self) -> Total:
-        """Return the effects along all paths of the graph, on levels."""
+        """The effects along all paths of the graph, on levels."""
         return _total(self)
 
     def to_frame(self):

@@ -61,13 +61,13 @@ class Usable:
     # What follows depends on the discovery alone, so that keeping it changes no answer.
     @functools.cached_property
     def _members(self) -> Ensemble:
-        """Return the default ensemble."""
+        """The default ensemble."""
         with jax.ensure_compile_time_eval():
             return self.resample()
 
     @functools.cached_property
     def _echoed(self) -> tuple:
-        """Return parametric bootstrap models of the learned drift, with the noise of the default
+        """The parametric bootstrap models of the learned drift, with the noise of the default
         ensemble.
         """
         with jax.ensure_compile_time_eval():
