@@ -1,4 +1,4 @@
-"""What the command lines of all benchmarks read alike."""
+"""The command-line arguments shared by all benchmarks."""
 
 import argparse
 import sys

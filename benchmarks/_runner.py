@@ -19,7 +19,7 @@ class Task(Protocol):
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """What it computes; all of one benchmark, method and category."""
+        """The units that the task computes; all of one benchmark, method and category."""
         ...
 
     @property
@@ -52,7 +52,7 @@ def run_tasks(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Run the tasks that the store does not hold yet.
 
     **Arguments:**
 

@@ -1,4 +1,6 @@
-"""What benchmarks of one file share: units fitted one after another, and `run` and `table`."""
+"""The parts that single-file benchmarks share: fitting units one after another, `run` and
+`table`.
+"""
 
 import argparse
 import time

@@ -24,7 +24,7 @@ SECONDS_TO_CONNECT = 30
 
 @dataclass(frozen=True)
 class Killed:
-    """What a task gives that ended its process every time."""
+    """The result of a task that ended its process every time."""
 
     status: str
 
@@ -91,7 +91,8 @@ def on_cluster(
     say: Callable[[str], None] = print,
     name: Callable[[Any], str] = str,
 ) -> Iterator[tuple[Any, Any]]:
-    """As `in_processes`, on the workers of the Dask cluster whose scheduler is at this address.
+    """Yield results as `in_processes` does, from the workers of the Dask cluster whose scheduler is
+    at this address.
 
     Dask replaces workers that die; a task that killed one after the other gives `Killed`. The
     cluster goes on running; what it was still computing however this ends is cancelled.
@@ -172,7 +173,7 @@ class _Worker:
             self.connection.send(task)
 
     def take(self) -> tuple[bool, Any]:
-        """Whether it worked, and the result or what was raised."""
+        """Return whether the task worked, and its result or exception."""
         answer = self.connection.recv()
         self.number = self.task = None
         return answer

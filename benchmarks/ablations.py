@@ -1,4 +1,4 @@
-"""What each part of the estimator is good for, by leaving it out or varying it.
+"""Ablations: the contribution of each part of the estimator, by leaving it out or varying it.
 
     python -m benchmarks.ablations run --out ablations.sqlite
     python -m benchmarks.ablations table ablations.sqlite
@@ -45,7 +45,9 @@ NOTHING: Mapping = MappingProxyType({})
 
 
 class Row(NamedTuple):
-    """What is fitted: changes of `L0NDDE` or another method, of `FitConfig`, and of the windows."""
+    """The settings of one row: changes of `L0NDDE` or another method, of `FitConfig`, and of the
+    windows.
+    """
 
     config: Mapping = NOTHING
     penalty: Mapping = NOTHING

@@ -92,7 +92,7 @@ def _causal_dynamics(out: Path, smoke: bool, climate: Path | None) -> list[Step]
 
 
 def _units(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """What λ multiplies, on graphs of the same benchmark."""
+    """Return the steps on what λ multiplies, on graphs of the same benchmark."""
     results = out / "units.sqlite"
     rows = ("unit_l0ndde_sum_open", "allones") if smoke else (*readings(), "allones", "empty")
     run = ("run", *_many("--method", rows), "--series", "1", "--out", str(results))
@@ -109,7 +109,7 @@ def _units(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _readings(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """The same on systems whose graph is known."""
+    """Return the steps on what λ multiplies, on systems whose graph is known."""
     results = str(out / "readings.sqlite")
     size = ("--system", "Lorenz", "--setup", "dysts") if smoke else ("--seeds", "2")
     return [
@@ -119,7 +119,7 @@ def _readings(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _ablations(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """What each part is good for."""
+    """Return the steps of the ablations of each part."""
     results = str(out / "ablations.sqlite")
     small = ("--system", "Lorenz", "--seeds", "1", "--part", "confinement")
     size = small if smoke else ("--seeds", "3")
@@ -145,7 +145,9 @@ def _dysts(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _delays(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """What the paper has no benchmark for: which variable drives which, at which delay."""
+    """Return the steps beyond the paper's benchmarks: which variable drives which, at which
+    delay.
+    """
     results = str(out / "delays.sqlite")
     size = ("--smoke",) if smoke else ("--category", "low")
     names = ("allones", "granger") if smoke else (

@@ -1,4 +1,4 @@
-"""Other libraries' methods, in the terms of the benchmarks; `pip install -e ".[peers]"`.
+"""The methods of other libraries, in the terms of the benchmarks; `pip install -e ".[peers]"`.
 
 Their defaults are kept where they have any.
 """
@@ -79,7 +79,9 @@ def time_lagged_links(
 
 
 def _delayed(dim: int, lags: Sequence[int]) -> dict:
-    """What tigramite may look at: these lags of all, and all others at the same time."""
+    """Return the links that tigramite may test: these lags of all, and all others at the same
+    time.
+    """
     delayed = {(i, -lag - 1): "-?>" for i in range(dim) for lag in lags}
     return {j: delayed | {(i, 0): "o?o" for i in range(dim) if i != j} for j in range(dim)}
 

@@ -1,4 +1,4 @@
-"""Which reading of the paper's objective makes its coefficients keep and drop edges?
+"""The readings of the paper's objective: which one makes its coefficients keep and drop edges?
 
     python -m benchmarks.readings run --out readings.sqlite
     python -m benchmarks.readings table readings.sqlite

@@ -1,4 +1,4 @@
-"""What a graph is good for, against the truth: `python -m benchmarks.use run|table`.
+"""The uses of a graph, scored against the truth: `python -m benchmarks.use run|table`.
 
 `run` discovers the systems of `benchmarks.delays` from fresh seeds, and networks that are in no
 other table; then it forecasts an independent run, compares effects with those of the true drift,
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         spec = self.spec
         return Unit(BENCHMARK, self.group, spec.name, spec.series, "discover", self.seed)
 
@@ -68,7 +68,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks share."""
+        """The settings that all tasks share."""
         return json.dumps({"ahead": AHEAD, "origins": ORIGINS, "paths": PATHS})
 
     def without(self, done: set[Unit]) -> "Task":
@@ -185,14 +185,14 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _values(systems, name: str) -> np.ndarray:
-    """Of the systems that have it."""
+    """Return the values of the systems that have them."""
     return np.array([m[name] for m in systems if m.get(name) is not None], float)
 
 
 def run(
     groups: dict[str, Sequence[Specification]], store: Store, *, seed: int = FRESH, workers=1
 ) -> None:
-    """Do what the store does not hold yet."""
+    """Run the tasks that the store does not hold yet."""
     tasks = [Task(spec, group, seed) for group, specs in groups.items() for spec in specs]
     run_tasks(tasks, evaluate, store, workers=workers)
 

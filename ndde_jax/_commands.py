@@ -188,14 +188,14 @@ def _intervene(arguments: argparse.Namespace) -> None:
 
 
 def _by_time(made: Any, columns: Any):
-    """Return rows of time, variable and numbers `[column horizon dim]`."""
+    """Yield rows of time, variable and numbers `[column horizon dim]`."""
     for k, time in enumerate(made.ts):
         for i, name in enumerate(made.names):
             yield float(time), name, *(float(column[k, i]) for column in columns)
 
 
 def _last(made: Any, ends: np.ndarray, verb: str):
-    """Return a line for each variable: its value at the end, and a 90 % interval."""
+    """Yield a line for each variable: its value at the end, and a 90 % interval."""
     unit = f" {made.time_unit}" if made.time_unit else ""
     for name, (middle, low, high) in zip(made.names, ends[:, -1].T, strict=True):
         yield (

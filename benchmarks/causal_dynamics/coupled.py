@@ -20,7 +20,7 @@ _BLOCK = 50
 
 @dataclass(frozen=True)
 class Variant:
-    """How the networks of a category differ; they take turns."""
+    """A variant of the networks of a category; variants take turns."""
 
     activation: str
     driver: str
@@ -88,7 +88,7 @@ def _root_keys(key, places: np.ndarray) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _draws(keys, n_systems):
-    """For each key, the systems it tries and a key for each try."""
+    """Return for each key the systems it tries and a key for each try."""
     tries = jax.vmap(lambda key: jr.split(key, (_ATTEMPTS, 2)))(keys)
     choose = jax.vmap(jax.vmap(lambda key: jr.randint(key, (), 0, n_systems)))
     return choose(tries[..., 0]), jr.key_data(tries[..., 1])

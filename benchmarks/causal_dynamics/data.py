@@ -108,7 +108,7 @@ def read_graph(path: str | Path) -> Graph:
 
 
 def standardise(series: Float[np.ndarray, "series time dim"]) -> Float[np.ndarray, "..."]:
-    """What the benchmark does to the series before any method sees them.
+    """Standardise the series as the benchmark does before any method sees them.
 
     Missing values become 0, then every variable gets one mean and one standard deviation over all
     series and times. Float64, so that a constant variable stays exactly constant.

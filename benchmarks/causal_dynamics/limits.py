@@ -1,4 +1,4 @@
-"""How far the best possible answers score: computed, since labels and data do not always agree."""
+"""The best scores that are possible: computed, since labels and data do not always agree."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ SURE = -np.log(0.05)
 
 
 def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
-    """Which nodes hold the same state, as one number per group.
+    """Return one number per group of nodes that hold the same state.
 
     A node with a single parent is a linear image of its parent, and the parent of the node: all
     such neighbours carry one state in different coordinates, and data do not say which came first.
@@ -36,7 +36,9 @@ def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
 
 
 def visible_edges(edges: Adjacency, hidden: int | None) -> Adjacency:
-    """What a hidden node leaves: its parents drive its children, since maps of maps are maps."""
+    """Return the edges left when a node is hidden: its parents drive its children, since maps of
+    maps are maps.
+    """
     if hidden is None:
         return edges
     return edges | np.outer(edges[:, hidden], edges[hidden])
@@ -102,9 +104,9 @@ def up_to_coordinates(labels: Adjacency, *, own: float = 0.0) -> Float[np.ndarra
 
 
 def hidden_limits() -> dict[str, list[float]]:
-    """As `coupled_limit`, over the systems of simple/confounder with their right graphs: of what
-    data can show; of this and the guess that own effects are more common; of this and the
-    frequencies of the edges in all other systems that show the same.
+    """Return the limits of `coupled_limit` over the systems of simple/confounder with their right
+    graphs: by what data can show; by this and the guess that own effects are more common; by this
+    and the frequencies of the edges in all other systems that show the same.
     """
     whole, parts = [], []
     for name in systems_with_jacobian():
@@ -125,7 +127,7 @@ def hidden_limits() -> dict[str, list[float]]:
 
 
 def _frequencies(labels: Adjacency, among: list[Adjacency]) -> Float[np.ndarray, "node node"]:
-    """How often the edges exist in the other graphs of the same `up_to_coordinates`."""
+    """Return how often the edges exist in the other graphs of the same `up_to_coordinates`."""
     shown = up_to_coordinates(labels)
     alike = [x for x in among if x is not labels and np.array_equal(up_to_coordinates(x), shown)]
     return np.mean(alike, axis=0) if alike else shown

@@ -33,7 +33,7 @@ _DT_CLIMATE = {"maooam": 500.0, "enso": 1 / 12}  # model time units, years
 
 @dataclass(frozen=True)
 class Place:
-    """What the path of a file says about it. `system` is the name its file begins with."""
+    """The parts of a file's path. `system` is the name its file begins with."""
 
     tier: str
     category: str

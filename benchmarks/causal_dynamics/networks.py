@@ -45,7 +45,9 @@ class Network:
 
     @property
     def parentless(self) -> Bool[np.ndarray, "block_node"]:
-        """What has no parents within its own block, and so takes its values from outside."""
+        """A mask of the nodes without parents in their own block, which take their values from
+        outside.
+        """
         blocks = [self.regular] if self.lagged is None else [self.regular, self.lagged]
         return np.concatenate([~block.any(axis=0) for block in blocks])
 

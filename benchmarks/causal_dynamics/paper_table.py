@@ -46,8 +46,8 @@ def published(file: Path = PUBLISHED) -> tuple[list[str], dict[str, Values]]:
 
 
 def own(store: Store, labels: str) -> dict[str, Values]:
-    """The same of the methods in a store: joint scores, means over graphs (and seeds). SHD is
-    extrapolated to the ten series of the benchmark where fewer were done.
+    """Return the table for the methods in a store: joint scores, means over graphs (and seeds). SHD
+    is extrapolated to the ten series of the benchmark where fewer were done.
     """
     found = {score: defaultdict(list) for score in SCORES}
     for rows in _pooled_rows(store).values():

@@ -46,7 +46,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What the method is told about the category."""
+        """The settings of the category that the method is told."""
         return self.settings.to_json()
 
     def without(self, done: set[Unit]) -> "Task":
@@ -67,7 +67,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Run the tasks that the store does not hold yet.
 
     **Arguments:**
 

@@ -18,7 +18,7 @@ SCORES = ("auroc", "auprc", "shd")
 
 
 def failed(prediction: Prediction) -> bool:
-    """Whether a method gave no usable answer."""
+    """Return whether a method gave no usable answer."""
     return not np.isfinite(prediction.scores).all()
 
 

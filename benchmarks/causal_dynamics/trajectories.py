@@ -35,7 +35,7 @@ _SPARE = 10
 
 
 class Flow(NamedTuple):
-    """What the benchmark takes from dysts besides the equations."""
+    """The parts of a dysts system that the benchmark uses besides the equations."""
 
     start: Float[np.ndarray, "dim"]
     period: float
@@ -68,7 +68,7 @@ def _three_dimensional() -> tuple[str, ...]:
 def published_graph(
     name: str, point: tuple[float, float, float] = (1, 1, 1)
 ) -> Bool[np.ndarray, "source target"] | None:
-    """Where dysts' Jacobian is not zero at one point, at time 0, with every parameter 1.
+    """Return where dysts' Jacobian is not zero at one point, at time 0, with every parameter 1.
 
     This is how the benchmark finds its labels; later versions of it take the point (1.1, 1.2, 1.3).
     None if dysts has no Jacobian.

@@ -1,4 +1,4 @@
-"""Whether the learned system, simulated with the noise it leaves, lives where the true one does."""
+"""Scores of the long-run behaviour of the learned system, simulated with its residual noise."""
 
 import functools
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def reference(spec: Specification, seed: int = 0) -> Reference:
-    """What learned systems of a task are compared with."""
+    """Return the runs that learned systems of a task are compared with."""
     system = spec.system()
     exponent = _growth(
         system.drift, history=system.history, lags=system.lags, dt=spec.sampling_step

@@ -1,4 +1,4 @@
-"""From a specification to a series, its truth, and points to judge a drift at."""
+"""The data of a task: a series, its truth, and points to judge a drift at."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ PILOT, TEST = 2000, 1000
 
 @dataclass(frozen=True)
 class Series:
-    """What a method may see (`x`, `dt`, `lags`), and what it is judged by.
+    """A series with the inputs of a method (`x`, `dt`, `lags`), and the truth it is judged by.
 
     - `x`: samples; `dt`: time between them; `lags`: candidates, in samples.
     - `graph`: the truth on the candidate lags. Off the grid, a true delay counts as the candidate

@@ -117,7 +117,9 @@ def _grouped(rows: list[Row], store: Store) -> dict:
 
 
 def _by_length(group: tuple[str, str]) -> tuple[str, int, str]:
-    """By category, learning curves by their numbers of samples, and by method."""
+    """Return a sort key: by category, learning curves by their numbers of samples, and by
+    method.
+    """
     category, method = group
     name, _, length = category.partition("/")
     return name, int(length or 0), method

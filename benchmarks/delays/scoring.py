@@ -13,7 +13,7 @@ LEVELS = ("exact", "near", "summary")
 
 
 def failed(prediction: Prediction) -> bool:
-    """Whether a method gave no usable answer."""
+    """Return whether a method gave no usable answer."""
     return not np.isfinite(prediction.scores).all()
 
 

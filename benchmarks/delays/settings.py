@@ -84,7 +84,9 @@ class Specification:
 
 
 def _entry(name: str) -> dict:
-    """Of a system in the file, or of a further network, `random_SIZE_DELAYS_SEED`."""
+    """Return the entry of a system in the file, or of a further network,
+    `random_SIZE_DELAYS_SEED`.
+    """
     if name in settings()["systems"]:
         return settings()["systems"][name]
     size, n_delays, seed = map(int, name.removeprefix("random_").split("_"))

@@ -1,4 +1,4 @@
-"""What the theorems say about a task, from the true drift, and whether practice agrees."""
+"""The theorems applied to a task, from the true drift, and compared with practice."""
 
 import dataclasses
 import itertools
@@ -62,7 +62,9 @@ def breaking_price(series: Series) -> float:
 
 
 def measured_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
-    """The same as shares of the variance of the *measured* rates, which noise makes larger."""
+    """Return the true strengths as shares of the variance of the *measured* rates, which noise
+    makes larger.
+    """
     return true_strengths(series) * series.explained[None, :, None]
 
 
@@ -117,7 +119,7 @@ class Window:
 
     @classmethod
     def of(cls, series: Series, strengths: Float[np.ndarray, "source target lag"]) -> "Window":
-        """From strengths as shares of the variance of measured rates."""
+        """Return the window from strengths as shares of the variance of measured rates."""
         weakest = float(np.nanmin(strengths))
         drivers = int(series.graph.sum(axis=(0, 2)).max())
         return cls(weakest, drivers, weakest / drivers, float(np.max(1 - series.explained)))
@@ -143,7 +145,7 @@ def recovery(
     seeds: int = 5,
     noise: str = "low",
 ) -> list[dict]:
-    """How often the benchmark's method `search` finds the exact graph, by length and price.
+    """Return how often the benchmark's method `search` finds the exact graph, by length and price.
 
     `prices` are multiples of the weakest strength s_min²; those of 1/d_max and more lie outside the
     theorem's window, which is sufficient. One more price is `beyond` times that of

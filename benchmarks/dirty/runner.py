@@ -31,7 +31,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         return Unit(BENCHMARK, "network", self.kind, 0, self.method, self.seed)
 
     @property
@@ -41,7 +41,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks share."""
+        """The settings that all tasks share."""
         return json.dumps({"dim": DIM, "lags": LAGS, "length": LENGTH}, sort_keys=True)
 
     def without(self, done: set[Unit]) -> "Task":
@@ -70,7 +70,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet; the twin of every seed first."""
+    """Run the tasks that the store does not hold yet; the twin of every seed first."""
     tasks = [
         Task(kind, method, seed) for method in methods for seed in seeds for kind in (TWIN, *kinds)
     ]

@@ -94,7 +94,7 @@ def _noise(parser: argparse.ArgumentParser) -> None:
 
 
 def category(options) -> str:
-    """Of results, one for each kind of noise."""
+    """Return the category of results, one for each kind of noise."""
     return "data" if options.noise == protocol().noise_of else options.noise
 
 
@@ -123,7 +123,7 @@ def _run(options) -> int:
 
 
 def made_folder(results: Path, category: str = "data") -> Path:
-    """Where the data of a run without `--data` lie."""
+    """Return the folder of the data of a run without `--data`."""
     return results.with_name(f"{results.stem}_{category}")
 
 

@@ -1,4 +1,4 @@
-"""What needs no learning: limits that tables are read against.
+"""Anchors of the tables: limits that need no learning.
 
 `oracle` and `terms` know the equations, and fit only their numbers.
 """
@@ -29,7 +29,7 @@ EXACT = 1e-8
 
 
 class Learned(NamedTuple):
-    """What a method says about one system.
+    """The learned system that a method returns.
 
     - `model`: something to simulate; None forecasts the mean of the training data, for ever.
     - `solver`: name in `forecast.SOLVERS`.

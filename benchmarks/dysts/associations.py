@@ -1,4 +1,4 @@
-"""How metrics of forecasts go with errors of the graph, and with the error of a step."""
+"""The association of forecast metrics with errors of the graph, and with the error of a step."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Association(NamedTuple):
 
 
 def association(values: Values, metric: str, against: str) -> Association:
-    """Over all methods but the anchors and all systems that have both."""
+    """Return the association over all methods but the anchors and all systems that have both."""
     from scipy.stats import kendalltau
 
     x, y = {}, {}

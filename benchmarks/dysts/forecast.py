@@ -1,4 +1,4 @@
-"""What a learned or true system does from given starts: its trajectories and Lyapunov exponents.
+"""Simulation of a learned or true system from given starts: trajectories and Lyapunov exponents.
 
 Everything is in standardised coordinates. Systems whose models have the same structure run as one
 batch; the numbers of steps are rounded to a few values, because each new one compiles.
@@ -154,7 +154,7 @@ def _rounded_up(n: int) -> int:
 
 
 def _rounded_down(n: int) -> int:
-    """At least the 200 steps that a spectrum needs."""
+    """Return the number of steps rounded down, at least the 200 that a spectrum needs."""
     steps = SHORTEST
     while steps * 2 <= n:
         steps *= 2

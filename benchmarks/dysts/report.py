@@ -90,7 +90,7 @@ def table(store: Store, *, only: str | None = None, category: str = "data") -> s
 
 
 def _test_lengths(values: Values) -> str:
-    """How long the tests are, which with `--data` is what the files hold."""
+    """Return a sentence on the length of the tests, which with `--data` is that of the files."""
     found = {}
     for metrics in values.values():
         found |= metrics.get("test_lyapunov_times", {})
@@ -188,8 +188,8 @@ def permutation_p(differences: np.ndarray) -> float:
 def ablation(
     store: Store, *, known: Container[str], only: str | None = None, category: str = "data"
 ) -> str:
-    """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic test
-    systems that all three have done; their number is in the last column.
+    """Return how far from `node` (0) to `oracle` (1) every method comes, by medians over the
+    chaotic test systems that all three have done; their number is in the last column.
     """
     values = read(list(store.rows(BENCHMARK)), only=only, category=category)
     if not {"node", "oracle"} <= set(values):

@@ -16,7 +16,7 @@ NOISES = ("std", "variance")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a learned method is trained. `settings.toml` explains the fields."""
+    """The recipe of a learned method's training. `settings.toml` explains the fields."""
 
     penalty: str
     coefficient: float | None = None
@@ -50,7 +50,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How trajectories are made. `settings.toml` explains the fields."""
+    """The protocol of trajectories. `settings.toml` explains the fields."""
 
     noise: float
     train_lyapunov_times: float
@@ -66,7 +66,9 @@ class Protocol:
             raise ValueError(f"noise_of must be one of {NOISES}; got {self.noise_of!r}.")
 
     def sigma(self, spread: np.ndarray) -> np.ndarray:
-        """Of the noise, per square root of time, of variables with these standard deviations."""
+        """Return the amplitude of the noise, per square root of time, of variables with these
+        standard deviations.
+        """
         return self.noise * spread if self.noise_of == "std" else np.sqrt(self.noise) * spread
 
 
@@ -120,7 +122,9 @@ def system_names(file: Path = SETTINGS_FILE) -> tuple[str, ...]:
 
 
 def regime(name: str, file: Path = SETTINGS_FILE) -> str:
-    """What a system does at dysts' parameters: chaotic, regular, transient or unbounded."""
+    """Return the regime of a system at dysts' parameters: chaotic, regular, transient or
+    unbounded.
+    """
     systems = _tables(file)["systems"]
     found = [kind for kind in ("regular", "transient", "unbounded") if name in systems[kind]]
     return found[0] if found else "chaotic"

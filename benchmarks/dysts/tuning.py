@@ -27,7 +27,7 @@ class Trial(Task):
 
     @property
     def unit(self) -> Unit:
-        """What is tuned is part of its name."""
+        """The key of the task in the store; its name contains the tuned settings."""
         told = (f"{key}={getattr(self.recipe, key):g}" for key in tuned_keys(self.recipe))
         name = " ".join([self.method, *told])
         return Unit(BENCHMARK, self.category, self.path.stem, 0, name, self.seed)

@@ -31,7 +31,9 @@ class Record:
 
     @functools.cached_property
     def filled(self) -> Float[np.ndarray, "time gauge"]:
-        """Without missing values: straight lines between neighbours, the ends held."""
+        """Return the levels without missing values: straight lines between neighbours, the ends
+        held.
+        """
         return interpolated(self.x)
 
 

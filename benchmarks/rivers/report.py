@@ -45,8 +45,8 @@ def table(store: Store) -> str:
 
 
 def _trust(store, category, method, tasks):
-    """Of the edges between gauges in reports of each verdict, how many are true, and what share of
-    the true links of all sets they are.
+    """Yield for each verdict how many of the edges between gauges in such reports are true, and
+    what share of the true links of all sets they are.
     """
     judged = {unit: task for unit, task in tasks.items() if "verdict" in task}
     links = {unit: float(_kept(store, unit)[1].sum()) for unit in judged}

@@ -20,7 +20,7 @@ def auroc(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> f
 
 
 def pairs(matrix: np.ndarray) -> np.ndarray:
-    """What stands off the diagonal, in order of rows."""
+    """Return the entries off the diagonal, in order of rows."""
     return matrix[~np.eye(len(matrix), dtype=bool)]
 
 

@@ -49,7 +49,9 @@ def simulate(
 
 
 def table() -> str:
-    """What the library makes of such records: whom it takes for neighbours, and the ranking."""
+    """Return a table of the library's results on such records: gauges taken for neighbours, and the
+    ranking.
+    """
     body = []
     for n_gauges in GAUGES:
         hits = claimed = true = decided = 0

@@ -61,7 +61,7 @@ def _table(options) -> int:
 
 
 def off(method: str, error: float, order: float) -> bool:
-    """Whether a solver is below its order, or an adaptive one above its tolerance."""
+    """Return whether a solver is below its order, or an adaptive one above its tolerance."""
     if method in CONSTANT:
         return not (error < FLOOR or order > CONSTANT[method][1] - SLACK)
     return not error < MANY * TOLERANCES[1]

@@ -44,12 +44,12 @@ class Problem:
 
     @property
     def constant(self) -> bool:
-        """Whether the delays are constants."""
+        """A flag: the delays are constants."""
         return not callable(self.delays)
 
     @property
     def stiff(self) -> bool:
-        """Whether it needs an implicit solver."""
+        """A flag: the problem needs an implicit solver."""
         return self.constant and not self.steps
 
     def past(self, xp, t):
@@ -129,7 +129,9 @@ def _ends(problem: Problem) -> list[float]:
 
 
 def _free_reference(problem: Problem) -> np.ndarray:
-    """Where delays depend on time and state: steps of DOP853, each shorter than the delays."""
+    """Return the solution where delays depend on time and state: steps of DOP853, each shorter than
+    the delays.
+    """
     pieces: list = []
 
     def past(t):
@@ -172,7 +174,7 @@ def _mackey_glass(n):
 
 
 def _marchuk(xp, t, x, z):
-    """With a healthy organ, ξ(m) = 1."""
+    """Return Marchuk's rate with a healthy organ, ξ(m) = 1."""
     v, c, f, m = x
     return [
         (2 - 0.8 * f) * v,

@@ -34,7 +34,9 @@ CAPACITY = 1024
 
 
 def methods(problem: Problem) -> list[str]:
-    """Of a problem: implicit solvers for stiff ones, constant steps for constant delays."""
+    """Return the methods for a problem: implicit solvers for stiff ones, constant steps for
+    constant delays.
+    """
     if problem.stiff:
         return ["adaptive Kvaerno5"]
     return [*(CONSTANT if problem.constant else ()), "adaptive Tsit5"]
@@ -50,7 +52,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         return Unit(BENCHMARK, "problems", self.problem, 0, self.method, 0)
 
     @property
@@ -60,7 +62,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks share."""
+        """The settings that all tasks share."""
         steps = {name: (problem.steps, problem.end) for name, problem in PROBLEMS.items()}
         shared = {"steps": steps, "tolerances": TOLERANCES, "capacity": CAPACITY}
         return json.dumps(shared, sort_keys=True)
@@ -90,7 +92,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet."""
+    """Run the tasks that the store does not hold yet."""
     tasks = [
         Task(name, method)
         for name in names

@@ -1,5 +1,5 @@
-"""How long until there is a graph: in a fresh process, with programs kept, warm, on another shape;
-beside peers on the same data; what it needs of memory; and how it grows.
+"""The time until there is a graph: in a fresh process, with programs kept, warm, on another shape;
+beside peers on the same data; its memory; and its growth.
 
 CPU seconds, which another program on the machine disturbs least, and seconds on the clock.
 """
@@ -113,7 +113,7 @@ def _held(pid: int, before: float) -> float:
 
 
 def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
-    """Other libraries on the same data, of those that are installed."""
+    """Return other libraries on the same data, of those that are installed."""
     known = {
         "tigramite": ("PCMCI+ (tigramite), warm", lambda: peers.pcmci_plus(x, lags)),
         "pysindy": (

@@ -97,7 +97,7 @@ def torch_time(python: str, n_targets: int, n_inputs: int, n_steps: int) -> floa
 
 
 def batch_rows(n_systems: int, n_steps: int, repeats: int) -> list[tuple[str, str]]:
-    """Many systems against one: a warm loop, one and two workers of `fit_many`."""
+    """Return rows on many systems against one: a warm loop, one and two workers of `fit_many`."""
     method, config = ndde.L0NDDE(path=()), configuration(n_steps)
     many = [windows(3, 3, key=jr.key(i)) for i in range(n_systems)]
     one = many[0]

@@ -29,7 +29,7 @@ def euler_path(increments):
 
 
 def euler_path_drawn(n_steps):
-    """The same with its own draws."""
+    """Return the path of `euler_path` with its own draws."""
     n = LAG_STEPS + 1
     ring = np.zeros(n)
     path = np.empty(n_steps)
@@ -45,7 +45,9 @@ def euler_path_drawn(n_steps):
 
 
 def euler_batch(increments, save_every):
-    """The same for `[time batch]` increments, every `save_every`-th state kept."""
+    """Return the paths of `euler_path` for `[time batch]` increments, every `save_every`-th state
+    kept.
+    """
     n_steps, size = increments.shape
     n = LAG_STEPS + 1
     ring = np.zeros((n, size))

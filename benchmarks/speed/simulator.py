@@ -25,7 +25,7 @@ SAVE_EVERY, TAU, SPACING, INTERVAL, K = 100, 17.0, 0.5, 10, 6
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of all measurements."""
 
     steps: int = 1_000_000
     batch_steps: int = 2000
@@ -90,7 +90,7 @@ def linear_path(*, args=None, history=None, **rest):
 
 
 def mackey_glass_path(dt: float, duration: float, *, args=None, **rest):
-    """From the constant 1.2."""
+    """Return a path from the constant 1.2."""
     return ndde.solve_sdde(
         mackey_glass,
         lags=TAU,
@@ -103,12 +103,12 @@ def mackey_glass_path(dt: float, duration: float, *, args=None, **rest):
 
 
 def linear_parameters():
-    """As arrays, so that there is a gradient with respect to them."""
+    """Return parameters as arrays, so that there is a gradient with respect to them."""
     return {"a": jnp.asarray(-1.0), "b": jnp.asarray(0.5)}
 
 
 def mackey_glass_parameters():
-    """As arrays, so that there is a gradient with respect to them."""
+    """Return parameters as arrays, so that there is a gradient with respect to them."""
     return {"beta": jnp.asarray(0.2), "gamma": jnp.asarray(0.1)}
 
 
@@ -251,7 +251,7 @@ def row(what: str, seconds: float, peer: Any, target: str, compiling: float, uni
 
 
 def ask_peer(python: str, part: str, **arguments) -> Any:
-    """What `peers.py` measured, or the words for a cell that has no number."""
+    """Return the result that `peers.py` measured, or the words for a cell that has no number."""
     command = [
         python,
         str(Path(__file__).resolve().parent / "peers.py"),

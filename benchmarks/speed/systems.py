@@ -1,4 +1,4 @@
-"""Many systems through the front door: the cost of one, memory, and what processes gain."""
+"""The cost of discovering many systems: one system, memory, and the gain from processes."""
 
 import os
 import resource
@@ -103,7 +103,7 @@ def _measured(systems, workers: int, recipe) -> list[str]:
 
 
 def _cpu() -> float:
-    """Of this process and of those that it started and that have ended."""
+    """Return the CPU seconds of this process and of those that it started and that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

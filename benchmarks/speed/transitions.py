@@ -1,4 +1,4 @@
-"""How often one trajectory changes rooms between its CSV file and the report.
+"""The number of changes between files and folders from a trajectory's CSV file to its report.
 
     python -m benchmarks.speed.transitions [--root CHECKOUT] [--before OLDER_CHECKOUT]
 
@@ -40,7 +40,7 @@ class Walk:
         self.rooms, self.changes = [], 0
 
     def enter(self, room: str) -> None:
-        """Nothing, if it is where one is already."""
+        """Enter a room; do nothing if it is the present one."""
         if self.rooms and self.rooms[-1] == room:
             return
         self.changes += 1
@@ -53,7 +53,7 @@ class Walk:
 
 
 class Count(NamedTuple):
-    """Of one walk.
+    """The counts of one walk.
 
     - `rooms`: different ones.
     - `changes`: from room to room, repetitions once.
@@ -136,7 +136,7 @@ def discover_table() -> dict[str, Count]:
 
 
 def count_in(root: Path) -> dict[str, Count]:
-    """The same in a process of its own, with the package of a checkout."""
+    """Return the counts from a process of its own, with the package of a checkout."""
     if not (root / "ndde_jax" / "__init__.py").exists():
         raise SystemExit(f"{root} holds no folder ndde_jax; give the root of a checkout.")
     with tempfile.TemporaryDirectory() as cache:

@@ -19,7 +19,7 @@ CANDIDATES = tuple(range(LAGS))
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a method may see, and what it is judged by.
+    """A record with the inputs of a method, and the truth it is judged by.
 
     - `x`: samples, NaN where missing; `dt`: time between them; `lags`: candidates, of rates, None
         where nobody knows.
@@ -45,8 +45,8 @@ class Record:
 
     @property
     def ranked(self) -> Bool[np.ndarray, "source target"]:
-        """The same without pairs of which one drives the other within a sample alone: is that an
-        edge?
+        """The pairs with known truth, without those of which one drives the other within a sample
+        alone: is that an edge?
         """
         if self.at_once is None:
             return self.where
@@ -168,7 +168,7 @@ FAMILIES: dict[str, tuple[Callable, tuple[tuple[int, int], ...]]] = {
 
 
 def label(p: int, n: int) -> str:
-    """Of a size: variables and samples."""
+    """Return the label of a size: variables and samples."""
     return f"{p}x{n}"
 
 
@@ -187,7 +187,7 @@ def record(family: str, size: str, seed: int, directory: Path | None = None) -> 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a plant's file is read: its columns after those left out, actuators first."""
+    """The layout of a plant's file: its columns after those left out, actuators first."""
 
     file: str
     actuators: int

@@ -27,8 +27,8 @@ class Flow(NamedTuple):
 def integrated(
     system: Flow, n: int, rng: np.random.Generator, *, inside: int = 10, before: int = 200
 ) -> Float[np.ndarray, "time variable"]:
-    """So many samples: a Runge–Kutta step of fourth order and Gaussian noise, `inside` times a
-    sample, without the first samples.
+    """Return so many samples: a Runge–Kutta step of fourth order and Gaussian noise, `inside` times
+    a sample, without the first samples.
 
     **Raises:** `ValueError` if it diverges.
     """
@@ -62,8 +62,8 @@ def lorenz96(rng: np.random.Generator, dim: int, *, force: float = 10.0) -> Flow
 
 
 def lotka_volterra(rng: np.random.Generator, dim: int) -> Flow:
-    """As many predators as prey, two of each for each (Marcinkevičs and Vogt 2021). States are the
-    logarithms, which noise enters; numbers are recorded.
+    """Return a system of as many predators as prey, two of each for each (Marcinkevičs and Vogt
+    2021). States are the logarithms, which noise enters; numbers are recorded.
     """
     half = dim // 2
     eaten = np.zeros((half, half))

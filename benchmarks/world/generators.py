@@ -211,7 +211,9 @@ def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
 
 
 def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, seed=0) -> Batch:
-    """The same as flows: what is unseen acts after one sample on 0 and after three on 1."""
+    """Return flows of four variables like `hidden_map`: the unseen driver acts after one sample on
+    0 and after three on 1.
+    """
     rng = np.random.default_rng(seed)
     steps, dim = (n + BEFORE // 3) * INSIDE, 4
     h = driver(rng, kind, records, steps, INSIDE)

@@ -30,7 +30,7 @@ class Map(NamedTuple):
 def iterated(
     system: Map, n: int, rng: np.random.Generator, before: int = BEFORE
 ) -> Float[np.ndarray, "time dim"]:
-    """So many samples of a map, without the first ones.
+    """Return so many samples of a map, without the first ones.
 
     **Raises:** `ValueError` if it diverges.
     """
@@ -54,11 +54,11 @@ class Links(NamedTuple):
     size: np.ndarray
 
     def among(self, chosen) -> "Links":
-        """Those chosen."""
+        """Return the chosen links."""
         return Links(*(part[chosen] for part in self))
 
     def graph(self, dim: int) -> Bool[np.ndarray, "source target lag"]:
-        """With every variable's own present, without what works within the sample."""
+        """Return the graph with every variable's own present, without links within the sample."""
         graph = np.zeros((dim, dim, LAGS), bool)
         graph[..., 0] = np.eye(dim)
         late = self.among(self.lag >= 0)

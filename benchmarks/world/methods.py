@@ -24,7 +24,7 @@ OK = "ok"
 
 
 class Prediction(NamedTuple):
-    """What a method says about one record.
+    """The prediction of a method for one record.
 
     - `scores` rank the pairs, NaN where the method failed.
     - `graph`: links it keeps, at lags of rates; None if it only ranks.
@@ -164,7 +164,7 @@ def transfer(x, dt, lags, *, key):
 
 
 def asymmetry(x, dt, lags, *, key):
-    """What one's past adds to the other's own, less the reverse, pair by pair: a ranking."""
+    """Return what one's past adds to the other's own, less the reverse, pair by pair: a ranking."""
     added = baselines.own_past_and(interpolated(x), len(_candidates(lags)))
     return Prediction(baselines.less_its_reverse(added))
 
@@ -181,7 +181,7 @@ def _levels(x, lags: range):
 
 
 def _by_source(found, lags: range):
-    """From `[target (lag source)]` to `[source target lag]`."""
+    """Return an array `[source target lag]` from `[target (lag source)]`."""
     return found.reshape(len(found), len(lags), -1).transpose(2, 0, 1)
 
 

@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What is compared: its name, its value from the metrics of a record, whether more is better,
+    """A score to compare: its name, its value from the metrics of a record, whether more is better,
     and its digits.
     """
 
@@ -119,7 +119,7 @@ def results(store: Store) -> Results:
 
 
 def values(score: Score, of_method: Mapping) -> dict[object, float]:
-    """By record, where defined."""
+    """Return values by record, where defined."""
     found = {record: score.of(metrics) for record, metrics in of_method.items()}
     return {record: value for record, value in found.items() if not math.isnan(value)}
 

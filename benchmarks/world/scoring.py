@@ -10,7 +10,7 @@ from .methods import Prediction
 
 
 def failed(found: Prediction) -> bool:
-    """Whether a method gave no usable answer."""
+    """Return whether a method gave no usable answer."""
     return not np.isfinite(found.scores).all()
 
 

@@ -78,7 +78,7 @@ def read_samples(
 
 
 def _times(data: Trajectories, t: Any) -> Iterator[np.ndarray]:
-    """Return the times of each trajectory, counted from its first stamp."""
+    """Yield the times of each trajectory, counted from its first stamp."""
     starts = [0.0] * len(data.values) if t is None else first_stamps(t, len(data.values))
     for start, intervals in zip(starts, data.intervals, strict=True):
         yield start + np.concatenate([np.zeros(1), np.cumsum(intervals)])
