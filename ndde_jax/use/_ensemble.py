@@ -318,8 +318,8 @@ def _correction(data: StepData, target: int, design: np.ndarray, left: np.ndarra
 
 
 def _refitted(data: StepData, target: int, design, output, *, trusted: bool = False):
-    """Return coefficients of an output on all data, differences from them on each half `[half
-    column]`, and their number on all data.
+    """Return coefficients of an output on all data, differences from them on each half
+    `[half column]`, and their number on all data.
 
     With `trusted` the output is what a trusted model leaves of a rate. Then every half has the kept
     inputs: one that it would leave out says nothing about a model that has it.

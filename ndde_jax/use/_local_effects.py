@@ -99,8 +99,8 @@ def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray
     low, high = (moved(histories, inputs, i, a, ends[slot]) for ends in (edges[:-1], edges[1:]))
 
     def steps(function):
-        """Return the mean change of a function from one end of each slice to the other, `[slice
-        ...]`.
+        """Return the mean change of a function from one end of each slice to the other,
+        `[slice ...]`.
         """
         change = function(high) - function(low)
         sums = np.zeros((len(count), change.shape[1]))
@@ -349,9 +349,9 @@ class Grid:
         return means.reshape(*self.shape, -1)
 
     def interaction(self, mixed: np.ndarray) -> np.ndarray:
-        """Return second-order accumulated local effects at the corners of all cells, `[first+1
-        second+1 ...]`, from mixed differences: summed up, less the effect of each source alone over
-        the data, centred. All of it is linear in the differences.
+        """Return second-order accumulated local effects at the corners of all cells,
+        `[first+1 second+1 ...]`, from mixed differences: summed up, less the effect of each source
+        alone over the data, centred. All of it is linear in the differences.
         """
         nodes = np.zeros((self.shape[0] + 1, self.shape[1] + 1, *mixed.shape[2:]))
         nodes[1:, 1:] = mixed.cumsum(axis=0).cumsum(axis=1)

@@ -56,7 +56,7 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
 
 
 def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
-    """Return so many samples of the learned system that follow a start."""
+    """Return so many samples of the learned system that follow a start, `[n dim]`."""
     dt, dtype = float(found.dt), found.model.dt.dtype
     # A map moves from sample to sample; nothing is between them.
     fine = FINE if found.moves_between_samples else 1
