@@ -95,7 +95,7 @@ def problem(db: sqlite3.Connection) -> str:
 
 
 def intact(db: sqlite3.Connection) -> list[Unit]:
-    """Units of a damaged file whose metrics and arrays are as they were written."""
+    """Return units of a damaged file whose metrics and arrays are as they were written."""
     found, cursor = [], db.execute("SELECT * FROM checksums")
     while True:
         try:

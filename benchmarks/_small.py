@@ -47,8 +47,8 @@ def command(
     run: Callable,
     table: Callable[[Store], str],
 ) -> None:
-    """`run --out FILE [--seeds N] [--system NAME] [--OPTION CHOICE]` and `table FILE`; `run` gets
-    the file, and systems, number of seeds and chosen options by name.
+    """Run the commands `run --out FILE [--seeds N] [--system NAME] [--OPTION CHOICE]` and
+    `table FILE`; `run` gets the file, and systems, number of seeds and chosen options by name.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",

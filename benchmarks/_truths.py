@@ -63,8 +63,8 @@ def effect_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
 
 
 def _curve(effects, drift, past, i: int, j: int, a: int) -> tuple[float, float]:
-    """Error of a curve as a share of its range, and the share of it that its interval holds. The
-    true curve accumulates the true drift's local effects over the same slices.
+    """Return the error of a curve as a share of its range, and the share of it that its interval
+    holds. The true curve accumulates the true drift's local effects over the same slices.
     """
     x, y, low, high = effects.curve(i, j, effects.found.lags[a])
     slot = np.clip(np.searchsorted(x, past[:, a, i], side="right") - 1, 0, len(x) - 2)
@@ -83,7 +83,7 @@ def _curve(effects, drift, past, i: int, j: int, a: int) -> tuple[float, float]:
 
 
 def share_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
-    """Edges found in nine halves of ten, a neighbouring lag counted as the same edge."""
+    """Return edges found in nine halves of ten, a neighbouring lag counted as the same edge."""
     often = np.nan_to_num(found.resample(key=jr.key(0)).share) >= OFTEN
     graph = np.asarray(found.graph)
     near = series.graph.copy()

@@ -72,8 +72,8 @@ def median(values: Iterable[float]) -> float:
 
 
 def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = False):
-    """Rank of every method in every case, `[method case]`: 1 is best, ties share their mean, and
-    what is missing (NaN) ranks last. Needs SciPy.
+    """Return the rank of every method in every case, `[method case]`: 1 is best, ties share their
+    mean, and what is missing (NaN) ranks last. Needs SciPy.
     """
     from scipy.stats import rankdata
 

@@ -93,7 +93,9 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
-    """Coverage of 90 % intervals and CRPS by steps of the lag grid, on an independent run."""
+    """Return the coverage of 90 % intervals and CRPS by steps of the lag grid, on an independent
+    run.
+    """
     step = found.lags[1] - found.lags[0]
     at = tuple(step * k for k in AHEAD)
     made = found.backtest(
@@ -122,7 +124,7 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
 
 
 def table(store: Store) -> str:
-    """Markdown: forecasts, effects, shares and interventions, by group of systems."""
+    """Return Markdown: forecasts, effects, shares and interventions, by group of systems."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     ended: dict[tuple[str, str], str] = {}
     for row in store.rows(BENCHMARK):
@@ -160,7 +162,7 @@ def _forecasts(groups) -> str:
 
 
 def _effects(groups) -> str:
-    """Sums over systems: of what, and how often right."""
+    """Return sums over systems: the number of cases, and how many are right."""
     parts = {
         "sign of clear slopes": ("sign right", "clear"),
         "slope in its interval": ("slope covered", "kept"),

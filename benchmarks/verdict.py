@@ -94,7 +94,7 @@ def run(
 
 
 def table(store: Store) -> str:
-    """Markdown: the calibration over the delays benchmark, the dirty records, and both."""
+    """Return Markdown: the calibration over the delays benchmark, the dirty records, and both."""
     groups = {}
     for benchmark in (BENCHMARK, DIRTY):
         try:

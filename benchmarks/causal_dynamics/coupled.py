@@ -46,7 +46,7 @@ class _Plan:
 def graphs(
     category: str, recipe: Recipe, *, n_graphs: int, seed: int, n_series: int, n_nodes: int
 ) -> Iterator[tuple[str, Arrays]]:
-    """Names and files of so many networks."""
+    """Yield names and files of so many networks."""
     for first in range(0, n_graphs, _BLOCK):
         indices = range(first, min(first + _BLOCK, n_graphs))
         plans = [_plan(category, recipe, i, seed, n_series, n_nodes) for i in indices]
@@ -81,7 +81,7 @@ def _plan(category, recipe, index, seed, n_series, n_nodes) -> _Plan:
 
 
 def _root_keys(key, places: np.ndarray) -> np.ndarray:
-    """One key per series and node, as words."""
+    """Return one key per series and node, as words."""
     words = [jr.key_data(jr.fold_in(jr.fold_in(key, i), j)) for i, j in places.tolist()]
     return np.array(words, np.uint32).reshape(-1, 2)
 
@@ -95,7 +95,7 @@ def _draws(keys, n_systems):
 
 
 def _random_roots(words: np.ndarray, noise: float, n_samples: int) -> np.ndarray:
-    """Finite series [key time 3] of systems chosen by chance, each by its own key."""
+    """Return finite series [key time 3] of systems chosen by chance, each by its own key."""
     names = systems_for_roots()
     found = np.zeros((len(words), n_samples, 3))
     if len(words) == 0:

@@ -53,7 +53,7 @@ def find_files(
 def select_files(
     files: Sequence[Path], *, only: str | None = None, limit: int | None = None
 ) -> list[Path]:
-    """Some of the files.
+    """Return some of the files.
 
     **Arguments:**
 
@@ -119,5 +119,5 @@ def standardise(series: Float[np.ndarray, "series time dim"]) -> Float[np.ndarra
 
 
 def varying(series: Sequence[Float[np.ndarray, "time dim"]]) -> Bool[np.ndarray, " dim"]:
-    """Variables that are not constant in any of the series."""
+    """Return variables that are not constant in any of the series."""
     return np.all([np.ptp(x, axis=0) > 0 for x in series], axis=0)

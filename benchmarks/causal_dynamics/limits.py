@@ -58,9 +58,9 @@ def averaged(graph: Adjacency, group: Int[np.ndarray, " node"]) -> Float[np.ndar
 def best_ranking(
     network: networks.Network, *, hide: bool, past: bool = False
 ) -> tuple[np.ndarray, Adjacency]:
-    """Scores of a ranking that knows all but the order within groups of `copies`, and the labels
-    they meet. With `past` it takes what comes first for the cause, as all methods do that predict,
-    and so turns the edges round whose causes lie in the future.
+    """Return scores of a ranking that knows all but the order within groups of `copies`, and the
+    labels they meet. With `past` it takes what comes first for the cause, as all methods do that
+    predict, and so turns the edges round whose causes lie in the future.
     """
     edges, labels = networks.without_self_loops(network), networks.summary(network)
     hidden = networks.hidden_variable(labels, tier="coupled") if hide else None
@@ -134,8 +134,8 @@ def _frequencies(labels: Adjacency, among: list[Adjacency]) -> Float[np.ndarray,
 
 
 def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12):
-    """Scores [source, target] by the linear model with a seasonal cycle that made the ENSO series:
-    −log p of the F-test that a source acts at no season.
+    """Return scores [source, target] by the linear model with a seasonal cycle that made the ENSO
+    series: −log p of the F-test that a source acts at no season.
     """
     n, dim = len(x) - 1, x.shape[1]
     phase = 2 * np.pi * np.arange(n)[:, None] / period * np.arange(1, HARMONICS + 1)
@@ -152,7 +152,7 @@ def seen(labels: Adjacency, varies: Bool[np.ndarray, " node"]) -> Float[np.ndarr
 
 
 def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
-    """Limits that follow from the laws of the networks."""
+    """Return limits that follow from the laws of the networks."""
     header = ["category", "AUROC", "AUPRC", "SHD", "self-edges", "AUPRC"]
     body, size = [], dict(n_graphs=n_graphs, n_nodes=n_nodes, seed=seed)
     for name, limit in hidden_limits().items():
@@ -167,7 +167,7 @@ def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
 
 
 def _cells(limit: Sequence[float]) -> list[str]:
-    """AUROC, AUPRC, errors, and perhaps the first two of self-edges."""
+    """Return AUROC, AUPRC, errors, and perhaps the first two of self-edges."""
     return [tables.number(value, 1 if k == 2 else 3) for k, value in enumerate(limit)]
 
 
@@ -211,12 +211,12 @@ def _both(scores, labels):
 
 
 def _beside_guess(scores, labels) -> list[float]:
-    """Scores of a ranking and its errors, and the scores of self-edges."""
+    """Return scores of a ranking and its errors, and the scores of self-edges."""
     return [*_judged(scores, labels), *_ranked(np.eye(len(labels)), labels)]
 
 
 def _judged(scores, labels, least: float = 0.5) -> list[float]:
-    """Scores of a ranking, and errors in ten series of what is above the least."""
+    """Return scores of a ranking, and errors in ten series of what is above the least."""
     return [*_ranked(scores, labels), 10.0 * np.sum((scores > least) != labels)]
 
 

@@ -153,7 +153,7 @@ def sinusoids(
 
 
 def without_self_loops(network: Network) -> Adjacency:
-    """Regular and lagged edges in one graph, which tells neither apart."""
+    """Return regular and lagged edges in one graph, which tells neither apart."""
     return network.edges.reshape(-1, *network.regular.shape).any(axis=0)
 
 

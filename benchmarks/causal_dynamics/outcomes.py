@@ -59,5 +59,5 @@ def values(found):
 
 
 def outcome(found) -> str:
-    """`ok`, or `refused` for windows that a spline search would not take."""
+    """Return `ok`, or `refused` for windows that a spline search would not take."""
     return OK if np.isfinite(found.risk).all() else "refused"

@@ -56,7 +56,7 @@ def file_of(category: str, seed: int, x: np.ndarray, published: np.ndarray, **mo
 
 
 def without(index: int | None, *matrices: np.ndarray) -> list[np.ndarray]:
-    """Matrices without one row and column."""
+    """Return matrices without one row and column."""
     if index is None:
         return list(matrices)
     return [np.delete(np.delete(matrix, index, 0), index, 1) for matrix in matrices]

@@ -19,7 +19,7 @@ class Settings:
     grid: tuple[float, ...] = ()
 
     def to_json(self) -> str:
-        """One line of text that is equal if and only if the settings are."""
+        """Return one line of text that is equal if and only if the settings are."""
         return json.dumps(asdict(self), sort_keys=True)
 
 

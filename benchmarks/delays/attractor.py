@@ -48,7 +48,7 @@ def attractor_scores(
     series: Series,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Distances of the learned system from the true one.
+    """Return distances of the learned system from the true one.
 
     - `spectrum`: log-spectral distance of the noisy paths, in decibels.
     - `law`: sliced Wasserstein distance between the laws of the state now and at the longest true
@@ -114,5 +114,5 @@ def _distances(path, true, late: int) -> dict[str, float]:
 
 
 def _growth(drift, **options) -> float:
-    """Leading Lyapunov exponent of a noise-free drift."""
+    """Return the leading Lyapunov exponent of a noise-free drift."""
     return float(ndde.lyapunov_spectrum(drift, n_steps=GROWTH, k=1, **options).exponents[0])

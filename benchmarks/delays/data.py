@@ -44,12 +44,14 @@ class Series:
 
     @property
     def grid(self) -> float:
-        """Step of the lag grid, in time."""
+        """The step of the lag grid, in time."""
         return (self.lags[1] - self.lags[0]) * self.dt
 
     @property
     def explained(self) -> Float[np.ndarray, "dim"]:
-        """Share of the variance of each measured rate that the drift explains, and not noise."""
+        """The share of the variance of each measured rate that the drift explains, and not
+        noise.
+        """
         drift = self.drift.var(axis=0)
         return drift / (drift + self.sigma**2 / self.dt)
 
@@ -109,7 +111,7 @@ def _key(spec: Specification, seed: int, purpose: str = ""):
 
 
 def _run(spec: Specification, sigma, n_samples: int, key):
-    """Samples, the states at the true delays before each, and the times."""
+    """Return samples, the states at the true delays before each, and the times."""
     system, step = spec.system(), spec.sampling_step
     fine = math.ceil(step / system.dt)
     dt = step / fine

@@ -219,6 +219,6 @@ def _cached_windows(data: bytes, shape, dt, lags, scheme):
 
 
 def _windows(x, dt, lags) -> ndde.Windows:
-    """Windows with the scheme of the settings; the methods of one task share them."""
+    """Return windows with the scheme of the settings; the methods of one task share them."""
     x = np.ascontiguousarray(x, dtype=np.float64)
     return _cached_windows(x.tobytes(), x.shape, dt, tuple(lags), settings()["method"]["scheme"])

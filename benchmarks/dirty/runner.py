@@ -50,7 +50,7 @@ class Task:
 
 
 def choose(only: str | None = None, limit: int | None = None) -> list[str]:
-    """Kinds by text or shell pattern, at most so many.
+    """Return kinds by text or shell pattern, at most so many.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -110,7 +110,9 @@ def _nothing(case: Case) -> Answer:
 
 
 def scored(found: Answer, case: Case) -> dict[str, float]:
-    """False and true edges, at exact lags and between sources and targets, and what was said."""
+    """Return false and true edges, at exact lags and between sources and targets, and what was
+    said.
+    """
     graph, truth = found.graph, case.graph
     summary, true_summary = graph.any(axis=2), truth.any(axis=2)
     return {

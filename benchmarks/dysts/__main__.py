@@ -142,7 +142,7 @@ def _tune(options) -> int:
 
 
 def _made(folder: Path, options, known: Sequence[str] | None = None) -> list[Path]:
-    """Simulated systems, those that are missing in the folder."""
+    """Return simulated systems, those that are missing in the folder."""
     from .generate import generate_all
 
     known = system_names() if known is None else known

@@ -160,7 +160,7 @@ def _nothing() -> dict[str, float]:
 
 
 def _simulate(problem: Problem, learned: Learned) -> tuple:
-    """Forecasts, exponents and one-step error of what was learned."""
+    """Return forecasts, exponents and one-step error of what was learned."""
     model, solver = learned.model, learned.solver
     if model is None:
         return np.zeros((len(problem.starts), problem.n_forecast, problem.dim)), None, np.nan

@@ -44,7 +44,7 @@ class Recipe:
             )
 
     def to_json(self) -> str:
-        """One line of text that is equal if and only if the recipes are."""
+        """Return one line of text that is equal if and only if the recipes are."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
@@ -78,7 +78,7 @@ def _tables(file: Path) -> dict:
 
 
 def recipes(file: Path = SETTINGS_FILE) -> dict[str, Recipe]:
-    """All learned methods of all presets by name.
+    """Return all learned methods of all presets by name.
 
     **Raises:** `ValueError` if the file names a setting that does not exist.
     """
@@ -101,12 +101,12 @@ def protocol(file: Path = SETTINGS_FILE, **changes) -> Protocol:
 
 
 def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
-    """Values of every setting that `tune` tries."""
+    """Return values of every setting that `tune` tries."""
     return _tables(file)["grid"]
 
 
 def beyond_grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
-    """Values that `tune` tries where the best of the grid is its end, on that side."""
+    """Return values that `tune` tries where the best of the grid is its end, on that side."""
     return _tables(file)["beyond_grid"]
 
 

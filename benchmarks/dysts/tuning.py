@@ -34,12 +34,12 @@ class Trial(Task):
 
 
 def evaluate(trial: Trial) -> list[Record]:
-    """Scores of one trial."""
+    """Return scores of one trial."""
     return evaluate_with(functools.partial(learned, trial.recipe), trial)
 
 
 def tuned_keys(recipe: Recipe) -> list[str]:
-    """Settings of the grid that a recipe uses, the coefficient first."""
+    """Return settings of the grid that a recipe uses, the coefficient first."""
     keys = [] if recipe.penalty == "node" else ["coefficient"]
     if recipe.fit == "paper":
         keys += ["gradient_penalty", "warmup_steps", "refine_steps"]

@@ -44,7 +44,7 @@ class Task:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """One per set."""
+        """The units of the task, one per set."""
         return tuple(self.unit(gauges) for gauges in self.sets)
 
     @property

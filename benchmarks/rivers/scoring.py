@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float
 
 
 def auroc(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> float:
-    """Chance that a true edge ranks above a false one, ties half; NaN if there is only one kind.
+    """Return the chance that a true edge ranks above a false one, ties half; NaN if there is only
+    one kind.
 
     Needs NumPy only: joint rankings hold tens of thousands of pairs of any number.
     """
@@ -27,7 +28,9 @@ def pairs(matrix: np.ndarray) -> np.ndarray:
 def wrong_edges(
     graph: Bool[np.ndarray, "source target"], truth: Bool[np.ndarray, "source target"]
 ) -> dict[str, float]:
-    """Edges kept that are false, true ones missed, and those with both ends swapped among them."""
+    """Return edges kept that are false, true ones missed, and those with both ends swapped among
+    them.
+    """
     kept, true = graph & ~np.eye(len(graph), dtype=bool), truth
     return {
         "false": float((kept & ~true).sum()),

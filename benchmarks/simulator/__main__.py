@@ -68,7 +68,7 @@ def off(method: str, error: float, order: float) -> bool:
 
 
 def table(store: Store) -> str:
-    """Markdown: per problem the error of each solver at its finer steps, and its order.
+    """Return Markdown: per problem the error of each solver at its finer steps, and its order.
 
     **Raises:** `ValueError` if there are no results.
     """

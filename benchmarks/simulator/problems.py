@@ -63,7 +63,7 @@ class Problem:
 
     @property
     def times(self) -> np.ndarray:
-        """Output times."""
+        """The output times."""
         return self.begin + (self.end - self.begin) * np.arange(1, OUTPUTS + 1) / OUTPUTS
 
 
@@ -112,7 +112,7 @@ def reference(problem: Problem) -> np.ndarray:
 
 
 def _ends(problem: Problem) -> list[float]:
-    """Ends of the pieces."""
+    """Return ends of the pieces."""
     sums = {problem.begin, *problem.jumps, *problem.times}
     for _ in range(DEPTH):
         sums |= {s + d for s in sums for d in problem.delays if s + d < problem.end}
@@ -161,7 +161,7 @@ def _free_reference(problem: Problem) -> np.ndarray:
 # Equations I, II.17. DDE23: Shampine & Thompson, Appl. Numer. Math. 37 (2001), and its tutorial.
 # RADAR5: Guglielmi & Hairer, Computing 67 (2001).
 def _polynomial(t, tau=1.0, jump=True):
-    """x' = −x(t − τ) from 1 with the history 0, or 1 without a jump."""
+    """Return the solution of x' = −x(t − τ) from 1 with the history 0, or 1 without a jump."""
     shift = 0 if jump else 1
     return sum(
         (-1) ** k * max(t - (k - shift) * tau, 0) ** k / math.factorial(k)

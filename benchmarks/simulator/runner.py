@@ -73,7 +73,7 @@ class Task:
 
 
 def choose(only: str | None = None, limit: int | None = None) -> list[str]:
-    """Problems by text or shell pattern, at most so many.
+    """Return problems by text or shell pattern, at most so many.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -159,7 +159,7 @@ def _term(problem: Problem) -> ndde.simulate.DelayTerm:
 
 
 def constant_steps(problem: Problem, method: str, level: int):
-    """States at the output times by `solve_sdde`, its status, and the number of steps."""
+    """Return states at the output times by `solve_sdde`, its status, and the number of steps."""
     n = problem.steps * 2**level
     path = ndde.solve_sdde(
         _rate(problem),
@@ -178,7 +178,7 @@ def constant_steps(problem: Problem, method: str, level: int):
 
 
 def own_steps(problem: Problem, method: str, level: int, scale: np.ndarray):
-    """States at the output times by Diffrax with steps of its own, and their number."""
+    """Return states at the output times by Diffrax with steps of its own, and their number."""
     shortest = min(problem.delays) if problem.constant else math.inf
     rtol = TOLERANCES[level]
     jumps = jnp.asarray(problem.jumps)

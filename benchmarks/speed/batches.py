@@ -140,7 +140,7 @@ def _shared(threads: Executor, name: str, systems) -> list:
 
 @contextlib.contextmanager
 def _processes(name: str, system: ndde.Windows) -> Iterator[Executor]:
-    """Spawned, and each with its first result behind it."""
+    """Yield an executor of spawned processes, each with its first result behind it."""
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(WORKERS + 1)
     arguments = (name, system, ready)

@@ -14,7 +14,7 @@ LAG_STEPS, DT, SIGMA = 100, 0.01, 0.1
 
 
 def euler_path(increments):
-    """dX = (−X + X(t−1)/2) dt + 0.1 dW from zero, past states in a ring."""
+    """Return a path of dX = (−X + X(t−1)/2) dt + 0.1 dW from zero, past states in a ring."""
     n = LAG_STEPS + 1
     ring = np.zeros(n)
     path = np.empty(increments.shape[0])
@@ -65,7 +65,7 @@ def euler_batch(increments, save_every):
 
 
 def euler(n_steps, batch_steps, batch, save_every, repeats):
-    """Seconds of the three loops, and of compiling the first."""
+    """Return seconds of the three loops, and of compiling the first."""
     import numba
 
     rng = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def euler(n_steps, batch_steps, batch, save_every, repeats):
 
 
 def solve(duration, spacing, tau, repeats):
-    """Mackey–Glass at times after the first delay; JiTCDDE does not sample before that."""
+    """Solve Mackey–Glass at times after the first delay; JiTCDDE does not sample before that."""
     import jitcdde
 
     start = time.perf_counter()
@@ -108,7 +108,7 @@ def solve(duration, spacing, tau, repeats):
 
 
 def lyapunov(duration, interval, tau, k):
-    """Leading exponents of Mackey–Glass."""
+    """Return the leading exponents of Mackey–Glass."""
     import jitcdde
 
     start = time.perf_counter()

@@ -54,7 +54,7 @@ def gain(count: int, recipe) -> str:
 
 
 def _pinned(systems, workers: int, recipe) -> float:
-    """Seconds of the second of two runs over the same systems."""
+    """Return seconds of the second of two runs over the same systems."""
     context = get_context("spawn")
     cores = context.Queue()
     for core in _cores(workers):
@@ -69,7 +69,9 @@ def _pinned(systems, workers: int, recipe) -> float:
 
 
 def _cores(workers: int) -> list[int | None]:
-    """One for every worker, as often as the machine has them; None where it cannot tell."""
+    """Return a core for every worker, as often as the machine has them; None where it cannot
+    tell.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return [None] * workers
     cores = sorted(os.sched_getaffinity(0))
@@ -109,7 +111,7 @@ def _cpu() -> float:
 
 
 def _resident() -> float:
-    """Bytes, where the system tells; NaN elsewhere."""
+    """Return resident bytes, where the system tells; NaN elsewhere."""
     pages = Path("/proc/self/statm")
     if not pages.exists():
         return float("nan")

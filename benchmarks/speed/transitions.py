@@ -75,7 +75,7 @@ def count(walk: Walk) -> Count:
 
 
 def follow(work: Callable[[], object], package: Path) -> dict[str, Count]:
-    """Moves between the files and between the folders of a package while `work` runs."""
+    """Follow the moves between the files and between the folders of a package while `work` runs."""
     base = f"{package.resolve()}{os.sep}"
     walks = {
         f"{kind}, {who}": Walk() for who in ("run", "reading") for kind in ("files", "folders")
@@ -110,7 +110,7 @@ def follow(work: Callable[[], object], package: Path) -> dict[str, Count]:
 
 
 def discover_table() -> dict[str, Count]:
-    """`ndde-jax discover` on 200 rows of two variables, one of which drives the other."""
+    """Run `ndde-jax discover` on 200 rows of two variables, one of which drives the other."""
     import numpy as np
 
     import ndde_jax
@@ -154,7 +154,7 @@ def count_in(root: Path) -> dict[str, Count]:
 
 
 def table(counted: dict[str, dict[str, Count]]) -> str:
-    """Markdown: a row per checkout and kind of room."""
+    """Return Markdown: a row per checkout and kind of room."""
     lines = [
         "| checkout | rooms | different | changes | of these back | with repetitions |",
         "| --- | --- | --- | --- | --- | --- |",

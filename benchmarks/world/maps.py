@@ -69,8 +69,8 @@ class Links(NamedTuple):
 def drawn(
     rng: np.random.Generator, dim: int, n: int, strength: tuple[float, float], at_once: float = 0.0
 ) -> Links:
-    """Different links in random places, a share of them within the sample, from earlier to later
-    variables of a random order.
+    """Return different links in random places, a share of them within the sample, from earlier to
+    later variables of a random order.
     """
     order = rng.permutation(dim)
     places = [(i, j) for i in range(dim) for j in range(dim) if i != j]
@@ -90,7 +90,7 @@ def drawn(
 
 
 def settled(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) -> Links:
-    """Links made smaller until the linear map forgets where it began."""
+    """Return links reduced until the linear map forgets where it began."""
     dim = len(own)
     for _ in range(100):
         now, late = links.among(links.lag < 0), links.among(links.lag >= 0)
@@ -211,7 +211,7 @@ def _at_lag_zero(graph) -> Bool[np.ndarray, "source target lag"]:
 
 
 def logistic(rng: np.random.Generator, dim: int) -> Map:
-    """Logistic maps, each a mean of itself and of one or two others; no noise."""
+    """Return logistic maps, each a mean of itself and of one or two others; no noise."""
     rate, share = rng.uniform(3.7, 4.0, dim), rng.uniform(0.05, 0.2, dim)
     graph = _parents(rng, dim)
     weights = graph / graph.sum(axis=0)

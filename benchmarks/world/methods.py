@@ -128,7 +128,7 @@ def trees(x, dt, lags, *, key):
 
 
 def _permuted(model, inputs, y, times, rng) -> Float[np.ndarray, "input time"]:
-    """Fall of R² by input and permutation."""
+    """Return the fall of R² by input and permutation."""
     n, width = inputs.shape
     moved = np.broadcast_to(inputs, (width, times, n, width)).copy()
     column = np.arange(width)
@@ -170,12 +170,12 @@ def asymmetry(x, dt, lags, *, key):
 
 
 def _candidates(lags) -> range:
-    """Consecutive lags from 0 on; those of the settings where nobody knows."""
+    """Return consecutive lags from 0 on; those of the settings where nobody knows."""
     return range(settings()["plants"]["lags"] if lags is None else max(lags) + 1)
 
 
 def _levels(x, lags: range):
-    """Levels at the lags, `[window (lag source)]`, and those of the next sample."""
+    """Return levels at the lags, `[window (lag source)]`, and those of the next sample."""
     rows = np.arange(max(lags), len(x) - 1)
     return np.column_stack([x[rows - lag] for lag in lags]), x[rows + 1]
 

@@ -66,7 +66,8 @@ class Task:
 def choose(
     directory: Path | None = None, *, only: str | None = None, limit: int | None = None
 ) -> list[Kind]:
-    """Families and sizes, or plants of a directory, by text or shell pattern; at most so many.
+    """Return families and sizes, or plants of a directory, by text or shell pattern; at most so
+    many.
 
     **Raises:** `ValueError` if nothing is left.
     """

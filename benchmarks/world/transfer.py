@@ -11,7 +11,7 @@ def conditional_information(
     *,
     neighbours: int,
 ) -> float:
-    """Information between two series given a third, in nats (Frenzel and Pompe 2007)."""
+    """Return information between two series given a third, in nats (Frenzel and Pompe 2007)."""
     from scipy.spatial import cKDTree
     from scipy.special import digamma
 

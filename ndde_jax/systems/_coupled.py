@@ -1,4 +1,4 @@
-"""Chaotic units in networks, with lines that take time."""
+"""Chaotic units coupled in networks with transmission delays."""
 
 import jax.numpy as jnp
 import numpy as np
