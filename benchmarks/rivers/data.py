@@ -31,7 +31,7 @@ class Record:
 
     @functools.cached_property
     def filled(self) -> Float[np.ndarray, "time gauge"]:
-        """Return the levels without missing values: straight lines between neighbours, the ends
+        """The levels without missing values: straight lines between neighbours, the ends
         held.
         """
         return interpolated(self.x)

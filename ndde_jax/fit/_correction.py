@@ -145,8 +145,8 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
 
 
 def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
-    """Return what [`meet_midway`][ndde_jax.fit._correction.meet_midway] does in NumPy, which
-    compiles nothing, for a drift of many physical histories at once.
+    """Apply [`meet_midway`][ndde_jax.fit._correction.meet_midway] in NumPy, which compiles nothing,
+    for a drift of many physical histories at once.
     """
     s = jax.tree.map(lambda a: np.asarray(a, np.float64), windows.scaling)
     history, increment = np.asarray(windows.history), np.asarray(windows.increment)

@@ -22,9 +22,7 @@ def block_length(problem: Problem, longest: int = 1024) -> int:
 
 
 def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
-    """Return the state at the start, and the records of the steps before it, `[step row
-    *state]`.
-    """
+    """Return the state at the start, and the records `[step row *state]` of the steps before."""
     y = problem.start()
     n = problem.delays.longest + 1 if problem.delays.number else 0
     if n == 0:

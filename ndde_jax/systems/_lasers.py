@@ -1,4 +1,4 @@
-"""Lasers with delayed feedback: optical and electro-optical feedback."""
+"""Lasers with delayed optical or electro-optical feedback."""
 
 import jax.numpy as jnp
 

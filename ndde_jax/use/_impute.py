@@ -274,7 +274,7 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
 
 
 def diverged(values: Any, group, low: Any, high: Any) -> np.ndarray:
-    """Return the values of gap groups that left the range of the data by more than its width."""
+    """Return which values lie in gap groups that left the range of the data by over its width."""
     far = ~np.isfinite(values) | (values < 2 * low - high) | (values > 2 * high - low)
     count = group[-1] + 1 if len(group) else 0
     return np.bincount(group, far, count)[group] > 0
@@ -466,7 +466,7 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
 
 
 def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
-    """Return the linearised step of many rows, computed in batches of one shape."""
+    """Return values and derivatives of the step of many rows, in batches of one shape."""
     n, dtype = len(past), learned.dt.dtype
     batches = -(-n // ROWS)
     padded = np.zeros((batches * ROWS, *past.shape[1:]))
