@@ -79,10 +79,10 @@ def discover(
 ) -> Discovery:
     """Find which variables drive which, at which delay, and the drift.
 
-    Cuts the measurements into lagged windows, searches for the edges that are worth what they cost,
-    corrects the windows for the length of a step by the drift found so far and searches again, with
-    delays between the candidate lags where these explain more, and measures what every edge is
-    worth.
+    Cuts the measurements into lagged windows and searches for the edges that lower the error by
+    more than their price. The drift found so far then corrects the windows for the length of a
+    step, and the search is repeated, with delays between the candidate lags where these explain
+    more. Finally the strength of every edge is measured.
 
     **Arguments:**
 
@@ -92,37 +92,38 @@ def discover(
         arrays or frames, several trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
-        or a list of such. The present state, 0, belongs in nearly always. None chooses them by
+        or a list of such. Nearly always include 0, the present state. None chooses them by
         [`choose_lags`][ndde_jax.windows.choose_lags].
-    - `names`: of the variables; by default those of `x`, or x0, x1, …
-    - `scheme`: difference scheme, instead of that of the recipe, which decides by the data:
+    - `names`: names of the variables; by default those of `x`, or x0, x1, …
+    - `scheme`: difference scheme, in place of the recipe's, which chooses by the data:
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
-    - `inputs`: what drives the system and is known, such as a forcing, a stimulus or a regime:
+    - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime:
         names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
         too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
         rests on how well they are explained. Variables that `prior` calls exogenous are inputs.
     - `mask`: which samples may be the present of a window, booleans `[time]` (a list of arrays for
-        several trajectories): those of winters only, say. Rates are explained there and nowhere
-        else, by a past that may lie outside. [`Samples`][ndde_jax.Samples] may carry one.
+        several trajectories): those of winters only, say. Only rates at these samples are
+        explained; the past that explains them may lie outside. [`Samples`][ndde_jax.Samples] may
+        carry one.
     - `transform`: variables to read as their logarithm or as normal scores of their ranks, before
         anything else, `{"flow": "log", "level": "ranks"}`, or one of these for all; see
-        [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects are then those of the
-        logarithm, forecasts and what is set in measured units.
-    - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
-    - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
-        test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
+        [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects then refer to the
+        logarithm; forecasts and interventions use measured units.
+    - `time_unit`: unit of `dt`, for labels and for known clocks (the year, the day).
+    - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
+        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
     - `recipe`: [`Recipe`][ndde_jax.Recipe], by default the library's best;
         [`Recipe.fast()`][ndde_jax.Recipe.fast] fits no network,
         [`Recipe.paper()`][ndde_jax.Recipe.paper] does what the paper does.
-    - `key`: all randomness.
+    - `key`: random key for all random numbers.
     - `progress`: show a progress bar over the stages.
-    - `directory`: where to keep what a stage found as soon as it is finished. The same call, with
-        the same data, settings and key, goes on from there after an interruption; with others it
-        starts anew. The files may be deleted once the discovery is there.
+    - `directory`: where to store the result of each stage as soon as it is finished. After an
+        interruption the same call, with the same data, settings and key, resumes there; with others
+        it starts anew. The files may be deleted once the discovery is returned.
 
     **Returns:** [`Discovery`][ndde_jax.Discovery].
 
@@ -153,7 +154,7 @@ def discover(
     # Before anything that takes long; what lags are chosen or said in times is known later.
     lags = lags if lags is None or has_unit(lags) else read_lags(lags)
     check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
-    # Who has treated the samples has decided what stays.
+    # Samples that were treated before skip automatic preparation.
     steps = _steps(recipe) if treat and not samples.treatments else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
@@ -290,7 +291,7 @@ def _search(
     directory: str | os.PathLike | None,
 ) -> Discovery:
     """Return the graph and all that comes with it, from samples that are ready."""
-    # Between whom edges may be comes before what the edges are.
+    # Candidate pairs are restricted before the search.
     wanted = recipe.events and recipe.strategy is None and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
     beforehand = prior

@@ -46,7 +46,7 @@ FILE = "discovery.npz"
 class Discovery(Usable):
     """The result of [`discover`][ndde_jax.discover]; arrays are NumPy, `[source target lag]`.
 
-    - `graph`: edges kept.
+    - `graph`: the kept edges.
     - `scores`: signal strength of every candidate edge, a share of the variance of its target's
         rate of change.
     - `lower`: lower confidence bound of the strength, by its spread over blocks of the record.
@@ -58,25 +58,26 @@ class Discovery(Usable):
         included; NaN where they were not compared.
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
-    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are the
-        inputs it has: those of `graph`, and where a delay lies between two candidates, which is one
-        edge, others around it.
+    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are its
+        inputs: those of `graph`, and, where the delay of an edge lies between two candidates, the
+        lags around it.
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
         the graph.
-    - `source_scores`: a ranking of sources whatever the delay, `[source target]`: shares in what
-        tells each rate, by the present or with the past, on the scale of what is explained; or who
-        comes first, where events pass. It also ranks sources that no kept edge has.
+    - `source_scores`: a ranking of sources whatever the delay, `[source target]`: the share of each
+        in explaining the rate of the target, by present or past values, on the scale of the
+        explained variance; or the order in time, where events pass through. It also ranks sources
+        without a kept edge.
     - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
-        networks had the word, and not splines, `[target]`; `choices` are sentences about what was
-        decided on the way.
-    - `windows`, `strengths`: where all of it comes from.
+        networks, not splines, judged the edges, `[target]`; `choices` are sentences on the
+        decisions made on the way.
+    - `windows`, `strengths`: the data and refits that all of this is computed from.
 
-    Computed from `windows` and `graph` when they are first asked for, and said in the report:
+    Computed from `windows` and `graph` on first use, and part of the report:
 
     - `p_values`, `q_values`: of every candidate edge; `reasons`: why each was kept or not.
     - `confounded`, `at_once`, `residual_correlation`: pairs of variables that an arrow does not
-        say all of.
+        describe fully.
     """
 
     samples: Samples
@@ -136,7 +137,7 @@ class Discovery(Usable):
     @functools.cached_property
     def _relations(self) -> Relations:
         found = relations(self.windows, self.graph)
-        # Where events pass, links say who comes first; that all share a cause is said there.
+        # Where events pass through, links give the order in time; the report names the common cause.
         return found.of_events() if self.events else found
 
     @property
@@ -144,13 +145,14 @@ class Discovery(Usable):
         """The probability that an input explains so much of its target's rate by chance, for every
         candidate edge, `[source target lag]`.
 
-        Tested is the input, as a line and two bends, given the other inputs kept for the target,
-        and given the source's own past and its inputs at that time, as the momentary conditional
-        independence of [Runge et al. (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for
-        autocorrelated variables, heavy tails and changing variances, also shared ones (a score test
-        after [White (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes
-        an edge, or where there are too few windows. Of edges *kept* it is optimistic: they were
-        chosen on the same data.
+        The test is of the input, as a linear term and two nonlinear ones, given the other inputs
+        kept for the target, and given the source's own past and its inputs at that time, as the
+        momentary conditional independence of [Runge et al.
+        (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for autocorrelated variables, heavy
+        tails and changing variances, also shared ones (a score test after [White
+        (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes an edge, or
+        where there are too few windows. Of edges *kept* it is optimistic: they were chosen on the
+        same data.
         """
         return self._error_rates.p
 
@@ -233,8 +235,8 @@ class Discovery(Usable):
 
         - `identifiability`: what [`identifiability`][ndde_jax.Discovery.identifiability] found; the
             verdict is then its verdict, of all findings.
-        - `full`: also data, choices, targets and what the theorems ask for, a text for a methods
-            section; so it is with `identifiability`.
+        - `full`: also include data, choices, targets and the conditions of the theorems, a text for
+            a methods section; always on with `identifiability`.
         """
         full = full or identifiability is not None
         return report_data(self, identifiability, full=full).text(full=full)
@@ -259,13 +261,13 @@ class Discovery(Usable):
 
         **Arguments:**
 
-        - `key`: for all refits.
+        - `key`: random key for all refits.
         - `seeds`: refits of each half, where anything in them is random; closed forms are not.
-        - `strategy`: how graphs are found again; by default as this one was.
+        - `strategy`: the search for graphs in refits; by default the one that found this graph.
         - `progress`: show a bar over the refits of halves.
 
         **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport]; its `verdict`
-        is that of this discovery and of what refits add to it.
+        combines that of this discovery with the findings of the refits.
         """
         check_whole(seeds, "seeds")
         check_finder(strategy)
@@ -296,7 +298,7 @@ class Discovery(Usable):
     def update(self, more: Any, *, key: PRNGKeyArray | None = None) -> "Discovery":
         """Return the discovery of the longer record: these samples and those measured since.
 
-        Everything is treated, read and searched as the first was, at the same lags.
+        The longer record is treated, read and searched in the same way, at the same lags.
 
         **Arguments:**
 

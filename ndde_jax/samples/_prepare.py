@@ -69,8 +69,8 @@ def prepare_samples(
         than half, are interpolated onto a grid of the median interval.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
-        `"level"`: a level so large that single precision would lose the steps beside it is taken
-            off, and added again to whatever is said in measured units.
+        `"level"`: a level so large that single precision would lose the steps beside it is
+            subtracted, and added again to all results in measured units.
         `"offsets"`: only if named: every recording gets the mean of all instead of its own, known
             inputs excepted.
         `"season"`: oscillations of stable phase are removed from all variables; not where one
@@ -86,11 +86,11 @@ def prepare_samples(
         the range along the line through the outermost tenth, so that there is a way back from
         anywhere. Or one of these for all variables. None by default. Missing values stay missing.
 
-    **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` say what was done and hold what
-    undoes it; `as_measured` undoes it all.
+    **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` describe each step and hold the
+    data to undo it; `as_measured` undoes all.
 
-    **Raises:** `ValueError` for what are no samples or no steps, for logarithms of what is not
-    above 0, and for a transform of samples that are treated already.
+    **Raises:** `ValueError` for arguments that are not samples or steps, for logarithms of values
+    not above 0, and for a transform of samples that are treated already.
 
     ```python
     import numpy as np

@@ -21,7 +21,7 @@ class Samples:
     """Trajectories of one system, with their times and labels; NumPy, made by
     [`read_samples`][ndde_jax.read_samples].
 
-    Stands wherever measurements are taken, and needs no `dt`, `t` or `names` beside it.
+    Accepted wherever measurements are, without `dt`, `t` or `names` beside it.
 
     - `values`: one array `[time dim]` per trajectory, in the unit and precision they came in. NaN
         marks missing values, each variable on its own.

@@ -60,8 +60,8 @@ class Effects:
         target per unit of time and per unit of the source, as they are read: of their logarithms
         or scores, if a transform was asked for; NaN where no edge is kept.
     - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included.
-    - `sign`: of the slope, 1 or −1; 0 where no edge is kept. Whether it is certain is for the
-        interval to say; a curve that rises and falls may have any.
+    - `sign`: of the slope, 1 or −1; 0 where no edge is kept. The interval tells how certain it is;
+        a curve that rises and falls may have either sign.
     - `share`: of the resamples that contain an edge, neighbouring lags counted together.
     """
 
@@ -85,10 +85,10 @@ class Effects:
         """Return the response curve of a source: x, y, and the ends of a 90 % interval of y,
         `[point]`.
 
-        Accumulated local effects: within each of `points` slices of the source, what a change from
-        one end to the other does to the rate of the target, all else as it was measured there;
-        summed up and centred over the data. It never asks for the drift where no data are, as a
-        curve through the mean of all else does where variables go together.
+        Accumulated local effects: within each of `points` slices of the source, the change of the
+        target's rate from one end of the slice to the other, all else as measured there; summed up
+        and centred over the data. The drift is never evaluated where there are no data, unlike a
+        curve through the mean of all other variables where variables are correlated.
 
         **Arguments:**
 

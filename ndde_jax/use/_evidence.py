@@ -34,7 +34,7 @@ class Validation:
     - `graph`: edges of the discovery, `[source target lag]`.
     - `holds`: those of them that are worth their price there, refitted, and more than chance does
         from block to block.
-    - `strength`: what each is worth there, a share of the variance of its target's rate.
+    - `strength`: the strength of each there, a share of the variance of its target's rate.
     """
 
     names: tuple[str, ...]
@@ -120,9 +120,9 @@ def _windows(found: Any, samples: Samples) -> Windows:
 class Influence:
     """The influence of each window on an edge; NumPy; made by `found.influence`.
 
-    - `value`: what each window adds to the strength of the edge, `[row]`: what its error rises by
-        without the edge, times its weight. They sum up to the strength; negative where a window
-        speaks against the edge.
+    - `value`: what each window adds to the strength of the edge, `[row]`: the rise of its error
+        without the edge, times its weight. They sum to the strength; negative where a window speaks
+        against the edge.
     - `drop`: by how much the strength would fall if a window were left out and all else fitted
         again, to first order in its weight (the derivative of a minimum is that at fixed numbers).
     - `strength`: of the edge on these windows, a share of the variance of its target's rate: the

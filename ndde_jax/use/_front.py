@@ -32,13 +32,14 @@ class Usable:
     ) -> Ensemble:
         """Return graphs and drifts selected on random halves of the data, in closed form.
 
-        Effects, forecasts and interventions rest on those of the default; pass what is returned as
-        their `ensemble` to have more halves, or others. The discovery itself stays as it is.
+        Effects, forecasts and interventions use the default ensemble; pass the result as their
+        `ensemble` for more halves, or others. The discovery itself stays as it is.
 
         **Arguments:**
 
-        - `resamples`: halves, 40 by default.
-        - `key`: draws them; by default `jax.random.key(0)`, so that a discovery has one ensemble.
+        - `resamples`: number of halves, 40 by default.
+        - `key`: random key of the draw; by default `jax.random.key(0)`, so that a discovery has one
+            ensemble.
 
         **Returns:** [`Ensemble`][ndde_jax.use.Ensemble]; its `share` says how many halves contain
         an edge, neighbouring lags counted together.
@@ -168,9 +169,9 @@ class Usable:
         **Arguments:**
 
         - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
-            long one says what memory it takes and shows a bar.
-        - `paths`: 200 by default, with which the ends of a 90 % interval vary by a tenth of its
-            width.
+            long one reports the memory it needs and shows a progress bar.
+        - `paths`: number of paths; with 200, the default, the ends of a 90 % interval vary by a
+            tenth of its width.
         - `key`: for the noise.
         - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
             the data and at least the largest lag and one sample long; or
@@ -220,19 +221,19 @@ class Usable:
     ) -> Intervention:
         """Return a future with and without an intervention on the system, on the same noise.
 
-        What is done holds at samples k with `start` ≤ k < `stop`, sample 0 being the present, which
-        `ts` begins one after. Several things may be done at once.
+        The intervention holds at samples k with `start` ≤ k < `stop`. Sample 0 is the present, and
+        `ts` begins one sample later. Several changes may be made at once.
 
         **Arguments:**
 
         - `values`: variables that are set, in measured units, by name or index: a number,
             `[horizon]` numbers, or a function of time (as in `ts`), or of time and state `[dim]`.
             With `start` 0 the present is set as well.
-        - `shift`: amounts, one or `[horizon]`, added to what all *others* see of a variable, now
-            and later, and to what is recorded of it; its own drift sees it unshifted. Of a variable
-            that is read as its logarithm or by its ranks, amounts of these.
-        - `cut`: edges (source, target), or (source, target, lag): the target sees the source at its
-            mean over the record.
+        - `shift`: amounts, one or `[horizon]`, added to the values of a variable that all *others*
+            read, now and later, and to its recorded values; its own drift reads it unshifted. For a
+            variable that is read as its logarithm or by its ranks, the amounts are in these units.
+        - `cut`: edges (source, target), or (source, target, lag): the target reads the source at
+            its mean over the record.
         - `scale`: edges to factors of their effect: the difference between the rate with the source
             and the rate with the source at its mean. 0 is the same as a cut.
         - `delay`: edges to new delays in samples (or with a unit).
@@ -330,10 +331,11 @@ class Usable:
         """Estimate missing values, in long gaps too, by the learned system: those that minimise the
         residuals of its equations, in units of their noise, given everything that was measured.
 
-        A value is seen as present, as past and as next. What gap filling had estimated is estimated
-        anew. Stretches through which no path of the system leads are left as they were, and so are
-        variables of which a recording has no value. Values that no step leads to, such as the first
-        of a record, are held to the mean and the variance of the variable.
+        Each value enters the equations as present, past and next state. Values that gap filling had
+        estimated are estimated anew. Stretches through which no path of the system leads are left
+        as they were, and so are variables of which a recording has no value. Values that no step
+        leads to, such as the first of a record, are held to the mean and the variance of the
+        variable.
 
         **Arguments:**
 
@@ -341,7 +343,7 @@ class Usable:
         - `key`: for draws; by default `jax.random.key(0)`.
 
         **Returns:** [`Imputed`][ndde_jax.use.Imputed], in measured units.
-        [`Recipe(impute=...)`][ndde_jax.Recipe] discovers again in what was completed.
+        [`Recipe(impute=...)`][ndde_jax.Recipe] repeats the discovery on the completed samples.
 
         **Raises:** `ValueError` for irregular sampling, or too few complete steps.
 
