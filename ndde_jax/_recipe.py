@@ -50,11 +50,11 @@ class Recipe(eqx.Module):
         information where they are comparable, and the mean of a recording shorter than a few memory
         times of the system contains part of its dynamics.
     - `impute`: how often missing values, of long gaps too, are estimated by the drift found so far
-        (see [`impute`][ndde_jax.Discovery.impute]) and all is searched again in what is completed,
-        each time by a draw from what they may be, so that gaps are as noisy as the rest. 0 by
-        default: such values favour the drift they come from, so strengths of edges through them are
-        optimistic. One or two rounds where gaps leave too few windows; the report says how many
-        values it were and how far the last round moved them.
+        (see [`impute`][ndde_jax.Discovery.impute]) and the search is repeated on the completed
+        samples, each time with a random draw of the missing values, so that gaps are as noisy as
+        the rest. 0 by default: such values favour the drift they come from, so strengths of edges
+        through them are optimistic. One or two rounds where gaps leave too few windows; the report
+        says how many values it were and how far the last round moved them.
     - `confine`: whether the drift is pulled back far outside the data, so that simulations stay
         near them; see [`confine`][ndde_jax.confine].
 

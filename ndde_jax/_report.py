@@ -65,7 +65,7 @@ class EdgeRow:
 class TargetRow:
     """A row of the table of targets: what explains the rate of one variable.
 
-    `words` say what it follows; `explained`, `held_out` and `memory` are shares of its variance:
+    `words` name its drivers; `explained`, `held_out` and `memory` are shares of its variance:
     explained, explained on blocks that were not fitted, and left with a memory (NaN if unknown);
     `inputs` are those kept, `price` is what one must be worth.
     """
@@ -87,11 +87,11 @@ class Report:
     - `names`: of the variables. `verdict`: with its findings.
     - `edges`: rows of the table, links between variables first, strongest first; `more` edges are
         not among them.
-    - `beside`: sentences on pairs that an arrow does not say all of.
+    - `beside`: sentences on pairs that an arrow does not describe fully.
     - `targets`: one row per variable.
     - `data`, `method`: sentences.
-    - `lines`: what the theorems ask for, as far as it was measured; `refits`: the table of edges
-        that refits give.
+    - `lines`: the conditions of the theorems, as far as they were measured; `refits`: the table of
+        edges from refits.
     """
 
     names: tuple[str, ...]
@@ -138,13 +138,13 @@ class Report:
     def html(
         self, *, pictures: Mapping[str, bytes], repeat: Sequence[str] = (), uses: str = ""
     ) -> bytes:
-        """Return the report as one page, whole in itself, for a screen, a phone or paper.
+        """Return the report as one self-contained page, for a screen, a phone or paper.
 
         **Arguments:**
 
         - `pictures`: PNG files by name.
         - `repeat`: the lines of a shell that make all of it again.
-        - `uses`: why effects and forecast are not drawn.
+        - `uses`: the reason why effects and forecast are not drawn, if they are not.
         """
         import jax
         import jinja2

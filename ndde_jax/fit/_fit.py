@@ -72,9 +72,10 @@ class FitConfig(eqx.Module):
         `"auto"` takes the first up to 40 inputs.
     - `batch_size`: windows per step, drawn with replacement.
     - `epoch_steps`: steps between two evaluations of the stopping rule, one entry of `losses`.
-    - `smoothing`, `improvement`: how the rule sees the objective: as a running mean over epochs in
-        which the past weighs 0.7, and only what it falls by a thousandth or more counts, since less
-        is the noise of minibatches. 0 and 0 compare every epoch with the best one before it.
+    - `smoothing`, `improvement`: the objective that the stopping rule uses: a running mean over
+        epochs in which the past weighs 0.7, of which only a fall by a thousandth or more counts,
+        since less is the noise of minibatches. 0 and 0 compare every epoch with the best one before
+        it.
     - `scores`: what ranks the edges, the method's score averaged over the sparsifying phase
         (`"phase"`) or as it is when training ends (`"end"`, the paper's).
     - `width`, `depth`: of the networks.
@@ -130,11 +131,11 @@ class FitConfig(eqx.Module):
         then, gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override
         single settings.
 
-        These are of its first benchmark, but for the 200 steps after the mask is frozen: of its
-        second, which for L0-NDDE has neither warm-up nor gradient penalty. Not in
-        the paper: the limit of 10000 steps; that the last steps follow a cosine; that an iteration
-        is one batch; and of what the gradient is penalised, here of the loss by the predictions, a
-        rescaling of the loss (see `gradient_penalty_variant`).
+        These are the settings of its first benchmark, except that the 200 steps after the mask is
+        frozen come from its second, which for L0-NDDE has neither warm-up nor gradient penalty. Not
+        in the paper: the limit of 10000 steps; that the last steps follow a cosine; that an
+        iteration is one batch; and of what the gradient is penalised, here of the loss by the
+        predictions, a rescaling of the loss (see `gradient_penalty_variant`).
         """
         settings = dict(
             learning_rate=1e-3,
@@ -200,10 +201,10 @@ def fit(
 
     **Arguments:**
 
-    - `method`: what selects the inputs, e.g. [`L0NDDE`][ndde_jax.L0NDDE].
+    - `method`: the method that selects the inputs, e.g. [`L0NDDE`][ndde_jax.L0NDDE].
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `config`: [`FitConfig`][ndde_jax.FitConfig]; its defaults if omitted.
-    - `key`: initial weights, minibatches and gates.
+    - `key`: random key of initial weights, minibatches and gates.
 
     **Returns:** [`FitResult`][ndde_jax.FitResult].
 

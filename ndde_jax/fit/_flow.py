@@ -70,7 +70,7 @@ def fit_flow(
     - `key`: random starts.
     - `members`: networks per target that are averaged, static; 4. One in ten starts ends in a poor
         minimum, and the gain beyond four is small.
-    - `rounds`: corrections, static; 0 leaves the bias in.
+    - `rounds`: number of corrections, static; 0 leaves the bias in.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig], of which `steps`, `width` and
         `depth` count.
     - `max_inputs`: as for [`signal_strengths`][ndde_jax.signal_strengths].
@@ -78,9 +78,9 @@ def fit_flow(
         of degree three in up to six inputs, two in up to twelve, else one; from a hundred inputs on
         there are networks only.
     - `simple_numbers`: hold coefficients of polynomials, in physical units, at whole numbers or at
-        the size of another one, where that is likelier than not (False). For laws like
-        x' = 10 (y − x), velocities, and couplings by differences. What is wrongly held is off by
-        about its standard error, and what is rightly held is exact.
+        the size of another one, where that is likelier than not (False). For laws like x' = 10 (y −
+        x), velocities, and couplings by differences. A coefficient held wrongly is off by about its
+        standard error; one held rightly is exact.
 
     **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE], whose mask is the graph. Its drift is a
     [`MaskedDrift`][ndde_jax.models.MaskedDrift] for `"network"`, otherwise a

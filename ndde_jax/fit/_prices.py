@@ -17,9 +17,8 @@ RESOLUTION = 1e-4
 class AbstractPrice(eqx.Module):
     """The price of an input: the reduction of its target's risk that keeps it.
 
-    A price is a function of what is known when it is asked for: the corrected risk of the target
-    with its present inputs, how many windows and candidate inputs there are, and how many weights
-    an input brings.
+    A price is a function of the corrected risk of the target with its present inputs, the numbers
+    of windows and candidate inputs, and the number of weights that an input adds.
     """
 
     @abc.abstractmethod

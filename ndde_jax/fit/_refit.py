@@ -67,7 +67,7 @@ def checked_refit(
 class Comparison(eqx.Module):
     """The risk of a graph and the increase by each alternative; inputs flat, (lag, source).
 
-    Differences are signed so that positive speaks for the edge, kept or not.
+    Differences are signed so that positive values support the edge, kept or not.
     """
 
     base_in_sample: Float[Array, "target"]
@@ -155,10 +155,10 @@ def search_mask(
     """Return the best of several masks per target, improved by flipping its best edge while that
     lowers the criterion.
 
-    Pays: lowers corrected risk + price × number of inputs. Returns the masks, their corrected risks
-    as the search knows them, and what an input costs at the end. Targets
-    are independent of one another, so this is coordinate descent on the L0 objective and ends where
-    no single addition or removal improves it, or after `config.search` flips.
+    The criterion is corrected risk + price × number of inputs. Returns the masks, their corrected
+    risks as the search knows them, and what an input costs at the end. Targets are independent of
+    one another, so this is coordinate descent on the L0 objective and ends where no single addition
+    or removal improves it, or after `config.search` flips.
 
     A start is fitted from scratch. Its neighbours start from its weights, which takes a fifth of
     the steps; a neighbour judged too badly for that is corrected by the strengths measured later.

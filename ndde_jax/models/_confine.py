@@ -176,8 +176,8 @@ def confine(
     - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
         of the training.
 
-    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE]; its `certificate()` bounds where it
-    lives.
+    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE]; its `certificate()` bounds the region
+    it stays in.
 
     **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for values that are not finite,
     and unless radius and rate are positive.

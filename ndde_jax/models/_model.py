@@ -22,7 +22,7 @@ from ._splines import SplineDrift
 class AbstractDelayModel(eqx.Module):
     """A learned system: a physical history `[lag dim]` in, a physical drift `[dim]` out.
 
-    What simulates, prints equations and is saved knows no more of a model than this. `lags` are in
+    Simulators, printers of equations and the store use nothing else of a model. `lags` are in
     samples, ascending; `dt` is the sampling interval of the data, one unit of them; `scaling` and
     `mask`, `[target lag source]`, are those of the free drift.
     """
@@ -65,8 +65,8 @@ class AbstractDelayModel(eqx.Module):
 class NeuralDDE(AbstractDelayModel):
     """A learned system: drift network, mask and scaling; the only place that knows both units.
 
-    As a callable it maps a physical history to the physical drift, so it stands wherever a true
-    drift stands. Inputs that the mask closes have no influence at all.
+    As a callable it maps a physical history to the physical drift, so it can replace a true drift
+    anywhere. Inputs that the mask closes have no influence.
 
     - `drift`: [`MaskedDrift`][ndde_jax.models.MaskedDrift],
         [`PolynomialDrift`][ndde_jax.models.PolynomialDrift] or

@@ -41,8 +41,8 @@ class DelayTerm(diffrax.AbstractTerm):
         where they depend on time or state, down to zero. `lags` is the same.
     - `history`: a function of time, the state before `t0`; or a constant state.
 
-    **Raises:** `ValueError` for what is not of these kinds, and for a drift that asks for delayed
-    derivatives (neutral equations), which are not solved.
+    **Raises:** `ValueError` for other types, and for a drift that needs delayed derivatives
+    (neutral equations), which are not supported.
 
     The state may be a pytree of arrays, of which each then has its own `lagged`.
     """
@@ -139,15 +139,16 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     [`DelayTerm`][ndde_jax.simulate.DelayTerm] can read the past by the solver's own dense output.
 
     Use [`solve_sdde`][ndde_jax.solve_sdde] for constant steps, gradients and speed; use this with
-    `diffeqsolve` for what only that offers: any `SaveAt`, events, adaptive steps, progress meters.
-    A gradient through `diffeqsolve` keeps copies of the whole memory and costs hundreds of times
-    more than one through `solve_sdde`.
+    `diffeqsolve` for its other features: any `SaveAt`, events, adaptive steps, progress meters. A
+    gradient through `diffeqsolve` keeps copies of the whole memory and costs hundreds of times more
+    than one through `solve_sdde`.
 
-    A step longer than the shortest delay would need its own end. An adaptive controller is told to
-    shrink it (`dtmax=` the shortest delay spares the rejections); with constant steps the result is
-    NaN rather than wrong, as it is when the memory is too short. Step size control sees the error
-    of the solver's own polynomial only: the times of [`kinks`][ndde_jax.simulate.kinks], at sums of
-    delays, belong in `ClipStepSizeController(jump_ts=...)`.
+    A step longer than the shortest delay would need the state at its own end. An adaptive
+    controller is told to shrink it (`dtmax=` the shortest delay spares the rejections); with
+    constant steps the result is NaN rather than wrong, as it is when the memory is too short. Step
+    size control sees the error of the solver's own polynomial only: the times of
+    [`kinks`][ndde_jax.simulate.kinks], at sums of delays, belong in
+    `ClipStepSizeController(jump_ts=...)`.
 
     Delays that are a function of time and state may be shorter than a step, which is then gone over
     six times, the first on an extrapolation; explicit solvers only. Where they reach into the

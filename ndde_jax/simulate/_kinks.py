@@ -108,7 +108,7 @@ def kinks(
 
     A history that does not satisfy the equation makes the first derivative jump at `t0`, the second
     a delay later, and so on; every jump of the drift does the same. A step across one has a large
-    error, which a controller of steps meets by trial; `diffrax.ClipStepSizeController` takes
+    error, which a step-size controller handles by trial; `diffrax.ClipStepSizeController` takes
     these times as its `jump_ts`, and steps then end there. [`solve_sdde`][ndde_jax.solve_sdde] does
     so by itself.
 
@@ -116,7 +116,7 @@ def kinks(
 
     - `delays`: in units of time.
     - `t0`, `t1`: start and end.
-    - `order`: that of the solver: sums of so many delays are kinks to it (5).
+    - `order`: order of the solver (5), the largest number of delays in a sum that is a kink to it.
     - `jumps`: times at which the drift itself jumps, none by default.
 
     **Returns:** ascending times between `t0` and `t1`, both left out.

@@ -40,10 +40,10 @@ class Backtest:
     - `steps`: samples ahead, `[step]`.
     - `scores`: CRPS of every origin, in standard deviations of a variable,
         `[method origin step dim]`; `crps`: their means over origins, `[method step dim]`.
-    - `inside`: whether what came lay inside the 90 % interval, `[method origin step dim]`;
+    - `inside`: whether the later value lay inside the 90 % interval, `[method origin step dim]`;
         `coverage`: how often, `[method step dim]`.
     - `beyond`: origins whose past leaves the range of the record by more than a tenth of it, bool
-        `[origin]`: the drift is extrapolated there, and intervals do not know by how much it errs.
+        `[origin]`: the drift is extrapolated there, and intervals do not include its error.
     - `energy`: energy score of all variables, standardised, `[method step]`.
     """
 

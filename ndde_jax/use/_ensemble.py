@@ -39,9 +39,9 @@ class Ensemble:
     """A learned drift, corrected, and its variants on halves of the data; NumPy.
 
     A member's drift is `trust` times the learned model plus `theta` times the columns of `basis`:
-    what a step of the simulator misses on all data, and by how much a regression on a half differs
-    from the same regression on all data. Halves spread about as much as the data themselves do.
-    Where the model predicts a step no better than the regression, for the numbers it has, the
+    the part that a step of the simulator misses on all data, and the difference of a regression on
+    a half from the same regression on all data. Halves spread about as much as the data themselves
+    do. Where the model predicts a step no better than the regression, for the numbers it has, the
     regression stands alone: `trust` is 1 or 0 per target.
 
     - `graphs`: chosen on each half, `[resample source target lag]`.
@@ -84,8 +84,8 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
 
     - `found`: a discovery.
     - `rng`: draws the halves.
-    - `resamples`: halves, 40 by default: the least number with which a share of .9 and one of .75
-        are told apart at two standard errors.
+    - `resamples`: halves, 40 by default: the least number that distinguishes shares of .9 and .75
+        by two standard errors.
 
     **Raises:** `ValueError` for irregular sampling, or fewer than 20 steps.
     """
@@ -321,8 +321,8 @@ def _refitted(data: StepData, target: int, design, output, *, trusted: bool = Fa
     """Return coefficients of an output on all data, differences from them on each half
     `[half column]`, and their number on all data.
 
-    With `trusted` the output is what a trusted model leaves of a rate. Then every half has the kept
-    inputs: one that it would leave out says nothing about a model that has it.
+    With `trusted` the output is what a trusted model leaves of a rate. Then every half uses the
+    kept inputs, since leaving one out would say nothing about a model that has it.
     """
     basis, kept = data.bases[target], data.kept[target]
     _, used = best_family(Equations.of(design, data.rate[:, target]), basis, kept)

@@ -36,7 +36,7 @@ class Forecast:
     - `diverged`: paths that left the range of the data a thousandfold and were held there, bool
         `[path]`; they count in every quantile.
     - `history`: the last samples before, `[time dim]`.
-    - `notes`: sentences on what the forecast rests on.
+    - `notes`: sentences on the assumptions of the forecast.
     """
 
     ts: Float[np.ndarray, "horizon"]

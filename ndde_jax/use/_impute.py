@@ -1,9 +1,9 @@
 """Imputation by the learned system itself: the most likely path, given all that was measured.
 
-A learned system says of every sample how it follows from those before, up to noise. Missing values
-are those numbers that make what is left of all these equations least, in units of the noise: a
-sparse problem of nonlinear least squares, in which a value is seen as present, as past and as next
-(weak-constraint four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
+A learned system predicts every sample from those before, up to noise. Missing values are estimated
+by minimising the residuals of all these equations, in units of the noise: a sparse problem of
+nonlinear least squares, in which a value enters as present, past and next state (weak-constraint
+four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Problem:
     """The known part of an imputation; recordings one after another along `sample`.
 
     - `x`: values, with a first guess where they are unknown, NaN where they stay missing.
-    - `unknown`: which are looked for.
+    - `unknown`: the values to estimate.
     - `rows`: samples from which a step to the next is seen whole.
     - `offsets`: of the samples that the law reads, counted back from the present, from 0.
     - `white`: makes residuals of a step white, `[row dim dim]`.
@@ -293,8 +293,8 @@ class Imputed:
         they were: missing, or filled as short gaps are.
     - `errors`: standard errors of these, `[time dim]` per trajectory; NaN elsewhere. By Laplace's
         approximation, given the drift and its noise; larger where a misfit above 4 strains them.
-    - `draws`: completed samples that are as likely, for multiple imputation: what differs between
-        results from several of them is what is not known of the missing values.
+    - `draws`: completed samples that are as likely, for multiple imputation: differences between
+        results from several of them show the uncertainty of the missing values.
     - `table`: a row for each stretch of gaps that equations tie together (`columns` names them):
         recording, first and last sample, missing values, whether they are estimated now, and the
         mean square of what is left of the equations there in units of the noise, about 1 where the
@@ -302,7 +302,7 @@ class Imputed:
     - `moved`: root mean square, in standard deviations of a variable, of how far estimates lie from
         those before: of gap filling, straight lines, or the last round.
     - `treated`: the samples as the discovery reads them, completed by a draw, so that a search in
-        them sees noise in gaps as elsewhere.
+        them finds noise in gaps as elsewhere.
     - `notes`: sentences on what could not be done.
     """
 

@@ -39,10 +39,9 @@ class Intervention:
 
     - `ts`: times `[horizon]`.
     - `baseline`, `changed`: `[path horizon dim]`, physical units; NumPy, of JAX where something is
-        traced. Path by path they differ by nothing but the change, so their difference is its
-        effect.
+        traced. Path by path they differ only by the change, so their difference is its effect.
     - `diverged`: paths of either that left the range of the data a thousandfold, bool `[path]`.
-    - `notes`: sentences on what the answer rests on.
+    - `notes`: sentences on the assumptions of the answer.
     """
 
     ts: Float[np.ndarray, "horizon"]

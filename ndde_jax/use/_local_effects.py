@@ -78,8 +78,9 @@ def center_and_spread(
     differences between bootstrap models and the learned model, `[echo ...]`.
 
     Members spread about their centre as estimates from other records would. That centre is fitted
-    to steps instead of rates, with other functions: how far it is from the model shows what neither
-    the record's length nor the graph decides. The bootstrap shows what the way of estimating does.
+    to steps instead of rates, with other functions: its distance from the model shows the
+    uncertainty that comes from neither the record's length nor the graph. The bootstrap shows the
+    bias of the estimator.
     """
     model, center, members = found[0], found[1], found[2:]
     variance = np.mean((members - center[None]) ** 2, axis=0) + (center - model) ** 2
@@ -132,7 +133,7 @@ class Surface:
     - `z`: mean of the interaction over the corners of every cell, units of the target per unit of
         time; NaN where no data are.
     - `low`, `high`: 90 % interval of it, the choice of the graph included.
-    - `count`: rows of the data in every cell; 0 says why `z` is NaN.
+    - `count`: rows of the data in every cell; where it is 0, `z` is NaN.
     - `share`: of the variance of the target's rate, as measured, that the interaction carries over
         the data: on the scale of the `scores` of edges. `share_low` and `share_high` are a 90 %
         interval.
@@ -301,7 +302,7 @@ def _shares(values: np.ndarray) -> np.ndarray:
     """Return the variance that surfaces carry and its 90 % interval, of values `[model row]`.
 
     The interval is that of the size along the surface itself: sizes of members would all be above
-    zero, whatever is behind them.
+    zero, even without an interaction.
     """
     size = np.sqrt(np.mean(values[0] ** 2))
     if size == 0:
