@@ -1,4 +1,4 @@
-"""What the command lines of all benchmarks read alike."""
+"""The command-line arguments shared by all benchmarks."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ def positive(text: str) -> int:
 
 
 def executor(text: str) -> str:
-    """`dask:ADDRESS`, the scheduler of a Dask cluster, as argparse reads it."""
+    """Return `dask:ADDRESS`, the scheduler of a Dask cluster, as argparse reads it."""
     engine, _, address = text.partition(":")
     if engine != "dask" or not address:
         raise argparse.ArgumentTypeError(
@@ -27,7 +27,7 @@ def executor(text: str) -> str:
 
 
 def add_machines(parser: argparse.ArgumentParser) -> None:
-    """`--workers` of this machine or an `--executor` of others."""
+    """Add the options `--workers` of this machine or an `--executor` of others."""
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
     either.add_argument(

@@ -29,7 +29,7 @@ _SETTINGS = -2
 
 
 class Unit(NamedTuple):
-    """What is done once and never again: one method, with one seed, on one series of one graph."""
+    """A unit of work that is done once: one method, with one seed, on one series of one graph."""
 
     benchmark: str
     category: str
@@ -44,7 +44,7 @@ WHERE_UNIT = " AND ".join(f"{name} = ?" for name in Unit._fields)
 
 
 def settings_unit(benchmark: str, method: str, category: str) -> Unit:
-    """What stands for the settings of a method."""
+    """Return the unit that stands for the settings of a method."""
     return Unit(benchmark, category, "", _SETTINGS, method, 0)
 
 
@@ -72,7 +72,7 @@ def adopt(db: sqlite3.Connection) -> None:
 
 
 def problem(db: sqlite3.Connection) -> str:
-    """What is wrong with the file, without reading its arrays; empty if nothing is."""
+    """Return what is damaged in the file, without reading its arrays; empty if nothing is."""
     (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         return found
@@ -95,7 +95,7 @@ def problem(db: sqlite3.Connection) -> str:
 
 
 def intact(db: sqlite3.Connection) -> list[Unit]:
-    """Units of a damaged file whose metrics and arrays are as they were written."""
+    """Return units of a damaged file whose metrics and arrays are as they were written."""
     found, cursor = [], db.execute("SELECT * FROM checksums")
     while True:
         try:
@@ -120,7 +120,7 @@ def kept(db: sqlite3.Connection, unit: Unit) -> tuple[str, str] | None:
 
 
 def results_of(db: sqlite3.Connection, unit: Unit) -> list[tuple]:
-    """What the checksum of a unit's metrics is about."""
+    """Return the rows that the checksum of a unit's metrics covers."""
     if unit.series == _SETTINGS:
         query = "SELECT settings FROM settings WHERE (benchmark, method, category) = (?, ?, ?)"
         return db.execute(query, (unit.benchmark, unit.method, unit.category)).fetchall()

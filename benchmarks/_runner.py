@@ -19,12 +19,12 @@ class Task(Protocol):
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """What it computes; all of one benchmark, method and category."""
+        """The units that the task computes; all of one benchmark, method and category."""
         ...
 
     @property
     def settings_text(self) -> str:
-        """Settings it is computed with; a store refuses to mix different ones."""
+        """The settings that the task is computed with; a store refuses to mix different ones."""
         ...
 
     def without(self, done: set[Unit]) -> Self:
@@ -52,7 +52,7 @@ def run_tasks(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Run the tasks that the store does not hold yet.
 
     **Arguments:**
 
@@ -153,7 +153,7 @@ def _name(task: AnyTask) -> str:
 
 
 def units_with_errors(store: Store, tasks: Iterable[Task]) -> set[Unit]:
-    """Units of the tasks whose status is an error."""
+    """Return units of the tasks whose status is an error."""
     wanted = {unit for task in tasks for unit in task.units}
     found = set()
     for benchmark in {unit.benchmark for unit in wanted}:
@@ -191,7 +191,7 @@ def _failed(task: AnyTask, status: str) -> list[Record]:
 
 
 def _evaluate(evaluate: Callable[[AnyTask], list[Record]], task: AnyTask) -> list[Record]:
-    """One task. Compiled functions are forgotten before there are too many of them."""
+    """Evaluate one task. Compiled functions are forgotten before there are too many of them."""
     records = evaluate(task)
     # A worker whose tasks never came to JAX has nothing to forget, and need not wait two seconds
     # for it to be imported.

@@ -1,4 +1,6 @@
-"""What benchmarks of one file share: units fitted one after another, and `run` and `table`."""
+"""The parts that single-file benchmarks share: fitting units one after another, `run` and
+`table`.
+"""
 
 import argparse
 import time
@@ -45,8 +47,8 @@ def command(
     run: Callable,
     table: Callable[[Store], str],
 ) -> None:
-    """`run --out FILE [--seeds N] [--system NAME] [--OPTION CHOICE]` and `table FILE`; `run` gets
-    the file, and systems, number of seeds and chosen options by name.
+    """Run the commands `run --out FILE [--seeds N] [--system NAME] [--OPTION CHOICE]` and
+    `table FILE`; `run` gets the file, and systems, number of seeds and chosen options by name.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",

@@ -168,7 +168,7 @@ class Store:
         self._db.close()
 
     def done(self, benchmark: str, *, method: str | None = None) -> set[Unit]:
-        """Units already in the file, failed ones included (their status says so)."""
+        """Return units already in the file, failed ones included (their status says so)."""
         query = f"SELECT DISTINCT {_UNIT} FROM results WHERE benchmark = ?"
         values = [benchmark]
         if method is not None:
@@ -178,7 +178,7 @@ class Store:
             return {Unit(*row) for row in self._db.execute(query, values)}
 
     def same_graph(self, unit: Unit) -> list[Unit]:
-        """Units of all series of this unit's graph, method and seed, in order of series."""
+        """Return units of all series of this unit's graph, method and seed, in order of series."""
         query = (
             f"SELECT DISTINCT {_UNIT} FROM results "
             f"WHERE {_WHERE_UNIT.replace('series = ?', 'series >= ?')} ORDER BY series"
@@ -216,7 +216,7 @@ class Store:
             _checksums.renew(self._db, units)
 
     def rows(self, benchmark: str) -> Iterator[Row]:
-        """All rows of one benchmark, ordered by their key; an undefined value is NaN."""
+        """Yield all rows of one benchmark, ordered by their key; an undefined value is NaN."""
         query = (
             f"SELECT {_UNIT}, results FROM checksums WHERE benchmark = ? AND series >= ? "
             f"ORDER BY {_UNIT}"
@@ -303,7 +303,7 @@ class Store:
             )
 
     def settings(self, benchmark: str) -> list[tuple[str, str, str]]:
-        """Method, category and settings of all results of a benchmark."""
+        """Return method, category and settings of all results of a benchmark."""
         query = "SELECT method, category, settings FROM settings WHERE benchmark = ?"
         with self._undamaged():
             return list(self._db.execute(query, (benchmark,)))

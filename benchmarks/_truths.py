@@ -31,7 +31,7 @@ def true_drift(series: Series):
 
 
 def histories(series: Series) -> Float[np.ndarray, "row lag dim"]:
-    """Of the record, evenly spread."""
+    """Return histories of the record, evenly spread."""
     lags = np.asarray(series.lags)
     rows = np.arange(lags[-1], len(series.x) - 1)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, ROWS).astype(int))]
@@ -39,7 +39,7 @@ def histories(series: Series) -> Float[np.ndarray, "row lag dim"]:
 
 
 def effect_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
-    """Of true edges that are kept: signs, intervals of slopes, and curves."""
+    """Return scores of true edges that are kept: signs, intervals of slopes, and curves."""
     past, drift = histories(series), true_drift(series)
     # [row target lag source] -> [source target lag row]
     slopes = np.moveaxis(np.asarray(jax.vmap(jax.jacfwd(drift))(jnp.asarray(past))), 0, -1)
@@ -63,8 +63,8 @@ def effect_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
 
 
 def _curve(effects, drift, past, i: int, j: int, a: int) -> tuple[float, float]:
-    """Error of a curve as a share of its range, and the share of it that its interval holds. The
-    true curve accumulates the true drift's local effects over the same slices.
+    """Return the error of a curve as a share of its range, and the share of it that its interval
+    holds. The true curve accumulates the true drift's local effects over the same slices.
     """
     x, y, low, high = effects.curve(i, j, effects.found.lags[a])
     slot = np.clip(np.searchsorted(x, past[:, a, i], side="right") - 1, 0, len(x) - 2)
@@ -83,7 +83,7 @@ def _curve(effects, drift, past, i: int, j: int, a: int) -> tuple[float, float]:
 
 
 def share_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
-    """Edges found in nine halves of ten, a neighbouring lag counted as the same edge."""
+    """Return edges found in nine halves of ten, a neighbouring lag counted as the same edge."""
     often = np.nan_to_num(found.resample(key=jr.key(0)).share) >= OFTEN
     graph = np.asarray(found.graph)
     near = series.graph.copy()
@@ -127,7 +127,9 @@ def intervention_scores(found: ndde.Discovery, series: Series, key) -> dict[str,
 
 
 def _held(series: Series, held: int, value: float, n: int, key) -> np.ndarray:
-    """What holding does in the true system, path by path on the same noise, `[path time dim]`."""
+    """Return the effect of holding a variable in the true system, path by path on the same noise,
+    `[path time dim]`.
+    """
     system = series.spec.system()
     fine = max(1, int(np.ceil(series.dt / system.dt)))
     dt, dim = series.dt / fine, series.x.shape[1]

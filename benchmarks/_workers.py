@@ -24,7 +24,7 @@ SECONDS_TO_CONNECT = 30
 
 @dataclass(frozen=True)
 class Killed:
-    """What a task gives that ended its process every time."""
+    """The result of a task that ended its process every time."""
 
     status: str
 
@@ -37,7 +37,8 @@ def in_processes(
     name: Callable[[Any], str] = str,
     kind: Callable[[Any], Hashable] | None = None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Pairs of a task and what `evaluate` makes of it, in the order in which they are finished.
+    """Yield pairs of a task and what `evaluate` makes of it, in the order in which they are
+    finished.
 
     `tasks` are taken one by one, when a process is free; with a `kind`, a few hundred are in sight,
     and a process goes on with the kind that it has at hand while others have theirs. A process that
@@ -91,7 +92,8 @@ def on_cluster(
     say: Callable[[str], None] = print,
     name: Callable[[Any], str] = str,
 ) -> Iterator[tuple[Any, Any]]:
-    """As `in_processes`, on the workers of the Dask cluster whose scheduler is at this address.
+    """Yield results as `in_processes` does, from the workers of the Dask cluster whose scheduler is
+    at this address.
 
     Dask replaces workers that die; a task that killed one after the other gives `Killed`. The
     cluster goes on running; what it was still computing however this ends is cancelled.
@@ -128,7 +130,7 @@ def on_cluster(
 
 
 class _Line:
-    """Tasks that wait, with their numbers."""
+    """The line of waiting tasks, with their numbers."""
 
     def __init__(self, tasks: Iterable[Any], kind: Callable[[Any], Hashable] | None):
         self.ahead = 1 if kind is None else AHEAD
@@ -172,7 +174,7 @@ class _Worker:
             self.connection.send(task)
 
     def take(self) -> tuple[bool, Any]:
-        """Whether it worked, and the result or what was raised."""
+        """Return whether the task worked, and its result or exception."""
         answer = self.connection.recv()
         self.number = self.task = None
         return answer
@@ -216,8 +218,9 @@ def _exit_with_parent() -> None:
 
 @contextlib.contextmanager
 def _blocked_interrupts() -> Iterator[None]:
-    """Processes started here never hear Ctrl-C, which a terminal sends to all: the parent ends
-    them. Blocked from the start, so not even while they import; systems without masks go without.
+    """Block interrupts for processes started here, so that they never hear Ctrl-C, which a terminal
+    sends to all: the parent ends them. Blocked from the start, so not even while they import;
+    systems without masks go without.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

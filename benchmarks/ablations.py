@@ -1,4 +1,4 @@
-"""What each part of the estimator is good for, by leaving it out or varying it.
+"""Ablations: the contribution of each part of the estimator, by leaving it out or varying it.
 
     python -m benchmarks.ablations run --out ablations.sqlite
     python -m benchmarks.ablations table ablations.sqlite
@@ -45,7 +45,9 @@ NOTHING: Mapping = MappingProxyType({})
 
 
 class Row(NamedTuple):
-    """What is fitted: changes of `L0NDDE` or another method, of `FitConfig`, and of the windows."""
+    """The settings of one row: changes of `L0NDDE` or another method, of `FitConfig`, and of the
+    windows.
+    """
 
     config: Mapping = NOTHING
     penalty: Mapping = NOTHING
@@ -169,7 +171,7 @@ def _drifts(model, histories):
 
 @jax.jit
 def _paths(model, begin):
-    """Euler paths of the model's own step, every tenth state, `[path time dim]`."""
+    """Return Euler paths of the model's own step, every tenth state, `[path time dim]`."""
     back = jnp.asarray(model.lags)
 
     def step(past, _):
@@ -215,8 +217,8 @@ def _units(systems, seeds, parts):
 
 
 def table(store: Store) -> str:
-    """Means over systems and seeds, and how each row differs, in pairs, from the first of its part,
-    with the standard error of that.
+    """Return means over systems and seeds, and how each row differs, in pairs, from the first of
+    its part, with the standard error of that.
     """
     found = defaultdict(dict)
     for row in store.rows(BENCHMARK):
@@ -247,7 +249,7 @@ def _cell(found, part: str, row: str, first: str, name: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """`run` and `table`."""
+    """Run the command `run` or `table`."""
     command(
         arguments, name="ablations", description=__doc__, option="part", choices=tuple(PARTS),
         systems=SYSTEMS, seeds=3, run=run, table=table,

@@ -43,7 +43,7 @@ class Delay(NamedTuple):
 
 
 def read_sets(path: Path) -> dict[str, Float[np.ndarray, "row 2"]]:
-    """Days and counts of every set, `day;count;set`."""
+    """Return days and counts of every set, `day;count;set`."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter=";"))
     return {
@@ -97,7 +97,9 @@ def cycle_length(counts: Float[np.ndarray, "row"], dt: float) -> float:
 
 
 def _rows(counts, dt, delays) -> Float[np.ndarray, "delay share row 3"]:
-    """Weighted columns adults, births at P = 1, and change per day, for every delay and N0."""
+    """Return weighted columns adults, births at P = 1, and change per day, for every delay
+    and N0.
+    """
     ahead = max(round(STEP / dt), 1)
     time = np.arange(len(counts)) * dt
     at = np.arange(int(np.ceil(delays[-1] / dt)), len(counts) - ahead)
@@ -115,7 +117,9 @@ def _rows(counts, dt, delays) -> Float[np.ndarray, "delay share row 3"]:
 
 
 def _left(gram) -> Float[np.ndarray, "delay"]:
-    """Share of the squared change that is left at the best N0, where births are positive."""
+    """Return the share of the squared change that is left at the best N0, where births are
+    positive.
+    """
     inside, across, total = gram[..., :2, :2], gram[..., :2, 2:], gram[..., 2, 2]
     ridge = 1e-9 * np.trace(inside, axis1=-2, axis2=-1)[..., None, None] * np.eye(2)
     coefficient = np.linalg.solve(inside + ridge, across)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 
 def on_windows(regress: Callable, windows, **options):
-    """Scores and graph, `[source target lag]`, of one of the regressions below."""
+    """Return scores and graph, `[source target lag]`, of one of the regressions below."""
     _, n_lags, dim = windows.history.shape
     found = regress(*flat_windows(windows), **options)
     # [target (lag source)] -> [source target lag]
@@ -17,7 +17,7 @@ def on_windows(regress: Callable, windows, **options):
 def flat_windows(
     windows,
 ) -> tuple[Float[np.ndarray, "window input"], Float[np.ndarray, "window target"]]:
-    """Inputs, in the order (lag, source), and rates of the valid windows."""
+    """Return inputs, in the order (lag, source), and rates of the valid windows."""
     valid = np.asarray(windows.valid)
     flat = np.asarray(windows.history, float).reshape(len(valid), -1)
     return flat[valid], np.asarray(windows.increment, float)[valid]
@@ -26,7 +26,7 @@ def flat_windows(
 def lagged_lasso(
     inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
-    """L1-penalised regression of every rate on all inputs, the penalty chosen by BIC.
+    """Return an L1-penalised regression of every rate on all inputs, the penalty chosen by BIC.
 
     Returns absolute coefficients on standardised inputs, and which are not zero. Needs
     scikit-learn.
@@ -46,7 +46,7 @@ def vector_autoregression(
     *,
     level: float = 0.01,
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
-    """Granger causality: least squares on all inputs, and a t-test of every coefficient.
+    """Return Granger causality: least squares on all inputs, and a t-test of every coefficient.
 
     Returns t², and the coefficients significant at a false discovery rate of `level` (Benjamini
     and Hochberg, 1995) over all edges. Needs SciPy.
@@ -67,9 +67,10 @@ def vector_autoregression(
 def linear_strengths(
     inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
-    """Rise of a rate's unexplained share when all lags of a source are left out of a least-squares
-    fit: a signal strength in which every function is linear. The strength of a pair stands at all
-    its lags; kept if the F-test says so at a false discovery rate of 1 %. Needs SciPy.
+    """Return the rise of a rate's unexplained share when all lags of a source are left out of a
+    least-squares fit: a signal strength in which every function is linear. The strength of a pair
+    stands at all its lags; kept if the F-test says so at a false discovery rate of 1 %. Needs
+    SciPy.
     """
     from scipy import stats
 
@@ -83,7 +84,9 @@ def linear_strengths(
 def linear_risk(
     inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
 ) -> Float[np.ndarray, " target"]:
-    """Share of every rate's variance that least squares on all inputs leaves unexplained."""
+    """Return the share of every rate's variance that least squares on all inputs leaves
+    unexplained.
+    """
     design = np.column_stack([standardise(inputs), np.ones(len(inputs))])
     return _squared_error(design, standardise(rate))
 
@@ -93,7 +96,8 @@ def nested_comparisons(
     group: Sequence[int],
     output: Float[np.ndarray, "row target"],
 ) -> tuple[Float[np.ndarray, "group target"], Float[np.ndarray, "group target"]]:
-    """Least squares with and without each group of columns, numbered from 0; −1 always stays.
+    """Compare least squares with and without each group of columns, numbered from 0; −1 always
+    stays.
 
     Returns by how much the mean squared error rises without the group, and log p of the F-test that
     it does not matter. Needs SciPy.
@@ -120,8 +124,8 @@ def random_forest(
     *,
     seed: int,
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
-    """Impurity importance of every input in a forest per target; kept above twice the uniform
-    share. Needs scikit-learn.
+    """Return the impurity importance of every input in a forest per target; kept above twice the
+    uniform share. Needs scikit-learn.
     """
     from sklearn.ensemble import RandomForestRegressor
 
@@ -133,6 +137,6 @@ def random_forest(
 
 
 def standardise(a: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
-    """Columns of mean 0 and variance 1; a constant one becomes 0."""
+    """Return columns of mean 0 and variance 1; a constant one becomes 0."""
     spread = a.std(axis=0)
     return (a - a.mean(axis=0)) / np.where(spread > 0, spread, 1)

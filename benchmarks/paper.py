@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 def steps(out: Path, *, smoke: bool = False, climate: Path | None = None) -> list[Step]:
-    """All of them, in order."""
+    """Return all steps, in order."""
     makers: Sequence[Callable] = (_causal_dynamics, _units, _readings, _ablations, _dysts, _delays)
     return [step for make in makers for step in make(out, smoke, climate)]
 
@@ -62,7 +62,9 @@ def _climate(name: str, run, climate: Path | None, only: str, hours: float) -> l
 
 
 def _causal_dynamics(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """Table 1, the appendix's full table, and its ablation of the gradient penalty."""
+    """Return the steps of Table 1, the appendix's full table, and its ablation of the gradient
+    penalty.
+    """
     simple, coupled, results = out / "simple", out / "coupled", out / "causal_dynamics.sqlite"
     rows = _many("--method", (*presets(), *GUESSES) if not smoke else ("l0ndde_paper", "empty"))
     run = ("run", *rows, "--out", str(results))
@@ -92,7 +94,7 @@ def _causal_dynamics(out: Path, smoke: bool, climate: Path | None) -> list[Step]
 
 
 def _units(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """What λ multiplies, on graphs of the same benchmark."""
+    """Return the steps on what λ multiplies, on graphs of the same benchmark."""
     results = out / "units.sqlite"
     rows = ("unit_l0ndde_sum_open", "allones") if smoke else (*readings(), "allones", "empty")
     run = ("run", *_many("--method", rows), "--series", "1", "--out", str(results))
@@ -109,7 +111,7 @@ def _units(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _readings(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """The same on systems whose graph is known."""
+    """Return the steps on what λ multiplies, on systems whose graph is known."""
     results = str(out / "readings.sqlite")
     size = ("--system", "Lorenz", "--setup", "dysts") if smoke else ("--seeds", "2")
     return [
@@ -119,7 +121,7 @@ def _readings(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _ablations(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """What each part is good for."""
+    """Return the steps of the ablations of each part."""
     results = str(out / "ablations.sqlite")
     small = ("--system", "Lorenz", "--seeds", "1", "--part", "confinement")
     size = small if smoke else ("--seeds", "3")
@@ -130,7 +132,9 @@ def _ablations(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _dysts(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """Table 2, the trajectories and the association of metrics with graphs and training errors."""
+    """Return the steps of Table 2, the trajectories and the association of metrics with graphs and
+    training errors.
+    """
     data, results = str(out / "dysts"), str(out / "dysts.sqlite")
     size = ("--only", "Lorenz", "--limit", "1") if smoke else ()
     names = ("node_paper", "mean") if smoke else (*recipes(), *ANCHORS)
@@ -145,7 +149,9 @@ def _dysts(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def _delays(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
-    """What the paper has no benchmark for: which variable drives which, at which delay."""
+    """Return the steps beyond the paper's benchmarks: which variable drives which, at which
+    delay.
+    """
     results = str(out / "delays.sqlite")
     size = ("--smoke",) if smoke else ("--category", "low")
     names = ("allones", "granger") if smoke else (
@@ -160,7 +166,7 @@ def _delays(out: Path, smoke: bool, climate: Path | None) -> list[Step]:
 
 
 def listed(chosen: Sequence[Step]) -> str:
-    """Names, hours and commands."""
+    """Return names, hours and commands."""
     lines = [
         f"{step.hours:4.2f} h  {step.name}\n        python -m benchmarks.{step.module} "
         + " ".join(step.arguments)
@@ -170,7 +176,7 @@ def listed(chosen: Sequence[Step]) -> str:
 
 
 def run(chosen: Sequence[Step], out: Path) -> int:
-    """One after another; the status of the first that fails, or 0."""
+    """Run one step after another; return the status of the first that fails, or 0."""
     (out / "tables").mkdir(parents=True, exist_ok=True)
     for step in chosen:
         command = (sys.executable, "-m", f"benchmarks.{step.module}", *step.arguments)

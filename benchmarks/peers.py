@@ -1,4 +1,4 @@
-"""Other libraries' methods, in the terms of the benchmarks; `pip install -e ".[peers]"`.
+"""The methods of other libraries, in the terms of the benchmarks; `pip install -e ".[peers]"`.
 
 Their defaults are kept where they have any.
 """
@@ -32,8 +32,8 @@ class TimeLaggedLinks(NamedTuple):
 def pcmci_plus(
     x: Float[np.ndarray, "time dim"], lags: Sequence[int]
 ) -> tuple[Float[np.ndarray, "source target lag"], Bool[np.ndarray, "source target lag"]]:
-    """PCMCI+ (Runge 2020) with partial correlations, from tigramite: absolute partial correlations,
-    and links.
+    """Return PCMCI+ (Runge 2020) with partial correlations, from tigramite: absolute partial
+    correlations, and links.
     """
     found = time_lagged_links(x, lags)
     return found.scores, found.graph
@@ -47,9 +47,9 @@ def time_lagged_links(
     robust: bool = False,
     hidden: bool = False,
 ) -> TimeLaggedLinks:
-    """PCMCI+ (Runge 2020) or, for records with `hidden` drivers, LPCMCI (Gerhardus and Runge 2020,
-    which looks at all lags up to the longest); partial correlations, `robust` of normal scores.
-    Missing values are NaN.
+    """Return PCMCI+ (Runge 2020) or, for records with `hidden` drivers, LPCMCI (Gerhardus and Runge
+    2020, which looks at all lags up to the longest); partial correlations, `robust` of normal
+    scores. Missing values are NaN.
 
     A drift with lag l moves the next sample, so its candidates are the links of lag l + 1; those of
     lag 0 are conditioned on and oriented.
@@ -79,7 +79,9 @@ def time_lagged_links(
 
 
 def _delayed(dim: int, lags: Sequence[int]) -> dict:
-    """What tigramite may look at: these lags of all, and all others at the same time."""
+    """Return the links that tigramite may test: these lags of all, and all others at the same
+    time.
+    """
     delayed = {(i, -lag - 1): "-?>" for i in range(dim) for lag in lags}
     return {j: delayed | {(i, 0): "o?o" for i in range(dim) if i != j} for j in range(dim)}
 
@@ -87,8 +89,8 @@ def _delayed(dim: int, lags: Sequence[int]) -> dict:
 def sparse_regression(
     x: Float[np.ndarray, "time dim"], dt: float, *, degree: int = 3
 ) -> tuple[Int[np.ndarray, "term dim"], Float[np.ndarray, "target term"]]:
-    """SINDy (Brunton, Proctor, Kutz 2016) with polynomials, from PySINDy: exponents of the terms,
-    and coefficients.
+    """Return SINDy (Brunton, Proctor, Kutz 2016) with polynomials, from PySINDy: exponents of the
+    terms, and coefficients.
     """
     import pysindy
 
@@ -101,7 +103,7 @@ def sparse_regression(
 def lagged_sparse_regression(
     inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
-    """SINDy of every rate on all lagged inputs, standardised, from PySINDy.
+    """Return SINDy of every rate on all lagged inputs, standardised, from PySINDy.
 
     Polynomials of degree 3 up to 12 inputs, of degree 2 up to 40, linear beyond: more terms than
     samples help nobody. Returns the summed absolute coefficients of the terms that hold an input,

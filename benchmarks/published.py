@@ -88,7 +88,7 @@ def keep(
 
 
 def _others(path: Path, methods: set[str]) -> tuple[list[str], list[list[str]]]:
-    """Comments and lines of a published file on other methods than these."""
+    """Return comments and lines of a published file on other methods than these."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="") as file:
         text = file.readlines()
@@ -152,7 +152,7 @@ def rendered(text: str) -> str:
 
 
 def readmes() -> list[Path]:
-    """READMEs and pages that hold such tables."""
+    """Return READMEs and pages that hold such tables."""
     files = [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("**/README.md"))]
     files += sorted((ROOT / "docs").glob("*.md"))
     return [file for file in files if _BLOCK.search(file.read_text(encoding="utf-8"))]

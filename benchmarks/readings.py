@@ -1,4 +1,4 @@
-"""Which reading of the paper's objective makes its coefficients keep and drop edges?
+"""The readings of the paper's objective: which one makes its coefficients keep and drop edges?
 
     python -m benchmarks.readings run --out readings.sqlite
     python -m benchmarks.readings table readings.sqlite
@@ -156,7 +156,7 @@ def _units(systems, seeds, setups):
 
 
 def table(store: Store) -> str:
-    """Means over systems and seeds, the readings of a setup below one another."""
+    """Return means over systems and seeds, the readings of a setup below one another."""
     found = defaultdict(lambda: defaultdict(list))
     for row in store.rows(BENCHMARK):
         found[row.category, row.method][row.metric].append(row.value)
@@ -191,7 +191,7 @@ def _with_error(values: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """`run` and `table`."""
+    """Run the command `run` or `table`."""
     command(
         arguments, name="readings", description=__doc__, option="setup", choices=tuple(SETUPS),
         systems=SYSTEMS, seeds=1, run=run, table=table,

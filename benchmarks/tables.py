@@ -60,20 +60,20 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Over what is defined; NaN if nothing is."""
+    """Return the mean over defined values; NaN if there are none."""
     finite = [value for value in values if not math.isnan(value)]
     return sum(finite) / len(finite) if finite else math.nan
 
 
 def median(values: Iterable[float]) -> float:
-    """Over what is defined; NaN if nothing is."""
+    """Return the median over defined values; NaN if there are none."""
     finite = [value for value in values if not math.isnan(value)]
     return float(np.median(finite)) if finite else math.nan
 
 
 def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = False):
-    """Rank of every method in every case, `[method case]`: 1 is best, ties share their mean, and
-    what is missing (NaN) ranks last. Needs SciPy.
+    """Return the rank of every method in every case, `[method case]`: 1 is best, ties share their
+    mean, and what is missing (NaN) ranks last. Needs SciPy.
     """
     from scipy.stats import rankdata
 
@@ -82,7 +82,7 @@ def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = Fal
 
 
 def statuses(rows: Iterable[Row], metric: str) -> str:
-    """How often every method ended how, counted on the rows of one metric."""
+    """Return how often every method ended with which status, counted on the rows of one metric."""
     counts = defaultdict(Counter)
     for row in rows:
         if row.metric == metric:

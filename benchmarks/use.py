@@ -1,4 +1,4 @@
-"""What a graph is good for, against the truth: `python -m benchmarks.use run|table`.
+"""The uses of a graph, scored against the truth: `python -m benchmarks.use run|table`.
 
 `run` discovers the systems of `benchmarks.delays` from fresh seeds, and networks that are in no
 other table; then it forecasts an independent run, compares effects with those of the true drift,
@@ -57,7 +57,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         spec = self.spec
         return Unit(BENCHMARK, self.group, spec.name, spec.series, "discover", self.seed)
 
@@ -68,7 +68,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks share."""
+        """The settings that all tasks share."""
         return json.dumps({"ahead": AHEAD, "origins": ORIGINS, "paths": PATHS})
 
     def without(self, done: set[Unit]) -> "Task":
@@ -93,7 +93,9 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
-    """Coverage of 90 % intervals and CRPS by steps of the lag grid, on an independent run."""
+    """Return the coverage of 90 % intervals and CRPS by steps of the lag grid, on an independent
+    run.
+    """
     step = found.lags[1] - found.lags[0]
     at = tuple(step * k for k in AHEAD)
     made = found.backtest(
@@ -122,7 +124,7 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
 
 
 def table(store: Store) -> str:
-    """Markdown: forecasts, effects, shares and interventions, by group of systems."""
+    """Return Markdown: forecasts, effects, shares and interventions, by group of systems."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     ended: dict[tuple[str, str], str] = {}
     for row in store.rows(BENCHMARK):
@@ -160,7 +162,7 @@ def _forecasts(groups) -> str:
 
 
 def _effects(groups) -> str:
-    """Sums over systems: of what, and how often right."""
+    """Return sums over systems: the number of cases, and how many are right."""
     parts = {
         "sign of clear slopes": ("sign right", "clear"),
         "slope in its interval": ("slope covered", "kept"),
@@ -185,14 +187,14 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _values(systems, name: str) -> np.ndarray:
-    """Of the systems that have it."""
+    """Return the values of the systems that have them."""
     return np.array([m[name] for m in systems if m.get(name) is not None], float)
 
 
 def run(
     groups: dict[str, Sequence[Specification]], store: Store, *, seed: int = FRESH, workers=1
 ) -> None:
-    """Do what the store does not hold yet."""
+    """Run the tasks that the store does not hold yet."""
     tasks = [Task(spec, group, seed) for group, specs in groups.items() for spec in specs]
     run_tasks(tasks, evaluate, store, workers=workers)
 

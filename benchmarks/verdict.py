@@ -1,4 +1,4 @@
-"""How far a verdict can be trusted: `python -m benchmarks.verdict run|table`.
+"""The reliability of verdicts: `python -m benchmarks.verdict run|table`.
 
 `run` discovers the systems of `benchmarks.delays` with fresh seeds and keeps what each report says;
 `table` sets that beside the truth, together with the dirty records that the same file holds.
@@ -43,7 +43,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         spec = self.spec
         return Unit(BENCHMARK, spec.category, spec.name, spec.series, self.method, self.seed)
 
@@ -54,7 +54,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks of a category share."""
+        """The settings that all tasks of a category share."""
         return json.dumps({"length": self.spec.length})
 
     def without(self, done: set[Unit]) -> "Task":
@@ -88,13 +88,13 @@ def run(
     workers: int | str = 1,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet."""
+    """Run the tasks that the store does not hold yet."""
     tasks = [Task(spec, method, seed) for method in methods for spec in specs]
     run_tasks(tasks, evaluate, store, workers=workers, progress=progress)
 
 
 def table(store: Store) -> str:
-    """Markdown: the calibration over the delays benchmark, the dirty records, and both."""
+    """Return Markdown: the calibration over the delays benchmark, the dirty records, and both."""
     groups = {}
     for benchmark in (BENCHMARK, DIRTY):
         try:

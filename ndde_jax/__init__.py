@@ -1,4 +1,4 @@
-"""Who drives whom, at which delay: sparse neural delay differential equations in JAX.
+"""Sparse neural delay differential equations in JAX: which variable drives which, at which delay.
 
 What a first hour needs is here. The rest is in namespaces, in the order of the data: `samples`,
 `windows`, `regression`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`, `assess`,

@@ -1,4 +1,4 @@
-"""Archives from strangers: what a zip file announces is checked before anything is unpacked."""
+"""Safe reading of untrusted archives: the sizes in a zip file are checked before unpacking."""
 
 import zipfile
 import zlib
@@ -15,7 +15,7 @@ FREE, RATIO = 2**25, 20
 
 
 def check_size(what: str, announced: int, packed: int) -> None:
-    """Refuse what would take memory out of proportion to the file it comes in.
+    """Raise an error for a size out of proportion to the file it comes in.
 
     **Raises:** `ValueError` that names both sizes.
     """
@@ -29,7 +29,7 @@ def check_size(what: str, announced: int, packed: int) -> None:
 
 @contextmanager
 def opened(file: Path | Any, name: str) -> Iterator[zipfile.ZipFile]:
-    """An open zip archive; what goes wrong inside while it is open is the fault of the file.
+    """Open a zip archive; any error inside while it is open is blamed on the file.
 
     **Raises:** `ValueError` for what is no archive or a damaged one.
     """
@@ -43,19 +43,19 @@ def opened(file: Path | Any, name: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _short(error: Exception) -> str:
-    """What an error says, which may quote any bytes of a file, as one short line."""
+    """Return an error's message, which may quote any bytes of a file, as one short line."""
     return "".join(c if c.isprintable() else "?" for c in str(error)[:150])
 
 
 def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
-    """The bytes of one member, once its size is known to be in proportion."""
+    """Return the bytes of one member, once its size is known to be in proportion."""
     info = archive.getinfo(member)
     check_size(f"{name}[{member}]", info.file_size, info.compress_size)
     return archive.read(info)
 
 
 def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray | None:
-    """The NumPy array that a member holds; None for Python objects, which are never loaded.
+    """Return the NumPy array that a member holds; None for Python objects, which are never loaded.
 
     **Raises:** `ValueError` for a member that is no array, or holds less than it announces.
     """
@@ -80,7 +80,7 @@ def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray |
 
 
 def _header(stream: Any) -> Any:
-    """Shape, order and type that an array announces."""
+    """Return shape, order and type that an array announces."""
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(stream)

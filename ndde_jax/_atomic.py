@@ -1,4 +1,4 @@
-"""Files that are there entirely or not at all, whatever happens while they are written."""
+"""Atomic writing of files: each is there entirely or not at all, whatever happens meanwhile."""
 
 import os
 import time
@@ -15,7 +15,7 @@ _partial: set[Path] = set()
 
 
 class Together:
-    """Several files that appear together: each is written beside its place, and all are renamed
+    """A group of files that appear together: each is written beside its place, and all are renamed
     when the block `with Together() as files` ends. If anything fails before, none appears and what
     was there stays.
     """
@@ -87,7 +87,9 @@ def drop_abandoned(directory: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make renames last; systems that cannot open directories need no such thing."""
+    """Sync a directory so that renames last; systems that cannot open directories need no such
+    thing.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError:

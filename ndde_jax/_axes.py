@@ -1,4 +1,4 @@
-"""One public order of axes, [source, target, lag]: the transposition to it from the order of
+"""The public order of axes, [source, target, lag]: the transposition to it from the order of
 networks, [target, lag, source], and back, and the maximum over lags.
 """
 
@@ -10,17 +10,21 @@ from ._types import Checked, namespace_of, to_jax
 
 
 def to_graph_axes(array: Array) -> Array:
-    """[..., target, lag, source] -> [..., source, target, lag]."""
+    """Transpose [..., target, lag, source] -> [..., source, target, lag]."""
     return _moved(array, (-2, -1, -3))
 
 
 def from_graph_axes(array: Array) -> Array:
-    """[..., source, target, lag] -> [..., target, lag, source], the inverse of `to_graph_axes`."""
+    """Transpose [..., source, target, lag] -> [..., target, lag, source], the inverse of
+    `to_graph_axes`.
+    """
     return _moved(array, (-1, -3, -2))
 
 
 def _moved(array: Array, to: tuple[int, ...]) -> Array:
-    """By NumPy what is known, since to JAX every other shape is another program."""
+    """Move axes, in NumPy if the values are known, since in JAX every new shape is another
+    program.
+    """
     xp = namespace_of(array)
     return to_jax(xp.moveaxis(xp.asarray(array), (-3, -2, -1), to))
 
@@ -28,7 +32,9 @@ def _moved(array: Array, to: tuple[int, ...]) -> Array:
 def summary_graph(
     graph: Checked[Shaped[ArrayLike, "*batch source target lag"]],
 ) -> Shaped[Array, "*batch source target"]:
-    """Maximum over lags: whether (or how strongly) a source drives a target at any delay."""
+    """Return the maximum over lags: whether (or how strongly) a source drives a target at any
+    delay.
+    """
     check_real_array(graph, "graph", "[source target lag]")
     graph = jnp.asarray(graph)
     if graph.ndim < 3 or graph.shape[-3] != graph.shape[-2] or 0 in graph.shape:

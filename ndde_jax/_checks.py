@@ -1,4 +1,4 @@
-"""What is wrong with an argument, in one sentence: its name, what was expected, what came instead.
+"""Checks of arguments whose errors name the argument, the expected value and the given one.
 
 Every front door calls these before anything is compiled, so that a mistake is answered in the words
 of the library and not in those of whatever would have tripped over it. Under `jit`, `vmap` and
@@ -18,12 +18,12 @@ LONGEST = 60
 
 
 def is_traced(*trees: Any) -> bool:
-    """Whether `jit`, `vmap` or `grad` stands between us and a number."""
+    """Return whether a value is traced by `jit`, `vmap` or `grad`."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: short; arrays by what they are, not by what they hold."""
+    """Return a value as messages show it: short; arrays by shape and type, not by contents."""
     if isinstance(value, jax.core.Tracer):
         return f"a traced array of shape {value.shape} and dtype {value.dtype}"
     if isinstance(value, type):
@@ -44,7 +44,7 @@ def shown(value: Any) -> str:
 
 
 def refusal(name: str, expected: str, got: Any, remedy: str = "") -> ValueError:
-    """The sentence: `name` must be what was expected, what came, and what to do."""
+    """Return the error: `name` must be what was expected, what came, and what to do."""
     return ValueError(f"{name} must be {expected}; got {shown(got)}.{remedy and ' ' + remedy}")
 
 
@@ -52,7 +52,7 @@ def refusal(name: str, expected: str, got: Any, remedy: str = "") -> ValueError:
 
 
 def _bounds(above, least, below, most) -> str:
-    """What follows "must", for a number out of range."""
+    """Return the words after "must" in the message on a number out of range."""
     if below is None and most is None:
         if above is None and least is None:
             return "be finite"
@@ -66,7 +66,7 @@ def _bounds(above, least, below, most) -> str:
 def check_number(
     value: Any, name: str, *, above=None, least=None, below=None, most=None, finite: bool = True
 ) -> None:
-    """One real number within bounds: a Python number, or an array without axes."""
+    """Raise an error unless the value is one real number within bounds; no array with axes."""
     bounds = _bounds(above, least, below, most)
     wanted = {"be positive": "a positive number", "be finite": "a number"}.get(
         bounds, f"a number and {bounds}"
@@ -90,7 +90,7 @@ def check_number(
 
 
 def is_real(dtype: Any) -> bool:
-    """Booleans, whole and floating numbers, those of JAX's extra types included."""
+    """Return whether a type is boolean, whole or floating, JAX's extra types included."""
     # NumPy counts spans of time among the integers.
     real = any(jnp.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
     return real and not jnp.issubdtype(dtype, np.timedelta64)
@@ -105,17 +105,17 @@ def _is_number(value: Any) -> bool:
 
 
 def check_positive(value: Any, name: str) -> None:
-    """A number above 0."""
+    """Raise an error unless the value is a number above 0."""
     check_number(value, name, above=0)
 
 
 def check_non_negative(value: Any, name: str) -> None:
-    """A number of at least 0."""
+    """Raise an error unless the value is a number of at least 0."""
     check_number(value, name, least=0)
 
 
 def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> None:
-    """A whole number that shapes depend on: an int, not a float that happens to be one."""
+    """Raise an error unless the value is an int, on which shapes depend; a whole float is none."""
     if isinstance(value, jax.core.Tracer):
         raise ValueError(
             f"{name} must be a plain int: shapes depend on it, so it cannot be traced by jit, vmap "
@@ -134,13 +134,15 @@ def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) 
 
 
 def check_coefficient(value: Any, name: str = "coefficient") -> None:
-    """The price of an edge: None, for the default rule, or a positive number."""
+    """Raise an error unless the price of an edge is None, for the default rule, or a positive
+    number.
+    """
     if value is not None:
         check_positive(value, name)
 
 
 def check_flag(value: Any, name: str) -> None:
-    """True or False."""
+    """Raise an error unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise refusal(name, "True or False", value)
 
@@ -148,7 +150,7 @@ def check_flag(value: Any, name: str) -> None:
 def check_real_array(
     value: Any, name: str, what: str, *, finite: bool = False, above=None, least=None
 ) -> None:
-    """An array of real numbers; `what` says which axes it should have."""
+    """Raise an error unless the value is an array of real numbers; `what` names its axes."""
     try:
         array = value if isinstance(value, jax.Array) else np.asarray(value)
     except (TypeError, ValueError):
@@ -171,7 +173,7 @@ def check_real_array(
 
 
 def check_choice(value: Any, name: str, options: Iterable[str]) -> None:
-    """One of a few words."""
+    """Raise an error unless the value is one of a few words."""
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
         listed = f"{', '.join(map(repr, options[:-1]))} or {options[-1]!r}"
@@ -179,7 +181,7 @@ def check_choice(value: Any, name: str, options: Iterable[str]) -> None:
 
 
 def check_names(names: Any, dim: int | None, name: str = "names") -> tuple[str, ...]:
-    """Different names, one per variable, as a tuple."""
+    """Return different names, one per variable, as a tuple."""
     count = "different names" if dim is None else f"{dim} different names, one per variable"
     if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
         raise refusal(name, f"a sequence of {count}", names, f"Write {name}=(...,).")
@@ -202,7 +204,9 @@ def check_names(names: Any, dim: int | None, name: str = "names") -> tuple[str, 
 
 
 def check_key(key: Any, name: str = "key") -> jax.Array:
-    """One random key, typed; the older form, two unsigned numbers, is accepted and wrapped."""
+    """Return one random key, typed; the older form, two unsigned numbers, is accepted and
+    wrapped.
+    """
     remedy = f"Make one with jax.random.key({key if type(key) is int else 0})."
     dtype = getattr(key, "dtype", None)
     if not isinstance(key, jax.Array | np.ndarray):
@@ -226,7 +230,7 @@ def check_key(key: Any, name: str = "key") -> jax.Array:
 
 
 def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for several") -> None:
-    """The `Windows` of one system."""
+    """Raise an error unless the value is the `Windows` of one system."""
     if type(windows).__name__ != "Windows" or not hasattr(windows, "history"):
         raise ValueError(
             f"windows must be what lagged_windows returns; {who} got {shown(windows)}. Make them "
@@ -240,7 +244,7 @@ def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for sever
 
 
 def check_config(config: Any, kind: type, name: str = "config") -> None:
-    """Settings of a certain kind, or None for their defaults."""
+    """Raise an error unless settings are of a certain kind, or None for their defaults."""
     if config is not None and not isinstance(config, kind):
         raise refusal(
             name, f"a {kind.__name__} or None", config,
@@ -249,8 +253,8 @@ def check_config(config: Any, kind: type, name: str = "config") -> None:
 
 
 def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.Array:
-    """Edges `[source target lag]` as booleans; numbers must be 0 or 1, because a score that is cast
-    is an edge wherever it is not exactly zero.
+    """Return edges `[source target lag]` as booleans; numbers must be 0 or 1, because a score that
+    is cast is an edge wherever it is not exactly zero.
     """
     what = f"booleans [source target lag] = {shape}"
     try:
@@ -282,7 +286,7 @@ def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.
 
 
 def check_concrete(who: str, tree: Any, remedy: str = "Call it outside.") -> None:
-    """For what decides by the numbers, and so cannot run inside `jit`, `vmap` or `grad`."""
+    """Raise an error inside `jit`, `vmap` or `grad`, for functions that branch on the numbers."""
     if is_traced(tree):
         raise ValueError(
             f"{who} needs to see the numbers and cannot run inside jit, vmap or grad. {remedy}"
@@ -290,7 +294,7 @@ def check_concrete(who: str, tree: Any, remedy: str = "Call it outside.") -> Non
 
 
 def check_sizes(values: Any, dtype: Any, name: str) -> None:
-    """Numbers that are squared on the way to a floating type, and must not leave its range."""
+    """Raise an error for numbers whose squares would leave the range of a floating type."""
     limits = jnp.finfo(dtype)
     low, high = max(float(limits.tiny), 1e-150), min(float(limits.max), 1e150)
     size = np.abs(np.asarray(values, np.float64))

@@ -1,4 +1,4 @@
-"""What the command `ndde-jax discover` reads: files, recordings and lags."""
+"""The data arguments of the command `ndde-jax discover`: files, recordings and lags."""
 
 import argparse
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .samples._tables import read_table
 def read_file(
     arguments: argparse.Namespace, note: Callable
 ) -> tuple[Any, dict[str, Any], tuple[int, ...] | None]:
-    """Values, as one array or one per recording, and what the file says about them."""
+    """Return values, as one array or one per recording, and notes on the file."""
     tables = [
         read_table(
             arguments.data,
@@ -68,7 +68,7 @@ def read_file(
 def read_example(
     arguments: argparse.Namespace,
 ) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
-    """Values of a shipped record, what is said about them, and its lags."""
+    """Return values of a shipped record, notes on it, and its lags."""
     from .samples._examples import load_example
 
     example = load_example(arguments.example)
@@ -87,7 +87,7 @@ def read_example(
 
 
 def read_transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:
-    """Variables of --log and --ranks, and how each is read."""
+    """Return the variables of --log and --ranks, and how each is read."""
     found: dict[str, str] = {}
     for kind in ("log", "ranks"):
         asked = [name for part in getattr(arguments, kind) for name in part]
@@ -105,7 +105,7 @@ def read_transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> di
 def rate_lags(
     arguments: argparse.Namespace, values: Any, options: dict, default: Any, note: Callable
 ) -> tuple[int, ...]:
-    """Candidate lags of the rate, in samples, from what was given or the data."""
+    """Return candidate lags of the rate, in samples, as given or chosen from the data."""
     lags = arguments.lags
     if lags is not None and not isinstance(lags, str):
         return _of_rate(lags) if arguments.lags_of == "level" else lags
@@ -137,7 +137,7 @@ def rate_lags(
 
 
 def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
-    """Lags of the rate from lags of the level, one sample more."""
+    """Return lags of the rate from lags of the level, one sample more."""
     if min(lags) < 1:
         raise ValueError(
             f"--lags-of level: lags of levels begin with 1, the sample before; got {min(lags)}."
@@ -146,7 +146,7 @@ def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def rate_edge(arguments: argparse.Namespace, edge: tuple) -> tuple:
-    """An edge of the prior at the lag of the rate."""
+    """Return an edge of the prior at the lag of the rate."""
     if arguments.lags_of == "level" and len(edge) == 3:
         return (*edge[:2], *_of_rate(edge[2:]))
     return edge

@@ -57,7 +57,7 @@ def _command(commands, name: str, run, out: str | None, text: str) -> argparse.A
 
 
 def add_general(command: argparse.ArgumentParser) -> None:
-    """What stands before a command or behind it alike."""
+    """Add the options that may stand before a command or behind it."""
     hidden = dict(action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     command.add_argument("--debug", **hidden)
     command.add_argument("--no-cache", **hidden)
@@ -188,14 +188,14 @@ def _intervene(arguments: argparse.Namespace) -> None:
 
 
 def _by_time(made: Any, columns: Any):
-    """Rows of time, variable and numbers `[column horizon dim]`."""
+    """Yield rows of time, variable and numbers `[column horizon dim]`."""
     for k, time in enumerate(made.ts):
         for i, name in enumerate(made.names):
             yield float(time), name, *(float(column[k, i]) for column in columns)
 
 
 def _last(made: Any, ends: np.ndarray, verb: str):
-    """A line for each variable: where it ends, and a 90 % interval."""
+    """Yield a line for each variable: its value at the end, and a 90 % interval."""
     unit = f" {made.time_unit}" if made.time_unit else ""
     for name, (middle, low, high) in zip(made.names, ends[:, -1].T, strict=True):
         yield (

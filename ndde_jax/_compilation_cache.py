@@ -1,4 +1,4 @@
-"""Compiled programs that outlive the process: for command lines, never for the library by itself.
+"""A cache of compiled programs that outlive the process: for command lines, never for the library.
 
 JAX keeps them, under a digest of the program, its own version and its settings. What is kept is
 code for one kind of processor, so that directories are told apart by it.
@@ -53,7 +53,7 @@ def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | 
 
 
 def add_up_right(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Turn off what makes jaxlib 0.10.2 return wrong sums (jax-ml/jax#39103).
+    """Turn off the setting that makes jaxlib 0.10.2 return wrong sums (jax-ml/jax#39103).
 
     Installing this library excludes that release; who has it all the same is not to read wrong
     numbers from a command line.
@@ -65,14 +65,14 @@ def add_up_right(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def _add_flag(environment: MutableMapping[str, str], name: str, value: str) -> None:
-    """Unless the user has set it."""
+    """Add a flag unless the user has set it."""
     flags = environment.get(FLAGS, "")
     if name not in flags:
         environment[FLAGS] = f"{flags} {name}={value}".strip()
 
 
 def _refuses_its_own() -> bool:
-    """Whether this XLA compiles for processors with AVX-512 what it will not load again.
+    """Return whether this XLA compiles programs for AVX-512 that it then refuses to load.
 
     Before 0.10.2 jaxlib takes preferences of the compiler for abilities of the processor, compiles
     anew, and prints a page for every program (openxla/xla#44565). Code for AVX2 has none of them.
@@ -84,8 +84,8 @@ def _refuses_its_own() -> bool:
 
 
 def user_directory(environment: MutableMapping[str, str]) -> Path | None:
-    """Below `XDG_CACHE_HOME` or `~/.cache`, for processors like this one; None if there is none
-    that can be written.
+    """Return a directory below `XDG_CACHE_HOME` or `~/.cache`, for processors like this one; None
+    if none can be written.
     """
     base = environment.get("XDG_CACHE_HOME", "")
     # As its standard says, what is not absolute counts as nothing.
@@ -115,7 +115,7 @@ def drop_oldest(directory: Path, most: int = MOST_BYTES) -> None:
 
 
 def _processor() -> str:
-    """A digest of what code is compiled for: a home directory may be shared by unlike machines."""
+    """Return a digest of the processor: a home directory may be shared by unlike machines."""
     kind = platform.machine() + platform.processor()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

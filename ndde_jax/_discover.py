@@ -1,4 +1,4 @@
-"""The front door: from a table of measurements to a graph, a drift and a report."""
+"""The main entry point: from a table of measurements to a graph, a drift and a report."""
 
 import dataclasses
 import functools
@@ -79,10 +79,10 @@ def discover(
 ) -> Discovery:
     """Find which variables drive which, at which delay, and the drift.
 
-    Cuts the measurements into lagged windows, searches for the edges that are worth what they cost,
-    corrects the windows for the length of a step by the drift found so far and searches again, with
-    delays between the candidate lags where these explain more, and measures what every edge is
-    worth.
+    Cuts the measurements into lagged windows and searches for the edges that lower the error by
+    more than their price. The drift found so far then corrects the windows for the length of a
+    step, and the search is repeated, with delays between the candidate lags where these explain
+    more. Finally the strength of every edge is measured.
 
     **Arguments:**
 
@@ -92,37 +92,38 @@ def discover(
         arrays or frames, several trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
-        or a list of such. The present state, 0, belongs in nearly always. None chooses them by
+        or a list of such. Nearly always include 0, the present state. None chooses them by
         [`choose_lags`][ndde_jax.windows.choose_lags].
-    - `names`: of the variables; by default those of `x`, or x0, x1, …
-    - `scheme`: difference scheme, instead of that of the recipe, which decides by the data:
+    - `names`: names of the variables; by default those of `x`, or x0, x1, …
+    - `scheme`: difference scheme, in place of the recipe's, which chooses by the data:
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
         [`prior_knowledge`][ndde_jax.prior_knowledge].
-    - `inputs`: what drives the system and is known, such as a forcing, a stimulus or a regime:
+    - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime:
         names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
         too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
         rests on how well they are explained. Variables that `prior` calls exogenous are inputs.
     - `mask`: which samples may be the present of a window, booleans `[time]` (a list of arrays for
-        several trajectories): those of winters only, say. Rates are explained there and nowhere
-        else, by a past that may lie outside. [`Samples`][ndde_jax.Samples] may carry one.
+        several trajectories): those of winters only, say. Only rates at these samples are
+        explained; the past that explains them may lie outside. [`Samples`][ndde_jax.Samples] may
+        carry one.
     - `transform`: variables to read as their logarithm or as normal scores of their ranks, before
         anything else, `{"flow": "log", "level": "ranks"}`, or one of these for all; see
-        [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects are then those of the
-        logarithm, forecasts and what is set in measured units.
-    - `time_unit`: what `dt` counts, for labels and for known clocks (the year, the day).
-    - `treat`: deal with seasons, trends, very uneven stamps, spikes and short gaps before, where a
-        test finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
+        [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects then refer to the
+        logarithm; forecasts and interventions use measured units.
+    - `time_unit`: unit of `dt`, for labels and for known clocks (the year, the day).
+    - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
+        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
     - `recipe`: [`Recipe`][ndde_jax.Recipe], by default the library's best;
         [`Recipe.fast()`][ndde_jax.Recipe.fast] fits no network,
         [`Recipe.paper()`][ndde_jax.Recipe.paper] does what the paper does.
-    - `key`: all randomness.
+    - `key`: random key for all random numbers.
     - `progress`: show a progress bar over the stages.
-    - `directory`: where to keep what a stage found as soon as it is finished. The same call, with
-        the same data, settings and key, goes on from there after an interruption; with others it
-        starts anew. The files may be deleted once the discovery is there.
+    - `directory`: where to store the result of each stage as soon as it is finished. After an
+        interruption the same call, with the same data, settings and key, resumes there; with others
+        it starts anew. The files may be deleted once the discovery is returned.
 
     **Returns:** [`Discovery`][ndde_jax.Discovery].
 
@@ -153,7 +154,7 @@ def discover(
     # Before anything that takes long; what lags are chosen or said in times is known later.
     lags = lags if lags is None or has_unit(lags) else read_lags(lags)
     check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
-    # Who has treated the samples has decided what stays.
+    # Samples that were treated before skip automatic preparation.
     steps = _steps(recipe) if treat and not samples.treatments else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
@@ -224,7 +225,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
 
 
 def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
-    """Samples and prior without variables that count rows or time, and what is said of these."""
+    """Return samples and prior without variables that count rows or time, and remarks on these."""
     kept = (*given, *(transform if isinstance(transform, Mapping) else ()))
     names, dim = samples.names, samples.dim
     whole = prior is None or prior.allowed.shape[-2] == dim
@@ -248,7 +249,9 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
 
 
 def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
-    """Events that last one sample have no value between samples, at which midpoints would look."""
+    """Return the recipe, and a remark if it now asks for forward differences because events last
+    one sample: midpoints would read values between samples that do not exist.
+    """
     pooled = np.concatenate(samples.values)
     pulses = [name for name, x in zip(samples.names, pooled.T, strict=True) if is_pulse(x)]
     if recipe.scheme != "auto" or not pulses:
@@ -258,7 +261,7 @@ def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...
 
 
 def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery:
-    """Discovered again and again in what the model completed."""
+    """Repeat the discovery on samples whose missing values the model completed."""
     if not missing(found.samples):
         nothing = "No value is missing, so none was estimated by the model."
         return dataclasses.replace(found, choices=(*found.choices, nothing))
@@ -287,8 +290,8 @@ def _search(
     progress: bool,
     directory: str | os.PathLike | None,
 ) -> Discovery:
-    """The graph and all that comes with it, in samples that are ready."""
-    # Between whom edges may be comes before what the edges are.
+    """Return the graph and all that comes with it, from samples that are ready."""
+    # Candidate pairs are restricted before the search.
     wanted = recipe.events and recipe.strategy is None and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
     beforehand = prior
@@ -380,8 +383,8 @@ def _search(
 
 
 def _reading(screened: Screened, events: bool) -> tuple[str, float]:
-    """Return what the record was read as, and the evidence in nats, flow over map; NaN where the
-    two were not compared: events, uneven samples, records without noise.
+    """Return whether the record was read as flow or map, and the evidence in nats, flow over map;
+    NaN where the two were not compared: events, uneven samples, records without noise.
     """
     if screened.readings is not None:
         return screened.readings.name, screened.readings.evidence
@@ -389,7 +392,7 @@ def _reading(screened: Screened, events: bool) -> tuple[str, float]:
 
 
 def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]:
-    """What was asked for, what the mask leaves, and how large measurement errors are."""
+    """Return remarks on treatments that were asked for, the mask, and measurement errors."""
     said = tuple(t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
     if samples.mask:
         said += said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
@@ -397,17 +400,21 @@ def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]
 
 
 def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Inputs by the prior, if it is of these variables; whether it is, is checked with the lags."""
+    """Return the inputs by the prior, if it is of these variables; whether it is, is checked with
+    the lags.
+    """
     return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
 
 
 def _steps(recipe: Recipe) -> tuple[str, ...]:
-    """Of the treatment; who asks for central differences means the samples as they are."""
+    """Return the steps of treatment; a request for central differences leaves the samples as they
+    are.
+    """
     return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
 
 
 def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
-    """Recordings get a common mean as well."""
+    """Return the steps with a common mean for all recordings added."""
     if len(samples.values) == 1:
         raise ValueError(
             "offsets=True is for several recordings, each with a mean of its own; there is one. "
@@ -422,14 +429,14 @@ def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
 
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
-    """Of the drift that is fitted in the end; None keeps what measured the edges."""
+    """Return the family of the final drift; None keeps the model that measured the edges."""
     if recipe.family is None and recipe.networks and windows.lags == (0,):
         return Best()
     return recipe.family
 
 
 def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Recipe:
-    """The recipe, after a check of what needs no data."""
+    """Return the recipe, after a check of the settings that do not depend on data."""
     check_coefficient(coefficient)
     recipe = Recipe() if recipe is None else recipe
     if not isinstance(recipe, Recipe):
@@ -443,25 +450,27 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
 
 
 def _passes(recipe: Recipe, windows: Windows) -> int:
-    """Over windows; one where nothing depends on the drift found so far."""
+    """Return the number of passes over windows; one where nothing depends on the drift found so
+    far.
+    """
     return recipe.passes if windows.scheme == "midpoint" else 1
 
 
 def _next_windows(screened: Screened):
-    """Midpoints that know what the drift found in these does during a step. Splines say it well
-    enough, whatever searches in the end.
+    """Return midpoint windows corrected by the motion of the drift found in these during a step.
+    Splines describe it well enough, whatever searches in the end.
     """
     return screened.steps.met_by(fit_screened(screened, screened.found.graph))
 
 
 def _recovered(windows: Windows, recipe: Recipe, coefficient, key):
-    """What a strategy finds; None is its own price."""
+    """Return the result of a strategy; a coefficient of None leaves it its own price."""
     price = None if coefficient is None else as_price(coefficient, "coefficient")
     return recover(windows, recipe.strategy, price, key=key)
 
 
 def _measured(screened: Screened, record, errors, recipe: Recipe, coefficient, key) -> Measured:
-    """The graph, what its edges are worth, and the drift."""
+    """Return the graph, the worth of its edges, and the drift."""
     windows, price = screened.windows, as_price(coefficient, "coefficient")
     if recipe.strategy is None:
         config = recipe.refit if recipe.networks else None
@@ -475,7 +484,7 @@ def _measured(screened: Screened, record, errors, recipe: Recipe, coefficient, k
 
 
 def _with_own(delays, intervals, measured: Measured, dt: float):
-    """Delays with those that edges were searched and measured at."""
+    """Return the delays, with those at which edges were searched and measured."""
     own, half = measured.delays, measured.halves
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
@@ -483,8 +492,8 @@ def _with_own(delays, intervals, measured: Measured, dt: float):
 
 
 def _failed(model) -> bool:
-    """Numbers that are none, or a variable that does not vary: looked up, since asking the model
-    would compile it.
+    """Return whether a parameter is not finite, or a variable does not vary; read from the arrays,
+    since calling the model would compile it.
     """
     numbers = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
     finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in numbers)

@@ -1,4 +1,4 @@
-"""Many systems through the front door: in this process, in others, or on a cluster."""
+"""Discovery of many systems: in this process, in others, or on a cluster."""
 
 import hashlib
 import os
@@ -53,17 +53,17 @@ def discover_many(
 ) -> list[Discovery | Failed]:
     """Discover the graphs of many systems, one by one or side by side, and resume where it stopped.
 
-    Element i equals `discover(systems[i], ..., key=jr.fold_in(key, i))` bit for bit, whoever
-    computes it and whatever its neighbours are, on processors of one kind. A system that cannot be
-    used leaves a [`Failed`][ndde_jax.Failed] in its place, and a warning at the end.
+    Element i equals `discover(systems[i], ..., key=jr.fold_in(key, i))` bit for bit, on any worker
+    and beside any other systems, on processors of one kind. A system that cannot be used leaves a
+    [`Failed`][ndde_jax.Failed] in its place, and a warning at the end.
 
     **Arguments:**
 
     - `systems`: a list with one system each, whatever [`discover`][ndde_jax.discover] takes as `x`.
     - `dt`, `t`, `lags`, `names`, `scheme`, `prior`, `inputs` (by name), `transform`, `time_unit`,
         `treat`, `coefficient`, `recipe`: as for [`discover`][ndde_jax.discover], the same for all
-        systems. What differs between them, such as times and names, systems carry themselves: as
-        [`Samples`][ndde_jax.Samples], DataFrames or DataArrays.
+        systems. Times and names that differ between systems belong to the systems themselves, given
+        as [`Samples`][ndde_jax.Samples], DataFrames or DataArrays.
     - `key`: system i uses `jr.fold_in(key, i)`.
     - `directory`: where to keep finished discoveries, one file per system, stored by this process
         as soon as it is done; [`Discovery.load`][ndde_jax.Discovery.load] reads a file too. A later
@@ -71,10 +71,10 @@ def discover_many(
         recognised by its data, settings and key. Failures are not kept: they are tried again. When
         the disk is full, discoveries are returned all the same and a warning says which could not
         be kept.
-    - `executor`: who computes. By default this process, however many systems there are: a loop
-        costs the fewest CPU seconds (a `vmap` of searches by splines 3.6 times as many), and
-        processes pay where the loop takes several times the seconds they need to start. Any
-        `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` that spawns, that of
+    - `executor`: where systems are computed. By default this process, however many systems there
+        are: a loop costs the fewest CPU seconds (a `vmap` of searches by splines 3.6 times as
+        many), and processes pay where the loop takes several times the seconds they need to start.
+        Any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` that spawns, that of
         `mpi4py.futures`, or a `dask.distributed.Client`. It is used as it is and never shut down;
         this library must be installed where it computes. Systems and discoveries travel as bytes.
     - `workers`: threads of this process; 1 by default, since most of a discovery is Python, which
@@ -156,12 +156,12 @@ def discover_many(
 
 
 def _discover(arguments: dict[str, Any]) -> Discovery:
-    """What an executor calls."""
+    """Discover one system; the function that an executor calls."""
     return discover(**arguments)
 
 
 def _listed(systems: Any) -> list:
-    """One element per system; a single table, which could be walked through too, is refused."""
+    """Return one element per system; raise for a single table, which could be iterated over too."""
     single = isinstance(systems, Samples | Mapping | str | bytes) or (
         hasattr(systems, "shape") and np.ndim(systems) != 3
     )
@@ -174,7 +174,9 @@ def _listed(systems: Any) -> list:
 
 
 def _tell(failures: list[Failed], n: int) -> None:
-    """Say which systems have no discovery; if none has, the settings are to blame."""
+    """Warn about systems without a discovery; raise if none has one, since the settings are to
+    blame.
+    """
     if not failures:
         return
     reasons = {(failure.kind, failure.error) for failure in failures}

@@ -1,4 +1,4 @@
-"""What a discovery is: everything found, and everything it was made with."""
+"""The result of a discovery: everything found, and everything it was made with."""
 
 import dataclasses
 import functools
@@ -44,9 +44,9 @@ FILE = "discovery.npz"
 @held("windows", "strengths", "model")
 @dataclasses.dataclass(frozen=True)
 class Discovery(Usable):
-    """What [`discover`][ndde_jax.discover] found; arrays are NumPy, `[source target lag]`.
+    """The result of [`discover`][ndde_jax.discover]; arrays are NumPy, `[source target lag]`.
 
-    - `graph`: edges kept.
+    - `graph`: the kept edges.
     - `scores`: signal strength of every candidate edge, a share of the variance of its target's
         rate of change.
     - `lower`: lower confidence bound of the strength, by its spread over blocks of the record.
@@ -58,25 +58,26 @@ class Discovery(Usable):
         included; NaN where they were not compared.
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
-    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are the
-        inputs it has: those of `graph`, and where a delay lies between two candidates, which is one
-        edge, others around it.
+    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are its
+        inputs: those of `graph`, and, where the delay of an edge lies between two candidates, the
+        lags around it.
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
         the graph.
-    - `source_scores`: a ranking of sources whatever the delay, `[source target]`: shares in what
-        tells each rate, by the present or with the past, on the scale of what is explained; or who
-        comes first, where events pass. It also ranks sources that no kept edge has.
+    - `source_scores`: a ranking of sources whatever the delay, `[source target]`: the share of each
+        in explaining the rate of the target, by present or past values, on the scale of the
+        explained variance; or the order in time, where events pass through. It also ranks sources
+        without a kept edge.
     - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
-        networks had the word, and not splines, `[target]`; `choices` are sentences about what was
-        decided on the way.
-    - `windows`, `strengths`: where all of it comes from.
+        networks, not splines, judged the edges, `[target]`; `choices` are sentences on the
+        decisions made on the way.
+    - `windows`, `strengths`: the data and refits that all of this is computed from.
 
-    Computed from `windows` and `graph` when they are first asked for, and said in the report:
+    Computed from `windows` and `graph` on first use, and part of the report:
 
     - `p_values`, `q_values`: of every candidate edge; `reasons`: why each was kept or not.
     - `confounded`, `at_once`, `residual_correlation`: pairs of variables that an arrow does not
-        say all of.
+        describe fully.
     """
 
     samples: Samples
@@ -111,22 +112,22 @@ class Discovery(Usable):
 
     @property
     def dt(self) -> float:
-        """Sampling interval, in `time_unit`."""
+        """The sampling interval, in `time_unit`."""
         return self.samples.dt
 
     @property
     def time_unit(self) -> str:
-        """What `dt` counts; empty if unknown."""
+        """The unit of `dt`; empty if unknown."""
         return self.samples.time_unit
 
     @property
     def moves_between_samples(self) -> bool:
-        """Whether the drift is that of a flow, which moves between samples, and not of a map."""
+        """A flag: the drift is that of a flow, which moves between samples, and not of a map."""
         return self.events or self.windows.scheme != "euler" or self.reading == "flow"
 
     @property
     def level_lags(self) -> tuple[int, ...]:
-        """`lags` as counted to the level that moves, at the next sample: one more each."""
+        """The `lags` as counted to the level that moves, at the next sample: one more each."""
         return tuple(lag + self.windows.step for lag in self.lags)
 
     @functools.cached_property
@@ -136,7 +137,7 @@ class Discovery(Usable):
     @functools.cached_property
     def _relations(self) -> Relations:
         found = relations(self.windows, self.graph)
-        # Where events pass, links say who comes first; that all share a cause is said there.
+        # Where events pass through, links give the order in time; the verdict says the rest.
         return found.of_events() if self.events else found
 
     @property
@@ -144,64 +145,65 @@ class Discovery(Usable):
         """The probability that an input explains so much of its target's rate by chance, for every
         candidate edge, `[source target lag]`.
 
-        Tested is the input, as a line and two bends, given the other inputs kept for the target,
-        and given the source's own past and its inputs at that time, as the momentary conditional
-        independence of [Runge et al. (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for
-        autocorrelated variables, heavy tails and changing variances, also shared ones (a score test
-        after [White (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes
-        an edge, or where there are too few windows. Of edges *kept* it is optimistic: they were
-        chosen on the same data.
+        The test is of the input, as a linear term and two nonlinear ones, given the other inputs
+        kept for the target, and given the source's own past and its inputs at that time, as the
+        momentary conditional independence of [Runge et al.
+        (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for autocorrelated variables, heavy
+        tails and changing variances, also shared ones (a score test after [White
+        (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes an edge, or
+        where there are too few windows. Of edges *kept* it is optimistic: they were chosen on the
+        same data.
         """
         return self._error_rates.p
 
     @property
     def q_values(self) -> np.ndarray:
-        """False discovery rates by Benjamini and Hochberg over the `p_values` of all candidates
+        """The false discovery rates by Benjamini and Hochberg over the `p_values` of all candidates
         between different variables, `[source target lag]`; NaN for a variable's own past.
         """
         return self._error_rates.q
 
     @property
     def residual_correlation(self) -> np.ndarray:
-        """Correlation of what the inputs found leave of two rates, `[source target]`, symmetric: a
-        ranking of what is related within one sampling interval.
+        """The correlation of the residuals of two rates, `[source target]`, symmetric: a ranking of
+        variables related within one sampling interval.
         """
         return self._relations.correlation
 
     @property
     def at_once(self) -> np.ndarray:
-        """Pairs related within one sampling interval, bool `[source target]`, symmetric: the
-        partial correlation of what is left of their rates, given that of all others, is beyond .15
-        and four robust standard errors. Sampling more often tells their direction.
+        """The pairs related within one sampling interval, bool `[source target]`, symmetric: the
+        partial correlation of the residuals of their rates, given those of all others, is beyond
+        .15 and four robust standard errors. Sampling more often tells their direction.
         """
         return self._relations.at_once
 
     @property
     def confounded(self) -> np.ndarray:
-        """Pairs that something unseen seems to drive, bool `[source target]`, symmetric: a link is
-        kept between them, but what was new in its source, or the source's older past and inputs,
-        explain the target although the source is given, as no cause does.
+        """The pairs that an unmeasured variable seems to drive, bool `[source target]`, symmetric:
+        a link is kept between them, but the innovation of its source, or the source's older past
+        and inputs, explain the target although the source is given, as no direct cause does.
         """
         return self._relations.confounded
 
     @property
     def drifting(self) -> np.ndarray:
-        """Inputs whose effect changes steadily over the record, bool `[source target lag]`: input
-        times time explains the rate, at an error rate of .001 for all candidates together.
+        """The inputs whose effect changes steadily over the record, bool `[source target lag]`:
+        input times time explains the rate, at an error rate of .001 for all candidates together.
         """
         return self._relations.drifting
 
     @property
     def static(self) -> np.ndarray:
-        """Variables that the present states of all others give, to a hundredth of their variance on
-        blocks that were not fitted, bool `[target]`: derived quantities, and fast ones, whose rate
+        """The variables that the present states of all others determine, to a hundredth of their
+        variance on held-out blocks, bool `[target]`: derived quantities, and fast ones, whose rate
         is that of others.
         """
         return self._relations.static
 
     @functools.cached_property
     def reasons(self) -> np.ndarray:
-        """Why each candidate edge was kept or not, texts `[source target lag]`."""
+        """The reason why each candidate edge was kept or not, texts `[source target lag]`."""
         prior, strengths = self.windows.prior, self.strengths
         return reasons(
             self.graph,
@@ -216,8 +218,8 @@ class Discovery(Usable):
 
     @functools.cached_property
     def verdict(self) -> Verdict:
-        """`"supported"`, `"with reservations"` or `"not supported"`, with its `reasons` and a
-        `text` of five lines; see [`Verdict`][ndde_jax.check.Verdict].
+        """The verdict: `"supported"`, `"with reservations"` or `"not supported"`, with its
+        `reasons` and a `text` of five lines; see [`Verdict`][ndde_jax.check.Verdict].
         """
         return verdict(self)
 
@@ -233,16 +235,16 @@ class Discovery(Usable):
 
         - `identifiability`: what [`identifiability`][ndde_jax.Discovery.identifiability] found; the
             verdict is then its verdict, of all findings.
-        - `full`: also data, choices, targets and what the theorems ask for, a text for a methods
-            section; so it is with `identifiability`.
+        - `full`: also include data, choices, targets and the conditions of the theorems, a text for
+            a methods section; always on with `identifiability`.
         """
         full = full or identifiability is not None
         return report_data(self, identifiability, full=full).text(full=full)
 
     def report_data(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> Report:
-        """Return what the report says as a value, from which text and HTML are written: its
-        `text(full=True)` is that of [`report`][ndde_jax.Discovery.report], and
-        `html(pictures={})` is the page that the command line writes.
+        """Return the content of the report as a value, from which text and HTML are written: its
+        `text(full=True)` is that of [`report`][ndde_jax.Discovery.report], and `html(pictures={})`
+        is the page that the command line writes.
         """
         return report_data(self, identifiability)
 
@@ -259,13 +261,13 @@ class Discovery(Usable):
 
         **Arguments:**
 
-        - `key`: for all refits.
+        - `key`: random key for all refits.
         - `seeds`: refits of each half, where anything in them is random; closed forms are not.
-        - `strategy`: how graphs are found again; by default as this one was.
+        - `strategy`: the search for graphs in refits; by default the one that found this graph.
         - `progress`: show a bar over the refits of halves.
 
         **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport]; its `verdict`
-        is that of this discovery and of what refits add to it.
+        combines that of this discovery with the findings of the refits.
         """
         check_whole(seeds, "seeds")
         check_finder(strategy)
@@ -284,7 +286,7 @@ class Discovery(Usable):
         )
 
     def _select(self, windows: Windows, key: PRNGKeyArray) -> np.ndarray:
-        """The graph that the same recipe finds in other windows of the same kind."""
+        """Return the graph that the same recipe finds in other windows of the same kind."""
         price = as_price(self.coefficient, "coefficient")
         config = self.recipe.refit if self.recipe.networks and not self.events else None
         record = record_of(self.samples, self.windows, self.recipe, self.reading, self.events)
@@ -294,9 +296,9 @@ class Discovery(Usable):
         return find_and_measure(windows, price, **options).graph
 
     def update(self, more: Any, *, key: PRNGKeyArray | None = None) -> "Discovery":
-        """Return the discovery of the longer record: these samples and what was measured since.
+        """Return the discovery of the longer record: these samples and those measured since.
 
-        Everything is treated, read and searched as the first was, at the same lags.
+        The longer record is treated, read and searched in the same way, at the same lags.
 
         **Arguments:**
 
@@ -313,8 +315,8 @@ class Discovery(Usable):
     def equations(
         self, *, key: PRNGKeyArray, digits: int = 3, form: str = "text", **options
     ) -> tuple:
-        """The drift as formulas where a few polynomial terms explain a rate as well as these data
-        can tell; `f(...)` elsewhere. One per variable, in their order; known inputs have none.
+        """Return the drift as formulas where a few polynomial terms explain a rate as well as these
+        data can tell; `f(...)` elsewhere. One per variable, in their order; known inputs have none.
 
         Sparse polynomials are fitted to the graph, and the Bayesian information criterion compares
         them with the drift that was found.
@@ -331,7 +333,7 @@ class Discovery(Usable):
         return discovery_formulas(self, key=key, digits=digits, form=form, options=options)
 
     def to_frame(self):
-        """A pandas DataFrame with one row per candidate edge, strongest first; needs pandas.
+        """Return a pandas DataFrame with one row per candidate edge, strongest first; needs pandas.
 
         `lag` is that of the rate, which changes the variable from one sample to the next;
         `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
@@ -365,7 +367,7 @@ class Discovery(Usable):
         return frame.iloc[order].reset_index(drop=True)
 
     def plot(self):
-        """A matplotlib Figure: strengths by lag, and the graph; needs matplotlib."""
+        """Return a matplotlib Figure: strengths by lag, and the graph; needs matplotlib."""
         from .plot import plot_discovery
 
         return plot_discovery(self)
@@ -385,8 +387,8 @@ class Discovery(Usable):
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Discovery":
-        """Read what [`save`][ndde_jax.Discovery.save] wrote, bit by bit; from its directory, or
-        from a file, as [`discover_many`][ndde_jax.discover_many] keeps them.
+        """Read a discovery that [`save`][ndde_jax.Discovery.save] wrote, bit by bit; from its
+        directory, or from a file, as [`discover_many`][ndde_jax.discover_many] keeps them.
 
         **Raises:** `ValueError` if the directory does not hold a discovery, or one that is damaged,
         changed by hand, or of a version whose files this one does not read.
@@ -419,7 +421,7 @@ class Discovery(Usable):
 def record_of(
     samples: Samples, windows: Windows, recipe: Recipe, reading: str, events: bool
 ) -> Record | None:
-    """Return what tells the samples between candidate lags, where delays may lie there."""
+    """Return the samples between candidate lags, where delays may lie there; else None."""
     if windows.scheme == "euler" and reading != "flow":
         return None  # a map's delays are whole
     if not recipe.delays or recipe.strategy is not None or events or not samples.regular:
@@ -428,7 +430,7 @@ def record_of(
 
 
 def _inconsistency(found: Discovery) -> str:
-    """What in a discovery contradicts the rest; empty if nothing does."""
+    """Return a contradiction between parts of a discovery; empty if there is none."""
     windows, strengths = found.windows, found.strengths
     shape = (windows.dim, windows.dim, windows.n_lags)
     if len(found.names) != windows.dim or len(set(found.names)) != windows.dim:

@@ -1,4 +1,6 @@
-"""Many systems, in threads, processes or on a cluster: one loop hands over, stores and resumes."""
+"""Execution of many systems in threads, processes or on a cluster: one loop submits, stores,
+resumes.
+"""
 
 import concurrent.futures
 import contextlib
@@ -28,7 +30,7 @@ Parcel = tuple[Callable[[Any], Any], bytes]
 
 @dataclasses.dataclass(frozen=True)
 class Failed:
-    """Stands in a list of results where a system has none.
+    """The entry in a list of results for a system that failed.
 
     - `index`: of the system.
     - `error`: the sentence that says why, as the function raises it for this system alone.
@@ -43,7 +45,7 @@ class Failed:
     traceback: str = dataclasses.field(default="", repr=False, compare=False)
 
     def exception(self) -> Exception:
-        """The error, to be raised: a `ValueError` if it was one, else a `RuntimeError`."""
+        """Return the error, to be raised: a `ValueError` if it was one, else a `RuntimeError`."""
         if self.kind == "ValueError":
             return ValueError(f"systems[{self.index}]: {self.error}")
         error = RuntimeError(f"systems[{self.index}]: {self.kind}: {self.error}")
@@ -65,7 +67,7 @@ def run_many(
     label: str = "fit",
     stacklevel: int = 1,
 ) -> list:
-    """Results of n systems, in order, skipping what is kept under `name(i)`.
+    """Return the results of n systems, in order, skipping what is kept under `name(i)`.
 
     Without an executor `one(i, device)` runs in threads of this process: XLA releases Python's
     lock. With one, `parcel(i)` says which function of a module computes the system from which
@@ -145,14 +147,16 @@ def run_many(
 
 
 def _finished(pending: dict[Future, int]) -> list[Future]:
-    """At least one, in order of their systems."""
+    """Return at least one finished future, in order of their systems."""
     done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
     return sorted(done, key=pending.get)
 
 
 @dataclasses.dataclass
 class _Here:
-    """Threads of this process, which take turns on its devices and store what they finish."""
+    """An executor of threads in this process, which take turns on its devices and store what they
+    finish.
+    """
 
     pool: Executor
     one: Callable[[int, Any], Any]
@@ -192,7 +196,7 @@ class _Here:
 
 @dataclasses.dataclass
 class _There:
-    """An executor that was given; one thread here, `clerk`, packs, unpacks and stores."""
+    """A wrapper of a given executor; one thread here, `clerk`, packs, unpacks and stores."""
 
     clerk: Executor
     executor: Executor
@@ -257,8 +261,8 @@ BROKEN = (
 def compute(
     index: int, function: Callable[[Any], Any], value: bytes, settings: "Settings"
 ) -> bytes | Failed:
-    """What a worker does: a system from bytes to bytes. Errors travel as sentences, since not every
-    exception can be sent.
+    """Return the result of a system, from bytes to bytes; runs in a worker. Errors travel as
+    sentences, since not every exception can be sent.
     """
     with _under(settings):
         try:
@@ -269,7 +273,7 @@ def compute(
 
 
 def as_executor(executor: Any, name: str = "executor") -> Executor | None:
-    """An executor of `concurrent.futures`, or that of a Dask client.
+    """Return an executor of `concurrent.futures`, or that of a Dask client.
 
     **Raises:** `ValueError` for what is none, and for one that forks.
     """
@@ -292,7 +296,7 @@ def as_executor(executor: Any, name: str = "executor") -> Executor | None:
 
 
 def sendable(value: Any, what: str = "settings") -> bytes:
-    """The bytes of a value that travels, or names what is stored.
+    """Return the bytes of a value to send or to derive a file name from.
 
     **Raises:** `ValueError` if it holds what the library does not know.
     """
@@ -311,13 +315,13 @@ Settings = tuple[bool, str | None]
 
 
 def _settings() -> Settings:
-    """Of JAX, as the caller has them."""
+    """Return the settings of JAX at the caller."""
     return bool(jax.config.jax_enable_x64), jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
 def _under(settings: Settings) -> Iterator[None]:
-    """In this thread, of whatever process, the settings of the caller."""
+    """Apply the settings of the caller in this thread, of whatever process."""
     x64, precision = settings
     with contextlib.ExitStack() as stack:
         if x64 != jax.config.jax_enable_x64:  # type: ignore[attr-defined]

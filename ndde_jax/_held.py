@@ -1,4 +1,6 @@
-"""Fields of a value that thousands are kept of: in NumPy until they are asked for."""
+"""Lazy device arrays: fields that stay in NumPy until they are asked for, where thousands are
+kept.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +15,7 @@ Kind = TypeVar("Kind")
 
 
 class _OnHost(np.ndarray):
-    """What was an array of JAX, and becomes one again."""
+    """A NumPy copy of a JAX array that becomes one again when asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +45,7 @@ class _Held:
 
 
 def held(*names: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Of a dataclass, fields that are pytrees with many small arrays.
+    """Keep fields of a dataclass on the host, where they are pytrees with many small arrays.
 
     An array of JAX takes three kilobytes beside its numbers, and an answer has dozens: of a
     thousand small systems that is more than all their numbers.
@@ -58,7 +60,7 @@ def held(*names: str) -> Callable[[type[Kind]], type[Kind]]:
 
 
 def look(instance: Any, name: str) -> Any:
-    """The field, as it is when asked for, but left packed."""
+    """Return the field unpacked, without storing it unpacked in the instance."""
     value = vars(instance).get(name) if hasattr(instance, "__dict__") else None
     return value.unpacked() if isinstance(value, _Packed) else getattr(instance, name)
 

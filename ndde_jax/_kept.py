@@ -1,4 +1,4 @@
-"""Results kept in a directory while work goes on, so that it can be interrupted and resumed."""
+"""A cache of results in a directory, so that work can be interrupted and resumed."""
 
 import os
 import warnings
@@ -13,7 +13,7 @@ OLD_SUFFIX = ".eqx"
 
 
 class Kept:
-    """Results in a directory, one file each, under names that say what they were computed from.
+    """A directory of results, one file each, under names that say what they were computed from.
 
     Neither damage nor a full disk stops the work: what cannot be read is computed again, what
     cannot be written stays in memory, and `warn` says so. Threads may share it.
@@ -27,7 +27,7 @@ class Kept:
         self.unwritten: dict[str, str] = {}
 
     def load(self, name: str) -> Any:
-        """A result, or None if there is none that can be read."""
+        """Return a result, or None if there is none that can be read."""
         path = self.directory / f"{name}{SUFFIX}"
         try:
             return read(path, object)
@@ -57,7 +57,9 @@ class Kept:
             pass
 
     def warn(self, stacklevel: int = 2) -> None:
-        """Say once what could not be read or written; in the thread that the user looks at."""
+        """Warn once of a file that could not be read or written; in the thread that the user looks
+        at.
+        """
         unread, self.unread = self.unread, []
         for sentence in unread:
             warnings.warn(sentence, stacklevel=stacklevel + 1)
@@ -71,5 +73,5 @@ class Kept:
             )
 
     def count(self) -> int:
-        """How many results the directory holds."""
+        """Return how many results the directory holds."""
         return sum(1 for _ in self.directory.glob(f"*{SUFFIX}"))

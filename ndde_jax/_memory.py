@@ -1,4 +1,4 @@
-"""Compiled programs are kept few, and forgotten before there are too many for the operating system.
+"""Limits on compiled programs: they are dropped before there are too many for the operating system.
 
 Every compiled program takes some memory areas, of which Linux allows a process 65 530; beyond that
 compilation fails or the process ends. A program is compiled for each combination of shapes, so a
@@ -27,8 +27,9 @@ _others = 0
 
 
 def make_room(*arguments: Any) -> None:
-    """Forget compiled programs if there are too many. For functions that are about to compile, with
-    their arguments; does nothing while those are traced, since who traces needs what is compiled.
+    """Drop compiled programs if there are too many. For functions that are about to compile, with
+    their arguments; does nothing while those are traced, since the outer trace needs what is
+    compiled.
     """
     global _next_count, _others
     before = time.monotonic()
@@ -47,7 +48,7 @@ def make_room(*arguments: Any) -> None:
 
 
 def memory_maps() -> int:
-    """Memory areas of this process; 0 where the system does not tell."""
+    """Return the number of memory areas of this process; 0 where the system does not tell."""
     try:
         with open("/proc/self/maps", "rb") as file:
             return file.read().count(b"\n")
@@ -56,7 +57,9 @@ def memory_maps() -> int:
 
 
 def padded_length(n: int) -> int:
-    """Room for so many rows: 2^k or 3·2^k, so that few lengths are compiled."""
+    """Return a length with room for this many rows: 2^k or 3·2^k, so that few lengths are
+    compiled.
+    """
     length = SHORTEST
     while length < n:
         length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3

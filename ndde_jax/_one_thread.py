@@ -1,4 +1,4 @@
-"""One thread for NumPy's linear algebra: for command lines, never for the library by itself.
+"""A single thread for NumPy's linear algebra: for command lines, never for the library by itself.
 
 A search solves thousands of small systems of equations. OpenBLAS hands each to as many threads as
 there are cores, which then wait for one another: a third more CPU time, and no sooner done.
@@ -18,7 +18,9 @@ FUNCTIONS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_thread
 
 
 def one_blas_thread(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Unless the user has set how many, for this process and those it starts."""
+    """Set one BLAS thread for this process and those it starts, unless the user has set a
+    number.
+    """
     if any(name in environment for name in (VARIABLE, *OTHERS)):
         return
     environment[VARIABLE] = "1"
@@ -33,7 +35,7 @@ def one_blas_thread(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def _bundled() -> list[Path]:
-    """NumPy's own; SciPy loads its own later, and reads the variable then."""
+    """Return NumPy's own BLAS libraries; SciPy loads its own later, and reads the variable then."""
     import numpy
 
     site = Path(numpy.__file__).parents[1]

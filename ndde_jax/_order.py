@@ -11,8 +11,8 @@ from jaxtyping import Array, Inexact
 
 
 def after(value: Inexact[Array, "..."], done: Inexact[Array, "*other"]) -> Inexact[Array, "..."]:
-    """The same value, which is there when `done` is. A barrier of XLA would not do: on CPUs it is
-    gone before programs are scheduled.
+    """Return the value unchanged, but computed after `done`. A barrier of XLA would not do: on CPUs
+    it is gone before programs are scheduled.
     """
     first = done.ravel()[0]
     return value + jnp.minimum(jnp.abs(first), 0).astype(value.dtype)

@@ -1,4 +1,4 @@
-"""What the command line writes: all results of a discovery together, or none of them."""
+"""The files that the command line writes: all results of a discovery together, or none of them."""
 
 import contextlib
 import csv
@@ -62,7 +62,7 @@ def write_checked(
     repeat: Sequence[str] = (),
     effects: bool = False,
 ) -> None:
-    """Write both reports once more, with what the long check found."""
+    """Write both reports once more, with the findings of the long check."""
     pictures = {
         name: (directory / name).read_bytes() for name in (*PICTURES, *USES) if name in written
     }
@@ -74,7 +74,7 @@ def write_checked(
 
 
 def harmless(cell: Any) -> Any:
-    """A cell that a spreadsheet shows as it is, though it begins as a formula does."""
+    """Return a cell that a spreadsheet shows as text, though it begins as a formula does."""
     formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
     if not formula:
         return cell
@@ -87,7 +87,7 @@ def harmless(cell: Any) -> Any:
 
 @contextlib.contextmanager
 def plain_names() -> Iterator[None]:
-    """Names are drawn letter by letter: a dollar sign begins no formula."""
+    """Draw names literally: a dollar sign begins no formula."""
     import matplotlib
 
     with matplotlib.rc_context({"text.parse_math": False}):
@@ -95,7 +95,7 @@ def plain_names() -> Iterator[None]:
 
 
 def _edges(found: Any) -> bytes:
-    """One row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
+    """Return one row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
     kept, scores = found.graph.ravel(), np.asarray(found.scores).ravel()
     order = np.lexsort((-scores, ~kept))
     file = io.StringIO(newline="")
@@ -138,7 +138,7 @@ def _drawn(found: Any, plot_lag_matrix: Any, plot_process_graph: Any) -> dict[st
 
 
 def _uses(found: Any) -> tuple[dict[str, bytes], str]:
-    """Pictures of effects and of a forecast, or why there are none."""
+    """Return pictures of effects and of a forecast, or the reason why there are none."""
     import jax
 
     try:
@@ -157,7 +157,7 @@ def png(figure: Any) -> bytes:
 
 
 def report_text(report: str) -> bytes:
-    """A report as it is written: one line end at its end."""
+    """Return a report with exactly one line end at its end."""
     return (report.rstrip() + "\n").encode()
 
 

@@ -1,4 +1,4 @@
-"""Programs that Ctrl-C ends at once, without losing what is finished."""
+"""A runner for programs that Ctrl-C ends at once, without losing what is finished."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""How [`discover`][ndde_jax.discover] goes about it, as one value."""
+"""The settings of [`discover`][ndde_jax.discover], as one value."""
 
 import equinox as eqx
 
@@ -16,45 +16,45 @@ SCHEMES = (*STENCILS, "midpoint", "auto")
 
 
 class Recipe(eqx.Module):
-    """What is done to the data, in which order; the default is the library's best.
+    """The settings of all steps of a discovery; the defaults are the library's best.
 
-    Splines and products of inputs choose a graph in closed form. At each of `passes` the drift
-    found so far corrects the windows for the length of a step. At the last one, where
-    a test says that what splines chose for a variable explains more than splines made of it, a
-    network is fitted, and where it explains more, networks judge every edge; elsewhere splines have
-    the last word.
+    Splines and products of inputs choose a graph in closed form. In each of `passes` the drift
+    found so far corrects the windows for the length of a step. In the last pass a test looks for
+    variables whose inputs explain more than their splines do. For these a network is fitted, and
+    where it explains more, networks judge every edge; elsewhere the splines decide.
 
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
-        see [`midpoint_windows`][ndde_jax.select.midpoint_windows]. `"auto"` decides by the noise,
-        and between the last two by which explains the data better.
-    - `passes`: over windows; 3, after which they no longer change on the systems tried.
-    - `networks`: whether networks may have the word.
+        see [`midpoint_windows`][ndde_jax.select.midpoint_windows]. `"auto"` chooses by the noise,
+        and between `"euler"` and `"midpoint"` by which explains the data better.
+    - `passes`: number of passes over the windows; 3, after which they no longer change on the
+        systems tried.
+    - `networks`: whether networks may judge edges.
     - `events`: whether, where a few events pass through all variables, edges between them are
         limited to pairs of which each is the other's first, see
         [`rank_sources`][ndde_jax.measure.rank_sources]; their delays are then
         [`travel_time`][ndde_jax.measure.travel_time]s, closed forms search, once, on forward
         differences.
-    - `strategy`: searches instead at the last pass, for example
-        [`Moves`][ndde_jax.select.Moves]; no network judges what it finds.
-    - `family`: of the drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the drift is what
-        measured the edges, of splines and of networks where these had the word. Where only present
-        states are candidates, it is [`Best`][ndde_jax.models.Best], by its flow: laws without
-        delays are often polynomials, which then forecast best; networks are fitted only where
-        polynomials leave something to explain.
-    - `refit`: of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
-    - `delays`: whether delays are estimated between the candidate lags, and one that lies there is
-        one edge, in the place of the candidate nearest to it.
+    - `strategy`: another search in the last pass, for example [`Moves`][ndde_jax.select.Moves]; no
+        network judges what it finds.
+    - `family`: family of the final drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the
+        drift is the model that measured the edges: splines, or networks where these judged them.
+        Where only present states are candidates, it is [`Best`][ndde_jax.models.Best], by its flow:
+        laws without delays are often polynomials, which then forecast best; networks are fitted
+        only where polynomials leave something to explain.
+    - `refit`: settings of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
+    - `delays`: whether delays are estimated between the candidate lags; such a delay is one edge,
+        listed at the nearest candidate lag.
     - `offsets`: whether every recording has a mean of its own, which is taken out before windows
         are made, known inputs excepted, and put back in forecasts; for several recordings whose
         levels differ for reasons that are not the system's. Off by default, because levels are
-        information where they are comparable, and the mean of a recording shorter than a few times
-        what the system remembers takes part of its dynamics along.
+        information where they are comparable, and the mean of a recording shorter than a few memory
+        times of the system contains part of its dynamics.
     - `impute`: how often missing values, of long gaps too, are estimated by the drift found so far
-        (see [`impute`][ndde_jax.Discovery.impute]) and all is searched again in what is completed,
-        each time by a draw from what they may be, so that gaps are as noisy as the rest. 0 by
-        default: such values favour the drift they come from, so strengths of edges through them are
-        optimistic. One or two rounds where gaps leave too few windows; the report says how many
-        values it were and how far the last round moved them.
+        (see [`impute`][ndde_jax.Discovery.impute]) and the search is repeated on the completed
+        samples, each time with a random draw of the missing values, so that gaps are as noisy as
+        the rest. 0 by default: such values favour the drift they come from, so strengths of edges
+        through them are optimistic. One or two rounds where gaps leave too few windows; the report
+        says how many values it were and how far the last round moved them.
     - `confine`: whether the drift is pulled back far outside the data, so that simulations stay
         near them; see [`confine`][ndde_jax.confine].
 
@@ -96,11 +96,15 @@ class Recipe(eqx.Module):
 
     @classmethod
     def fast(cls) -> "Recipe":
-        """Closed forms only: no network is fitted, and next to nothing compiled."""
+        """Return a recipe of closed forms only: no network is fitted, and next to nothing
+        compiled.
+        """
         return cls(networks=False)
 
     @classmethod
     def paper(cls) -> "Recipe":
-        """The paper's method: gates on networks, forward differences, edges by open gates."""
+        """Return the paper's method: gates on networks, forward differences, edges by open
+        gates.
+        """
         gates = Gates(penalty=L0NDDE.paper(), config=FitConfig.paper(), improve=False)
         return cls(strategy=gates, scheme="euler", passes=1, events=False, delays=False)

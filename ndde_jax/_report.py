@@ -63,9 +63,9 @@ class EdgeRow:
 
 @dataclasses.dataclass(frozen=True)
 class TargetRow:
-    """What is known of the rate of one variable.
+    """A row of the table of targets: what explains the rate of one variable.
 
-    `words` say what it follows; `explained`, `held_out` and `memory` are shares of its variance:
+    `words` name its drivers; `explained`, `held_out` and `memory` are shares of its variance:
     explained, explained on blocks that were not fitted, and left with a memory (NaN if unknown);
     `inputs` are those kept, `price` is what one must be worth.
     """
@@ -81,16 +81,17 @@ class TargetRow:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that a report says; [`Discovery.report_data`][ndde_jax.Discovery.report_data] makes it.
+    """The whole content of a report; [`Discovery.report_data`][ndde_jax.Discovery.report_data]
+    makes it.
 
     - `names`: of the variables. `verdict`: with its findings.
     - `edges`: rows of the table, links between variables first, strongest first; `more` edges are
         not among them.
-    - `beside`: sentences on pairs that an arrow does not say all of.
+    - `beside`: sentences on pairs that an arrow does not describe fully.
     - `targets`: one row per variable.
     - `data`, `method`: sentences.
-    - `lines`: what the theorems ask for, as far as it was measured; `refits`: the table of edges
-        that refits give.
+    - `lines`: the conditions of the theorems, as far as they were measured; `refits`: the table of
+        edges from refits.
     """
 
     names: tuple[str, ...]
@@ -106,12 +107,12 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The names, the first few of them."""
+        """The names of the variables, the first few of them."""
         return listed(self.names, SHOWN_NAMES)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Reasons of the verdict, the gravest first, and notes."""
+        """The reasons of the verdict, the gravest first, and notes."""
         return (*self.verdict.reasons, *self.verdict.notes)
 
     def text(self, *, full: bool = False) -> str:
@@ -137,13 +138,13 @@ class Report:
     def html(
         self, *, pictures: Mapping[str, bytes], repeat: Sequence[str] = (), uses: str = ""
     ) -> bytes:
-        """Return the report as one page, whole in itself, for a screen, a phone or paper.
+        """Return the report as one self-contained page, for a screen, a phone or paper.
 
         **Arguments:**
 
         - `pictures`: PNG files by name.
         - `repeat`: the lines of a shell that make all of it again.
-        - `uses`: why effects and forecast are not drawn.
+        - `uses`: the reason why effects and forecast are not drawn, if they are not.
         """
         import jax
         import jinja2
@@ -205,7 +206,9 @@ class Report:
 def report_data(
     found: Any, identifiability: IdentifiabilityReport | None = None, *, full: bool = True
 ) -> Report:
-    """Return what the report of a discovery says; without `full` no line on identifiability."""
+    """Return the content of the report of a discovery; without `full` no line on
+    identifiability.
+    """
     if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
         raise refusal("identifiability", "what found.identifiability returns", identifiability)
     evidence = evidence_of(found)
@@ -231,7 +234,7 @@ def report_data(
 
 
 def few_lines(found: Any) -> str:
-    """Return what a discovery is, for a prompt: the strongest edges and what to call next."""
+    """Return a summary of a discovery for a prompt: the strongest edges and what to call next."""
     edges = np.argwhere(found.graph)
     edges = edges[np.argsort(-found.scores[tuple(edges.T)])]
     lines = [
@@ -248,7 +251,9 @@ def few_lines(found: Any) -> str:
 
 
 def pairs_beside(found: Any) -> tuple[str, ...]:
-    """Return sentences on pairs of which an arrow does not say all: what is unseen, or at once."""
+    """Return sentences on pairs that an arrow does not describe fully: unmeasured drivers, or
+    effects within a sample.
+    """
     names, correlation = found.names, found.residual_correlation
     hidden = [
         f"{names[i]} <-> {names[j]}: something unseen seems to drive both; the link between them "
@@ -271,7 +276,9 @@ def printable(text: str) -> str:
 
 
 def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
-    """Links between variables, then the own past of each in one row; and edges left out."""
+    """Return links between variables, then the own past of each in one row; and the edges
+    left out.
+    """
     links = [edge for edge in e.edges(e.graph) if edge[0] != edge[1]]
     rows = [
         EdgeRow(
@@ -402,7 +409,7 @@ def _method(found: Any) -> tuple[str, ...]:
 def _drawn(
     pictures: Mapping[str, bytes], captions: Mapping[str, str], alt: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Pictures with caption, what they show in words, and their content as text."""
+    """Return pictures with caption, description in words, and their content as text."""
     return [
         {
             "caption": caption,

@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 
 class Scaling(eqx.Module):
-    """Means and standard deviations that make states and rates of change dimensionless.
+    """The means and standard deviations that make states and rates of change dimensionless.
 
     A physical state x becomes (x − center) / scale, a physical rate of change r becomes
     (r − rate_center) / rate_scale; all per variable.

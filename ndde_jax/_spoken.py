@@ -1,4 +1,4 @@
-"""Lags, edges, amounts and shares as people write them."""
+"""Parsing and formatting of lags, edges, amounts and shares in their written form."""
 
 import math
 
@@ -9,7 +9,7 @@ MOST_LAGS = 10_000
 
 
 def parse_lags(text: str) -> tuple[int, ...]:
-    """Lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
+    """Return lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
 
     Raises ValueError for anything else.
 
@@ -41,7 +41,7 @@ def parse_lags(text: str) -> tuple[int, ...]:
 
 
 def parse_edge(text: str) -> tuple:
-    """An edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
+    """Return an edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
 
     Raises ValueError for anything else.
 
@@ -60,7 +60,7 @@ def parse_edge(text: str) -> tuple:
 
 
 def parse_only(text: str) -> tuple[str, tuple[str, ...]]:
-    """A column and the values that count: "season=winter" or "month=12,1,2".
+    """Return a column and the values that count: "season=winter" or "month=12,1,2".
 
     Raises ValueError for anything else.
 
@@ -75,7 +75,7 @@ def parse_only(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_months(text: str) -> tuple[int, ...]:
-    """Months of the year by number: "12,1,2".
+    """Return months of the year by number: "12,1,2".
 
     Raises ValueError for anything else.
 
@@ -89,7 +89,7 @@ def parse_months(text: str) -> tuple[int, ...]:
 
 
 def amount(value: float, unit: str) -> str:
-    """A number with its unit, which is in the plural if it is a word.
+    """Return a number with its unit, which is in the plural if it is a word.
 
     >>> amount(2.0, "month"), amount(0.25, "h"), amount(3.0, "")
     ('2 months', '0.25 h', '3')
@@ -102,7 +102,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share that is at most a whole; an estimate beyond that says no more than that it is.
+    """Return a share of at most 100 %; an estimate beyond that is shown as such without its size.
 
     >>> percent(0.314), percent(0.0314, 1), percent(31.6)
     ('31%', '3.1%', 'more than 100%')
@@ -111,7 +111,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def times(share: float) -> str:
-    """A share of what is not its whole, whatever its size.
+    """Return a ratio that may exceed a whole, whatever its size.
 
     >>> times(0.4), times(78.0)
     ('40% of', '78 times')

@@ -17,7 +17,7 @@ LONG = 20.0
 
 
 class Stages:
-    """Runs the stages of one piece of work; a context manager.
+    """A runner of the stages of one piece of work; a context manager.
 
     **Arguments:**
 
@@ -46,7 +46,7 @@ class Stages:
             self.kept, self.inputs = Kept(directory), fingerprint(inputs)
 
     def expect(self, seconds: float) -> None:
-        """Say beforehand how long it will take, where that is long."""
+        """Announce the expected duration, where it is long."""
         if self.bar is not None and seconds > LONG:
             minutes = seconds / 60
             about = f"{minutes:.0f} minutes" if minutes > 2 else f"{round(seconds, -1):.0f} seconds"
@@ -56,7 +56,7 @@ class Stages:
             )
 
     def __call__(self, name: str, function: Callable[[], Result]) -> Result:
-        """What the function returns, or returned in an earlier run; arrays are ready."""
+        """Return the result of the function, now or from an earlier run; arrays are ready."""
         if self.bar is not None:
             self.bar.set_description_str(name)
         result = self._kept_or_new(name, function)

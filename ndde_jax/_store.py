@@ -1,4 +1,4 @@
-"""The one file format for everything the library saves.
+"""The one file format of the library.
 
 An NPZ archive that `numpy.load` opens without this library: every array under its dotted path, such
 as `windows.history`, and `about.json`, which says what object they make up. The comment of the
@@ -58,7 +58,7 @@ def write(path: str | os.PathLike, value: Any) -> None:
 
 
 def read(path: str | os.PathLike, kind: type[Kind]) -> Kind:
-    """What `write` wrote, of the type `kind`.
+    """Return the object that `write` saved, of the type `kind`.
 
     **Raises:** `FileNotFoundError`; `ValueError`, with a sentence, for a file that is damaged, of
     another format or version, or that holds something else.
@@ -73,7 +73,7 @@ def from_bytes(
     *,
     stacklevel: int = 2,
 ) -> Kind:
-    """What `to_bytes` made, of the type `kind`; `path` is what messages call it.
+    """Return the object that `to_bytes` stored, of the type `kind`; messages call it `path`.
 
     **Raises:** `ValueError`, as `read`.
     """
@@ -109,7 +109,7 @@ def from_bytes(
 
 
 def to_bytes(value: Any) -> bytes:
-    """The content of the file; the same for equal objects."""
+    """Return the content of the file; the same for equal objects."""
     arrays: dict[str, np.ndarray] = {}
     content = _encode(value, "", arrays)
     about = {"format": FORMAT, "library": version(), "content": content}
@@ -127,7 +127,9 @@ def to_bytes(value: Any) -> bytes:
 
 
 def fingerprint(tree: Any) -> str:
-    """Digest of all numbers and static settings of a pytree, and of the library's version."""
+    """Return a digest of all numbers and static settings of a pytree, and of the library's
+    version.
+    """
     digest = hashlib.sha256(version().encode())
     leaves, structure = jax.tree.flatten(tree)
     digest.update(str(structure).encode())
@@ -144,7 +146,7 @@ def fingerprint(tree: Any) -> str:
 
 
 def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, "_Arrays"]:
-    """Description and arrays of a file whose every byte is as it was written."""
+    """Return description and arrays of a file after a check of every byte."""
     body = data[:-_DIGEST]
     if hashlib.sha256(body).hexdigest().encode() != data[-_DIGEST:]:
         if not data:
@@ -194,7 +196,7 @@ class _Arrays:
 
 
 def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """JSON for a value; its arrays go to `arrays` under their dotted paths."""
+    """Return JSON for a value; its arrays go to `arrays` under their dotted paths."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
@@ -234,7 +236,7 @@ def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[
 
 
 class _Decoder:
-    """Rebuilds what `_encode` described; `rounded` says that numbers lost digits on the way."""
+    """A decoder of what `_encode` described; `rounded` says that numbers lost digits on the way."""
 
     def __init__(self, arrays: _Arrays):
         self.arrays = arrays
@@ -286,7 +288,9 @@ class _Decoder:
 
 @functools.cache
 def _classes() -> dict[str, type]:
-    """What can be saved: the public classes of the library, by name. Files name no others."""
+    """Return the classes that can be saved: the public ones of the library, by name. Files name no
+    others.
+    """
     package = sys.modules[__package__]
     places = [package, *(getattr(package, name) for name in NAMESPACES)]
     return {

@@ -1,4 +1,4 @@
-"""Names of axes and types, used in every signature of the library.
+"""The names of axes and types, used in every signature of the library.
 
 | axis | meaning |
 |---|---|
@@ -73,7 +73,7 @@ else:
     RealScalarLike: TypeAlias = Real[ArrayLike, ""]
 
     class Checked:
-        """`Checked[kind]` documents a kind, and is `Any` to whoever looks at run time."""
+        """A marker: `Checked[kind]` documents a kind, and is `Any` at run time."""
 
         def __class_getitem__(cls, kind: Any) -> Any:
             return Any
@@ -86,7 +86,7 @@ TrajectoryLike: TypeAlias = Any
 
 
 def floating_type(value: Any) -> Any:
-    """The type of a floating array, JAX's default for anything else."""
+    """Return the type of a floating array, JAX's default for anything else."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
@@ -95,7 +95,7 @@ def floating_type(value: Any) -> Any:
 
 
 def as_scalar(value: Any) -> Array:
-    """A number one may sweep, as an array leaf that keeps its type.
+    """Return a number that may be swept, as an array leaf that keeps its type.
 
     Strongly typed: a Python float would be weak, and an array in its place would compile again.
     """
@@ -103,13 +103,13 @@ def as_scalar(value: Any) -> Array:
 
 
 def namespace_of(tree: Any) -> ModuleType:
-    """NumPy, or `jax.numpy` where something in a tree is traced."""
+    """Return NumPy, or `jax.numpy` where something in a tree is traced."""
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
     return jnp if traced else np
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:
-    """`jnp.asarray(value, dtype)` without a compiled program for every new shape.
+    """Return `jnp.asarray(value, dtype)` without a compiled program for every new shape.
 
     NumPy converts and JAX only takes the result: `jnp.asarray` of a NumPy array costs a megabyte
     and more per shape that has not been seen, which adds up over many records of unlike lengths.
@@ -124,7 +124,7 @@ def to_jax(value: Any, dtype: Any = None) -> Array:
 
 
 def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:
-    """Converter of a setting: `as_scalar`, after a check that names it."""
+    """Return a converter of a setting: `as_scalar`, after a check that names it."""
 
     def convert(value: Any) -> Array | None:
         if optional and value is None:

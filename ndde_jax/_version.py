@@ -4,7 +4,7 @@ import importlib.metadata
 
 
 def version() -> str:
-    """Version, or `"unknown"` for a source tree that has not been installed."""
+    """Return the version, or `"unknown"` for a source tree that has not been installed."""
     try:
         return importlib.metadata.version("ndde_jax")
     except importlib.metadata.PackageNotFoundError:

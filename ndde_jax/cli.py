@@ -55,8 +55,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def program() -> int:
-    """The process `ndde-jax`: `main`, except that Ctrl-C and SIGTERM end it at once, with code 130
-    and a sentence that says what is kept, and that compiled programs are kept for the next one.
+    """Run `main` as the process `ndde-jax`: Ctrl-C and SIGTERM end it at once, with code 130 and a
+    sentence on what is kept, and compiled programs are kept for the next run.
     """
     arguments = _parse(None)
     add_up_right()
@@ -90,12 +90,12 @@ def _one_line(error: Any) -> str:
 
 
 def _show_warning(message, *_, **__) -> None:
-    """Without the place in the source, which says nothing to who uses the command."""
+    """Print a warning without its place in the source, which tells users of the command nothing."""
     print(f"ndde-jax: warning: {_one_line(message)}", file=sys.stderr)
 
 
 def _farewell(arguments: argparse.Namespace) -> str:
-    """What an interrupted command leaves behind."""
+    """Return a sentence on the files that an interrupted command leaves behind."""
     out = getattr(arguments, "out", ".")
     stages = (Path(out) / UNFINISHED).glob("*.npz")
     # Those of another command are older: what this one goes on from is touched.
@@ -111,7 +111,7 @@ def _farewell(arguments: argparse.Namespace) -> str:
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    """What went wrong, in one line, and the exit code that says whose fault it is."""
+    """Return an error in one line, and the exit code that says whose fault it is."""
     text = _one_line(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         what = f"not enough memory{text and ': ' + text}"
@@ -123,7 +123,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 
 def _note(arguments: argparse.Namespace, text: str) -> None:
-    """What the user should know although nothing is wrong."""
+    """Print a note that the user should know although nothing is wrong."""
     if not arguments.quiet:
         print(f"ndde-jax: note: {text}", file=sys.stderr)
 

@@ -1,5 +1,5 @@
-"""How weights are found: what [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift] are made
-of, for those who choose the parts themselves.
+"""The parts of [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift], for those who combine
+them themselves.
 """
 
 from .fit._correction import correct_flow as correct_flow

@@ -130,7 +130,7 @@ def _add_choice_of_graphs(parser: argparse.ArgumentParser) -> None:
 
 
 def _chosen(options) -> list[str]:
-    """Categories to generate; all of them if none is named."""
+    """Return categories to generate; all of them if none is named."""
     wanted = {*(options.tier or ()), *(options.category or ())} or {"simple", "coupled"}
     return [name for name in RECIPES if wanted & {name, name.partition("/")[0]}]
 

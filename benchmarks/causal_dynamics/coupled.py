@@ -20,7 +20,7 @@ _BLOCK = 50
 
 @dataclass(frozen=True)
 class Variant:
-    """How the networks of a category differ; they take turns."""
+    """A variant of the networks of a category; variants take turns."""
 
     activation: str
     driver: str
@@ -46,7 +46,7 @@ class _Plan:
 def graphs(
     category: str, recipe: Recipe, *, n_graphs: int, seed: int, n_series: int, n_nodes: int
 ) -> Iterator[tuple[str, Arrays]]:
-    """Names and files of so many networks."""
+    """Yield names and files of so many networks."""
     for first in range(0, n_graphs, _BLOCK):
         indices = range(first, min(first + _BLOCK, n_graphs))
         plans = [_plan(category, recipe, i, seed, n_series, n_nodes) for i in indices]
@@ -81,21 +81,21 @@ def _plan(category, recipe, index, seed, n_series, n_nodes) -> _Plan:
 
 
 def _root_keys(key, places: np.ndarray) -> np.ndarray:
-    """One key per series and node, as words."""
+    """Return one key per series and node, as words."""
     words = [jr.key_data(jr.fold_in(jr.fold_in(key, i), j)) for i, j in places.tolist()]
     return np.array(words, np.uint32).reshape(-1, 2)
 
 
 @functools.partial(jax.jit, static_argnums=1)
 def _draws(keys, n_systems):
-    """For each key, the systems it tries and a key for each try."""
+    """Return for each key the systems it tries and a key for each try."""
     tries = jax.vmap(lambda key: jr.split(key, (_ATTEMPTS, 2)))(keys)
     choose = jax.vmap(jax.vmap(lambda key: jr.randint(key, (), 0, n_systems)))
     return choose(tries[..., 0]), jr.key_data(tries[..., 1])
 
 
 def _random_roots(words: np.ndarray, noise: float, n_samples: int) -> np.ndarray:
-    """Finite series [key time 3] of systems chosen by chance, each by its own key."""
+    """Return finite series [key time 3] of systems chosen by chance, each by its own key."""
     names = systems_for_roots()
     found = np.zeros((len(words), n_samples, 3))
     if len(words) == 0:

@@ -53,7 +53,7 @@ def find_files(
 def select_files(
     files: Sequence[Path], *, only: str | None = None, limit: int | None = None
 ) -> list[Path]:
-    """Some of the files.
+    """Return some of the files.
 
     **Arguments:**
 
@@ -108,7 +108,7 @@ def read_graph(path: str | Path) -> Graph:
 
 
 def standardise(series: Float[np.ndarray, "series time dim"]) -> Float[np.ndarray, "..."]:
-    """What the benchmark does to the series before any method sees them.
+    """Standardise the series as the benchmark does before any method sees them.
 
     Missing values become 0, then every variable gets one mean and one standard deviation over all
     series and times. Float64, so that a constant variable stays exactly constant.
@@ -119,5 +119,5 @@ def standardise(series: Float[np.ndarray, "series time dim"]) -> Float[np.ndarra
 
 
 def varying(series: Sequence[Float[np.ndarray, "time dim"]]) -> Bool[np.ndarray, " dim"]:
-    """Variables that are not constant in any of the series."""
+    """Return variables that are not constant in any of the series."""
     return np.all([np.ptp(x, axis=0) > 0 for x in series], axis=0)

@@ -14,7 +14,7 @@ from .runner import BENCHMARK
 
 
 def draw(store: Store, directory: Path, *, labels: str = "corrected") -> list[Path]:
-    """One picture per tier: AUROC of every graph (dots) and its mean (bar), by category.
+    """Draw one picture per tier: AUROC of every graph (dots) and its mean (bar), by category.
 
     The dashed line is the guess that every variable drives itself and nothing else, if it was run.
 

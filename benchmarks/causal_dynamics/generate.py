@@ -100,7 +100,7 @@ def generated(
     n_nodes: int = 10,
     note: Note = _ignore,
 ) -> Iterator[tuple[str, Arrays]]:
-    """Names of graphs and the arrays of their files; arguments as in `write`."""
+    """Return names of graphs and the arrays of their files; arguments as in `write`."""
     recipe = RECIPES[category]
     if category.startswith("simple/"):
         return simple.graphs(

@@ -1,4 +1,4 @@
-"""How far the best possible answers score: computed, since labels and data do not always agree."""
+"""The best scores that are possible: computed, since labels and data do not always agree."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ SURE = -np.log(0.05)
 
 
 def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
-    """Which nodes hold the same state, as one number per group.
+    """Return one number per group of nodes that hold the same state.
 
     A node with a single parent is a linear image of its parent, and the parent of the node: all
     such neighbours carry one state in different coordinates, and data do not say which came first.
@@ -36,7 +36,9 @@ def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
 
 
 def visible_edges(edges: Adjacency, hidden: int | None) -> Adjacency:
-    """What a hidden node leaves: its parents drive its children, since maps of maps are maps."""
+    """Return the edges left when a node is hidden: its parents drive its children, since maps of
+    maps are maps.
+    """
     if hidden is None:
         return edges
     return edges | np.outer(edges[:, hidden], edges[hidden])
@@ -56,9 +58,9 @@ def averaged(graph: Adjacency, group: Int[np.ndarray, " node"]) -> Float[np.ndar
 def best_ranking(
     network: networks.Network, *, hide: bool, past: bool = False
 ) -> tuple[np.ndarray, Adjacency]:
-    """Scores of a ranking that knows all but the order within groups of `copies`, and the labels
-    they meet. With `past` it takes what comes first for the cause, as all methods do that predict,
-    and so turns the edges round whose causes lie in the future.
+    """Return scores of a ranking that knows all but the order within groups of `copies`, and the
+    labels they meet. With `past` it takes what comes first for the cause, as all methods do that
+    predict, and so turns the edges round whose causes lie in the future.
     """
     edges, labels = networks.without_self_loops(network), networks.summary(network)
     hidden = networks.hidden_variable(labels, tier="coupled") if hide else None
@@ -102,9 +104,9 @@ def up_to_coordinates(labels: Adjacency, *, own: float = 0.0) -> Float[np.ndarra
 
 
 def hidden_limits() -> dict[str, list[float]]:
-    """As `coupled_limit`, over the systems of simple/confounder with their right graphs: of what
-    data can show; of this and the guess that own effects are more common; of this and the
-    frequencies of the edges in all other systems that show the same.
+    """Return the limits of `coupled_limit` over the systems of simple/confounder with their right
+    graphs: by what data can show; by this and the guess that own effects are more common; by this
+    and the frequencies of the edges in all other systems that show the same.
     """
     whole, parts = [], []
     for name in systems_with_jacobian():
@@ -125,15 +127,15 @@ def hidden_limits() -> dict[str, list[float]]:
 
 
 def _frequencies(labels: Adjacency, among: list[Adjacency]) -> Float[np.ndarray, "node node"]:
-    """How often the edges exist in the other graphs of the same `up_to_coordinates`."""
+    """Return how often the edges exist in the other graphs of the same `up_to_coordinates`."""
     shown = up_to_coordinates(labels)
     alike = [x for x in among if x is not labels and np.array_equal(up_to_coordinates(x), shown)]
     return np.mean(alike, axis=0) if alike else shown
 
 
 def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12):
-    """Scores [source, target] by the linear model with a seasonal cycle that made the ENSO series:
-    −log p of the F-test that a source acts at no season.
+    """Return scores [source, target] by the linear model with a seasonal cycle that made the ENSO
+    series: −log p of the F-test that a source acts at no season.
     """
     n, dim = len(x) - 1, x.shape[1]
     phase = 2 * np.pi * np.arange(n)[:, None] / period * np.arange(1, HARMONICS + 1)
@@ -150,7 +152,7 @@ def seen(labels: Adjacency, varies: Bool[np.ndarray, " node"]) -> Float[np.ndarr
 
 
 def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
-    """Limits that follow from the laws of the networks."""
+    """Return limits that follow from the laws of the networks."""
     header = ["category", "AUROC", "AUPRC", "SHD", "self-edges", "AUPRC"]
     body, size = [], dict(n_graphs=n_graphs, n_nodes=n_nodes, seed=seed)
     for name, limit in hidden_limits().items():
@@ -165,7 +167,7 @@ def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
 
 
 def _cells(limit: Sequence[float]) -> list[str]:
-    """AUROC, AUPRC, errors, and perhaps the first two of self-edges."""
+    """Return AUROC, AUPRC, errors, and perhaps the first two of self-edges."""
     return [tables.number(value, 1 if k == 2 else 3) for k, value in enumerate(limit)]
 
 
@@ -209,12 +211,12 @@ def _both(scores, labels):
 
 
 def _beside_guess(scores, labels) -> list[float]:
-    """Scores of a ranking and its errors, and the scores of self-edges."""
+    """Return scores of a ranking and its errors, and the scores of self-edges."""
     return [*_judged(scores, labels), *_ranked(np.eye(len(labels)), labels)]
 
 
 def _judged(scores, labels, least: float = 0.5) -> list[float]:
-    """Scores of a ranking, and errors in ten series of what is above the least."""
+    """Return scores of a ranking, and errors in ten series of what is above the least."""
     return [*_ranked(scores, labels), 10.0 * np.sum((scores > least) != labels)]
 
 

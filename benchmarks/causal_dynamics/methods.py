@@ -79,7 +79,7 @@ def quick_path(name: str, windows, grid: Sequence[float], *, key):
 
 
 def truth_free(name: str) -> Method:
-    """The same, with the coefficient that `SweptGraphs.select` takes from a grid: the largest
+    """Return a method with the coefficient that `SweptGraphs.select` takes from a grid: the largest
     whose refitted graph predicts held-out blocks as well as the best, up to one standard error.
     """
 
@@ -197,7 +197,9 @@ def _windows(x, dt, settings):
 
 
 def _prediction(scores, graph, status) -> Prediction:
-    """From [source target lag] to [source target]: the strongest lag speaks for the pair."""
+    """Return a prediction [source target] from [source target lag]: the strongest lag counts for
+    the pair.
+    """
     return Prediction(np.asarray(scores).max(axis=-1), np.asarray(graph).any(axis=-1), status)
 
 

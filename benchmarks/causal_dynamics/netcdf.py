@@ -33,7 +33,7 @@ _DT_CLIMATE = {"maooam": 500.0, "enso": 1 / 12}  # model time units, years
 
 @dataclass(frozen=True)
 class Place:
-    """What the path of a file says about it. `system` is the name its file begins with."""
+    """The parts of a file's path. `system` is the name its file begins with."""
 
     tier: str
     category: str
@@ -52,12 +52,12 @@ class Contents:
 
 
 def find(directory: str | Path) -> list[Path]:
-    """All `.nc` files in folders called `data` (results of the benchmark lie in others)."""
+    """Return all `.nc` files in folders called `data` (results of the benchmark lie in others)."""
     return sorted(f for f in Path(directory).resolve().rglob("*.nc") if f.parent.name == "data")
 
 
 def place(path: str | Path) -> Place:
-    """Tier, category and a name that is unique in the published tree.
+    """Return the tier, category and a name that is unique in the published tree.
 
     Categories are those of the paper's table where a folder belongs to one: noise 2, and one change
     at a time. Others say what they are, e.g. `simple/noise0.5+confounder`.

@@ -45,7 +45,9 @@ class Network:
 
     @property
     def parentless(self) -> Bool[np.ndarray, "block_node"]:
-        """What has no parents within its own block, and so takes its values from outside."""
+        """A mask of the nodes without parents in their own block, which take their values from
+        outside.
+        """
         blocks = [self.regular] if self.lagged is None else [self.regular, self.lagged]
         return np.concatenate([~block.any(axis=0) for block in blocks])
 
@@ -151,7 +153,7 @@ def sinusoids(
 
 
 def without_self_loops(network: Network) -> Adjacency:
-    """Regular and lagged edges in one graph, which tells neither apart."""
+    """Return regular and lagged edges in one graph, which tells neither apart."""
     return network.edges.reshape(-1, *network.regular.shape).any(axis=0)
 
 

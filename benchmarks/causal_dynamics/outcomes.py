@@ -1,4 +1,4 @@
-"""What a method returns, and what all of them share."""
+"""The result type of a method, and helpers that all methods share."""
 
 import functools
 from collections.abc import Callable
@@ -13,7 +13,7 @@ OK = "ok"
 
 
 class Prediction(NamedTuple):
-    """What a method says about one series, [source, target].
+    """The prediction of a method for one series, [source, target].
 
     `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep;
     `status` is `ok` or says what happened.
@@ -54,10 +54,10 @@ def blind_to_constants(method: Method) -> Method:
 
 
 def values(found):
-    """What each edge of a spline search, or else all lags of its source, are worth."""
+    """Return the worth of each edge of a spline search, or else of all lags of its source."""
     return np.maximum(found.value, np.asarray(found.source_value)[:, :, None])
 
 
 def outcome(found) -> str:
-    """`ok`, or `refused` for windows that a spline search would not take."""
+    """Return `ok`, or `refused` for windows that a spline search would not take."""
     return OK if np.isfinite(found.risk).all() else "refused"

@@ -48,7 +48,7 @@ def presets() -> dict[str, Method]:
 
 
 def readings() -> dict[str, Method]:
-    """Each method in each unit; L0-NDDE from each start."""
+    """Return the steps of each method in each unit; L0-NDDE from each start."""
     found = {}
     for unit, scale in UNITS.items():
         for start, log_alpha in STARTS.items():

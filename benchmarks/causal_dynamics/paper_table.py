@@ -31,7 +31,9 @@ Values = Mapping[tuple[str, str], Cell]  # by method and category
 
 
 def published(file: Path = PUBLISHED) -> tuple[list[str], dict[str, Values]]:
-    """Categories in the paper's order, and its values of every score; methods carry a mark."""
+    """Return categories in the paper's order, and its values of every score; methods carry a
+    mark.
+    """
     text = tomllib.loads(file.read_text(encoding="utf-8"))
     categories = text["categories"]
     values = {
@@ -46,8 +48,8 @@ def published(file: Path = PUBLISHED) -> tuple[list[str], dict[str, Values]]:
 
 
 def own(store: Store, labels: str) -> dict[str, Values]:
-    """The same of the methods in a store: joint scores, means over graphs (and seeds). SHD is
-    extrapolated to the ten series of the benchmark where fewer were done.
+    """Return the table for the methods in a store: joint scores, means over graphs (and seeds). SHD
+    is extrapolated to the ten series of the benchmark where fewer were done.
     """
     found = {score: defaultdict(list) for score in SCORES}
     for rows in _pooled_rows(store).values():
@@ -65,7 +67,7 @@ def own(store: Store, labels: str) -> dict[str, Values]:
 
 
 def _pooled_rows(store: Store) -> dict[tuple, dict]:
-    """Metrics by name for every graph, method and seed."""
+    """Return metrics by name for every graph, method and seed."""
     found = defaultdict(dict)
     for row in store.rows(BENCHMARK):
         if row.series == POOLED:
@@ -88,7 +90,7 @@ def average_ranks(
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p-value of Welch's t-test; NaN with fewer than two values on a side."""
+    """Return the two-sided p-value of Welch's t-test; NaN with fewer than two values on a side."""
     from scipy.stats import ttest_ind_from_stats
 
     if min(len(first), len(second)) < 2:
@@ -107,8 +109,8 @@ def paper_table(
     reference: str | None = None,
     latex: bool = False,
 ) -> str:
-    """One block per score, published rows first; a star marks methods that differ from `reference`
-    (Welch's t-test over graphs, p < 0.05).
+    """Return one block per score, published rows first; a star marks methods that differ from
+    `reference` (Welch's t-test over graphs, p < 0.05).
 
     Published rows are on the full benchmark against the labels as published; ours on the graphs of
     this store. Ranks are among the rows shown, over the categories that all of them have.

@@ -1,4 +1,4 @@
-"""What sets the benchmark's categories apart, and what the files of all of them share."""
+"""The recipes of the benchmark's categories, and the format that all files share."""
 
 import functools
 import zlib
@@ -18,7 +18,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What sets a category apart."""
+    """The recipe of a category."""
 
     noise: float = 0.0
     hidden: bool = False
@@ -56,14 +56,14 @@ def file_of(category: str, seed: int, x: np.ndarray, published: np.ndarray, **mo
 
 
 def without(index: int | None, *matrices: np.ndarray) -> list[np.ndarray]:
-    """Matrices without one row and column."""
+    """Return matrices without one row and column."""
     if index is None:
         return list(matrices)
     return [np.delete(np.delete(matrix, index, 0), index, 1) for matrix in matrices]
 
 
 def stream(seed: int, category: str, index: int | str) -> tuple[int, int, int]:
-    """What seeds the random numbers of one graph, whatever else is generated beside it."""
+    """Return the seed of one graph's random numbers, whatever else is generated beside it."""
     return seed, zlib.crc32(category.encode()), zlib.crc32(str(index).encode())
 
 
@@ -73,5 +73,5 @@ def key_of(stream: Sequence[int]):
 
 
 def bounded(series: np.ndarray) -> bool:
-    """Whether a series stays below `LIMIT`."""
+    """Return whether a series stays below `LIMIT`."""
     return bool((np.abs(series) < LIMIT).all())  # not a number is not smaller either

@@ -42,8 +42,8 @@ def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) 
 
 
 def cost(store: Store) -> str:
-    """What the whole benchmark would take at the rates of these results, compilation included: at
-    the mean rate over categories, and at that of the slowest one.
+    """Return the cost of the whole benchmark at the rates of these results, compilation included:
+    at the mean rate over categories, and at that of the slowest one.
     """
     seconds = defaultdict(lambda: defaultdict(list))
     for row in store.rows(BENCHMARK):

@@ -41,12 +41,12 @@ class Task:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """One per series."""
+        """The units of the task, one per series."""
         return tuple(self.unit(series) for series in self.series)
 
     @property
     def settings_text(self) -> str:
-        """What the method is told about the category."""
+        """The settings of the category that the method is told."""
         return self.settings.to_json()
 
     def without(self, done: set[Unit]) -> "Task":
@@ -67,7 +67,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Run the tasks that the store does not hold yet.
 
     **Arguments:**
 
@@ -116,7 +116,7 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def killed(task: Task, status: str) -> list[Record]:
-    """Records of a task that never ends but ends its process."""
+    """Return records of a task that never ends but ends its process."""
     graph = read_graph(task.path)
     return _records(task, graph, [_nothing(graph, status) for _ in task.series], 0.0)
 
@@ -158,7 +158,7 @@ def _tasks(files, methods, n_series, seed) -> Iterator[Task]:
 
 
 def _pooled(store: Store, task: Task, records: Iterable[Record]) -> list[Record]:
-    """Joint scores over the new series and those of earlier runs."""
+    """Return joint scores over the new series and those of earlier runs."""
     earlier = [u for u in store.same_graph(task.unit(POOLED)) if u.series != POOLED]
     arrays = {unit: store.arrays(unit) for unit in earlier}
     arrays |= {record.unit: record.arrays for record in records}

@@ -18,14 +18,14 @@ SCORES = ("auroc", "auprc", "shd")
 
 
 def failed(prediction: Prediction) -> bool:
-    """Whether a method gave no usable answer."""
+    """Return whether a method gave no usable answer."""
     return not np.isfinite(prediction.scores).all()
 
 
 def individual_scores(
     predictions: Sequence[Prediction], labels: Mapping[str, Bool[np.ndarray, "source target"]]
 ) -> list[dict[str, float]]:
-    """AUROC, AUPRC and SHD of every series against every label set.
+    """Return AUROC, AUPRC and SHD of every series against every label set.
 
     Returns one dictionary per series with names such as `corrected.auroc`. AUROC and AUPRC are NaN
     where the truth is complete or empty.

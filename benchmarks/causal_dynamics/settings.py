@@ -10,7 +10,7 @@ SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a method may be told about a category. `settings.toml` explains the fields."""
+    """The settings of a category that a method may be told. `settings.toml` explains the fields."""
 
     lags: tuple[int, ...]
     scheme: str
@@ -19,7 +19,7 @@ class Settings:
     grid: tuple[float, ...] = ()
 
     def to_json(self) -> str:
-        """One line of text that is equal if and only if the settings are."""
+        """Return one line of text that is equal if and only if the settings are."""
         return json.dumps(asdict(self), sort_keys=True)
 
 

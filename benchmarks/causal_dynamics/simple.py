@@ -23,7 +23,7 @@ _ROUNDS = 5
 def graphs(
     category: str, recipe: Recipe, *, n_graphs: int, seed: int, n_series: int, note: Note
 ) -> Iterator[tuple[str, Arrays]]:
-    """Names and files of so many systems, in an order that the seed decides."""
+    """Yield names and files of so many systems, in an order that the seed decides."""
     names = systems_with_jacobian()
     order = np.random.default_rng(stream(seed, category, "order")).permutation(len(names))
     made = 0

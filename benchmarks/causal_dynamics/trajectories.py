@@ -35,7 +35,7 @@ _SPARE = 10
 
 
 class Flow(NamedTuple):
-    """What the benchmark takes from dysts besides the equations."""
+    """The parts of a dysts system that the benchmark uses besides the equations."""
 
     start: Float[np.ndarray, "dim"]
     period: float
@@ -43,7 +43,7 @@ class Flow(NamedTuple):
 
 @functools.cache
 def flow(name: str) -> Flow:
-    """Initial condition and period of one of dysts' systems."""
+    """Return the initial condition and period of one of dysts' systems."""
     record = _dysts._records()[name]
     return Flow(_dysts._initial(record), record["period"])
 
@@ -68,7 +68,7 @@ def _three_dimensional() -> tuple[str, ...]:
 def published_graph(
     name: str, point: tuple[float, float, float] = (1, 1, 1)
 ) -> Bool[np.ndarray, "source target"] | None:
-    """Where dysts' Jacobian is not zero at one point, at time 0, with every parameter 1.
+    """Return where dysts' Jacobian is not zero at one point, at time 0, with every parameter 1.
 
     This is how the benchmark finds its labels; later versions of it take the point (1.1, 1.2, 1.3).
     None if dysts has no Jacobian.
@@ -82,7 +82,9 @@ def published_graph(
 
 
 def corrected_graph(name: str) -> Bool[np.ndarray, "source target"]:
-    """Derivatives of the right-hand side that differ from zero somewhere on the attractor."""
+    """Return derivatives of the right-hand side that differ from zero somewhere on the
+    attractor.
+    """
     return np.asarray(_dysts.make_dysts(name).graph[..., 0])
 
 
@@ -93,7 +95,7 @@ def random_series(
     noise: float = 0.0,
     n_samples: int = SAMPLES,
 ) -> Float[np.ndarray, "series time dim"]:
-    """Series from random starts, one per key; see `series_from`."""
+    """Return series from random starts, one per key; see `series_from`."""
     shares = np.concatenate([_uniform(_first(batch)) for batch, _ in _batches(keys)])[: len(keys)]
     starts = flow(name).start * shares[:, None]
     return series_from(name, starts, noise=noise, keys=keys, n_samples=n_samples)
@@ -107,7 +109,7 @@ def series_from(
     keys: Key[Array, "series"] | None = None,
     n_samples: int = SAMPLES,
 ) -> Float[np.ndarray, "series time dim"]:
-    """Series from given starts, in double precision. One that blows up is not finite.
+    """Return series from given starts, in double precision. One that blows up is not finite.
 
     Series are computed in batches of constant size, so that a system is compiled once. `keys` are
     needed for the noise.
@@ -126,7 +128,9 @@ def series_from(
 
 
 def _batches(keys):
-    """Keys in batches of one size, the last one filled up with its last key; with their indices."""
+    """Yield keys in batches of one size, the last one filled up with its last key; with their
+    indices.
+    """
     words = np.asarray(jr.key_data(keys))
     for first in range(0, len(words), BATCH):
         chosen = np.minimum(np.arange(first, first + BATCH), len(words) - 1)
@@ -193,8 +197,8 @@ def _solver(name: str, n_outputs: int, substeps: int) -> Callable:
 
 @functools.partial(jax.jit, static_argnums=1)
 def thinned(fine: Float[Array, "fine *rest"], n_samples: int) -> Float[Array, "time *rest"]:
-    """Fewer samples of the same duration: higher frequencies are cut off, as SciPy's `resample`
-    does. The ends suffer, since it takes the path for periodic.
+    """Return fewer samples of the same duration: higher frequencies are cut off, as SciPy's
+    `resample` does. The ends suffer, since it takes the path for periodic.
     """
     n_fine = fine.shape[0]
     spectrum = jnp.fft.rfft(fine, axis=0)[: n_samples // 2 + 1]
@@ -205,7 +209,7 @@ def thinned(fine: Float[Array, "fine *rest"], n_samples: int) -> Float[Array, "t
 
 @functools.partial(jax.jit, static_argnums=2)
 def _wiener(keys, step, n_steps):
-    """Increments of Wiener processes [time dim series], each from its own key."""
+    """Return increments of Wiener processes [time dim series], each from its own key."""
     # Single precision is enough for random numbers and faster, as is turning them afterwards.
     draw = jax.vmap(lambda key: jr.normal(key, (n_steps, 3), jnp.float32))
     return jnp.sqrt(step) * jnp.moveaxis(draw(keys), 0, -1).astype(jnp.float64)
@@ -213,13 +217,13 @@ def _wiener(keys, step, n_steps):
 
 @jax.jit
 def _first(keys):
-    """Keys of the starts."""
+    """Return keys of the starts."""
     return jax.vmap(jr.split)(keys)[:, 0]
 
 
 @jax.jit
 def _second(keys):
-    """Keys of the noise."""
+    """Return keys of the noise."""
     return jax.vmap(jr.split)(keys)[:, 1]
 
 

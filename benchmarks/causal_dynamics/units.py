@@ -14,8 +14,8 @@ _ROWS = {"l0ndde": "L0-NDDE", "agl": "AGL", "cnode": "C-NODE"}
 
 
 def readings_table(store: Store) -> str:
-    """Readings below the published row that they might explain: SHD per ten series and joint AUROC
-    against labels as published, and by how many doublings SHD is off in the mean.
+    """Return readings below the published row that they might explain: SHD per ten series and joint
+    AUROC against labels as published, and by how many doublings SHD is off in the mean.
 
     **Raises:** `ValueError` if there are no readings.
     """

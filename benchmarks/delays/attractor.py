@@ -1,4 +1,4 @@
-"""Whether the learned system, simulated with the noise it leaves, lives where the true one does."""
+"""Scores of the long-run behaviour of the learned system, simulated with its residual noise."""
 
 import functools
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def reference(spec: Specification, seed: int = 0) -> Reference:
-    """What learned systems of a task are compared with."""
+    """Return the runs that learned systems of a task are compared with."""
     system = spec.system()
     exponent = _growth(
         system.drift, history=system.history, lags=system.lags, dt=spec.sampling_step
@@ -48,7 +48,7 @@ def attractor_scores(
     series: Series,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Distances of the learned system from the true one.
+    """Return distances of the learned system from the true one.
 
     - `spectrum`: log-spectral distance of the noisy paths, in decibels.
     - `law`: sliced Wasserstein distance between the laws of the state now and at the longest true
@@ -114,5 +114,5 @@ def _distances(path, true, late: int) -> dict[str, float]:
 
 
 def _growth(drift, **options) -> float:
-    """Leading Lyapunov exponent of a noise-free drift."""
+    """Return the leading Lyapunov exponent of a noise-free drift."""
     return float(ndde.lyapunov_spectrum(drift, n_steps=GROWTH, k=1, **options).exponents[0])

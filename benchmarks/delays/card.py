@@ -10,7 +10,7 @@ from .theory import Window, measured_strengths
 
 
 def card(spec: Specification, seed: int = 0) -> dict[str, float]:
-    """Figures that decide whether a task can be solved.
+    """Return figures that decide whether a task can be solved.
 
     - `autocorrelation`: of the samples at one grid step, the largest of all variables. Near 1
         neighbouring lags cannot be told apart.

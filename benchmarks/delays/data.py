@@ -1,4 +1,4 @@
-"""From a specification to a series, its truth, and points to judge a drift at."""
+"""The data of a task: a series, its truth, and points to judge a drift at."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ PILOT, TEST = 2000, 1000
 
 @dataclass(frozen=True)
 class Series:
-    """What a method may see (`x`, `dt`, `lags`), and what it is judged by.
+    """A series with the inputs of a method (`x`, `dt`, `lags`), and the truth it is judged by.
 
     - `x`: samples; `dt`: time between them; `lags`: candidates, in samples.
     - `graph`: the truth on the candidate lags. Off the grid, a true delay counts as the candidate
@@ -44,12 +44,14 @@ class Series:
 
     @property
     def grid(self) -> float:
-        """Step of the lag grid, in time."""
+        """The step of the lag grid, in time."""
         return (self.lags[1] - self.lags[0]) * self.dt
 
     @property
     def explained(self) -> Float[np.ndarray, "dim"]:
-        """Share of the variance of each measured rate that the drift explains, and not noise."""
+        """The share of the variance of each measured rate that the drift explains, and not
+        noise.
+        """
         drift = self.drift.var(axis=0)
         return drift / (drift + self.sigma**2 / self.dt)
 
@@ -109,7 +111,7 @@ def _key(spec: Specification, seed: int, purpose: str = ""):
 
 
 def _run(spec: Specification, sigma, n_samples: int, key):
-    """Samples, the states at the true delays before each, and the times."""
+    """Return samples, the states at the true delays before each, and the times."""
     system, step = spec.system(), spec.sampling_step
     fine = math.ceil(step / system.dt)
     dt = step / fine

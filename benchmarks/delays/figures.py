@@ -14,7 +14,7 @@ from .scoring import LEVELS
 
 
 def draw(store: Store, directory: Path) -> list[Path]:
-    """Scores by method and level, and learning curves if their tasks were run.
+    """Draw scores by method and level, and learning curves if their tasks were run.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -67,9 +67,9 @@ def _curves(values, directory: Path) -> Path:
 
 
 def draw_recovery(rows: list[dict], path: Path) -> Path:
-    """Recovery against length, one line per price, and against margin over spread: filled where the
-    theorem's window holds the price, open where the theorem is silent, crossed out where the true
-    graph costs more than one with an edge less.
+    """Draw recovery against length, one line per price, and against margin over spread: filled
+    where the theorem's window holds the price, open where the theorem is silent, crossed out where
+    the true graph costs more than one with an edge less.
     """
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 

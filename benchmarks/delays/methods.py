@@ -28,7 +28,7 @@ PASSES, MANY = 3, 40
 
 
 class Prediction(NamedTuple):
-    """What a method says about one series.
+    """The prediction of a method for one series.
 
     - `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep.
     - `drift`: physical history `[lag dim]` to physical drift, or None.
@@ -80,7 +80,9 @@ def gates(method: Gated | Callable[[int], Gated], windows_of: Callable | None = 
 
 
 def by_default(kind: type[Gated]) -> Callable[[int], Gated]:
-    """With its defaults, made when it is needed: what imports this has not set up XLA yet."""
+    """Return a method with its defaults, made when it is needed: importers have not set up
+    XLA yet.
+    """
     return lambda inputs: kind()
 
 
@@ -102,7 +104,7 @@ def tuned(name: str):
 
 
 def truth_free(name: str):
-    """The same method with the coefficient of its path that held-out blocks choose."""
+    """Return a method with the coefficient of its path that held-out blocks choose."""
 
     def fit(x, dt, lags, *, key):
         windows, (path_key, fit_key) = _windows(x, dt, lags), jr.split(key)
@@ -173,7 +175,9 @@ def _midpoints(x, dt, lags) -> ndde.Windows:
 
 
 def _midpoints_too(methods: dict) -> dict:
-    """The same with states at the middle of each step, as `search` has them."""
+    """Return the methods, and each again with states at the middle of each step, as `search` has
+    them.
+    """
     found = {name: make(given) for name, (make, given) in methods.items()}
     for name, (make, given) in methods.items():
         found[f"{name}_midpoint"] = make(given, _midpoints)
@@ -215,6 +219,6 @@ def _cached_windows(data: bytes, shape, dt, lags, scheme):
 
 
 def _windows(x, dt, lags) -> ndde.Windows:
-    """Windows with the scheme of the settings; the methods of one task share them."""
+    """Return windows with the scheme of the settings; the methods of one task share them."""
     x = np.ascontiguousarray(x, dtype=np.float64)
     return _cached_windows(x.tobytes(), x.shape, dt, tuple(lags), settings()["method"]["scheme"])

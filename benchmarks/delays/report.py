@@ -28,7 +28,7 @@ SIMULATED = (
 
 
 def table(store: Store, *, level: str | None = None) -> str:
-    """Markdown: one row per category, size and method; means over systems and replicates.
+    """Return Markdown: one row per category, size and method; means over systems and replicates.
 
     Without `level`, AUROC and F1 of all three levels; with one, all scores of that level. The level
     `attractor` has medians of the distances between learned and true attractor, since single
@@ -77,8 +77,8 @@ def table(store: Store, *, level: str | None = None) -> str:
 
 
 def differences(store: Store, reference: str) -> str:
-    """Markdown: how every other method differs from one, on the tasks that both have done; mean and
-    standard error over tasks, and on how many the method is better and worse.
+    """Return Markdown: how every other method differs from one, on the tasks that both have done;
+    mean and standard error over tasks, and on how many the method is better and worse.
 
     **Raises:** `ValueError` if there are no results of the reference.
     """
@@ -107,7 +107,7 @@ def differences(store: Store, reference: str) -> str:
 
 
 def _grouped(rows: list[Row], store: Store) -> dict:
-    """Scores by category and method, then by graph, series and seed."""
+    """Return scores by category and method, then by graph, series and seed."""
     groups = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         groups[row.category, row.method][row.graph, row.series, row.seed][row.metric] = row.value
@@ -117,7 +117,9 @@ def _grouped(rows: list[Row], store: Store) -> dict:
 
 
 def _by_length(group: tuple[str, str]) -> tuple[str, int, str]:
-    """By category, learning curves by their numbers of samples, and by method."""
+    """Return a sort key: by category, learning curves by their numbers of samples, and by
+    method.
+    """
     category, method = group
     name, _, length = category.partition("/")
     return name, int(length or 0), method

@@ -41,7 +41,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         spec = self.spec
         return Unit(BENCHMARK, spec.category, spec.name, spec.series, self.method, self.seed)
 
@@ -52,7 +52,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks of a category share."""
+        """The settings that all tasks of a category share."""
         chosen = {key: settings()[key] for key in ("sampling", "noise", "observed", "method")}
         chosen["length"] = self.spec.length
         if self.spec.category in FURTHER:
@@ -106,7 +106,8 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet. With `attractor`, learned systems are simulated too.
+    """Run the tasks that the store does not hold yet. With `attractor`, learned systems are
+    simulated too.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.
@@ -131,7 +132,9 @@ def run(
 
 
 def system_of(task: Task) -> str:
-    """Its series share what is compiled, and methods a simulation."""
+    """Return the name of the task's system; its series share compiled programs, and methods a
+    simulation.
+    """
     return task.spec.name
 
 

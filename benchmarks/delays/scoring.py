@@ -13,12 +13,12 @@ LEVELS = ("exact", "near", "summary")
 
 
 def failed(prediction: Prediction) -> bool:
-    """Whether a method gave no usable answer."""
+    """Return whether a method gave no usable answer."""
     return not np.isfinite(prediction.scores).all()
 
 
 def score(prediction: Prediction, series: Series) -> dict[str, float]:
-    """All scores of one prediction, `exact.auroc` and so on.
+    """Return all scores of one prediction, `exact.auroc` and so on.
 
     A failed prediction counts as an empty graph that ranks nothing. Undefined values (an AUROC
     where every edge is true) are NaN.
@@ -43,7 +43,7 @@ def near_scores(
     graph: Bool[np.ndarray, "source target lag"],
     truth: Bool[np.ndarray, "source target lag"],
 ) -> dict[str, float]:
-    """Scores that forgive one grid step.
+    """Return scores that forgive one grid step.
 
     For the ranking a true edge scores as the best candidate within one step of it, and candidates
     within one step of a true edge are no false ones. For the graph, kept and true edges of a pair
@@ -94,8 +94,8 @@ def lag_error(scores, graph, delays, series: Series) -> dict[str, float]:
 
 
 def drift_error(drift, series: Series) -> float:
-    """Root mean square error of a drift on an independent run, relative to the spread of the true
-    one; mean over variables. 1 is as good as the mean drift.
+    """Return the root mean square error of a drift on an independent run, relative to the spread of
+    the true one; mean over variables. 1 is as good as the mean drift.
     """
     found = np.asarray(jax.vmap(drift)(np.asarray(series.history)))
     error = np.sqrt(np.mean((found - series.drift) ** 2, axis=0))
@@ -122,7 +122,7 @@ def _widen(graph):
 
 
 def _n_matched(found, true) -> int:
-    """Largest number of pairs (found, true) at most one apart; both ascending."""
+    """Return the largest number of pairs (found, true) at most one apart; both ascending."""
     i = j = n = 0
     while i < len(found) and j < len(true):
         if abs(found[i] - true[j]) <= 1:

@@ -46,20 +46,20 @@ class Specification:
 
     @property
     def noise(self) -> float:
-        """Standard deviations that noise adds to a variable during one grid step."""
+        """The standard deviations that noise adds to a variable during one grid step."""
         level = self.category if self.category in NOISE else "low"
         return settings()["noise"][level]
 
     @property
     def error(self) -> float:
-        """Standard deviations of a variable that its measurement errors have."""
+        """The standard deviations of a variable that its measurement errors have."""
         if self.category == "observed":
             return settings()["observed"]["share"]
         return settings()["larger_errors"].get(self.category, 0.0)
 
     @property
     def grid(self) -> float:
-        """Step of the lag grid, in the system's unit of time."""
+        """The step of the lag grid, in the system's unit of time."""
         grid = _entry(self.name)["grid"]
         if self.category != "offgrid":
             return grid
@@ -73,7 +73,9 @@ class Specification:
 
     @property
     def lags(self) -> tuple[int, ...]:
-        """Candidate lags in samples: 0 and the grid, some steps beyond the largest true delay."""
+        """The candidate lags in samples: 0 and the grid, some steps beyond the largest true
+        delay.
+        """
         sampling = settings()["sampling"]
         steps = round(float(self.system().lags[-1]) / self.grid) + sampling["beyond"]
         return tuple(sampling["per_step"] * k for k in range(steps + 1))
@@ -84,7 +86,9 @@ class Specification:
 
 
 def _entry(name: str) -> dict:
-    """Of a system in the file, or of a further network, `random_SIZE_DELAYS_SEED`."""
+    """Return the entry of a system in the file, or of a further network,
+    `random_SIZE_DELAYS_SEED`.
+    """
     if name in settings()["systems"]:
         return settings()["systems"][name]
     size, n_delays, seed = map(int, name.removeprefix("random_").split("_"))
@@ -104,7 +108,7 @@ def _system(name: str, draw: int) -> systems.System:
 def specifications(
     categories=CATEGORIES, *, length: int | None = None, series: int = 1, draw: int = 0
 ) -> list[Specification]:
-    """All tasks of the categories; `length` alone adds those of the learning curves."""
+    """Return all tasks of the categories; `length` alone adds those of the learning curves."""
     lengths = settings()["length"]
     found = []
     for category in categories:

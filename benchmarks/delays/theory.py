@@ -1,4 +1,4 @@
-"""What the theorems say about a task, from the true drift, and whether practice agrees."""
+"""The theorems applied to a task, from the true drift, and compared with practice."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,8 @@ KNOTS = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
 
 
 def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
-    """(s_ij^a)² of the true edges by projection, as shares of the variance of the true drift.
+    """Return (s_ij^a)² of the true edges by projection, as shares of the variance of the true
+    drift.
 
     The square error of the best prediction of G_j from all candidate inputs but one, less that from
     all of them, on an independent run; NaN where there is no edge. The projection is least squares
@@ -62,12 +63,16 @@ def breaking_price(series: Series) -> float:
 
 
 def measured_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
-    """The same as shares of the variance of the *measured* rates, which noise makes larger."""
+    """Return the true strengths as shares of the variance of the *measured* rates, which noise
+    makes larger.
+    """
     return true_strengths(series) * series.explained[None, :, None]
 
 
 def _to_project(series: Series):
-    """Standardised inputs in the order (lag, source), the splines of each, standardised drifts."""
+    """Return standardised inputs in the order (lag, source), the splines of each, standardised
+    drifts.
+    """
     flat = series.history.reshape(len(series.history), -1)
     flat = (flat - flat.mean(axis=0)) / flat.std(axis=0)
     rate = (series.drift - series.drift.mean(axis=0)) / series.drift.std(axis=0)
@@ -75,7 +80,7 @@ def _to_project(series: Series):
 
 
 def _spline(z):
-    """Restricted cubic spline: linear beyond the outer knots."""
+    """Return a restricted cubic spline: linear beyond the outer knots."""
     k = np.quantile(z, KNOTS)
     cube = lambda c: np.maximum((z - c) / (k[-1] - k[0]), 0) ** 3  # noqa: E731
     wide = k[-1] - k[-2]
@@ -87,7 +92,7 @@ def _spline(z):
 
 
 def _unexplained(flat, splines, inputs, rate):
-    """Unexplained share of each rate, unbiased for the number of features."""
+    """Return the unexplained share of each rate, unbiased for the number of features."""
     inputs = list(inputs)
     columns = [splines[i] for i in inputs]
     if len(splines) <= MOST_WITH_PRODUCTS:
@@ -117,19 +122,19 @@ class Window:
 
     @classmethod
     def of(cls, series: Series, strengths: Float[np.ndarray, "source target lag"]) -> "Window":
-        """From strengths as shares of the variance of measured rates."""
+        """Return the window from strengths as shares of the variance of measured rates."""
         weakest = float(np.nanmin(strengths))
         drivers = int(series.graph.sum(axis=(0, 2)).max())
         return cls(weakest, drivers, weakest / drivers, float(np.max(1 - series.explained)))
 
     def margin(self, price: float) -> float:
-        """γ = min(price, s_min² − price · d_max): by how much every wrong graph is worse."""
+        """Return γ = min(price, s_min² − price · d_max): by how much every wrong graph is worse."""
         return min(price, self.weakest - price * self.most_drivers)
 
     def spread(self, n: int, width: int = 8) -> float:
-        """Size of chance in an estimated difference of risks between two graphs, from n samples:
-        what the `width` weights of a useless input gain, and the standard deviation of the
-        difference that the weakest edge makes.
+        """Return the size of chance variations in an estimated difference of risks between two
+        graphs, from n samples: what the `width` weights of a useless input gain, and the standard
+        deviation of the difference that the weakest edge makes.
         """
         return self.noise * width / n + 2 * np.sqrt(self.noise * max(self.weakest, 0) / n)
 
@@ -143,7 +148,7 @@ def recovery(
     seeds: int = 5,
     noise: str = "low",
 ) -> list[dict]:
-    """How often the benchmark's method `search` finds the exact graph, by length and price.
+    """Return how often the benchmark's method `search` finds the exact graph, by length and price.
 
     `prices` are multiples of the weakest strength s_min²; those of 1/d_max and more lie outside the
     theorem's window, which is sufficient. One more price is `beyond` times that of

@@ -37,7 +37,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Case:
-    """What `discover` is given, and what it is judged by.
+    """A case: the arguments of `discover`, and the truth it is judged by.
 
     - `names`: of findings of which one says what is wrong.
     """

@@ -11,7 +11,7 @@ from benchmarks.tables import VERDICTS
 
 
 class Answer(NamedTuple):
-    """What a method says about one record.
+    """The answer of a method for one record.
 
     - `graph`: edges kept; `names`: of the findings, those that weigh nothing last.
     - `verdict`: position in `tables.VERDICTS`, or -1 where a method has none.
@@ -31,12 +31,12 @@ def discover(x, lags, *, key, **options) -> Answer:
 
 
 def fast(x, lags, *, key, **options) -> Answer:
-    """The same without networks."""
+    """Return the answer of `discover` without networks."""
     return answer(ndde.discover(x, lags=lags, recipe=ndde.Recipe.fast(), key=key, **options))
 
 
 def answer(found: ndde.Discovery) -> Answer:
-    """What a discovery says, for the tables."""
+    """Return a discovery as an answer for the tables."""
     verdict = found.verdict
     names = tuple(finding.name for finding in (*verdict.reasons, *verdict.notes))
     return Answer(
@@ -45,7 +45,9 @@ def answer(found: ndde.Discovery) -> Answer:
 
 
 def splines(x, lags, *, key, **options) -> Answer:
-    """The same treatments and findings, and spline regression: a second for what takes minutes."""
+    """Return the answer of spline regression after the same treatments and findings: a second
+    instead of minutes.
+    """
     samples = ndde.prepare_samples(ndde.read_samples(x, **options))
     findings = ndde.data_findings(samples)
     if samples.regular:

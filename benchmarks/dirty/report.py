@@ -11,7 +11,7 @@ from .runner import BENCHMARK, TWIN
 
 
 def results(store: Store, benchmark: str) -> dict:
-    """Metrics by `(graph, category, series, method, seed)`.
+    """Return metrics by `(graph, category, series, method, seed)`.
 
     **Raises:** `ValueError` if there are none.
     """
@@ -25,7 +25,7 @@ def results(store: Store, benchmark: str) -> dict:
 
 
 def table(store: Store) -> str:
-    """Markdown: one row per method and kind, and how far verdicts can be trusted.
+    """Return Markdown: one row per method and kind, and how far verdicts can be trusted.
 
     `good` is the share of seeds in which the record has at most one false edge more than its twin,
     or a finding says by name what is wrong, or the method refuses.
@@ -69,8 +69,8 @@ def _row(found, method, kind, chosen) -> list[str]:
 
 
 def calibration(items) -> str:
-    """Markdown: of the edges in reports of a verdict, how many are true, exactly and without the
-    lag, and what share of all true summary edges these reports hold.
+    """Return Markdown: of the edges in reports of a verdict, how many are true, exactly and without
+    the lag, and what share of all true summary edges these reports hold.
     """
     groups = defaultdict(list)
     for key, metrics in items:

@@ -31,7 +31,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         return Unit(BENCHMARK, "network", self.kind, 0, self.method, self.seed)
 
     @property
@@ -41,7 +41,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks share."""
+        """The settings that all tasks share."""
         return json.dumps({"dim": DIM, "lags": LAGS, "length": LENGTH}, sort_keys=True)
 
     def without(self, done: set[Unit]) -> "Task":
@@ -50,7 +50,7 @@ class Task:
 
 
 def choose(only: str | None = None, limit: int | None = None) -> list[str]:
-    """Kinds by text or shell pattern, at most so many.
+    """Return kinds by text or shell pattern, at most so many.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -70,7 +70,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet; the twin of every seed first."""
+    """Run the tasks that the store does not hold yet; the twin of every seed first."""
     tasks = [
         Task(kind, method, seed) for method in methods for seed in seeds for kind in (TWIN, *kinds)
     ]
@@ -110,7 +110,9 @@ def _nothing(case: Case) -> Answer:
 
 
 def scored(found: Answer, case: Case) -> dict[str, float]:
-    """False and true edges, at exact lags and between sources and targets, and what was said."""
+    """Return false and true edges, at exact lags and between sources and targets, and what was
+    said.
+    """
     graph, truth = found.graph, case.graph
     summary, true_summary = graph.any(axis=2), truth.any(axis=2)
     return {

@@ -94,7 +94,7 @@ def _noise(parser: argparse.ArgumentParser) -> None:
 
 
 def category(options) -> str:
-    """Of results, one for each kind of noise."""
+    """Return the category of results, one for each kind of noise."""
     return "data" if options.noise == protocol().noise_of else options.noise
 
 
@@ -123,7 +123,7 @@ def _run(options) -> int:
 
 
 def made_folder(results: Path, category: str = "data") -> Path:
-    """Where the data of a run without `--data` lie."""
+    """Return the folder of the data of a run without `--data`."""
     return results.with_name(f"{results.stem}_{category}")
 
 
@@ -142,7 +142,7 @@ def _tune(options) -> int:
 
 
 def _made(folder: Path, options, known: Sequence[str] | None = None) -> list[Path]:
-    """Simulated systems, those that are missing in the folder."""
+    """Return simulated systems, those that are missing in the folder."""
     from .generate import generate_all
 
     known = system_names() if known is None else known

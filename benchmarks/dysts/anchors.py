@@ -1,4 +1,4 @@
-"""What needs no learning: limits that tables are read against.
+"""Anchors of the tables: limits that need no learning.
 
 `oracle` and `terms` know the equations, and fit only their numbers.
 """
@@ -29,7 +29,7 @@ EXACT = 1e-8
 
 
 class Learned(NamedTuple):
-    """What a method says about one system.
+    """The learned system that a method returns.
 
     - `model`: something to simulate; None forecasts the mean of the training data, for ever.
     - `solver`: name in `forecast.SOLVERS`.
@@ -49,7 +49,9 @@ Method = Callable[..., list[Learned]]
 
 
 def mean(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """Ceiling: the mean of the training data, whatever the start."""
+    """Return the anchor `mean`, a ceiling of errors: the mean of the training data, whatever the
+    start.
+    """
     return [Learned(None, "euler", None, "ok") for _ in problems]
 
 
@@ -87,7 +89,7 @@ class Polynomial(eqx.Module):
     powers: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def __call__(self, t, x, lagged):
-        """Rate of change of the state."""
+        """Return the rate of change of the state."""
         return self.coefficients @ monomials(x[None], self.powers)[0]
 
 
@@ -144,7 +146,7 @@ def _refitted(problem: Problem) -> TrueSystem:
 
 
 def _least_squares(problem: Problem, with_numbers: Callable, start) -> np.ndarray:
-    """Numbers whose one-step forecasts fit the training data best: Gauss–Newton."""
+    """Return the numbers whose one-step forecasts fit the training data best: Gauss–Newton."""
     with jax.enable_x64(True):
         x = jnp.asarray(problem.train, float)
 
@@ -174,7 +176,7 @@ def in_coordinates(drift, problem: Problem) -> TrueSystem:
 
 
 def _runge_kutta(model, x, h):
-    """One classical step of every row."""
+    """Take one classical Runge–Kutta step of every row."""
 
     def step(x):
         k1 = rate_of_change(model, x)

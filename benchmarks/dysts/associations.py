@@ -1,4 +1,4 @@
-"""How metrics of forecasts go with errors of the graph, and with the error of a step."""
+"""The association of forecast metrics with errors of the graph, and with the error of a step."""
 
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ class Association(NamedTuple):
 
     @property
     def text(self) -> str:
-        """τ, with a star where it is not chance at the 5 % level."""
+        """The value of τ, with a star where it is not chance at the 5 % level."""
         return f"{tables.number(self.tau, 2)}{'*' if self.chance < LEVEL else ''}"
 
 
 def association(values: Values, metric: str, against: str) -> Association:
-    """Over all methods but the anchors and all systems that have both."""
+    """Return the association over all methods but the anchors and all systems that have both."""
     from scipy.stats import kendalltau
 
     x, y = {}, {}
@@ -47,7 +47,7 @@ def association(values: Values, metric: str, against: str) -> Association:
 
 
 def table(store: Store, *, only: str | None = None, category: str = "data") -> str:
-    """τ of every metric, as Markdown."""
+    """Return τ of every metric, as Markdown."""
     values = read(store.rows(BENCHMARK), only=only, category=category)
     if not set(values) - set(ANCHORS):
         raise ValueError(f"{store.path} holds no method but anchors; nothing can be associated.")

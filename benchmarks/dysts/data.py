@@ -38,12 +38,12 @@ class Problem:
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return self.train.shape[1]
 
     @property
     def n_forecast(self) -> int:
-        """Samples that a forecast needs, the start included."""
+        """The number of samples that a forecast needs, the start included."""
         long = (self.long_tests.shape[1] - 1) * self.stride + 1
         return max(self.tests.shape[1], long)
 

@@ -60,7 +60,7 @@ def _newest_last(unit: Unit):
 
 
 def trajectories(problems: Sequence[Problem], methods: Sequence[str], starts):
-    """True (black) and predicted (red) orbits from the first start, one row per system."""
+    """Draw true (black) and predicted (red) orbits from the first start, one row per system."""
     from matplotlib.figure import Figure
 
     blocks = 1 if len(problems) <= 4 else 3
@@ -101,7 +101,7 @@ def _most_spread(x: np.ndarray) -> list[int]:
 
 
 def spectra(problems: Sequence[Problem], methods: Sequence[str], starts):
-    """Power spectra of the first variable along the first test."""
+    """Draw power spectra of the first variable along the first test."""
     from matplotlib.figure import Figure
     from scipy.signal import welch
 

@@ -1,4 +1,4 @@
-"""What a learned or true system does from given starts: its trajectories and Lyapunov exponents.
+"""Simulation of a learned or true system from given starts: trajectories and Lyapunov exponents.
 
 Everything is in standardised coordinates. Systems whose models have the same structure run as one
 batch; the numbers of steps are rounded to a few values, because each new one compiles.
@@ -33,7 +33,7 @@ class TrueSystem(eqx.Module):
     std: jax.Array
 
     def __call__(self, t, x, lagged, args):
-        """Rate of change of the standardised state."""
+        """Return the rate of change of the standardised state."""
         return self.drift(t, self.mean + self.std * x, lagged) / self.std
 
 
@@ -47,7 +47,7 @@ def rate_of_change(model, x):
 def forecasts(
     models: Sequence, problems: Sequence[Problem], solver: str, starts: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Trajectories `[test time dim]` of every model from its starts, one sample apart."""
+    """Return trajectories `[test time dim]` of every model from its starts, one sample apart."""
     found: list = [None] * len(problems)
     n_steps = [problem.n_forecast - 1 for problem in problems]
     for group, steps in _batches(models, [_rounded_up(n) for n in n_steps]):
@@ -61,7 +61,7 @@ def forecasts(
 
 
 def exponents(models: Sequence, problems: Sequence[Problem], solver: str) -> list[np.ndarray]:
-    """Lyapunov spectra `[test dim]` along the orbits from the starts of the tests.
+    """Return Lyapunov spectra `[test dim]` along the orbits from the starts of the tests.
 
     From the start on and over the length of a test, rounded down by at most a half. The same code
     serves learned and true systems.
@@ -136,7 +136,7 @@ def _stacked(models: Sequence, group: Sequence[int]):
 
 
 def _batches(models: Sequence, steps: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Indices of models that can run together, and for how many steps."""
+    """Yield indices of models that can run together, and for how many steps."""
     groups: dict = {}
     for i, (model, n) in enumerate(zip(models, steps, strict=True)):
         leaves, structure = jax.tree.flatten(model)
@@ -154,7 +154,7 @@ def _rounded_up(n: int) -> int:
 
 
 def _rounded_down(n: int) -> int:
-    """At least the 200 steps that a spectrum needs."""
+    """Return the number of steps rounded down, at least the 200 that a spectrum needs."""
     steps = SHORTEST
     while steps * 2 <= n:
         steps *= 2

@@ -71,8 +71,8 @@ def generate_all(
     workers: int = 1,
     settings: Protocol | None = None,
 ) -> list[Path]:
-    """Files of the systems, simulated where the folder does not hold them yet. One that escapes is
-    left out, which a line on standard error says.
+    """Return files of the systems, simulated where the folder does not hold them yet. One that
+    escapes is left out, which a line on standard error says.
 
     **Raises:** `ValueError` if the folder holds one made with another seed, or noise that is a
     share of something else; if all escape.
@@ -171,8 +171,8 @@ def _simulate(name: str, seed: int, settings: Protocol) -> dict:
 
 
 def lengths(unit: float, settings: Protocol) -> tuple[int, int]:
-    """Samples of the training trajectory, which are limited, and of a test, which are not; `unit`
-    is one sample in Lyapunov times.
+    """Return the number of samples of the training trajectory, which is limited, and of a test,
+    which is not; `unit` is one sample in Lyapunov times.
     """
     n_train = round(settings.train_lyapunov_times / unit)
     n_train = int(np.clip(n_train, settings.min_samples, settings.max_samples))
@@ -196,7 +196,9 @@ def _noisy(name, run, orbit, start, n_train, key, settings):
 
 
 def _spectra(system, starts, dt, n_steps) -> np.ndarray:
-    """Lyapunov spectrum along each test, `[test dim]`; the unit of the state does not matter."""
+    """Return the Lyapunov spectrum along each test, `[test dim]`; the unit of the state does not
+    matter.
+    """
 
     def one(start):
         spectrum = ndde.lyapunov_spectrum(
@@ -208,7 +210,7 @@ def _spectra(system, starts, dt, n_steps) -> np.ndarray:
 
 
 def _run(drift, starts, *, n_steps, dt, save_every, increments=None) -> np.ndarray:
-    """Paths `[time member dim]`."""
+    """Return paths `[time member dim]`."""
     path = ndde.solve_sdde(
         drift,
         history=starts[None],  # an array, as a new function would compile anew

@@ -67,8 +67,8 @@ def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learne
 
 
 def _fitted(recipe: Recipe, problem: Problem, key) -> Learned:
-    """What a penalty keeps, or everything, with the networks it was fitted with, iterated as the
-    one-step map that they are, or with a drift fitted by its flow.
+    """Return the graph that a penalty keeps, or the full one, with the networks it was fitted with,
+    iterated as the one-step map that they are, or with a drift fitted by its flow.
     """
     windows = windows_of(problem)
     graph_key, drift_key = jr.split(key)
@@ -94,7 +94,7 @@ def windows_of(problem: Problem) -> ndde.Windows:
 
 
 def family(recipe: Recipe) -> ndde.models.Networks | ndde.models.Best:
-    """Of functions, of the drift of a recipe."""
+    """Return the family of functions of a recipe's drift."""
     simple = ndde.models.Polynomials(simple_numbers=recipe.drift == "round")
     if recipe.drift == "networks":
         return ndde.models.Networks()

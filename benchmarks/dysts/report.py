@@ -26,7 +26,7 @@ Values = dict[str, dict[str, dict[str, float]]]
 
 
 def read(rows: Sequence[Row], *, only: str | None = None, category: str = "data") -> Values:
-    """Values of a category, by method, metric and system."""
+    """Return values of a category, by method, metric and system."""
     found: dict = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         if row.category == category and (only is None or fnmatch.fnmatch(row.graph, f"*{only}*")):
@@ -41,8 +41,8 @@ def read(rows: Sequence[Row], *, only: str | None = None, category: str = "data"
 
 
 def table(store: Store, *, only: str | None = None, category: str = "data") -> str:
-    """Medians and average ranks of all methods: over the chaotic systems that no setting was tuned
-    on, which is the headline, over all of those, and over the tuning systems.
+    """Return medians and average ranks of all methods: over the chaotic systems that no setting was
+    tuned on, which is the headline, over all of those, and over the tuning systems.
 
     Ranks compare the methods that are not anchors, 1 the best, ties sharing their mean; a value
     that is missing ranks last. A star marks a rank that differs from that of `discover` in a paired
@@ -90,7 +90,7 @@ def table(store: Store, *, only: str | None = None, category: str = "data") -> s
 
 
 def _test_lengths(values: Values) -> str:
-    """How long the tests are, which with `--data` is what the files hold."""
+    """Return a sentence on the length of the tests, which with `--data` is that of the files."""
     found = {}
     for metrics in values.values():
         found |= metrics.get("test_lyapunov_times", {})
@@ -105,7 +105,7 @@ def _test_lengths(values: Values) -> str:
 
 
 def _paired(values: Values, keep: set[str]) -> str:
-    """Valid times relative to those of the anchor that knows the terms, system by system."""
+    """Return valid times relative to those of the anchor that knows the terms, system by system."""
     best = {s: v for s, v in values.get(BEST, {}).get("vlpt", {}).items() if s in keep and v > 0}
     shares = {
         method: [metrics["vlpt"][s] / v for s, v in best.items() if s in metrics["vlpt"]]
@@ -151,12 +151,12 @@ def _rows(values: Values, keep: set[str]) -> tuple[list[list[str]], int]:
 
 
 def median(values: Mapping[str, float], systems: Sequence[str]) -> float:
-    """Median over the systems that have a value."""
+    """Return the median over the systems that have a value."""
     return tables.median(values.get(s, math.nan) for s in systems)
 
 
 def _ranks(kept: Values, contenders, metric: str, systems) -> np.ndarray:
-    """[method system], 1 the best, ties share their mean."""
+    """Return ranks [method system], 1 the best, ties share their mean."""
     values = [kept[m][metric].get(s, math.nan) for m in contenders for s in systems]
     grid = np.reshape(values, (len(contenders), len(systems)))
     return tables.ranks(grid, largest_first=METRICS[metric][2])
@@ -179,7 +179,7 @@ def _rank_cell(ranks: np.ndarray, contenders, method: str) -> str:
 
 
 def permutation_p(differences: np.ndarray) -> float:
-    """Two-sided p-value of a mean difference of zero, by flipping the signs of pairs."""
+    """Return the two-sided p-value of a mean difference of zero, by flipping the signs of pairs."""
     signs = np.random.default_rng(0).choice([-1, 1], size=(FLIPS, len(differences)))
     null = np.abs(signs @ differences)
     return float((1 + np.sum(null >= abs(differences.sum()) - 1e-12)) / (1 + FLIPS))
@@ -188,8 +188,8 @@ def permutation_p(differences: np.ndarray) -> float:
 def ablation(
     store: Store, *, known: Container[str], only: str | None = None, category: str = "data"
 ) -> str:
-    """How far from `node` (0) to `oracle` (1) every method comes, by medians over the chaotic test
-    systems that all three have done; their number is in the last column.
+    """Return how far from `node` (0) to `oracle` (1) every method comes, by medians over the
+    chaotic test systems that all three have done; their number is in the last column.
     """
     values = read(list(store.rows(BENCHMARK)), only=only, category=category)
     if not {"node", "oracle"} <= set(values):

@@ -49,11 +49,11 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What the method is told."""
+        """The settings that the method is told."""
         return self.settings
 
     def without(self, done: set[Unit]) -> "Task":
-        """This task, or nothing if it is done."""
+        """Return the task, marked as finished if it is done."""
         return dataclasses.replace(self, finished=self.unit in done)
 
 
@@ -69,7 +69,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Run the tasks that the store does not hold yet.
 
     **Arguments:**
 
@@ -122,7 +122,7 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def evaluate_with(method: Method, task: Task) -> list[Record]:
-    """The same with any method."""
+    """Compute one task with any method. An exception of the method becomes a status."""
     problem = read_problem(task.path)
     key = jr.fold_in(jr.key(task.seed), zlib.crc32(problem.name.encode()))
     start, fitted = time.perf_counter(), None
@@ -160,7 +160,7 @@ def _nothing() -> dict[str, float]:
 
 
 def _simulate(problem: Problem, learned: Learned) -> tuple:
-    """Forecasts, exponents and one-step error of what was learned."""
+    """Return forecasts, exponents and one-step error of what was learned."""
     model, solver = learned.model, learned.solver
     if model is None:
         return np.zeros((len(problem.starts), problem.n_forecast, problem.dim)), None, np.nan

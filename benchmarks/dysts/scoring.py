@@ -31,7 +31,7 @@ def score(
     graph: Bool[np.ndarray, "source target"] | None,
     truth: Float[np.ndarray, "test dim"] | None,
 ) -> dict[str, float]:
-    """Means over the tests of every metric that can be computed, NaN for the others.
+    """Return means over the tests of every metric that can be computed, NaN for the others.
 
     `truth` are the spectra of the true system along the tests. `escaped` is the share of tests that
     end far outside the attractor, `wide` D_stsp with components of unit variance.

@@ -16,7 +16,7 @@ NOISES = ("std", "variance")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a learned method is trained. `settings.toml` explains the fields."""
+    """The recipe of a learned method's training. `settings.toml` explains the fields."""
 
     penalty: str
     coefficient: float | None = None
@@ -44,13 +44,13 @@ class Recipe:
             )
 
     def to_json(self) -> str:
-        """One line of text that is equal if and only if the recipes are."""
+        """Return one line of text that is equal if and only if the recipes are."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How trajectories are made. `settings.toml` explains the fields."""
+    """The protocol of trajectories. `settings.toml` explains the fields."""
 
     noise: float
     train_lyapunov_times: float
@@ -66,7 +66,9 @@ class Protocol:
             raise ValueError(f"noise_of must be one of {NOISES}; got {self.noise_of!r}.")
 
     def sigma(self, spread: np.ndarray) -> np.ndarray:
-        """Of the noise, per square root of time, of variables with these standard deviations."""
+        """Return the amplitude of the noise, per square root of time, of variables with these
+        standard deviations.
+        """
         return self.noise * spread if self.noise_of == "std" else np.sqrt(self.noise) * spread
 
 
@@ -76,7 +78,7 @@ def _tables(file: Path) -> dict:
 
 
 def recipes(file: Path = SETTINGS_FILE) -> dict[str, Recipe]:
-    """All learned methods of all presets by name.
+    """Return all learned methods of all presets by name.
 
     **Raises:** `ValueError` if the file names a setting that does not exist.
     """
@@ -99,12 +101,12 @@ def protocol(file: Path = SETTINGS_FILE, **changes) -> Protocol:
 
 
 def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
-    """Values of every setting that `tune` tries."""
+    """Return values of every setting that `tune` tries."""
     return _tables(file)["grid"]
 
 
 def beyond_grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
-    """Values that `tune` tries where the best of the grid is its end, on that side."""
+    """Return values that `tune` tries where the best of the grid is its end, on that side."""
     return _tables(file)["beyond_grid"]
 
 
@@ -120,7 +122,9 @@ def system_names(file: Path = SETTINGS_FILE) -> tuple[str, ...]:
 
 
 def regime(name: str, file: Path = SETTINGS_FILE) -> str:
-    """What a system does at dysts' parameters: chaotic, regular, transient or unbounded."""
+    """Return the regime of a system at dysts' parameters: chaotic, regular, transient or
+    unbounded.
+    """
     systems = _tables(file)["systems"]
     found = [kind for kind in ("regular", "transient", "unbounded") if name in systems[kind]]
     return found[0] if found else "chaotic"

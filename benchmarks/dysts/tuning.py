@@ -27,19 +27,19 @@ class Trial(Task):
 
     @property
     def unit(self) -> Unit:
-        """What is tuned is part of its name."""
+        """The key of the task in the store; its name contains the tuned settings."""
         told = (f"{key}={getattr(self.recipe, key):g}" for key in tuned_keys(self.recipe))
         name = " ".join([self.method, *told])
         return Unit(BENCHMARK, self.category, self.path.stem, 0, name, self.seed)
 
 
 def evaluate(trial: Trial) -> list[Record]:
-    """Scores of one trial."""
+    """Return scores of one trial."""
     return evaluate_with(functools.partial(learned, trial.recipe), trial)
 
 
 def tuned_keys(recipe: Recipe) -> list[str]:
-    """Settings of the grid that a recipe uses, the coefficient first."""
+    """Return settings of the grid that a recipe uses, the coefficient first."""
     keys = [] if recipe.penalty == "node" else ["coefficient"]
     if recipe.fit == "paper":
         keys += ["gradient_penalty", "warmup_steps", "refine_steps"]

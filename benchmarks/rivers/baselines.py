@@ -1,4 +1,4 @@
-"""What a table of river methods should be compared with: a few lines of NumPy each.
+"""Baselines that a table of river methods should include: a few lines of NumPy each.
 
 All take filled levels `[time gauge]` and return scores `[source target]`.
 """
@@ -46,8 +46,8 @@ def correlation_ahead(x: Levels, largest: int) -> Ranking:
 
 
 def _peaks(x: Levels, largest: int):
-    """By how many samples a source is ahead of a target at the highest correlation of what the two
-    have in common there, and that correlation, `[source target]`.
+    """Return by how many samples a source is ahead of a target at the highest correlation of their
+    overlapping parts, and that correlation, `[source target]`.
     """
     n, dim = x.shape
     largest = min(largest, n // 2)
@@ -68,8 +68,8 @@ def _peaks(x: Levels, largest: int):
 
 
 def own_past_and(x: Levels, lags: int) -> Ranking:
-    """What a source's past adds to the target's own, pair by pair: the fall of the logarithm of the
-    squared error of the next step, both with `lags` past levels and an intercept.
+    """Return what a source's past adds to the target's own, pair by pair: the fall of the logarithm
+    of the squared error of the next step, both with `lags` past levels and an intercept.
     """
     n, dim = x.shape
     past = [standardised(x)[lags - k : n - k] for k in range(1, lags + 1)]
@@ -85,7 +85,7 @@ def own_past_and(x: Levels, lags: int) -> Ranking:
 
 
 def given_all_others(x: Levels, lags: int) -> Ranking:
-    """What a source's past adds to that of everything else: Granger causality as a strength."""
+    """Return what a source's past adds to that of all others: Granger causality as a strength."""
     n, dim = x.shape
     past = np.stack([standardised(x)[lags - k : n - k] for k in range(1, lags + 1)], axis=1)
     rate = standardised(np.diff(x, axis=0)[lags - 1 :])

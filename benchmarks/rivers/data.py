@@ -31,7 +31,9 @@ class Record:
 
     @functools.cached_property
     def filled(self) -> Float[np.ndarray, "time gauge"]:
-        """Without missing values: straight lines between neighbours, the ends held."""
+        """The levels without missing values: straight lines between neighbours, the ends
+        held.
+        """
         return interpolated(self.x)
 
 
@@ -76,7 +78,9 @@ def _files(directory: Path | None) -> tuple[str, str]:
 
 
 def interpolated(x: Float[np.ndarray, "time gauge"]) -> Float[np.ndarray, "time gauge"]:
-    """Straight lines across missing values, and the nearest value beyond the ends."""
+    """Return the values with straight lines across missing ones, and the nearest value beyond the
+    ends.
+    """
     time, filled = np.arange(len(x)), np.array(x)
     for column in filled.T:
         missing = np.isnan(column)
@@ -87,7 +91,7 @@ def interpolated(x: Float[np.ndarray, "time gauge"]) -> Float[np.ndarray, "time 
 
 
 def connected_subgraphs(truth: Bool[np.ndarray, "gauge gauge"], size: int) -> list[tuple[int, ...]]:
-    """All sets of `size` gauges that hang together, whatever the direction, in order."""
+    """Return all sets of `size` gauges that hang together, whatever the direction, in order."""
     either = truth | truth.T
     neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in either]
     found = {frozenset([gauge]) for gauge in range(len(truth))}

@@ -21,7 +21,7 @@ OK = "ok"
 
 
 class Prediction(NamedTuple):
-    """What a method says about one set of gauges.
+    """The prediction of a method for one set of gauges.
 
     - `scores` rank the edges, NaN where the method failed.
     - `graph`: edges it would keep; None if it only ranks.
@@ -102,7 +102,7 @@ def varlingam(x, dt, *, key):
 
 
 def varlingam_raw(x, dt, *, key):
-    """The same of levels in their units, which it then knows."""
+    """Return VARLiNGAM's ranking of levels in their own units, whose scales it can then use."""
     return Prediction(_varlingam(x))
 
 

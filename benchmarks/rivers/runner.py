@@ -44,12 +44,12 @@ class Task:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """One per set."""
+        """The units of the task, one per set."""
         return tuple(self.unit(gauges) for gauges in self.sets)
 
     @property
     def settings_text(self) -> str:
-        """What all tasks of a category share."""
+        """The settings that all tasks of a category share."""
         return json.dumps(settings(), sort_keys=True)
 
     def without(self, done: set[Unit]) -> "Task":
@@ -97,7 +97,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet.
+    """Run the tasks that the store does not hold yet.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.

@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float
 
 
 def auroc(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> float:
-    """Chance that a true edge ranks above a false one, ties half; NaN if there is only one kind.
+    """Return the chance that a true edge ranks above a false one, ties half; NaN if there is only
+    one kind.
 
     Needs NumPy only: joint rankings hold tens of thousands of pairs of any number.
     """
@@ -20,14 +21,16 @@ def auroc(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> f
 
 
 def pairs(matrix: np.ndarray) -> np.ndarray:
-    """What stands off the diagonal, in order of rows."""
+    """Return the entries off the diagonal, in order of rows."""
     return matrix[~np.eye(len(matrix), dtype=bool)]
 
 
 def wrong_edges(
     graph: Bool[np.ndarray, "source target"], truth: Bool[np.ndarray, "source target"]
 ) -> dict[str, float]:
-    """Edges kept that are false, true ones missed, and those with both ends swapped among them."""
+    """Return edges kept that are false, true ones missed, and those with both ends swapped among
+    them.
+    """
     kept, true = graph & ~np.eye(len(graph), dtype=bool), truth
     return {
         "false": float((kept & ~true).sum()),

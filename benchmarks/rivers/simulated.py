@@ -18,9 +18,9 @@ LAGS = (0, 1, 2, 3, 4)
 def simulate(
     seed: int, n_gauges: int = 5, n: int = 2000
 ) -> tuple[Float[np.ndarray, "time gauge"], Bool[np.ndarray, "source target"]]:
-    """Levels and the network. Every gauge but the last flows into one further down, after a travel
-    time of one to some forty samples that spreads the wave; what falls on its own catchment goes
-    through two reservoirs; levels are a power of the flow, in units of their own.
+    """Return levels and the network. Every gauge but the last flows into one further down, after a
+    travel time of one to some forty samples that spreads the wave; what falls on its own catchment
+    goes through two reservoirs; levels are a power of the flow, in units of their own.
     """
     rng = np.random.default_rng(seed)
     later = [np.arange(k + 1, n_gauges) for k in range(n_gauges - 1)]
@@ -49,7 +49,9 @@ def simulate(
 
 
 def table() -> str:
-    """What the library makes of such records: whom it takes for neighbours, and the ranking."""
+    """Return a table of the library's results on such records: gauges taken for neighbours, and the
+    ranking.
+    """
     body = []
     for n_gauges in GAUGES:
         hits = claimed = true = decided = 0
@@ -77,7 +79,9 @@ def _near(n: int) -> Float[np.ndarray, " place"]:
 
 
 def _reservoirs(flow, hold: float):
-    """Two linear ones in a row that hold back for so many samples each."""
+    """Return the outflow of two linear reservoirs in a row that hold back for so many samples
+    each.
+    """
     keep = np.exp(-1 / hold)
     for _ in range(2):
         out, left = np.empty_like(flow), 0.0

@@ -22,8 +22,8 @@ def peak(levels: Float[np.ndarray, "time"], share: float = 0.98) -> float:
 
 
 def travel_table(record: Record, *, seed: int = 0) -> str:
-    """One row per true edge whose two highest peaks are one flood: the target's comes within the
-    settings' limits of the source's. Peaks are read off the record, and no delay enters them.
+    """Return one row per true edge whose two highest peaks are one flood: the target's comes within
+    the settings' limits of the source's. Peaks are read off the record, and no delay enters them.
     """
     chosen, x = settings()["travel"], record.filled
     samples = ndde.read_samples(x, dt=record.dt, names=record.names, time_unit="h")

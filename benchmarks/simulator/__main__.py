@@ -61,14 +61,14 @@ def _table(options) -> int:
 
 
 def off(method: str, error: float, order: float) -> bool:
-    """Whether a solver is below its order, or an adaptive one above its tolerance."""
+    """Return whether a solver is below its order, or an adaptive one above its tolerance."""
     if method in CONSTANT:
         return not (error < FLOOR or order > CONSTANT[method][1] - SLACK)
     return not error < MANY * TOLERANCES[1]
 
 
 def table(store: Store) -> str:
-    """Markdown: per problem the error of each solver at its finer steps, and its order.
+    """Return Markdown: per problem the error of each solver at its finer steps, and its order.
 
     **Raises:** `ValueError` if there are no results.
     """

@@ -44,12 +44,12 @@ class Problem:
 
     @property
     def constant(self) -> bool:
-        """Whether the delays are constants."""
+        """A flag: the delays are constants."""
         return not callable(self.delays)
 
     @property
     def stiff(self) -> bool:
-        """Whether it needs an implicit solver."""
+        """A flag: the problem needs an implicit solver."""
         return self.constant and not self.steps
 
     def past(self, xp, t):
@@ -63,7 +63,7 @@ class Problem:
 
     @property
     def times(self) -> np.ndarray:
-        """Output times."""
+        """The output times."""
         return self.begin + (self.end - self.begin) * np.arange(1, OUTPUTS + 1) / OUTPUTS
 
 
@@ -112,7 +112,7 @@ def reference(problem: Problem) -> np.ndarray:
 
 
 def _ends(problem: Problem) -> list[float]:
-    """Ends of the pieces."""
+    """Return ends of the pieces."""
     sums = {problem.begin, *problem.jumps, *problem.times}
     for _ in range(DEPTH):
         sums |= {s + d for s in sums for d in problem.delays if s + d < problem.end}
@@ -129,7 +129,9 @@ def _ends(problem: Problem) -> list[float]:
 
 
 def _free_reference(problem: Problem) -> np.ndarray:
-    """Where delays depend on time and state: steps of DOP853, each shorter than the delays."""
+    """Return the solution where delays depend on time and state: steps of DOP853, each shorter than
+    the delays.
+    """
     pieces: list = []
 
     def past(t):
@@ -159,7 +161,7 @@ def _free_reference(problem: Problem) -> np.ndarray:
 # Equations I, II.17. DDE23: Shampine & Thompson, Appl. Numer. Math. 37 (2001), and its tutorial.
 # RADAR5: Guglielmi & Hairer, Computing 67 (2001).
 def _polynomial(t, tau=1.0, jump=True):
-    """x' = −x(t − τ) from 1 with the history 0, or 1 without a jump."""
+    """Return the solution of x' = −x(t − τ) from 1 with the history 0, or 1 without a jump."""
     shift = 0 if jump else 1
     return sum(
         (-1) ** k * max(t - (k - shift) * tau, 0) ** k / math.factorial(k)
@@ -172,7 +174,7 @@ def _mackey_glass(n):
 
 
 def _marchuk(xp, t, x, z):
-    """With a healthy organ, ξ(m) = 1."""
+    """Return Marchuk's rate with a healthy organ, ξ(m) = 1."""
     v, c, f, m = x
     return [
         (2 - 0.8 * f) * v,

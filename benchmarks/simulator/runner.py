@@ -34,7 +34,9 @@ CAPACITY = 1024
 
 
 def methods(problem: Problem) -> list[str]:
-    """Of a problem: implicit solvers for stiff ones, constant steps for constant delays."""
+    """Return the methods for a problem: implicit solvers for stiff ones, constant steps for
+    constant delays.
+    """
     if problem.stiff:
         return ["adaptive Kvaerno5"]
     return [*(CONSTANT if problem.constant else ()), "adaptive Tsit5"]
@@ -50,7 +52,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         return Unit(BENCHMARK, "problems", self.problem, 0, self.method, 0)
 
     @property
@@ -60,7 +62,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks share."""
+        """The settings that all tasks share."""
         steps = {name: (problem.steps, problem.end) for name, problem in PROBLEMS.items()}
         shared = {"steps": steps, "tolerances": TOLERANCES, "capacity": CAPACITY}
         return json.dumps(shared, sort_keys=True)
@@ -71,7 +73,7 @@ class Task:
 
 
 def choose(only: str | None = None, limit: int | None = None) -> list[str]:
-    """Problems by text or shell pattern, at most so many.
+    """Return problems by text or shell pattern, at most so many.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -90,7 +92,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet."""
+    """Run the tasks that the store does not hold yet."""
     tasks = [
         Task(name, method)
         for name in names
@@ -157,7 +159,7 @@ def _term(problem: Problem) -> ndde.simulate.DelayTerm:
 
 
 def constant_steps(problem: Problem, method: str, level: int):
-    """States at the output times by `solve_sdde`, its status, and the number of steps."""
+    """Return states at the output times by `solve_sdde`, its status, and the number of steps."""
     n = problem.steps * 2**level
     path = ndde.solve_sdde(
         _rate(problem),
@@ -176,7 +178,7 @@ def constant_steps(problem: Problem, method: str, level: int):
 
 
 def own_steps(problem: Problem, method: str, level: int, scale: np.ndarray):
-    """States at the output times by Diffrax with steps of its own, and their number."""
+    """Return states at the output times by Diffrax with steps of its own, and their number."""
     shortest = min(problem.delays) if problem.constant else math.inf
     rtol = TOLERANCES[level]
     jumps = jnp.asarray(problem.jumps)

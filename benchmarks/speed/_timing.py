@@ -1,4 +1,4 @@
-"""Seconds, and what a core can do."""
+"""Measurement of seconds, and of the peak speed of a core."""
 
 import os
 import time
@@ -9,7 +9,7 @@ import jax.random as jr
 
 
 def best_of(repeats: int, run) -> float:
-    """Least seconds: the machine's own noise only adds."""
+    """Return the least of several times in seconds: the machine's own noise only adds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -19,14 +19,16 @@ def best_of(repeats: int, run) -> float:
 
 
 def compile_and_run(repeats: int, run) -> tuple[float, float]:
-    """Seconds the first call takes longer than a later one, and least seconds of a later one."""
+    """Return the seconds by which the first call takes longer than a later one, and the least
+    seconds of a later one.
+    """
     first = best_of(1, run)
     least = best_of(repeats, run)
     return first - least, least
 
 
 def matmul_peak(n: int = 1024) -> float:
-    """Floating-point operations per second of a large matrix product, per core in use."""
+    """Return floating-point operations per second of a large matrix product, per core in use."""
     a = jr.normal(jr.key(0), (n, n), jnp.float32)
     product = jax.jit(lambda a: a @ a)
     jax.block_until_ready(product(a))

@@ -80,7 +80,7 @@ def report(*, quick: bool = False) -> str:
 
 
 def windows(seed: int, length: int) -> ndde.Windows:
-    """Of a small network."""
+    """Return windows of a small network."""
     return ndde.lagged_windows(network(3, length, seed=seed), dt=1.0, lags=LAGS)
 
 
@@ -90,7 +90,7 @@ def one(name: str, number: int, system: ndde.Windows) -> Any:
 
 
 def batch(name: str) -> Callable[[list[ndde.Windows]], Any]:
-    """The same of a list, as one compiled program."""
+    """Return a function of a list of systems, as one compiled program."""
     mapped = eqx.filter_jit(eqx.filter_vmap(TASKS[name]))
 
     def run(systems: list[ndde.Windows]) -> Any:
@@ -140,7 +140,7 @@ def _shared(threads: Executor, name: str, systems) -> list:
 
 @contextlib.contextmanager
 def _processes(name: str, system: ndde.Windows) -> Iterator[Executor]:
-    """Spawned, and each with its first result behind it."""
+    """Yield an executor of spawned processes, each with its first result behind it."""
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(WORKERS + 1)
     arguments = (name, system, ready)

@@ -1,5 +1,5 @@
-"""How long until there is a graph: in a fresh process, with programs kept, warm, on another shape;
-beside peers on the same data; what it needs of memory; and how it grows.
+"""The time until there is a graph: in a fresh process, with programs kept, warm, on another shape;
+beside peers on the same data; its memory; and its growth.
 
 CPU seconds, which another program on the machine disturbs least, and seconds on the clock.
 """
@@ -33,7 +33,7 @@ REPEATS = 3
 
 
 def report(*, quick: bool = False) -> str:
-    """Both tables as Markdown."""
+    """Return both tables as Markdown."""
     if quick:
         return f"{first_graph(quick=True)}\n\n{growth(QUICK_MIDDLE, QUICK_DOUBLINGS, quick=True)}"
     return f"{first_graph()}\n\n{growth(MIDDLE, DOUBLINGS, LARGE)}"
@@ -87,7 +87,7 @@ def _processes() -> Iterator[tuple[str, float, float, float]]:
 
 
 def _process(command, environment=None) -> tuple[float, float, float]:
-    """CPU seconds of a process, seconds on the clock, and the most bytes that it held."""
+    """Return CPU seconds of a process, seconds on the clock, and the most bytes that it held."""
     start, peak = time.perf_counter(), math.nan
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     # What the system says afterwards of its memory counts the moment before it had its own.
@@ -113,7 +113,7 @@ def _held(pid: int, before: float) -> float:
 
 
 def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
-    """Other libraries on the same data, of those that are installed."""
+    """Return other libraries on the same data, of those that are installed."""
     known = {
         "tigramite": ("PCMCI+ (tigramite), warm", lambda: peers.pcmci_plus(x, lags)),
         "pysindy": (
@@ -132,7 +132,9 @@ def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
 
 
 def growth(middle, doublings: int, *more, quick: bool = False) -> str:
-    """Warm calls on simulated networks of several sizes, and as which power their cost grows."""
+    """Time warm calls on simulated networks of several sizes, and fit the power with which their
+    cost grows.
+    """
     methods = _methods(quick=quick)
     scaled = [
         tuple(number * 2 ** (step * (k == axis)) for k, number in enumerate(middle))
@@ -160,7 +162,7 @@ def growth(middle, doublings: int, *more, quick: bool = False) -> str:
 
 
 def _methods(*, quick: bool) -> dict[str, Callable]:
-    """Functions of samples and lags."""
+    """Return functions of samples and lags."""
 
     def discover(recipe):
         return lambda x, lags: ndde.discover(x, dt=1.0, lags=lags, recipe=recipe, key=jr.key(0))
@@ -171,7 +173,7 @@ def _methods(*, quick: bool) -> dict[str, Callable]:
 
 
 def _costs(methods, size) -> list[float]:
-    """CPU seconds of each, NaN of one that is not installed."""
+    """Return CPU seconds of each, NaN of one that is not installed."""
     dim, n_lags, length = size
     x, lags = network(dim, length, seed=0), tuple(range(n_lags))
     costs = []
@@ -185,7 +187,9 @@ def _costs(methods, size) -> list[float]:
 
 
 def network(dim: int, length: int, *, seed: int) -> np.ndarray:
-    """Noisy relaxations, each of which follows two others after one to three samples."""
+    """Return a network of noisy relaxations, each of which follows two others after one to three
+    samples.
+    """
     rng = np.random.default_rng(seed)
     x, kicks = np.zeros((length + 100, dim)), rng.normal(size=(length + 100, dim))
     sources, delays = rng.integers(dim, size=(2, dim)), rng.integers(1, 4, size=(2, dim))
@@ -196,7 +200,7 @@ def network(dim: int, length: int, *, seed: int) -> np.ndarray:
 
 
 def _timed(run: Callable) -> tuple[float, float]:
-    """CPU seconds of this process, and seconds on the clock."""
+    """Return CPU seconds of this process, and seconds on the clock."""
     cpu, wall = time.process_time(), time.perf_counter()
     run()
     return time.process_time() - cpu, time.perf_counter() - wall

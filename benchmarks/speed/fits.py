@@ -47,21 +47,23 @@ def report(*, quick: bool, torch_python: str) -> str:
 
 
 def windows(n_targets: int, n_inputs: int, *, key, n: int = 1000) -> ndde.Windows:
-    """Random walks with as many lags as give the number of inputs."""
+    """Return random walks with as many lags as give the number of inputs."""
     lags = tuple(range(n_inputs // n_targets))
     x = np.cumsum(np.asarray(jr.normal(key, (n + len(lags), n_targets))), axis=0)
     return ndde.lagged_windows(x, dt=1.0, lags=lags)
 
 
 def configuration(n_steps: int) -> ndde.FitConfig:
-    """Sparsifying steps and nothing else."""
+    """Return settings of sparsifying steps and nothing else."""
     return ndde.FitConfig(
         max_steps=n_steps, warmup="adam", warmup_steps=0, refine="none", patience=n_steps + 1
     )
 
 
 def step_time(w: ndde.Windows, n_steps: int, repeats: int) -> tuple[float, float]:
-    """Seconds to compile, and seconds per step: the slope between two lengths, free of overhead."""
+    """Return seconds to compile, and seconds per step: the slope between two lengths, free of
+    overhead.
+    """
     method = ndde.L0NDDE(path=())
     seconds = []
     for n in (n_steps, 3 * n_steps):
@@ -75,7 +77,8 @@ def step_time(w: ndde.Windows, n_steps: int, repeats: int) -> tuple[float, float
 
 
 def step_flops(n_targets: int, n_inputs: int) -> float:
-    """Multiplications and additions of one step's matrix products, forward and backward.
+    """Return the number of multiplications and additions of one step's matrix products, forward and
+    backward.
 
     The backward pass takes two products per forward one, except that nothing is propagated to the
     inputs.
@@ -86,7 +89,7 @@ def step_flops(n_targets: int, n_inputs: int) -> float:
 
 
 def torch_time(python: str, n_targets: int, n_inputs: int, n_steps: int) -> float | None:
-    """Microseconds per step of the PyTorch peer, None if it cannot run."""
+    """Return microseconds per step of the PyTorch peer, None if it cannot run."""
     script = Path(__file__).parent / "torch_l0.py"
     command = [python, str(script), str(n_targets), str(n_inputs), str(min(n_steps, 500))]
     try:
@@ -97,7 +100,7 @@ def torch_time(python: str, n_targets: int, n_inputs: int, n_steps: int) -> floa
 
 
 def batch_rows(n_systems: int, n_steps: int, repeats: int) -> list[tuple[str, str]]:
-    """Many systems against one: a warm loop, one and two workers of `fit_many`."""
+    """Return rows on many systems against one: a warm loop, one and two workers of `fit_many`."""
     method, config = ndde.L0NDDE(path=()), configuration(n_steps)
     many = [windows(3, 3, key=jr.key(i)) for i in range(n_systems)]
     one = many[0]

@@ -14,7 +14,7 @@ LAG_STEPS, DT, SIGMA = 100, 0.01, 0.1
 
 
 def euler_path(increments):
-    """dX = (−X + X(t−1)/2) dt + 0.1 dW from zero, past states in a ring."""
+    """Return a path of dX = (−X + X(t−1)/2) dt + 0.1 dW from zero, past states in a ring."""
     n = LAG_STEPS + 1
     ring = np.zeros(n)
     path = np.empty(increments.shape[0])
@@ -29,7 +29,7 @@ def euler_path(increments):
 
 
 def euler_path_drawn(n_steps):
-    """The same with its own draws."""
+    """Return the path of `euler_path` with its own draws."""
     n = LAG_STEPS + 1
     ring = np.zeros(n)
     path = np.empty(n_steps)
@@ -45,7 +45,9 @@ def euler_path_drawn(n_steps):
 
 
 def euler_batch(increments, save_every):
-    """The same for `[time batch]` increments, every `save_every`-th state kept."""
+    """Return the paths of `euler_path` for `[time batch]` increments, every `save_every`-th state
+    kept.
+    """
     n_steps, size = increments.shape
     n = LAG_STEPS + 1
     ring = np.zeros((n, size))
@@ -63,7 +65,7 @@ def euler_batch(increments, save_every):
 
 
 def euler(n_steps, batch_steps, batch, save_every, repeats):
-    """Seconds of the three loops, and of compiling the first."""
+    """Return seconds of the three loops, and of compiling the first."""
     import numba
 
     rng = np.random.default_rng(0)
@@ -83,7 +85,7 @@ def euler(n_steps, batch_steps, batch, save_every, repeats):
 
 
 def solve(duration, spacing, tau, repeats):
-    """Mackey–Glass at times after the first delay; JiTCDDE does not sample before that."""
+    """Solve Mackey–Glass at times after the first delay; JiTCDDE does not sample before that."""
     import jitcdde
 
     start = time.perf_counter()
@@ -106,7 +108,7 @@ def solve(duration, spacing, tau, repeats):
 
 
 def lyapunov(duration, interval, tau, k):
-    """Leading exponents of Mackey–Glass."""
+    """Return the leading exponents of Mackey–Glass."""
     import jitcdde
 
     start = time.perf_counter()

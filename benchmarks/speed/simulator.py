@@ -25,7 +25,7 @@ SAVE_EVERY, TAU, SPACING, INTERVAL, K = 100, 17.0, 0.5, 10, 6
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of all measurements."""
 
     steps: int = 1_000_000
     batch_steps: int = 2000
@@ -56,7 +56,7 @@ def report(*, quick: bool, peer_python: str) -> str:
 
 
 def rows(sizes: Sizes, peer_python: str) -> list[tuple[str, ...]]:
-    """All rows; precision is back to what it was afterwards."""
+    """Return all rows; the precision is afterwards what it was before."""
     with jax.enable_x64(True):
         return [
             *euler_rows(sizes, peer_python),
@@ -72,12 +72,12 @@ def linear(t, x, lagged, args):
 
 
 def mackey_glass(t, x, lagged, args):
-    """Mackey–Glass, n = 10."""
+    """Return the rate of Mackey–Glass, n = 10."""
     return args["beta"] * lagged[0] / (1 + lagged[0] ** 10) - args["gamma"] * x
 
 
 def linear_path(*, args=None, history=None, **rest):
-    """Steps of 0.01 from zero."""
+    """Return a path in steps of 0.01 from zero."""
     return ndde.solve_sdde(
         linear,
         lags=1.0,
@@ -90,7 +90,7 @@ def linear_path(*, args=None, history=None, **rest):
 
 
 def mackey_glass_path(dt: float, duration: float, *, args=None, **rest):
-    """From the constant 1.2."""
+    """Return a path from the constant 1.2."""
     return ndde.solve_sdde(
         mackey_glass,
         lags=TAU,
@@ -103,17 +103,19 @@ def mackey_glass_path(dt: float, duration: float, *, args=None, **rest):
 
 
 def linear_parameters():
-    """As arrays, so that there is a gradient with respect to them."""
+    """Return parameters as arrays, so that there is a gradient with respect to them."""
     return {"a": jnp.asarray(-1.0), "b": jnp.asarray(0.5)}
 
 
 def mackey_glass_parameters():
-    """As arrays, so that there is a gradient with respect to them."""
+    """Return parameters as arrays, so that there is a gradient with respect to them."""
     return {"beta": jnp.asarray(0.2), "gamma": jnp.asarray(0.1)}
 
 
 def euler_rows(sizes: Sizes, peer_python: str):
-    """Euler–Maruyama: one path, noise given and drawn; a batch inside the state and by `vmap`."""
+    """Yield rows on Euler–Maruyama: one path, noise given and drawn; a batch inside the state and
+    by `vmap`.
+    """
     n, n_batch, batch = sizes.steps, sizes.batch_steps, sizes.batch
     given = 0.1 * jr.normal(jr.key(0), (n, 1))
     many = 0.1 * jr.normal(jr.key(1), (n_batch, batch, 1))
@@ -151,7 +153,9 @@ def euler_rows(sizes: Sizes, peer_python: str):
 
 
 def accuracy_rows(sizes: Sizes, peer_python: str):
-    """Seconds and error of Tsit5 at dt = 0.5; the reference has a step 32 times as short."""
+    """Yield rows on seconds and error of Tsit5 at dt = 0.5; the reference has a step 32 times as
+    short.
+    """
     run = lambda: mackey_glass_path(SPACING, sizes.duration, solver=diffrax.Tsit5())  # noqa: E731
     compiling, seconds = compile_and_run(sizes.repeats, run)
     reference = mackey_glass_path(
@@ -184,7 +188,9 @@ def accuracy_rows(sizes: Sizes, peer_python: str):
 
 
 def gradient_rows(sizes: Sizes):
-    """Reverse mode through the mean square of a path, against the mean square itself."""
+    """Yield rows on reverse mode through the mean square of a path, against the mean square
+    itself.
+    """
     n = sizes.linear_steps
     noise = 0.1 * jr.normal(jr.key(0), (n, 1))
     n_late = sizes.mackey_glass_steps
@@ -212,7 +218,9 @@ def gradient_rows(sizes: Sizes):
 
 
 def lyapunov_row(sizes: Sizes, peer_python: str):
-    """Six exponents. Ours add a transient of a tenth; JiTCDDE discards a tenth of its time."""
+    """Return the row on six exponents. Ours add a transient of a tenth; JiTCDDE discards a tenth of
+    its time.
+    """
     parameters = mackey_glass_parameters()
 
     def run():
@@ -241,7 +249,9 @@ def lyapunov_row(sizes: Sizes, peer_python: str):
 
 
 def row(what: str, seconds: float, peer: Any, target: str, compiling: float, unit: float):
-    """Cells; the peer is a mapping with `run` and `compile`, or words that say why not."""
+    """Return the cells of a row; the peer is a mapping with `run` and `compile`, or words that say
+    why not.
+    """
     ours = f"{unit * seconds:.3g}"
     if isinstance(peer, str):
         return what, ours, peer, "", target, f"{compiling:.1f}", ""
@@ -251,7 +261,7 @@ def row(what: str, seconds: float, peer: Any, target: str, compiling: float, uni
 
 
 def ask_peer(python: str, part: str, **arguments) -> Any:
-    """What `peers.py` measured, or the words for a cell that has no number."""
+    """Return the result that `peers.py` measured, or the words for a cell that has no number."""
     command = [
         python,
         str(Path(__file__).resolve().parent / "peers.py"),

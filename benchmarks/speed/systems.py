@@ -1,4 +1,4 @@
-"""Many systems through the front door: the cost of one, memory, and what processes gain."""
+"""The cost of discovering many systems: one system, memory, and the gain from processes."""
 
 import os
 import resource
@@ -54,7 +54,7 @@ def gain(count: int, recipe) -> str:
 
 
 def _pinned(systems, workers: int, recipe) -> float:
-    """Seconds of the second of two runs over the same systems."""
+    """Return seconds of the second of two runs over the same systems."""
     context = get_context("spawn")
     cores = context.Queue()
     for core in _cores(workers):
@@ -69,7 +69,9 @@ def _pinned(systems, workers: int, recipe) -> float:
 
 
 def _cores(workers: int) -> list[int | None]:
-    """One for every worker, as often as the machine has them; None where it cannot tell."""
+    """Return a core for every worker, as often as the machine has them; None where it cannot
+    tell.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return [None] * workers
     cores = sorted(os.sched_getaffinity(0))
@@ -103,13 +105,13 @@ def _measured(systems, workers: int, recipe) -> list[str]:
 
 
 def _cpu() -> float:
-    """Of this process and of those that it started and that have ended."""
+    """Return the CPU seconds of this process and of those that it started and that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _resident() -> float:
-    """Bytes, where the system tells; NaN elsewhere."""
+    """Return resident bytes, where the system tells; NaN elsewhere."""
     pages = Path("/proc/self/statm")
     if not pages.exists():
         return float("nan")

@@ -1,4 +1,4 @@
-"""How often one trajectory changes rooms between its CSV file and the report.
+"""The number of changes between files and folders from a trajectory's CSV file to its report.
 
     python -m benchmarks.speed.transitions [--root CHECKOUT] [--before OLDER_CHECKOUT]
 
@@ -40,7 +40,7 @@ class Walk:
         self.rooms, self.changes = [], 0
 
     def enter(self, room: str) -> None:
-        """Nothing, if it is where one is already."""
+        """Enter a room; do nothing if it is the present one."""
         if self.rooms and self.rooms[-1] == room:
             return
         self.changes += 1
@@ -53,7 +53,7 @@ class Walk:
 
 
 class Count(NamedTuple):
-    """Of one walk.
+    """The counts of one walk.
 
     - `rooms`: different ones.
     - `changes`: from room to room, repetitions once.
@@ -75,7 +75,7 @@ def count(walk: Walk) -> Count:
 
 
 def follow(work: Callable[[], object], package: Path) -> dict[str, Count]:
-    """Moves between the files and between the folders of a package while `work` runs."""
+    """Follow the moves between the files and between the folders of a package while `work` runs."""
     base = f"{package.resolve()}{os.sep}"
     walks = {
         f"{kind}, {who}": Walk() for who in ("run", "reading") for kind in ("files", "folders")
@@ -110,7 +110,7 @@ def follow(work: Callable[[], object], package: Path) -> dict[str, Count]:
 
 
 def discover_table() -> dict[str, Count]:
-    """`ndde-jax discover` on 200 rows of two variables, one of which drives the other."""
+    """Run `ndde-jax discover` on 200 rows of two variables, one of which drives the other."""
     import numpy as np
 
     import ndde_jax
@@ -136,7 +136,7 @@ def discover_table() -> dict[str, Count]:
 
 
 def count_in(root: Path) -> dict[str, Count]:
-    """The same in a process of its own, with the package of a checkout."""
+    """Return the counts from a process of its own, with the package of a checkout."""
     if not (root / "ndde_jax" / "__init__.py").exists():
         raise SystemExit(f"{root} holds no folder ndde_jax; give the root of a checkout.")
     with tempfile.TemporaryDirectory() as cache:
@@ -154,7 +154,7 @@ def count_in(root: Path) -> dict[str, Count]:
 
 
 def table(counted: dict[str, dict[str, Count]]) -> str:
-    """Markdown: a row per checkout and kind of room."""
+    """Return Markdown: a row per checkout and kind of room."""
     lines = [
         "| checkout | rooms | different | changes | of these back | with repetitions |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -19,7 +19,7 @@ CANDIDATES = tuple(range(LAGS))
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a method may see, and what it is judged by.
+    """A record with the inputs of a method, and the truth it is judged by.
 
     - `x`: samples, NaN where missing; `dt`: time between them; `lags`: candidates, of rates, None
         where nobody knows.
@@ -39,14 +39,14 @@ class Record:
 
     @property
     def where(self) -> Bool[np.ndarray, "source target"]:
-        """Pairs of different variables whose truth is known."""
+        """The pairs of different variables whose truth is known."""
         apart = ~np.eye(len(self.pairs), dtype=bool)
         return apart if self.judged is None else apart & self.judged
 
     @property
     def ranked(self) -> Bool[np.ndarray, "source target"]:
-        """The same without pairs of which one drives the other within a sample alone: is that an
-        edge?
+        """The pairs with known truth, without those of which one drives the other within a sample
+        alone: is that an edge?
         """
         if self.at_once is None:
             return self.where
@@ -103,15 +103,17 @@ def _random_walks(rng, p, n) -> Record:
 
 
 def _seasons(rng, p, n) -> Record:
-    """Autoregressions with a season of 24 samples of the same kind, each with its own phase."""
+    """Return autoregressions with a season of 24 samples of the same kind, each with its own
+    phase.
+    """
     x = _autoregressions(rng, p, n)
     wave = np.sin(2 * np.pi * (np.arange(n)[:, None] / 24 + rng.uniform(0, 0.3, p)))
     return _unrelated(x + x.std(axis=0) * rng.uniform(0.7, 1.5, p) * wave)
 
 
 def _stations(rng, p, n) -> Record:
-    """Stations with one memory, whose innovations share a field: related at once, and nothing of
-    one's past helps another. Outages of ten samples on average leave 13 % missing.
+    """Return stations with one memory, whose innovations share a field: related at once, and
+    nothing of one's past helps another. Outages of ten samples on average leave 13 % missing.
     """
     x, share = np.zeros((n + 200, p)), rng.uniform(0.5, 0.9, p)
     for k in range(1, len(x)):
@@ -168,7 +170,7 @@ FAMILIES: dict[str, tuple[Callable, tuple[tuple[int, int], ...]]] = {
 
 
 def label(p: int, n: int) -> str:
-    """Of a size: variables and samples."""
+    """Return the label of a size: variables and samples."""
     return f"{p}x{n}"
 
 
@@ -187,7 +189,7 @@ def record(family: str, size: str, seed: int, directory: Path | None = None) -> 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a plant's file is read: its columns after those left out, actuators first."""
+    """The layout of a plant's file: its columns after those left out, actuators first."""
 
     file: str
     actuators: int
@@ -227,7 +229,7 @@ def plant(directory: Path, name: str) -> Record:
 
 
 def plants(directory: Path) -> list[str]:
-    """Plants that a directory holds.
+    """Return plants that a directory holds.
 
     **Raises:** `ValueError` if there are none.
     """

@@ -27,8 +27,8 @@ class Flow(NamedTuple):
 def integrated(
     system: Flow, n: int, rng: np.random.Generator, *, inside: int = 10, before: int = 200
 ) -> Float[np.ndarray, "time variable"]:
-    """So many samples: a Runge–Kutta step of fourth order and Gaussian noise, `inside` times a
-    sample, without the first samples.
+    """Return so many samples: a Runge–Kutta step of fourth order and Gaussian noise, `inside` times
+    a sample, without the first samples.
 
     **Raises:** `ValueError` if it diverges.
     """
@@ -50,7 +50,7 @@ def integrated(
 
 
 def lorenz96(rng: np.random.Generator, dim: int, *, force: float = 10.0) -> Flow:
-    """Lorenz's ring (1996), sampled as in Tank et al. (2021), without noise."""
+    """Return Lorenz's ring (1996), sampled as in Tank et al. (2021), without noise."""
 
     def drift(t, x):
         return (np.roll(x, -1) - np.roll(x, 2)) * np.roll(x, 1) - x + force
@@ -62,8 +62,8 @@ def lorenz96(rng: np.random.Generator, dim: int, *, force: float = 10.0) -> Flow
 
 
 def lotka_volterra(rng: np.random.Generator, dim: int) -> Flow:
-    """As many predators as prey, two of each for each (Marcinkevičs and Vogt 2021). States are the
-    logarithms, which noise enters; numbers are recorded.
+    """Return a system of as many predators as prey, two of each for each (Marcinkevičs and Vogt
+    2021). States are the logarithms, which noise enters; numbers are recorded.
     """
     half = dim // 2
     eaten = np.zeros((half, half))
@@ -83,7 +83,9 @@ def lotka_volterra(rng: np.random.Generator, dim: int) -> Flow:
 
 
 def kuramoto(rng: np.random.Generator, dim: int) -> Flow:
-    """Phase oscillators, each drawn to one or two others; sines of the phases are recorded."""
+    """Return phase oscillators, each drawn to one or two others; sines of the phases are
+    recorded.
+    """
     pace = rng.uniform(0.5, 2.0, dim)
     links = np.zeros((dim, dim), bool)
     for target in range(dim):
@@ -147,8 +149,8 @@ def neurons(rng: np.random.Generator, dim: int) -> Flow:
 def haemodynamic(
     activity: Float[np.ndarray, "time dim"], rng: np.random.Generator, *, step: float, every: int
 ) -> Float[np.ndarray, "sample dim"]:
-    """Blood's answer to activity, of a double gamma function that is up to a second earlier or
-    later in every region, every so many steps, with 1 % noise.
+    """Return the haemodynamic response to activity, of a double gamma function that is up to a
+    second earlier or later in every region, every so many steps, with 1 % noise.
     """
     from scipy import stats
 

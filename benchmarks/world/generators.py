@@ -27,28 +27,30 @@ class Batch(NamedTuple):
 
 
 def gaussian(rng, shape):
-    """White Gaussian noise of variance 1."""
+    """Return white Gaussian noise of variance 1."""
     return rng.normal(size=shape)
 
 
 def student(rng, shape):
-    """Student's t with 2.5 degrees of freedom, of variance 1."""
+    """Return Student-t noise with 2.5 degrees of freedom, of variance 1."""
     return rng.standard_t(2.5, size=shape) / np.sqrt(5)
 
 
 def jumps(rng, shape):
-    """Small noise with one jump in twenty samples."""
+    """Return small noise with one jump in twenty samples."""
     jump = (rng.random(shape) < 0.05) * rng.normal(size=shape) * 3
     return (rng.normal(size=shape) * 0.7 + jump) / np.sqrt(0.49 + 0.45)
 
 
 def skewed(rng, shape):
-    """Exponential noise, centred."""
+    """Return exponential noise, centred."""
     return rng.exponential(size=shape) - 1
 
 
 def volatile(rng, shape):
-    """Noise whose variance wanders, the same for all variables of a record; `[time record dim]`."""
+    """Return noise whose variance wanders, the same for all variables of a record;
+    `[time record dim]`.
+    """
     noise, h = rng.normal(size=shape), np.zeros(shape[:2])
     step = 0.25 * rng.normal(size=shape[:2])
     for k in range(1, len(h)):
@@ -66,7 +68,7 @@ NOISES = {
 
 
 def independent(records, *, n=1000, dim=2, memory=0.5, noise="gaussian", seed=0) -> Batch:
-    """Autoregressions that know nothing of each other."""
+    """Return autoregressions that know nothing of each other."""
     rng = np.random.default_rng(seed)
     e = NOISES[noise](rng, (n + BEFORE, records, dim))
     x = np.zeros_like(e)
@@ -80,7 +82,9 @@ def independent(records, *, n=1000, dim=2, memory=0.5, noise="gaussian", seed=0)
 
 
 def _drawn(rng, records, dim, extra):
-    """Sparse random links between variables: `(source, target, lag)` per record and place."""
+    """Return sparse random links between variables: `(source, target, lag)` per record and
+    place.
+    """
     source = rng.integers(0, dim, (records, extra))
     target = (source + rng.integers(1, dim, (records, extra))) % dim
     lag = rng.integers(0, LAGS - 2, (records, extra))
@@ -88,7 +92,7 @@ def _drawn(rng, records, dim, extra):
 
 
 def _settled(own, source, target, lag, size, flow=False):
-    """Sizes made smaller until the linear system forgets where it began, radius .95 a sample."""
+    """Return sizes reduced until the linear system forgets where it began, radius .95 a sample."""
     records, dim = own.shape
     size, record, width = size.copy(), np.arange(records), LAGS * dim
     for _ in range(20):
@@ -112,7 +116,7 @@ def clean_map(
     records, *, n=1000, dim=4, extra=4, kind="linear", strength=(0.4, 0.7), noise="gaussian",
     at_once=0.0, drifting=False, seed=0,
 ) -> Batch:  # fmt: skip
-    """Maps x[k+1] = a x[k] + links + noise, bounded by a soft limit.
+    """Return maps x[k+1] = a x[k] + links + noise, bounded by a soft limit.
 
     `at_once`: size of the link of every variable to the next within the sample; `drifting`: links
     go steadily from their size to its negative.
@@ -144,7 +148,7 @@ def clean_flow(
     records, *, n=1000, dim=4, extra=3, kind="linear", strength=(0.3, 0.6), off_grid=False,
     noise="gaussian", drifting=False, seed=0,
 ) -> Batch:  # fmt: skip
-    """Flows dx = (−g x + links) dt + noise, of delays that are whole samples or not."""
+    """Return flows dx = (−g x + links) dt + noise, of delays that are whole samples or not."""
     rng = np.random.default_rng(seed)
     source, target, lag = _drawn(rng, records, dim, extra)
     late = lag * INSIDE + (rng.integers(0, INSIDE, lag.shape) if off_grid else 0)
@@ -175,7 +179,7 @@ DRIVERS = ("slow", "bursty", "oscillating", "white")
 
 
 def driver(rng, kind, records, steps, inside=1):
-    """Hidden drivers of variance about 1, `[time record]`; `inside` steps a sample."""
+    """Return hidden drivers of variance about 1, `[time record]`; `inside` steps a sample."""
     h, u = np.zeros((steps, records)), rng.normal(size=(steps, records))
     if kind == "bursty":
         a = np.exp(-1 / (2 * inside))
@@ -195,7 +199,7 @@ def driver(rng, kind, records, steps, inside=1):
 
 
 def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
-    """Maps of four variables: one unseen drives 0 and 1, and 2 drives 0 and 3."""
+    """Return maps of four variables: one unseen drives 0 and 1, and 2 drives 0 and 3."""
     rng = np.random.default_rng(seed)
     steps, dim = n + BEFORE, 4
     h = driver(rng, kind, records, steps)
@@ -211,7 +215,9 @@ def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
 
 
 def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, seed=0) -> Batch:
-    """The same as flows: what is unseen acts after one sample on 0 and after three on 1."""
+    """Return flows of four variables like `hidden_map`: the unseen driver acts after one sample on
+    0 and after three on 1.
+    """
     rng = np.random.default_rng(seed)
     steps, dim = (n + BEFORE // 3) * INSIDE, 4
     h = driver(rng, kind, records, steps, INSIDE)
@@ -236,6 +242,6 @@ def _truth(records, *edges):
 
 
 def averaged(batch: Batch, width: int) -> np.ndarray:
-    """Means over so many samples instead of samples, `[record time dim]`."""
+    """Return means over so many samples instead of samples, `[record time dim]`."""
     n = batch.x.shape[1] // width * width
     return batch.x[:, :n].reshape(len(batch.x), -1, width, batch.x.shape[2]).mean(axis=2)

@@ -30,7 +30,7 @@ class Map(NamedTuple):
 def iterated(
     system: Map, n: int, rng: np.random.Generator, before: int = BEFORE
 ) -> Float[np.ndarray, "time dim"]:
-    """So many samples of a map, without the first ones.
+    """Return so many samples of a map, without the first ones.
 
     **Raises:** `ValueError` if it diverges.
     """
@@ -54,11 +54,11 @@ class Links(NamedTuple):
     size: np.ndarray
 
     def among(self, chosen) -> "Links":
-        """Those chosen."""
+        """Return the chosen links."""
         return Links(*(part[chosen] for part in self))
 
     def graph(self, dim: int) -> Bool[np.ndarray, "source target lag"]:
-        """With every variable's own present, without what works within the sample."""
+        """Return the graph with every variable's own present, without links within the sample."""
         graph = np.zeros((dim, dim, LAGS), bool)
         graph[..., 0] = np.eye(dim)
         late = self.among(self.lag >= 0)
@@ -69,8 +69,8 @@ class Links(NamedTuple):
 def drawn(
     rng: np.random.Generator, dim: int, n: int, strength: tuple[float, float], at_once: float = 0.0
 ) -> Links:
-    """Different links in random places, a share of them within the sample, from earlier to later
-    variables of a random order.
+    """Return different links in random places, a share of them within the sample, from earlier to
+    later variables of a random order.
     """
     order = rng.permutation(dim)
     places = [(i, j) for i in range(dim) for j in range(dim) if i != j]
@@ -90,7 +90,7 @@ def drawn(
 
 
 def settled(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) -> Links:
-    """Links made smaller until the linear map forgets where it began."""
+    """Return links reduced until the linear map forgets where it began."""
     dim = len(own)
     for _ in range(100):
         now, late = links.among(links.lag < 0), links.among(links.lag >= 0)
@@ -211,7 +211,7 @@ def _at_lag_zero(graph) -> Bool[np.ndarray, "source target lag"]:
 
 
 def logistic(rng: np.random.Generator, dim: int) -> Map:
-    """Logistic maps, each a mean of itself and of one or two others; no noise."""
+    """Return logistic maps, each a mean of itself and of one or two others; no noise."""
     rate, share = rng.uniform(3.7, 4.0, dim), rng.uniform(0.05, 0.2, dim)
     graph = _parents(rng, dim)
     weights = graph / graph.sum(axis=0)

@@ -24,7 +24,7 @@ OK = "ok"
 
 
 class Prediction(NamedTuple):
-    """What a method says about one record.
+    """The prediction of a method for one record.
 
     - `scores` rank the pairs, NaN where the method failed.
     - `graph`: links it keeps, at lags of rates; None if it only ranks.
@@ -128,7 +128,7 @@ def trees(x, dt, lags, *, key):
 
 
 def _permuted(model, inputs, y, times, rng) -> Float[np.ndarray, "input time"]:
-    """Fall of R² by input and permutation."""
+    """Return the fall of R² by input and permutation."""
     n, width = inputs.shape
     moved = np.broadcast_to(inputs, (width, times, n, width)).copy()
     column = np.arange(width)
@@ -164,24 +164,24 @@ def transfer(x, dt, lags, *, key):
 
 
 def asymmetry(x, dt, lags, *, key):
-    """What one's past adds to the other's own, less the reverse, pair by pair: a ranking."""
+    """Return what one's past adds to the other's own, less the reverse, pair by pair: a ranking."""
     added = baselines.own_past_and(interpolated(x), len(_candidates(lags)))
     return Prediction(baselines.less_its_reverse(added))
 
 
 def _candidates(lags) -> range:
-    """Consecutive lags from 0 on; those of the settings where nobody knows."""
+    """Return consecutive lags from 0 on; those of the settings where nobody knows."""
     return range(settings()["plants"]["lags"] if lags is None else max(lags) + 1)
 
 
 def _levels(x, lags: range):
-    """Levels at the lags, `[window (lag source)]`, and those of the next sample."""
+    """Return levels at the lags, `[window (lag source)]`, and those of the next sample."""
     rows = np.arange(max(lags), len(x) - 1)
     return np.column_stack([x[rows - lag] for lag in lags]), x[rows + 1]
 
 
 def _by_source(found, lags: range):
-    """From `[target (lag source)]` to `[source target lag]`."""
+    """Return an array `[source target lag]` from `[target (lag source)]`."""
     return found.reshape(len(found), len(lags), -1).transpose(2, 0, 1)
 
 

@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What is compared: its name, its value from the metrics of a record, whether more is better,
+    """A score to compare: its name, its value from the metrics of a record, whether more is better,
     and its digits.
     """
 
@@ -98,7 +98,8 @@ Results = Mapping[Row, Mapping[str, Mapping[object, Mapping[str, float]]]]
 
 
 def results(store: Store) -> Results:
-    """Metrics by row, method, and record (its seed, or the plant's name), in order of families.
+    """Return metrics by row, method, and record (its seed, or the plant's name), in order of
+    families.
 
     **Raises:** `ValueError` if there are none.
     """
@@ -119,7 +120,7 @@ def results(store: Store) -> Results:
 
 
 def values(score: Score, of_method: Mapping) -> dict[object, float]:
-    """By record, where defined."""
+    """Return values by record, where defined."""
     found = {record: score.of(metrics) for record, metrics in of_method.items()}
     return {record: value for record, value in found.items() if not math.isnan(value)}
 
@@ -160,8 +161,9 @@ def behind(score: Score, of_row: Mapping[str, Mapping]) -> tuple[str, float] | N
 
 
 def table(store: Store) -> str:
-    """Markdown: F1, AUROC, false links, relations at once and times, each with families and sizes
-    down and methods across; how far verdicts can be trusted; and how often the reference is best.
+    """Return Markdown: F1, AUROC, false links, relations at once and times, each with families and
+    sizes down and methods across; how far verdicts can be trusted; and how often the reference is
+    best.
 
     Cells are means over records and their standard errors, the best in bold. `!` marks rows in
     which the reference is behind the best by more than one standard error of the difference, `!!`
@@ -248,8 +250,9 @@ def count(score: Score, found: Results) -> str:
 
 
 def brief(found: Results) -> tuple[list[str], dict[str, dict[str, float]], dict[str, Score]]:
-    """Methods that most families have; by family the mean over its sizes of F1, or of false links
-    where nothing is to be found, NaN for methods that have not all sizes; and which of the two.
+    """Return methods that most families have; by family the mean over its sizes of F1, or of false
+    links where nothing is to be found, NaN for methods that have not all sizes; and which of the
+    two.
     """
     means, scores = defaultdict(lambda: defaultdict(list)), {}
     for row, of_row in found.items():
@@ -271,8 +274,8 @@ def brief(found: Results) -> tuple[list[str], dict[str, dict[str, float]], dict[
 
 
 def by_family(store: Store) -> str:
-    """Markdown: families down and methods across, sizes pooled; F1, and below it the share of pairs
-    that are linked where nothing is to be found. The best in bold.
+    """Return Markdown: families down and methods across, sizes pooled; F1, and below it the share
+    of pairs that are linked where nothing is to be found. The best in bold.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -291,7 +294,7 @@ def by_family(store: Store) -> str:
 
 
 def _winners(score: Score, numbers: Mapping[str, float], methods, digits: int) -> set[str]:
-    """Methods that nobody beats, as far as so many digits show."""
+    """Return the methods that no other beats, as far as so many digits show."""
     shown = {m: round(numbers.get(m, math.nan), digits) for m in methods}
     shown = {m: number for m, number in shown.items() if not math.isnan(number)}
     top = (max if score.more else min)(shown.values(), default=math.nan)
@@ -305,7 +308,7 @@ def _marked(score: Score, numbers, methods) -> list[str]:
 
 
 def picture(store: Store, path: Path) -> Path:
-    """Families down, methods across: the brief table in colours, the best framed.
+    """Draw families down, methods across: the brief table in colours, the best framed.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -357,8 +360,8 @@ def _cell(axis, i, j, number, wins, limits) -> None:
 
 
 def write_predictions(store: Store, directory: Path) -> int:
-    """One `method/family_size_seed.npz` per unit with `scores` `[source target]` and, where the
-    method keeps links, `graph` `[source target lag]`; returns how many.
+    """Write one `method/family_size_seed.npz` per unit with `scores` `[source target]` and, where
+    the method keeps links, `graph` `[source target lag]`; return how many.
     """
     units = {Unit(*(getattr(r, n) for n in Unit._fields)) for r in store.rows(BENCHMARK)}
     for unit in sorted(units):

@@ -44,7 +44,7 @@ class Task:
 
     @property
     def unit(self) -> Unit:
-        """Its key in the store."""
+        """The key of the task in the store."""
         return Unit(BENCHMARK, *self.kind, 0, self.method, self.seed)
 
     @property
@@ -54,7 +54,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """What all tasks of a method share."""
+        """The settings that all tasks of a method share."""
         names = ("plants", SECTIONS.get(self.method, self.method))
         return json.dumps({name: settings().get(name, {}) for name in names}, sort_keys=True)
 
@@ -66,7 +66,8 @@ class Task:
 def choose(
     directory: Path | None = None, *, only: str | None = None, limit: int | None = None
 ) -> list[Kind]:
-    """Families and sizes, or plants of a directory, by text or shell pattern; at most so many.
+    """Return families and sizes, or plants of a directory, by text or shell pattern; at most so
+    many.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -96,7 +97,7 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Do what the store does not hold yet."""
+    """Run the tasks that the store does not hold yet."""
     tasks = [
         Task(kind, method, seed, directory)
         for method in methods
@@ -117,8 +118,8 @@ def run(
 
 
 def suits(method: str, kind: Kind) -> bool:
-    """Whether a method is run on such records: some are made for one family, or take minutes with
-    many variables.
+    """Return whether a method is run on such records: some are made for one family, or take minutes
+    with many variables.
     """
     most = settings().get(method, {}).get("dim", math.inf)
     few = kind.family == data.PLANTS or int(kind.size.split("x")[0]) <= most

@@ -10,7 +10,7 @@ from .methods import Prediction
 
 
 def failed(found: Prediction) -> bool:
-    """Whether a method gave no usable answer."""
+    """Return whether a method gave no usable answer."""
     return not np.isfinite(found.scores).all()
 
 
@@ -20,7 +20,7 @@ def nothing(record: Record) -> Prediction:
 
 
 def score(found: Prediction, record: Record) -> dict[str, float]:
-    """All scores of one prediction; a failed one keeps nothing and ranks nothing.
+    """Return all scores of one prediction; a failed one keeps nothing and ranks nothing.
 
     - `f1`: at exact lags between different variables if the record has any links and its lags are
         known, of pairs if not; NaN if nothing is to be found, or the method only ranks.

@@ -11,7 +11,7 @@ def conditional_information(
     *,
     neighbours: int,
 ) -> float:
-    """Information between two series given a third, in nats (Frenzel and Pompe 2007)."""
+    """Return information between two series given a third, in nats (Frenzel and Pompe 2007)."""
     from scipy.spatial import cKDTree
     from scipy.special import digamma
 
@@ -38,7 +38,7 @@ def transfer_entropies(
     deviations: float,
     rng: np.random.Generator,
 ) -> tuple[Float[np.ndarray, "source target"], Bool[np.ndarray, "source target lag"]]:
-    """What a source's value so many samples before the present tells of the next sample of a
+    """Return what a source's value so many samples before the present tells of the next sample of a
     target, given the target's present; the most of all lags.
 
     A pair keeps its best lag if that tells more than sources shifted around in time do: more than

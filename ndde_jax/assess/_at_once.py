@@ -44,8 +44,8 @@ def at_once(
     graph: Bool[np.ndarray, "source target lag"],
     left: Float[np.ndarray, "row dim"],
 ) -> AtOnce:
-    """Correlations of residuals, and partial ones given all other residuals that are large and
-    beyond chance, by standard errors that hold for changing variances.
+    """Return correlations of residuals, and partial ones given all other residuals that are large
+    and beyond chance, by standard errors that hold for changing variances.
 
     Of a continuous path a link whose delay is shorter than a step works within the step too. As
     much as that can be is taken off before.
@@ -84,9 +84,10 @@ def at_once(
 
 
 def _outside(inputs, graph, left):
-    """Residuals of a continuous path without what links kept at the present, or at the next lag,
-    can do within a step: noise of the source reaches the target for half of the step at most. Rates
-    that were corrected for a present link may lack as much where its delay is a part of the step.
+    """Return residuals of a continuous path without what links kept at the present, or at the next
+    lag, can do within a step: noise of the source reaches the target for half of the step at most.
+    Rates that were corrected for a present link may lack as much where its delay is a part of the
+    step.
     """
     rows, corrected = inputs.rows, left.copy()
     if not rows.midway:

@@ -58,7 +58,7 @@ def edge_p_values(
 
 
 def q_values(p: Float[np.ndarray, "source target lag"]) -> Float[np.ndarray, "source target lag"]:
-    """False discovery rates (Benjamini and Hochberg, 1995) over candidates between different
+    """Return false discovery rates (Benjamini and Hochberg, 1995) over candidates between different
     variables; NaN elsewhere.
     """
     from scipy.stats import false_discovery_control

@@ -1,4 +1,4 @@
-"""Why a candidate edge was kept or not, in a few words."""
+"""The reason why a candidate edge was kept or not, in a few words."""
 
 import numpy as np
 from jaxtyping import Bool, Float

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return self.past.shape[2]
 
     def before(self, shift: int) -> Int[np.ndarray, "row"]:
@@ -63,8 +63,8 @@ def rows_of(windows: Windows) -> Rows:
 
 
 def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
-    """Polynomials of degree 2 to 4 of the normal scores of values: what is not a straight line,
-    whatever the distribution. Hermite polynomials, of variance about 1.
+    """Return polynomials of degree 2 to 4 of the normal scores of values, for deviations from a
+    straight line under any distribution: Hermite polynomials, of variance about 1.
     """
     z = normal_scores(x)
     return np.stack(
@@ -89,14 +89,14 @@ def tested(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any colu
 
 
 def normal_scores(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any"]:
-    """Quantiles of the normal distribution at the ranks of values; ties share theirs."""
+    """Return quantiles of the normal distribution at the ranks of values; ties share theirs."""
     from scipy.special import ndtri  # takes a moment to import
 
     return ndtri(_ranks(x))
 
 
 def _ranks(x):
-    """Mid-ranks over the number of rows, between 0 and 1."""
+    """Return mid-ranks over the number of rows, between 0 and 1."""
     from scipy.stats import rankdata
 
     return (rankdata(x, axis=0) - 0.5) / len(x)

@@ -35,8 +35,8 @@ def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direct
 
 
 def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
-    """Matrices that make directions of given inner products orthonormal, and zeros of those that
-    are none.
+    """Return matrices that make directions of given inner products orthonormal, and zeros for
+    directions without length.
     """
     values, vectors = np.linalg.eigh(gram)
     there = values > NONE
@@ -45,8 +45,8 @@ def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
 
 
 def bounded(left: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
-    """Residuals no further from their median than [`FAR`][ndde_jax.assess._score.FAR] robust
-    standard deviations, as Huber's: heavy tails then decide nothing, and sums are normal sooner.
+    """Return residuals clipped at [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations
+    from their median, as Huber's: heavy tails then decide nothing, and sums are normal sooner.
     """
     low, middle, high = np.quantile(left, [0.25, 0.5, 0.75])
     spread = (high - low) / 1.349
@@ -102,7 +102,7 @@ def group_test(
     columns: Float[np.ndarray, "row column"],
     given: Float[np.ndarray, "row given"],
 ) -> Test:
-    """[`score_test`][ndde_jax.assess._score.score_test] of columns beside given ones."""
+    """Return [`score_test`][ndde_jax.assess._score.score_test] of columns beside given ones."""
     q = basis(given)
     columns = (columns - columns.mean(axis=0)).T
     own = columns - (columns @ q.T) @ q
@@ -116,8 +116,8 @@ def source_tests(
     made: Float[np.ndarray, "source past row"],
     given: Float[np.ndarray, "row given"],
 ) -> Test:
-    """[`group_test`][ndde_jax.assess._score.group_test] for many sources at once, each beside what
-    is given and what that source alone was `made` of; all centred.
+    """Return [`group_test`][ndde_jax.assess._score.group_test] for many sources at once, each
+    beside what is given and what that source alone was `made` of; all centred.
     """
     q = basis(given)
     left = bounded(rate - (q @ rate) @ q)

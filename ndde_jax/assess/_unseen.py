@@ -44,7 +44,7 @@ class Unseen(NamedTuple):
 
     @property
     def pairs(self) -> Bool[np.ndarray, "source target"]:
-        """Pairs that something unseen drives, symmetric."""
+        """The pairs that an unmeasured variable drives, symmetric."""
         with np.errstate(invalid="ignore"):
             either = np.any([p < ERROR for p in self], axis=0)
         return either | either.T
@@ -55,7 +55,9 @@ def unseen(
     graph: Bool[np.ndarray, "source target lag"],
     left: Float[np.ndarray, "row dim"],
 ) -> Unseen:
-    """Tests of every kept link between different variables; `left` are the residuals of rates."""
+    """Return tests of every kept link between different variables; `left` are the residuals of
+    rates.
+    """
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
     found = Unseen(*np.full((5, dim, dim), np.nan))
@@ -67,7 +69,7 @@ def unseen(
 
 
 def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
-    """p-values of one link, in the order of [`Unseen`][ndde_jax.assess._unseen.Unseen]."""
+    """Return p-values of one link, in the order of [`Unseen`][ndde_jax.assess._unseen.Unseen]."""
     rows = inputs.rows
     step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
@@ -126,9 +128,9 @@ def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
 
 
 def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
-    """p of the news of a source that acts at a kept lag, with its own past and its inputs at the
-    delay in all not given; 1 where none of the inputs is kept, or where the source keeps its slope
-    beside the news.
+    """Return p of the innovation of a source that acts at a kept lag, with its own past and its
+    inputs at the delay in all not given; 1 where none of the inputs is kept, or where the source
+    keeps its slope beside the innovation.
     """
     rows = inputs.rows
     step, lags, rate = rows.step, np.asarray(rows.lags), rows.rates[:, j]

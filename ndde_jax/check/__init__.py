@@ -1,4 +1,4 @@
-"""May these data be believed: findings, the verdict, and what residuals say.
+"""Checks of a discovery: findings, the verdict, and tests on residuals.
 
 See [`data_findings`][ndde_jax.data_findings] and
 [`identifiability_report`][ndde_jax.identifiability_report].

@@ -31,7 +31,8 @@ def condition_number(windows: Windows) -> float:
 def noise_covariance(
     windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
 ) -> Float[Array, "dim dim"]:
-    """ΣΣᵀ per unit of time, physical units, from what a model leaves of one-step increments.
+    """Return ΣΣᵀ per unit of time, physical units, from the residuals of a model's one-step
+    increments.
 
     Whatever scheme the model was fitted with, increments X[k+1] − X[k] − dt·G are taken, since the
     residuals of central differences are not the noise; of thinned windows those over their longer
@@ -59,7 +60,9 @@ def noise_covariance(
 def covariance_of(
     windows: Windows, drift: Float[np.ndarray, "row dim"]
 ) -> Float[np.ndarray, "dim dim"]:
-    """[`noise_covariance`][ndde_jax.check.noise_covariance] where a model says `drift`."""
+    """Return [`noise_covariance`][ndde_jax.check.noise_covariance] of a model whose rates are
+    `drift`.
+    """
     valid, scaling = np.asarray(windows.valid), windows.scaling
     scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
     if windows.scheme in ("euler", "midpoint"):
@@ -82,7 +85,8 @@ def covariance_of(
 def residual_memory(
     windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
 ) -> Float[np.ndarray, "dim"]:
-    """Share of each rate's variance that a model leaves and that persists in its residuals.
+    """Return the share of each rate's variance that a model leaves and that persists in its
+    residuals.
 
     Noise that drives a system is new at every step, and so are the residuals of a drift that knows
     all it depends on. Where a driver is hidden, a delay is not among the candidates or the network
@@ -112,7 +116,9 @@ def residual_memory(
 
 
 def memory_of(windows: Windows, drift: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "dim"]:
-    """[`residual_memory`][ndde_jax.check.residual_memory] where a model says `drift`."""
+    """Return [`residual_memory`][ndde_jax.check.residual_memory] of a model whose rates are
+    `drift`.
+    """
     valid, scaling = np.asarray(windows.valid), windows.scaling
     fitted = drift - np.asarray(scaling.rate_center)[None]
     residual = np.asarray(windows.increment, float)[valid]
@@ -128,7 +134,9 @@ def memory_of(windows: Windows, drift: Float[np.ndarray, "row dim"]) -> Float[np
 
 
 def _check(who: str, windows, model) -> None:
-    """Windows and a model that belong together, known in numbers and equally spaced."""
+    """Raise an error unless windows and model belong together, are not traced, and are equally
+    spaced.
+    """
     check_windows(windows, who, "take one with unstack_windows")
     check_model_matches(windows, model)
     check_concrete(who, (windows, model))
@@ -137,7 +145,9 @@ def _check(who: str, windows, model) -> None:
 
 
 def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
-    """Largest covariance, in size, with residuals some steps later; 0 where that may be chance."""
+    """Return the largest covariance, in size, with residuals some steps later; 0 where that may be
+    chance.
+    """
 
     def products(k):
         both = residual[: len(residual) - k] * residual[k:]

@@ -95,32 +95,32 @@ class GraphEvidence:
 
     @property
     def lags(self) -> tuple[int, ...]:
-        """Candidate lags, in samples, of rates."""
+        """The candidate lags, in samples, of rates."""
         return self.windows.lags
 
     @property
     def dt(self) -> float:
-        """Sampling interval."""
+        """The sampling interval."""
         return float(self.windows.dt)
 
     @property
     def used(self) -> int:
-        """Windows that were used."""
+        """The windows that were used."""
         return int(self.windows.n_valid)
 
     @property
     def candidates(self) -> int:
-        """Candidate inputs of a target."""
+        """The candidate inputs of a target."""
         return len(self.names) * len(self.lags)
 
     @property
     def modelled(self) -> Bool[np.ndarray, "target"]:
-        """Variables that are no known inputs."""
+        """The variables that are not known inputs."""
         return ~np.isin(np.asarray(self.names), self.inputs)
 
     @property
     def pairs(self) -> Bool[np.ndarray, "source target"]:
-        """Links between different variables, whatever the lag, into those that are modelled."""
+        """The links between different variables, whatever the lag, into those that are modelled."""
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
 
@@ -131,8 +131,8 @@ class GraphEvidence:
 
     @functools.cached_property
     def memory(self) -> Float[np.ndarray, "target"]:
-        """Share of each rate's variance that persists in what is left of it; empty where neighbours
-        are no samples in a row.
+        """The share of each rate's variance that persists in its residuals; empty where
+        neighbouring windows are not samples in a row.
         """
         if self.drift is None:
             return np.zeros(0)
@@ -149,8 +149,8 @@ class GraphEvidence:
         return memory_of(windows, drift)
 
     def _windows_measured(self) -> Windows:
-        """Windows without rows that hold estimates of the model, whose residuals are of its own
-        making; all of them if too few are left.
+        """Return windows without rows that hold estimates of the model, whose residuals are of its
+        own making; all of them if too few are left.
         """
         samples, windows = self.samples, self.windows
         if samples is None or all(t.name != "impute" for t in samples.treatments):
@@ -163,14 +163,16 @@ class GraphEvidence:
 
     @functools.cached_property
     def weak(self) -> Bool[np.ndarray, "source target lag"]:
-        """Edges that do not stand clear of their price and of zero."""
+        """The edges that do not stand clear of their price and of zero."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
         return self.graph & ~required & ~clear & self.modelled[None, :, None]
 
     @functools.cached_property
     def touching(self) -> Bool[np.ndarray, "source target lag"]:
-        """Edges of a source one lag after another edge of it: one of the two may be a stand-in."""
+        """The edges of a source one lag after another edge of it: one of the two may be a
+        stand-in.
+        """
         graph = self.graph & self.modelled[None, :, None]
         touching = np.zeros_like(graph)
         if len(self.lags) < 3:

@@ -76,7 +76,7 @@ class IdentifiabilityReport:
 
     @property
     def supported(self) -> bool:
-        """True if nothing speaks against the graph."""
+        """A flag: nothing speaks against the graph."""
         return self.verdict == SUPPORTED
 
     @property

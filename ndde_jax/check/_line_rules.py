@@ -33,7 +33,7 @@ def _known(e: GraphEvidence) -> bool:
 
 
 def _noise(e: GraphEvidence) -> np.ndarray:
-    """Eigenvalues of ΣΣᵀ in standardised states, ascending."""
+    """Return eigenvalues of ΣΣᵀ in standardised states, ascending."""
     scale = np.asarray(e.windows.scaling.scale, float)
     return np.linalg.eigvalsh(covariance_of(e.windows, e.drift) / np.outer(scale, scale))
 
@@ -45,12 +45,14 @@ def _weakest(e: GraphEvidence, strength: np.ndarray) -> tuple[float, str, tuple]
 
 
 def _degree(e: GraphEvidence) -> int:
-    """d_max, the largest number of inputs of a target."""
+    """Return d_max, the largest number of inputs of a target."""
     return int(e.graph.sum(axis=(0, 2)).max())
 
 
 def _least(e: GraphEvidence) -> float:
-    """s²_min, relative to the graph where nothing else was measured; estimates scatter around 0."""
+    """Return s²_min, relative to the graph where nothing else was measured; estimates scatter
+    around 0.
+    """
     strength = np.asarray(e.strengths.value, float) if e.alone is None else e.alone
     return max(_weakest(e, strength)[0], 0.0)
 

@@ -71,18 +71,18 @@ class Sensor:
 
     @functools.cached_property
     def rounding(self) -> float:
-        """Error of rounding, as a share of the variance of a step."""
+        """The error of rounding, as a share of the variance of a step."""
         steps = float(np.diff(self.x).var())
         return self.quantum**2 / 6 / steps if steps > 0 else 0.0
 
     @functools.cached_property
     def clipped(self) -> float:
-        """Share of samples at the end of the range."""
+        """The share of samples at the end of the range."""
         return tests.clipped(self.x)
 
     @functools.cached_property
     def runs(self) -> tuple[int, float]:
-        """Longest run of one value, and the share of samples that repeat the one before."""
+        """The longest run of one value, and the share of samples that repeat the one before."""
         return tests.longest_run(self.x)
 
 
@@ -123,27 +123,27 @@ class SampleEvidence:
 
     @functools.cached_property
     def moving(self) -> list[int]:
-        """Variables that do not jump between a few values, which neither drift nor wander."""
+        """The variables that do not jump between a few values, which neither drift nor wander."""
         x = self.longest
         return [j for j in range(x.shape[1]) if len(x) and not is_event(x[:, j])]
 
     @functools.cached_property
     def trends(self) -> dict[int, tuple[float, float]]:
-        """Clear trends, by column: standard errors, and the share of the variance."""
+        """The clear trends, by column: standard errors, and the share of the variance."""
         found = {j: trend(self.longest[:, j]) for j in self.moving}
         return {j: (e, share) for j, (e, share) in found.items() if e > APART and share > TREND}
 
     @functools.cached_property
     def changes(self) -> dict[int, tuple[float, str, float]]:
-        """Clear changes of regime, by column: standard errors, what changes, and where."""
+        """The clear changes of regime, by column: standard errors, what changes, and where."""
         free = [j for j in self.moving if not tests.switched(self.longest[:, j])]
         found = {j: tests.regime_change(self.longest[:, j]) for j in free}
         return {j: change for j, change in found.items() if change[0] > APART}
 
     @functools.cached_property
     def sensors(self) -> tuple[Sensor, ...]:
-        """Variables whose sensor is looked at, without pauses of the whole record: none that are
-        set, as actuators that step, quantised controls and switches are.
+        """The variables whose sensor is looked at, without pauses of the whole record: none that
+        are set, as actuators that step, quantised controls and switches are.
         """
         resting = [_resting(x) for x in self.measured.values]
         found = []
@@ -157,7 +157,9 @@ class SampleEvidence:
 
     @functools.cached_property
     def copies(self) -> list[tuple[int, int, int, float]]:
-        """Columns that are copies of others; of several recordings only those of the same time."""
+        """The columns that are copies of others; of several recordings only those of the same
+        time.
+        """
         x = self._complete
         if len(x) < 30:
             return []
@@ -171,7 +173,7 @@ class SampleEvidence:
 
     @property
     def combination(self) -> tuple[float, Bool[np.ndarray, "dim"]]:
-        """Smallest share of variance of a direction of several columns, and these."""
+        """The smallest share of variance of a direction of several columns, and these."""
         x = self._complete
         if len(x) < 30 or self.copies:
             return 1.0, np.zeros(x.shape[1], bool)
@@ -179,14 +181,16 @@ class SampleEvidence:
 
     @functools.cached_property
     def intervals(self) -> tuple[float, float]:
-        """Short and long intervals between samples, 5 and 95 % of them."""
+        """The short and long intervals between samples, 5 and 95 % of them."""
         between = np.concatenate([np.diff(times) for times in self.samples.times])
         low, high = np.quantile(between, [0.05, 0.95])
         return float(low), float(high)
 
     @property
     def longest_gap(self) -> int:
-        """Samples in the longest stretch of missing values of one variable; 0 if none is."""
+        """The number of samples in the longest stretch of missing values of one variable; 0 if none
+        is.
+        """
         gaps = [0]
         for x in self.samples.values:
             edges = np.diff(np.pad(np.isnan(x).astype(int), ((1, 1), (0, 0))), axis=0)
@@ -554,7 +558,7 @@ def _quantised(evidence: SampleEvidence) -> Iterator[Hit]:
 
 
 def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
-    """Sensors that are not coarse, of which repeated values mean something else."""
+    """Return the sensors that are not coarse, for which repeated values mean something else."""
     return (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
 
 

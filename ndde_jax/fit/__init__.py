@@ -1,1 +1,1 @@
-"""How weights are found, for a given graph or together with gates."""
+"""Fits of weights, on a given graph or together with gates."""

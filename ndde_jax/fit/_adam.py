@@ -18,7 +18,7 @@ ADAM_MEMORY = (0.9, 0.999)
 
 
 class Train(eqx.Module):
-    """What the sparsifying loop carries."""
+    """The state that the sparsifying loop carries."""
 
     params: tuple
     optimiser: Any
@@ -32,7 +32,7 @@ class Train(eqx.Module):
 
 
 class Known(eqx.Module):
-    """The prior of every network, `[network input]`."""
+    """The prior knowledge of every network, `[network input]`."""
 
     allowed: Bool[Array, "network input"]
     required: Bool[Array, "network input"]
@@ -42,8 +42,8 @@ class Known(eqx.Module):
         self.required = jnp.tile(data.required, (repeats, 1))
 
     def decide(self, values, certain):
-        """`values` per input, or per draw and input, where the data decide; `certain` where an
-        input is required, and nothing where it is not allowed.
+        """Return `values` per input, or per draw and input, where the data decide; `certain` where
+        an input is required, and 0 where it is not allowed.
         """
         shape = (values.shape[0],) + (1,) * (values.ndim - 2) + values.shape[-1:]
         allowed, required = self.allowed.reshape(shape), self.required.reshape(shape)
@@ -54,14 +54,14 @@ class Known(eqx.Module):
 
 
 def epoch_length(config) -> int:
-    """Steps between two evaluations of the stopping rule."""
+    """Return the number of steps between two evaluations of the stopping rule."""
     return min(config.epoch_steps, config.max_steps)
 
 
 def sparsify(
     method, config, data, known, coefficient, warmup_steps, layers, initial, selector, key
 ) -> Train:
-    """Adam on networks and gates until the smoothed penalised objective stops improving.
+    """Train networks and gates by Adam until the smoothed penalised objective stops improving.
 
     `initial` are the random networks; `layers` the same, or fitted already. What the warm-up has
     beyond whole epochs comes before them, so that it takes as many steps as asked for.
@@ -181,7 +181,7 @@ def sparsify(
 
 
 def _adam_step(adam, gradient, optimiser):
-    """Optax adds whole numbers to floating ones, which JAX may have been told to refuse."""
+    """Take an Optax step; Optax adds integers to floats, which strict promotion in JAX refuses."""
     with jax.numpy_dtype_promotion("standard"):
         return adam.update(gradient, optimiser)
 
@@ -191,8 +191,8 @@ def _where(condition, true, false):
 
 
 def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ...]:
-    """The first layer's step with one step size per column, and the shrinkage of columns in the
-    same metric: with Adam's elementwise step sizes the two would not balance at a minimum.
+    """Return the first layer's step with one step size per column, and the shrinkage of columns in
+    the same metric: with Adam's elementwise step sizes the two would not balance at a minimum.
     """
     count = optimiser.count.astype(rate.dtype)
     mean = optimiser.mu[0][0][0] / (1 - ADAM_MEMORY[0] ** count)
@@ -203,7 +203,7 @@ def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ..
 
 
 def refine_weights(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
-    """Adam with a cosine schedule on the networks alone, inputs fixed by the mask."""
+    """Train the networks alone by Adam with a cosine schedule, inputs fixed by the mask."""
     per_epoch = min(config.epoch_steps, config.refine_steps)
     n_epochs, last_steps = divmod(config.refine_steps, per_epoch)
     import optax

@@ -1,4 +1,4 @@
-"""Drifts that are right for the sampling interval: forward differences without their bias.
+"""Correction of forward differences for the bias of the sampling interval.
 
 A forward difference (X[k+1] − X[k]) / dt is an unbiased measurement of the *flow* over one sample,
 (Φ(X[k]) − X[k]) / dt, whatever the dynamical noise, but it differs from the drift by
@@ -32,7 +32,7 @@ from ..windows._windows import Windows
 def correct_flow(
     windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
 ) -> Windows:
-    """Windows whose forward differences are corrected to rates of change, as a model sees them.
+    """Return windows whose forward differences are corrected to rates of change by a model.
 
     From each rate of change the model's own difference between flow and drift is subtracted,
     (Φ(x) − x)/h − G(x), where Φ is one classical Runge–Kutta step of the length h of the row. With
@@ -71,7 +71,9 @@ def correct_flow(
 
 
 def check_lagged_model(model: Any) -> None:
-    """A model, or any function from a physical history to a physical drift that has `lags`."""
+    """Raise an error unless a model is a function from physical histories to a physical drift with
+    `lags`.
+    """
     if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
         raise refusal(
             "model", "a fitted model, or a function with the attribute lags, a tuple", model
@@ -103,7 +105,8 @@ def _correct(windows: Windows, model) -> Windows:
 
 @eqx.filter_jit
 def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
-    """Windows at the middle of every step, with the rates of change that the model needs there.
+    """Return windows at the middle of every step, with the rates of change that the model needs
+    there.
 
     `following`: standardised histories at the end of the step; by default those of the next row,
     and where that does not start there the past stands still. `bend`: how far off the straight line
@@ -142,8 +145,8 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
 
 
 def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
-    """[`meet_midway`][ndde_jax.fit._correction.meet_midway] in NumPy, which compiles nothing, for
-    a drift of many physical histories at once.
+    """Apply [`meet_midway`][ndde_jax.fit._correction.meet_midway] in NumPy, which compiles nothing,
+    for a drift of many physical histories at once.
     """
     s = jax.tree.map(lambda a: np.asarray(a, np.float64), windows.scaling)
     history, increment = np.asarray(windows.history), np.asarray(windows.increment)
@@ -185,7 +188,7 @@ def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Win
 
 
 def _each_step(function: Callable, windows: Windows, following, *others):
-    """`function(start, end, increment, h, *others)` of every row, in physical units."""
+    """Return `function(start, end, increment, h, *others)` of every row, in physical units."""
     s = windows.scaling
     start, end = (
         history * s.scale[None, None] + s.center[None, None]
@@ -197,8 +200,8 @@ def _each_step(function: Callable, windows: Windows, following, *others):
 
 
 def _rate(model, start, end, bend=0.0):
-    """The drift of a state at a fraction of the step from one history to the next, on a parabola
-    that lies `bend` off the straight line halfway.
+    """Return the drift of a state at a fraction of the step from one history to the next, on a
+    parabola that lies `bend` off the straight line halfway.
     """
 
     def rate(x, fraction):
@@ -209,7 +212,9 @@ def _rate(model, start, end, bend=0.0):
 
 
 def _mean_rate(rate, x, start, stop, h):
-    """Over one classical Runge–Kutta step between two fractions of the sampling interval."""
+    """Return the mean rate over one classical Runge–Kutta step between two fractions of the
+    interval.
+    """
     part = stop - start
     k1 = rate(x, start)
     k2 = rate(x + 0.5 * part * h * k1, start + 0.5 * part)
@@ -219,8 +224,8 @@ def _mean_rate(rate, x, start, stop, h):
 
 
 def following_rows(windows: Windows, history: Float[Array | np.ndarray, "window lag dim"]):
-    """Histories at the end of the step, where the next row is that; else the same. In NumPy where
-    the history is.
+    """Return histories at the end of the step, where the next row holds it; else the row's own. In
+    NumPy where the history is.
     """
     xp = np if isinstance(history, np.ndarray) else jnp
     valid, position = xp.asarray(windows.valid), xp.asarray(windows.position)

@@ -1,4 +1,4 @@
-"""One verb for drifts: of a family, on a given graph, by the flow or by the rate."""
+"""One function for drifts: of a family, on a given graph, by the flow or by the rate."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from ._refit import StrengthConfig
 
 
 class Flow(eqx.Module):
-    """Correct forward differences by what the fitted drift itself does during a step.
+    """The correction of forward differences by the motion of the fitted drift during a step.
 
     - `rounds`: corrections, each followed by a fit; 6. In a linear system a round leaves (h‖A‖)²/6
         of a small bias at most, so three are many where sampling resolves the dynamics.

@@ -9,7 +9,7 @@ from ._fit import FitResult
 
 
 def edge_scores(result: Checked[FitResult]) -> Scores:
-    """How strongly a fit holds on to each edge, `[source target lag]`, in [0, 1].
+    """Return the score of each edge in a fit, `[source target lag]`, in [0, 1].
 
     For [`L0NDDE`][ndde_jax.L0NDDE] this is the probability that the gate is open, averaged over the
     prices on the method's path and over the sparsifying phase: the longer an edge survives, and the
@@ -21,7 +21,7 @@ def edge_scores(result: Checked[FitResult]) -> Scores:
 
 
 def window_graph(result: Checked[FitResult]) -> Graph:
-    """Edges the fitted model uses, `[source target lag]`."""
+    """Return the edges that the fitted model uses, `[source target lag]`."""
     _check(result)
     return to_graph_axes(result.model.mask)
 

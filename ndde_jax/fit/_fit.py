@@ -38,7 +38,7 @@ NEWTON_REFINE_INPUTS = 40
 
 
 class Status(eqx.Enumeration):
-    """How a fit ended."""
+    """The status at the end of a fit."""
 
     converged = "converged: the penalised objective stopped improving"
     stopped = "stopped at the step limit"
@@ -47,7 +47,8 @@ class Status(eqx.Enumeration):
 
 
 class FitConfig(eqx.Module):
-    """How to train; numbers are array leaves (sweep them with `vmap`), the rest is static.
+    """The settings of training; numbers are array leaves (sweep them with `vmap`), the rest is
+    static.
 
     The default is the library's best recipe; [`FitConfig.paper`][ndde_jax.FitConfig.paper] the
     paper's.
@@ -71,9 +72,10 @@ class FitConfig(eqx.Module):
         `"auto"` takes the first up to 40 inputs.
     - `batch_size`: windows per step, drawn with replacement.
     - `epoch_steps`: steps between two evaluations of the stopping rule, one entry of `losses`.
-    - `smoothing`, `improvement`: how the rule sees the objective: as a running mean over epochs in
-        which the past weighs 0.7, and only what it falls by a thousandth or more counts, since less
-        is the noise of minibatches. 0 and 0 compare every epoch with the best one before it.
+    - `smoothing`, `improvement`: the objective that the stopping rule uses: a running mean over
+        epochs in which the past weighs 0.7, of which only a fall by a thousandth or more counts,
+        since less is the noise of minibatches. 0 and 0 compare every epoch with the best one before
+        it.
     - `scores`: what ranks the edges, the method's score averaged over the sparsifying phase
         (`"phase"`) or as it is when training ends (`"end"`, the paper's).
     - `width`, `depth`: of the networks.
@@ -124,16 +126,16 @@ class FitConfig(eqx.Module):
 
     @classmethod
     def paper(cls, **changes) -> "FitConfig":
-        """The paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, an end after 200
-        steps that do not lower the penalised objective of their batch, scores as they are then,
-        gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override single
-        settings.
+        """Return the paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, an end
+        after 200 steps that do not lower the penalised objective of their batch, scores as they are
+        then, gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override
+        single settings.
 
-        These are of its first benchmark, but for the 200 steps after the mask is frozen: of its
-        second, which for L0-NDDE has neither warm-up nor gradient penalty. Not in
-        the paper: the limit of 10000 steps; that the last steps follow a cosine; that an iteration
-        is one batch; and of what the gradient is penalised, here of the loss by the predictions, a
-        rescaling of the loss (see `gradient_penalty_variant`).
+        These are the settings of its first benchmark, except that the 200 steps after the mask is
+        frozen come from its second, which for L0-NDDE has neither warm-up nor gradient penalty. Not
+        in the paper: the limit of 10000 steps; that the last steps follow a cosine; that an
+        iteration is one batch; and of what the gradient is penalised, here of the loss by the
+        predictions, a rescaling of the loss (see `gradient_penalty_variant`).
         """
         settings = dict(
             learning_rate=1e-3,
@@ -155,7 +157,7 @@ class FitConfig(eqx.Module):
 
 
 class FitResult(eqx.Module):
-    """A fitted drift and how it came about. Status is data: failed fits raise nothing.
+    """A fitted drift and the course of its fit. Status is data: failed fits raise nothing.
 
     - `model`: [`NeuralDDE`][ndde_jax.models.NeuralDDE].
     - `scores`: score of every input in [0, 1], `[target lag source]`, see
@@ -180,7 +182,7 @@ class FitResult(eqx.Module):
 
     @property
     def outcome(self) -> str:
-        """First word of the status of a single fit: converged, stopped, diverged or refused."""
+        """The first word of the status of a single fit: converged, stopped, diverged or refused."""
         return Status[self.status].split()[0].rstrip(":")  # type: ignore[misc]
 
 
@@ -199,10 +201,10 @@ def fit(
 
     **Arguments:**
 
-    - `method`: what selects the inputs, e.g. [`L0NDDE`][ndde_jax.L0NDDE].
+    - `method`: the method that selects the inputs, e.g. [`L0NDDE`][ndde_jax.L0NDDE].
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `config`: [`FitConfig`][ndde_jax.FitConfig]; its defaults if omitted.
-    - `key`: initial weights, minibatches and gates.
+    - `key`: random key of initial weights, minibatches and gates.
 
     **Returns:** [`FitResult`][ndde_jax.FitResult].
 
@@ -239,8 +241,8 @@ def fit(
 
 
 def _fit(method, windows, config, key):
-    """Programs of their own, so that the two times that networks are fitted by Newton's method,
-    the longest to compile, use the same one.
+    """Fit as separate programs, so that the two Newton fits of networks, which take longest to
+    compile, share one.
     """
     warmup, refine = _phases(config, windows.dim * windows.n_lags)
     if config.learning_rate is None:
@@ -282,7 +284,7 @@ def _phases(config, n_inputs: int) -> tuple[str, str]:
 
 
 class _Found(eqx.Module):
-    """What is left of the sparsifying phase."""
+    """The result of the sparsifying phase."""
 
     layers: tuple[Layer, ...]
     mask: Bool[Array, "target input"]
@@ -350,7 +352,7 @@ def _refined(config, data: FlatData, mask, layers, key):
 
 @eqx.filter_jit
 def _ended(data: FlatData, found: _Found, layers, steps):
-    """The final mask and weights, and all else that a result holds."""
+    """Return the final mask and weights, and all other parts of a result."""
     gates = found.mask.astype(data.inputs.dtype)[:, None]
     risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, gates)
     layers = jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), layers)
@@ -378,8 +380,8 @@ def _ended(data: FlatData, found: _Found, layers, steps):
 
 @eqx.filter_jit
 def _newton(layers, data: FlatData, mask, n_steps: int) -> tuple[Layer, ...]:
-    """Levenberg–Marquardt on each target's network, one after the other: lock-step batching of
-    these matrix sizes gains nothing on CPU.
+    """Train each target's network by Levenberg–Marquardt, one after the other: batching matrices of
+    these sizes in lock-step gains nothing on CPU.
     """
 
     def one(args):

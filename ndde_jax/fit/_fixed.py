@@ -1,4 +1,4 @@
-"""The drift of a given graph, and what every function that takes a graph says of it."""
+"""The drift of a given graph, and the checks of every function that takes a graph."""
 
 from typing import Any
 
@@ -53,7 +53,9 @@ def fit_graph(
 
 
 def checked_graph(windows: Windows, graph: Any) -> tuple[Graph, Array]:
-    """A graph as `[source target lag]` and as a mask `[target input]`, or a `ValueError`."""
+    """Return a graph as `[source target lag]` and as a mask `[target input]`; raise a `ValueError`
+    for anything else.
+    """
     shape = (windows.dim, windows.dim, windows.n_lags)
     if isinstance(graph, str):
         if graph != "full":
@@ -64,7 +66,7 @@ def checked_graph(windows: Windows, graph: Any) -> tuple[Graph, Array]:
 
 
 def input_slots(base, max_inputs: int | None) -> int:
-    """Inputs that a network must have room for."""
+    """Return the number of inputs that a network must have room for."""
     n_inputs = base.shape[1]
     if isinstance(base, jax.core.Tracer):
         return n_inputs if max_inputs is None else min(max_inputs, n_inputs)

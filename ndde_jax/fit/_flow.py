@@ -1,4 +1,4 @@
-"""Drifts whose flow matches the data: fitted, corrected by what they do in a step, fitted again."""
+"""Drifts whose flow matches the data: fit, correct by the motion during a step, fit again."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def fit_flow(
     - `key`: random starts.
     - `members`: networks per target that are averaged, static; 4. One in ten starts ends in a poor
         minimum, and the gain beyond four is small.
-    - `rounds`: corrections, static; 0 leaves the bias in.
+    - `rounds`: number of corrections, static; 0 leaves the bias in.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig], of which `steps`, `width` and
         `depth` count.
     - `max_inputs`: as for [`signal_strengths`][ndde_jax.signal_strengths].
@@ -78,9 +78,9 @@ def fit_flow(
         of degree three in up to six inputs, two in up to twelve, else one; from a hundred inputs on
         there are networks only.
     - `simple_numbers`: hold coefficients of polynomials, in physical units, at whole numbers or at
-        the size of another one, where that is likelier than not (False). For laws like
-        x' = 10 (y − x), velocities, and couplings by differences. What is wrongly held is off by
-        about its standard error, and what is rightly held is exact.
+        the size of another one, where that is likelier than not (False). For laws like x' = 10 (y −
+        x), velocities, and couplings by differences. A coefficient held wrongly is off by about its
+        standard error; one held rightly is exact.
 
     **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE], whose mask is the graph. Its drift is a
     [`MaskedDrift`][ndde_jax.models.MaskedDrift] for `"network"`, otherwise a
@@ -132,7 +132,7 @@ def fit_flow(
 
 
 def _starts(config, members: int, slots: int, dtype, keys) -> tuple:
-    """Random networks `[target member ...]`."""
+    """Return random networks `[target member ...]`."""
     size = dict(width=config.width, depth=config.depth, dtype=dtype)
 
     def one(key):
@@ -188,7 +188,7 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
 
 
 def _criterion(risk, count, n):
-    """The Bayesian information criterion."""
+    """Return the Bayesian information criterion."""
     return n * jnp.log(risk + FLOOR) + count * jnp.log(n)
 
 
@@ -197,7 +197,7 @@ def _like(flag: Bool[Array, "target"], a: Array) -> Array:
 
 
 class _Polynomials:
-    """Sparse polynomials, one per target."""
+    """The sparse polynomials, one per target."""
 
     def __init__(self, windows, data, index, used, simple_numbers):
         self.data, self.index, self.used = data, index, used > 0
@@ -234,7 +234,7 @@ class _Polynomials:
 
 
 class _Networks:
-    """Several networks per target, `[target member ...]`."""
+    """The networks, several per target, `[target member ...]`."""
 
     def __init__(self, data, base, index, used, starts):
         self.data, self.base, self.index, self.used = data, base, index, used
@@ -242,12 +242,12 @@ class _Networks:
         self.n, self.dtype = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.dtype
 
     def start(self):
-        """Random weights, and decays to begin with."""
+        """Return random weights, and initial decays."""
         shape = (self.data.dim, self.members, 2 * len(self.starts))
         return self.starts, jnp.full(shape, 1e-2, self.dtype)
 
     def train(self, networks, decays, inputs, outputs, n_iterations) -> NetworkFit:
-        """Every member of every target, one after the other."""
+        """Train every member of every target, one after the other."""
 
         def target(args):
             networks, decays, output, index, used = args
@@ -286,7 +286,9 @@ class _Networks:
 
 
 def _side_by_side(networks: tuple, share: Float[Array, "member"]) -> tuple:
-    """The weighted mean of networks `[member ...]` as one network with block-diagonal layers."""
+    """Return the weighted mean of networks `[member ...]` as one network with block-diagonal
+    layers.
+    """
     (weight, bias), *hidden, (out_weight, out_bias) = networks
     members, width, n_inputs = weight.shape
     layers = [(weight.reshape(members * width, n_inputs), bias.reshape(-1))]

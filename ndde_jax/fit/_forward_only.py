@@ -1,4 +1,4 @@
-"""A sentence in place of JAX's where something cannot be differentiated backwards."""
+"""A readable error in place of JAX's where reverse-mode differentiation is impossible."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .._checks import is_traced
 
 
 def forward_only(tree: Any, sentence: str) -> Any:
-    """The same numbers; a `grad` that comes back to them raises `ValueError` with the sentence.
+    """Return the tree unchanged; a `grad` through it raises `ValueError` with the sentence.
 
     Loops whose length depends on data have no reverse derivative, and JAX says so of the loop. It
     finds out only on the way back, which passes these results first.

@@ -26,7 +26,8 @@ RULES = ("open_probability", "median", "deterministic_gate")
 
 
 class HardConcrete(eqx.Module):
-    """Shape of the gate distribution; the defaults are those of Louizos et al. and of the paper.
+    """The shape of the gate distribution; the defaults are those of Louizos et al. and of the
+    paper.
 
     - `temperature`: β, 0.33. Smaller is closer to a coin toss and has a rarer gradient.
     - `low`, `high`: ends of the stretched interval, −0.1 and 1.1.
@@ -40,7 +41,7 @@ class HardConcrete(eqx.Module):
 
 
 def check_gate(gate: Any, log_alpha: Any = 0.0) -> HardConcrete:
-    """The shape of a gate, the usual one if None; locations must be numbers."""
+    """Return the shape of a gate, the default if None; raise unless locations are numbers."""
     if gate is not None and not isinstance(gate, HardConcrete):
         raise refusal("gate", "a HardConcrete or None", gate)
     check_real_array(log_alpha, "log_alpha", "one location per gate")
@@ -48,7 +49,7 @@ def check_gate(gate: Any, log_alpha: Any = 0.0) -> HardConcrete:
 
 
 def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=None) -> Array:
-    """Draws of logit(u) for u uniform on (0, 1): the only randomness a gate needs."""
+    """Draw logit(u) for u uniform on (0, 1): the only randomness a gate needs."""
     # jr.logistic(0, 1) is unbounded; float32 uniforms are multiples of 2^-23, so a floor keeps the
     # logarithm finite without a visible change of the distribution.
     return _logits(check_key(key), tuple(shape), float if dtype is None else dtype)
@@ -67,7 +68,7 @@ def gate_from_noise(
     log_alpha: Checked[Float[Array, "*#shape"]],
     gate: Checked[HardConcrete | None] = None,
 ) -> Float[Array, "..."]:
-    """Value of the gate for given [`logistic_noise`][ndde_jax.gates.logistic_noise]."""
+    """Return the value of the gate for given [`logistic_noise`][ndde_jax.gates.logistic_noise]."""
     check_real_array(noise, "noise", "one draw per gate")
     gate = check_gate(gate, log_alpha)
     try:
@@ -92,7 +93,7 @@ def sample_gate(
     key: Checked[PRNGKeyArray],
     gate: Checked[HardConcrete | None] = None,
 ) -> Float[Array, "*shape"]:
-    """One independent draw of every gate.
+    """Return one independent draw of every gate.
 
     ```python
     import jax, jax.numpy as jnp
@@ -110,7 +111,9 @@ def sample_gate(
 def open_probability(
     log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
 ) -> Float[Array, "*shape"]:
-    """P(z ≠ 0) = sigmoid(log_alpha − β log(−low / high)), the differentiable stand-in of L0."""
+    """Return P(z ≠ 0) = sigmoid(log_alpha − β log(−low / high)), the differentiable surrogate of
+    L0.
+    """
     gate = check_gate(gate, log_alpha)
     return jax.nn.sigmoid(
         jnp.asarray(log_alpha) - gate.temperature * jnp.log(-gate.low / gate.high)
@@ -120,14 +123,16 @@ def open_probability(
 def expected_l0(
     log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
 ) -> Array:
-    """Expected number of open gates: the sum of their open probabilities."""
+    """Return the expected number of open gates: the sum of their open probabilities."""
     return jnp.sum(open_probability(log_alpha, gate))
 
 
 def deterministic_gate(
     log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
 ) -> Float[Array, "*shape"]:
-    """Test-time gate clip(sigmoid(log_alpha)(high − low) + low, 0, 1); has no temperature."""
+    """Return the test-time gate clip(sigmoid(log_alpha)(high − low) + low, 0, 1); it has no
+    temperature.
+    """
     gate = check_gate(gate, log_alpha)
     return jnp.clip(
         jax.nn.sigmoid(jnp.asarray(log_alpha)) * (gate.high - gate.low) + gate.low, 0.0, 1.0
@@ -139,7 +144,8 @@ def hard_mask(
     rule: Checked[str] = "open_probability",
     gate: Checked[HardConcrete | None] = None,
 ) -> Bool[Array, "*shape"]:
-    """Which gates count as open. The three rules in use disagree between log_alpha −2.4 and 0:
+    """Return which gates count as open. The three rules in use disagree between log_alpha −2.4 and
+    0:
 
     - `"open_probability"` (default): P(z ≠ 0) > 1/2, i.e. log_alpha > −0.79;
     - `"median"` (the paper's, whose mask is the sigmoid of the logits): sigmoid(log_alpha) > 1/2,

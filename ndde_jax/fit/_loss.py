@@ -1,4 +1,4 @@
-"""Empirical risk of stacked networks on a batch of windows."""
+"""The empirical risk of stacked networks on a batch of windows."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -13,7 +13,7 @@ def empirical_risk(
     weight: Float[Array, "window"],
     gates: Float[Array, "network draw input"],
 ) -> Float[Array, "network"]:
-    """Weighted mean squared error of every network, averaged over draws of its gates.
+    """Return the weighted mean squared error of every network, averaged over draws of its gates.
 
     The paper's empirical risk Σ_k Δ_k ‖(X_{k+1} − X_k)/Δ_k − G(Z_k)‖², per target, in standardised
     units, with weights Δ_k normalised to mean 1: predicting a constant has risk 1.
@@ -32,7 +32,7 @@ def gradient_penalty(
     variant: str,
     n_networks: int,
 ) -> Float[Array, "network"]:
-    """Penalty that keeps the drift from varying faster than the data support.
+    """Return a penalty that keeps the drift from varying faster than the data support.
 
     - `"jacobian"`: coefficient × mean ‖∂G_j/∂z‖² on standardised data. Entries of the Jacobian are
         of order 1, so coefficients between 1e-5 and 1e-2 make sense.

@@ -1,4 +1,4 @@
-"""Many systems: the one place that pads, spreads over cores and devices, and resumes."""
+"""Fits of many systems: padding, distribution over cores and devices, and resuming."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,8 +50,8 @@ def fit_many(
         result is recognised by its data, method, configuration and key, never by its number alone.
         A damaged file is computed again. When the disk is full, results are returned all the same
         and a warning says which could not be kept.
-    - `executor`: who computes, as for [`discover_many`][ndde_jax.discover_many]; by default threads
-        of this process. Results are the same.
+    - `executor`: where systems are computed, as for [`discover_many`][ndde_jax.discover_many]; by
+        default threads of this process. Results are the same.
     - `workers`: systems at a time; by default the number of CPU cores, or of JAX devices if larger.
         Workers take turns on the available devices. With an executor, how many systems it is given
         ahead of those that are finished, by default 512.
@@ -121,6 +121,6 @@ def fit_many(
 
 
 def _fit(arguments: tuple) -> FitResult:
-    """What an executor calls."""
+    """Fit one batch of systems; the function that an executor calls."""
     method, windows, config, key = arguments
     return fit(method, windows, config, key=key)

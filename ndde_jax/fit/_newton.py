@@ -27,7 +27,7 @@ Network = tuple[tuple[Float[Array, "_ _"], Float[Array, "_"]], ...]
 
 
 class NetworkFit(eqx.Module):
-    """One trained network and what its training says about it.
+    """A trained network with the diagnostics of its training.
 
     - `network`: weights and biases.
     - `risk`: weighted mean squared error on the training windows.
@@ -43,14 +43,16 @@ class NetworkFit(eqx.Module):
     decay: Float[Array, "*group"]
 
     def corrected_risk(self, n_windows: Any) -> Any:
-        """Generalised cross-validation: risk / (1 − γ/n)², an estimate of risk on new data."""
+        """Return generalised cross-validation: risk / (1 − γ/n)², an estimate of risk on new
+        data.
+        """
         share = jnp.minimum(self.n_effective / n_windows, 0.9)
         return self.risk / (1 - share) ** 2
 
 
 @partial(jax.jit, inline=True)
 def predict(network: Network, inputs: Float[Array, "window input"]) -> Float[Array, "window"]:
-    """Output of one network for every row."""
+    """Return the output of one network for every row."""
     hidden = inputs
     for weight, bias in network[:-1]:
         hidden = jnp.tanh(hidden @ weight.T + bias[None])
@@ -61,7 +63,9 @@ def predict(network: Network, inputs: Float[Array, "window input"]) -> Float[Arr
 def predict_and_jacobian(
     network: Network, inputs: Float[Array, "window input"]
 ) -> tuple[Float[Array, "window"], Float[Array, "window parameter"]]:
-    """Outputs and their derivatives with respect to the parameters, in `ravel_pytree` order."""
+    """Return outputs and their derivatives with respect to the parameters, in `ravel_pytree`
+    order.
+    """
     n = inputs.shape[0]
     hidden = [inputs]
     for weight, bias in network[:-1]:
@@ -140,7 +144,7 @@ def fit_network(
         return weighted.T @ jacobian, weighted.T @ (prediction - output)
 
     def advance(state, curvature, slope):
-        """The state after one step, and whether the step was accepted."""
+        """Return the state after one step, and whether the step was accepted."""
         theta, error, damping, decay, n_effective = state
         gradient = slope + decay[group] * theta
         factor = jnp.linalg.cholesky(curvature + jnp.diag(decay[group] + damping))
@@ -203,7 +207,7 @@ def fit_network(
 def select_inputs(
     mask: Float[Array, "input"], width: int
 ) -> tuple[Int[Array, "slot"], Float[Array, "slot"]]:
-    """Indices of the open inputs in `width` slots, and which slots are in use.
+    """Return the indices of the open inputs in `width` slots, and which slots are in use.
 
     Fitting on the open columns only, instead of multiplying closed ones by zero, makes a fit as
     cheap as its in-degree.

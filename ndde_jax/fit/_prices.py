@@ -1,4 +1,4 @@
-"""What an edge must be worth, as a value: one home for the price of an edge."""
+"""The price of an edge: the reduction of risk that it must bring to be kept."""
 
 import abc
 from typing import Any
@@ -15,11 +15,10 @@ RESOLUTION = 1e-4
 
 
 class AbstractPrice(eqx.Module):
-    """What an input must lower the risk of its target by, to be kept.
+    """The price of an input: the reduction of its target's risk that keeps it.
 
-    A price is a function of what is known when it is asked for: the corrected risk of the target
-    with its present inputs, how many windows and candidate inputs there are, and how many weights
-    an input brings.
+    A price is a function of the corrected risk of the target with its present inputs, the numbers
+    of windows and candidate inputs, and the number of weights that an input adds.
     """
 
     @abc.abstractmethod
@@ -30,7 +29,7 @@ class AbstractPrice(eqx.Module):
         n_inputs: Any,
         width: int,
     ) -> Float[Array, "*batch"]:
-        """Share of the variance of a target's rate."""
+        """Return a share of the variance of a target's rate."""
 
 
 class EBIC(AbstractPrice):
@@ -54,7 +53,7 @@ class EBIC(AbstractPrice):
     """
 
     def __call__(self, risk, n_windows, n_inputs: Any, width: int):
-        """The criterion at this risk."""
+        """Return the criterion at this risk."""
         risk = jnp.asarray(risk, floating_type(risk))
         n = jnp.asarray(n_windows, risk.dtype)
         candidates = jnp.asarray(n_inputs, risk.dtype)
@@ -63,7 +62,7 @@ class EBIC(AbstractPrice):
 
 
 class PerInput(AbstractPrice):
-    """λ / F, whatever the risk, with F candidate inputs: the exchange rate of
+    """A price of λ / F at any risk, with F candidate inputs: the exchange rate of
     [`L0NDDE`][ndde_jax.L0NDDE] and of the paper's objective.
 
     ```python
@@ -76,14 +75,15 @@ class PerInput(AbstractPrice):
     coefficient: Float[Array, ""] = eqx.field(converter=as_number("coefficient", above=0))
 
     def __call__(self, risk, n_windows, n_inputs: Any, width: int):
-        """The same for every target."""
+        """Return λ / F for every target."""
         dtype = floating_type(risk)
         share = self.coefficient.astype(dtype) / jnp.asarray(n_inputs, dtype)
         return jnp.broadcast_to(share, jnp.shape(risk))
 
 
 def as_price(price: Any, name: str = "price") -> AbstractPrice:
-    """A price, or the coefficient λ of one per input; None is [`EBIC`][ndde_jax.select.EBIC].
+    """Return a price; a number is the coefficient λ of a price per input, None is
+    [`EBIC`][ndde_jax.select.EBIC].
 
     **Raises:** `ValueError` for anything else.
     """

@@ -18,7 +18,7 @@ from ._prices import AbstractPrice
 
 
 class StrengthConfig(eqx.Module):
-    """How carefully to refit; all static.
+    """The effort of refits; all settings are static.
 
     - `restarts`: random starts of each in-sample fit, of which the best counts; 2. One in ten
         starts ends in a poor minimum.
@@ -56,7 +56,7 @@ class StrengthConfig(eqx.Module):
 def checked_refit(
     who: str, windows: Any, config: Any, key: Any, max_inputs: Any = None
 ) -> tuple[StrengthConfig, Array]:
-    """What all functions that refit networks are given; settings and key as they are used."""
+    """Check the arguments common to all refits; return settings and key."""
     check_windows(windows, who)
     check_config(config, StrengthConfig)
     if max_inputs is not None:
@@ -65,9 +65,9 @@ def checked_refit(
 
 
 class Comparison(eqx.Module):
-    """Risk of a graph and what each alternative adds to it; inputs flat, (lag, source).
+    """The risk of a graph and the increase by each alternative; inputs flat, (lag, source).
 
-    Differences are signed so that positive speaks for the edge, kept or not.
+    Differences are signed so that positive values support the edge, kept or not.
     """
 
     base_in_sample: Float[Array, "target"]
@@ -152,12 +152,13 @@ def search_mask(
     *,
     key: PRNGKeyArray,
 ) -> tuple[Bool[Array, "target input"], Float[Array, "target"], Float[Array, "target"]]:
-    """The best of several masks per target, improved by flipping its best edge while that pays.
+    """Return the best of several masks per target, improved by flipping its best edge while that
+    lowers the criterion.
 
-    Pays: lowers corrected risk + price × number of inputs. Returns the masks, their corrected risks
-    as the search knows them, and what an input costs at the end. Targets
-    are independent of one another, so this is coordinate descent on the L0 objective and ends where
-    no single addition or removal improves it, or after `config.search` flips.
+    The criterion is corrected risk + price × number of inputs. Returns the masks, their corrected
+    risks as the search knows them, and what an input costs at the end. Targets are independent of
+    one another, so this is coordinate descent on the L0 objective and ends where no single addition
+    or removal improves it, or after `config.search` flips.
 
     A start is fitted from scratch. Its neighbours start from its weights, which takes a fifth of
     the steps; a neighbour judged too badly for that is corrected by the strengths measured later.
@@ -243,7 +244,9 @@ def _at(tree, index):
 
 
 def spread_network(network, mask, max_inputs: int):
-    """A network on the open inputs as one on all inputs, with zero weights for the others."""
+    """Return a network on the open inputs as one on all inputs, with zero weights for the
+    others.
+    """
     (weight, bias), *rest = network
     index, used = select_inputs(mask.astype(weight.dtype), max_inputs)
     full = jnp.zeros((weight.shape[0], mask.shape[0]), weight.dtype)
@@ -259,8 +262,8 @@ def fit_layers(
     *,
     key: PRNGKeyArray,
 ) -> tuple[tuple[Layer, ...], Float[Array, "target"]]:
-    """Stacked networks trained on the inputs `mask` leaves open, and their corrected risk; NaN for
-    windows that are refused.
+    """Return stacked networks trained on the inputs that `mask` leaves open, and their corrected
+    risk; NaN for windows that are refused.
     """
     data = FlatData(windows)
     n = jnp.maximum(jnp.sum(data.weight), 1)
@@ -278,7 +281,7 @@ def fit_layers(
 def _best_of_starts(
     data: FlatData, mask, output, config: StrengthConfig, max_inputs: int, *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "window slot"], NetworkFit]:
-    """The open inputs, and the best of several fits to all windows."""
+    """Return the open inputs, and the best of several fits to all windows."""
     dtype = data.inputs.dtype
     index, used = select_inputs(mask.astype(dtype), max_inputs)
     inputs = data.inputs[:, index] * used[None]
@@ -302,7 +305,9 @@ def _best_of_starts(
 def held_out_squares(
     fitted: NetworkFit, inputs, output, weight, fold, train, config: StrengthConfig
 ) -> Float[Array, "window"]:
-    """Squared error of every window by a refit, from `fitted`, that has not seen its fold."""
+    """Return the squared error of every window by a refit, from `fitted`, that has not seen its
+    fold.
+    """
 
     def left_out(k):
         refit = fit_network(
@@ -319,14 +324,16 @@ def held_out_squares(
 
 
 def _blocks(valid: Bool[Array, "window"], n_blocks: int) -> Int[Array, "window"]:
-    """Contiguous blocks of equally many valid windows; −1 where not valid."""
+    """Return contiguous blocks of equally many valid windows; −1 where not valid."""
     rank = jnp.cumsum(valid) - 1
     block = rank * n_blocks // jnp.maximum(jnp.sum(valid), 1)
     return jnp.where(valid, block, -1)
 
 
 def _folds(windows: Windows, data: FlatData, n_folds: int):
-    """The fold of every window, and for each fold which windows share no sample with it."""
+    """Return the fold of every window, and for each fold the windows that share no sample
+    with it.
+    """
     fold = _blocks(windows.valid, n_folds)
     position = windows.position
     gap = windows.reach
@@ -345,7 +352,7 @@ def _lower_bound(
     *,
     key: PRNGKeyArray,
 ) -> Float[Array, "target input"]:
-    """Lower confidence bound of the mean paired difference, by resampling blocks."""
+    """Return a lower confidence bound of the mean paired difference, by resampling blocks."""
     block = _blocks(data.weight > 0, config.blocks)
     member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(difference.dtype)
     sums = difference @ (data.weight[:, None] * member)

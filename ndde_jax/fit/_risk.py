@@ -1,4 +1,4 @@
-"""The loss of one window and the risk of a model, as anybody would write them."""
+"""The loss of one window and the risk of a model, in their plain textbook form."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ def window_loss(
     *,
     scaling: Checked[Scaling | None] = None,
 ) -> Float[Array, "target"]:
-    """Squared error of the drift on one window, per target: ‖rate − G(history)‖² in standardised
-    units, in which predicting the mean rate costs 1 on average.
+    """Return the squared error of the drift on one window, per target: ‖rate − G(history)‖² in
+    standardised units, in which predicting the mean rate costs 1 on average.
 
     The paper's (X(t_{k+1}) − X(t_k))/Δ_k − G(Z_k), squared. Training minimises its weighted mean,
     [`risk`][ndde_jax.risk], by batched products that are tested equal to it.
@@ -53,8 +53,8 @@ def window_loss(
 
 
 def risk(model: Checked[AbstractDelayModel], windows: Checked[Windows]) -> Float[Array, "target"]:
-    """The paper's empirical risk per target: the mean of [`window_loss`][ndde_jax.window_loss] over
-    all windows, weighted by the lengths of their steps.
+    """Return the paper's empirical risk per target: the mean of
+    [`window_loss`][ndde_jax.window_loss] over all windows, weighted by the lengths of their steps.
 
     Pure: `jit`, `vmap` and `grad` with respect to model and windows apply. 1 is as good as
     predicting the mean rate.

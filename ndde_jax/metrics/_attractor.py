@@ -1,4 +1,4 @@
-"""Whether a learned system lives on the true attractor: spectra, invariant law, exponents.
+"""Scores of the long-run behaviour of a learned system: spectra, invariant law, exponents.
 
 Trajectories are `[*batch time dim]` in standardised units, as for forecasts. Where only long-run
 statistics are compared, the two need not start at the same state.
@@ -36,7 +36,7 @@ def log_spectral_distance(
     segment: Checked[int | None] = None,
     floor: Checked[float] = 1e-6,
 ) -> Float[Array, "..."]:
-    """Root mean square distance of two power spectra, in decibels.
+    """Return the root mean square distance of two power spectra, in decibels.
 
     Per variable √(mean over frequencies of (10 log₁₀ P − 10 log₁₀ P̂)²), then the mean over
     variables. Spectra are Welch's: Hann window, half overlap, each segment less its mean; the zero
@@ -86,8 +86,8 @@ def squared_log_spectral_distance(
     floor: Checked[float] = 0.0,
     decibels: Checked[bool] = False,
 ) -> Float[Array, "..."]:
-    """Mean squared difference of two logarithmic power spectra: LSD in the words of the paper, "the
-    squared difference between the true and estimated log power spectral density".
+    """Return the mean squared difference of two logarithmic power spectra: LSD in the words of the
+    paper, "the squared difference between the true and estimated log power spectral density".
 
     The mean over variables and frequencies of (ln P − ln P̂)². The paper gives neither the logarithm
     nor how spectra are estimated; they are those of
@@ -119,7 +119,7 @@ def squared_log_spectral_distance(
 
 
 def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tuple:
-    """What `_log_difference` takes, checked."""
+    """Return the arguments of `_log_difference`, checked."""
     check_number(floor, "floor", least=0)
     predicted, truth = same_length(predicted, truth)
     n = truth.shape[-2]
@@ -135,8 +135,8 @@ def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tupl
 
 @partial(jax.jit, static_argnums=2)
 def _log_difference(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
-    """ln P of the truth less that of the forecast, `[*batch frequency dim]`, both from a share of
-    the true mean power on.
+    """Return ln P of the truth less that of the forecast, `[*batch frequency dim]`, both from a
+    share of the true mean power on.
     """
     true_power, power = _welch(truth, segment), _welch(predicted, segment)
     lowest = floor * jnp.mean(true_power, axis=-2, keepdims=True)
@@ -145,7 +145,7 @@ def _log_difference(predicted: Array, truth: Array, segment: int, floor: Any) ->
 
 
 def _welch(x: Array, segment: int) -> Array:
-    """Power spectral density `[*batch frequency dim]` without the zero frequency."""
+    """Return the power spectral density `[*batch frequency dim]` without the zero frequency."""
     _, power = jax.scipy.signal.welch(x, nperseg=segment, axis=-2)
     return power[..., 1:, :]
 
@@ -160,7 +160,8 @@ def state_space_divergence(
     samples: Checked[Shaped[ArrayLike, "..."] | None] = None,
     key: Checked[PRNGKeyArray | None] = None,
 ) -> Float[Array, "..."]:
-    """Kullback–Leibler divergence of the predicted invariant law from the true one, D_stsp.
+    """Return the Kullback–Leibler divergence of the predicted invariant law from the true one,
+    D_stsp.
 
     Both laws are Gaussian mixtures with one isotropic component per point of the trajectory;
     KL(truth ‖ predicted) is the mean of log p − log q over samples of the truth. Zero for the same
@@ -247,7 +248,7 @@ def _mean_log_ratio(samples, truth, predicted, variance):
 
 
 def _log_density(z, points, variance):
-    """Up to the constant that both mixtures share."""
+    """Return the log density, up to the constant that both mixtures share."""
     square = jnp.sum((z[None] - points) ** 2, axis=-1)
     return jax.nn.logsumexp(-square / (2 * variance)) - math.log(points.shape[0])
 
@@ -257,7 +258,7 @@ def _thinned(x: Array, max_points: int) -> Array:
 
 
 def lyapunov_exponent_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
-    """Squared difference of the largest Lyapunov exponents, FLEE.
+    """Return the squared difference of the largest Lyapunov exponents, FLEE.
 
     **Arguments:**
 
@@ -280,7 +281,7 @@ def lyapunov_exponent_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
 
 
 def dimension_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
-    """Squared difference of the Kaplan–Yorke dimensions of two Lyapunov spectra.
+    """Return the squared difference of the Kaplan–Yorke dimensions of two Lyapunov spectra.
 
     Ill-conditioned where the largest exponent is near zero: its sign decides between 0 and about 2.
     Arguments, returns and errors as for

@@ -1,4 +1,4 @@
-"""How good a probabilistic forecast is: paths against what came.
+"""Scores of probabilistic forecasts: ensembles of paths against observations.
 
 Paths lie along the first axis, `[path *shape]`, as forecasts return them. NumPy or JAX, under `jit`
 and `vmap` as well.
@@ -21,7 +21,7 @@ def crps(
     *,
     fair: Checked[bool] = True,
 ) -> Float[Array, "*shape"]:
-    """Continuous ranked probability score of an ensemble; small is good.
+    """Return the continuous ranked probability score of an ensemble; small is good.
 
     E|X − y| − ½ E|X − X′|, X and X′ being drawn from the forecast, in units of the variable: the
     squared distance between its distribution function and the step at what came, integrated. For a
@@ -72,7 +72,7 @@ def interval_coverage(
     high: Checked[Shaped[ArrayLike, "*shape"]],
     truth: Checked[Shaped[ArrayLike, "*shape"]],
 ) -> Float[Array, ""]:
-    """Share of what came that lies in its interval, ends included.
+    """Return the share of observations that lie in their interval, ends included.
 
     **Arguments:** arrays of one shape. Where the truth is NaN nothing came, and nothing is counted;
     an interval with an end that is NaN contains nothing.
@@ -107,8 +107,8 @@ def energy_score(
     samples: Checked[Shaped[ArrayLike, "path *batch dim"]],
     truth: Checked[Shaped[ArrayLike, "*batch dim"]],
 ) -> Float[Array, "*batch"]:
-    """The score of several variables together: E‖X − y‖ − ½ E‖X − X′‖, over pairs of different
-    paths; [`crps`][ndde_jax.metrics.crps] if there is one variable.
+    """Return the score of several variables together: E‖X − y‖ − ½ E‖X − X′‖, over pairs of
+    different paths; [`crps`][ndde_jax.metrics.crps] if there is one variable.
 
     It sees whether the variables vary together as they should, which scores of one at a time do
     not. Standardise variables of unlike units first.

@@ -1,4 +1,4 @@
-"""How well one trajectory forecasts another, and for how long.
+"""Scores of point forecasts: their error, and the time for which they are valid.
 
 Trajectories are `[*batch time dim]` in standardised units: every variable by the mean and standard
 deviation of the training data. Row 0 of both is the given initial state. Every function works under
@@ -19,7 +19,7 @@ NORMS = ("l2", "rms")
 
 
 def bounded(predicted: Checked[Shaped[ArrayLike, "..."]], *, limit: Checked[float] = 1e3) -> Array:
-    """A forecast without infinities: what it says after it has blown up is that it is far away.
+    """Return a forecast without infinities: values after it diverged are replaced by distant ones.
 
     From the first row with a value that is not finite on, all values are `limit`; before that they
     are clipped to ±`limit`. Without this one forecast that explodes makes every mean infinite.
@@ -62,7 +62,8 @@ def valid_prediction_time(
     threshold: Checked[Shaped[ArrayLike, "..."]] = 1.0,
     norm: Checked[str] = "l2",
 ) -> Float[Array, "..."]:
-    """Time until a forecast is further than `threshold` from the truth, in Lyapunov times.
+    """Return the time until a forecast is further than `threshold` from the truth, in Lyapunov
+    times.
 
     `lyapunov · dt · k`, k being the first sample at which the error exceeds the threshold or is not
     a number; the whole length if it never does.
@@ -118,7 +119,7 @@ def nrmse(
     lyapunov: Checked[Shaped[ArrayLike, "..."]] = 1.0,
     horizon: Checked[Shaped[ArrayLike, "..."]] = 5.0,
 ) -> Float[Array, "..."]:
-    """Root mean square error over the variables, averaged over the first Lyapunov times.
+    """Return the root mean square error over the variables, averaged over the first Lyapunov times.
 
     The mean over samples 1 … n of √(mean over variables of the squared error), with
     n = horizon / (lyapunov · dt), rounded; at least 2 and at most what there is. Not to be read
@@ -164,7 +165,7 @@ def _mean_error(predicted: Any, truth: Any, dt: Any, lyapunov: Any, horizon: Any
 
 
 def as_trajectory(x: Any, name: str) -> Array:
-    """A floating array with at least the axes [time dim]."""
+    """Return a floating array with at least the axes [time dim]."""
     check_real_array(x, name, "[*batch time dim]")
     x = to_jax(x)
     if x.ndim < 2 or 0 in x.shape[-2:]:
@@ -176,7 +177,7 @@ def as_trajectory(x: Any, name: str) -> Array:
 
 
 def same_length(predicted: Any, truth: Any) -> tuple[Array, Array]:
-    """Both as floating arrays of one type, cut to the shorter."""
+    """Return both as floating arrays of one type, cut to the shorter."""
     predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
     if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
         raise ValueError(
@@ -189,7 +190,7 @@ def same_length(predicted: Any, truth: Any) -> tuple[Array, Array]:
 
 
 def _each(value: Any, batch: tuple[int, ...], name: str) -> Array:
-    """One number for every trajectory."""
+    """Return one number for every trajectory."""
     least = dict(least=0) if name == "threshold" else dict(above=0)
     check_real_array(value, name, "one or one per trajectory", **least)
     try:

@@ -1,4 +1,4 @@
-"""How far a recovered graph lies from the true one.
+"""Scores of recovered graphs against the true one.
 
 Every function takes whole arrays of edges of any shape (`[source target]`, `[source target lag]`,
 a stack over series, ...), pools all their entries and returns one number. For one number per series
@@ -21,7 +21,7 @@ def auroc(
     *,
     where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
-    """Area under the receiver operating characteristic of edge scores.
+    """Return the area under the receiver operating characteristic of edge scores.
 
     The probability that a true edge, drawn at random, scores higher than an absent one, where a
     tie counts one half: 1 for a perfect ranking, .5 for an uninformed one. Equal to
@@ -65,7 +65,7 @@ def auprc(
     *,
     where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
-    """Area under the precision-recall curve of edge scores (average precision).
+    """Return the area under the precision-recall curve of edge scores (average precision).
 
     The mean, over true edges, of the precision of the graph that keeps every entry scoring at least
     as high. An uninformed score gets the share of true edges. Equal to
@@ -106,7 +106,7 @@ def structural_hamming_distance(
     where: Checked[Bool[ArrayLike, "..."] | None] = None,
     normalize: Checked[bool] = False,
 ) -> Int[Array, ""] | Float[Array, ""]:
-    """Number of entries in which two directed graphs differ.
+    """Return the number of entries in which two directed graphs differ.
 
     A reversed edge counts twice, as in the CausalDynamics benchmark, and self-edges count like any
     other entry unless `where` leaves them out.
@@ -142,7 +142,7 @@ def precision(
     *,
     where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
-    """Share of the edges of `graph` that are true; NaN if `graph` has none.
+    """Return the share of the edges of `graph` that are true; NaN if `graph` has none.
 
     Arguments and errors as for
     [`structural_hamming_distance`][ndde_jax.metrics.structural_hamming_distance].
@@ -166,7 +166,7 @@ def recall(
     *,
     where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
-    """Share of the true edges that `graph` contains; NaN if there are none.
+    """Return the share of the true edges that `graph` contains; NaN if there are none.
 
     Arguments and errors as for
     [`structural_hamming_distance`][ndde_jax.metrics.structural_hamming_distance].
@@ -190,7 +190,7 @@ def f1_score(
     *,
     where: Checked[Bool[ArrayLike, "..."] | None] = None,
 ) -> Float[Array, ""]:
-    """Harmonic mean of precision and recall; NaN if neither graph has an edge.
+    """Return the harmonic mean of precision and recall; NaN if neither graph has an edge.
 
     Arguments and errors as for
     [`structural_hamming_distance`][ndde_jax.metrics.structural_hamming_distance].
@@ -209,7 +209,7 @@ def f1_score(
 
 
 class _Ranking:
-    """Counts of edges and non-edges around every score, in ascending order of score."""
+    """The counts of edges and non-edges around every score, in ascending order of score."""
 
     def __init__(self, scores, truth, keep):
         order = jnp.argsort(scores)

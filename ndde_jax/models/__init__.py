@@ -1,4 +1,4 @@
-"""Families of drifts, and what a learned one can be asked.
+"""Families of drifts, learned drifts, and their formulas and confinement.
 
 Families for [`fit_drift`][ndde_jax.fit_drift]: `Networks`, `Polynomials`, and `Best`, the better of
 the two for each variable.

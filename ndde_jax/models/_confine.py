@@ -25,7 +25,7 @@ SPARE = 2.0
 
 
 class Certificate(eqx.Module):
-    """Constants that prove dissipativity, u = x − center, in physical units.
+    """A proof of dissipativity by its constants, u = x − center, in physical units.
 
     For every history, ⟨u, G⟩ ≤ α − β₀ ‖u‖² (the paper's proposition "Confinement by construction").
 
@@ -43,8 +43,8 @@ class Certificate(eqx.Module):
     absorbing_radius: Float[Array, ""]
 
     def second_moment(self, sigma: Checked[Float[Array, "dim noise"]]) -> Float[Array, ""]:
-        """Bound on E‖X − center‖² in the stationary state with diffusion Σ: (2α + tr ΣΣᵀ)/(2β₀),
-        from Itô's formula for ‖u‖².
+        """Return a bound on E‖X − center‖² in the stationary state with diffusion Σ: (2α + tr
+        ΣΣᵀ)/(2β₀), from Itô's formula for ‖u‖².
         """
         check_real_array(sigma, "sigma", "a matrix [dim noise]", finite=True)
         if jnp.ndim(sigma) != 2:
@@ -66,36 +66,38 @@ class RestoredDDE(AbstractDelayModel):
 
     @property
     def lags(self) -> tuple[int, ...]:
-        """Lags in samples."""
+        """The lags in samples."""
         return self.model.lags
 
     @property
     def dt(self) -> Float[Array, ""]:
-        """Sampling interval."""
+        """The sampling interval."""
         return self.model.dt
 
     @property
     def scaling(self) -> Scaling:
-        """Of the free drift."""
+        """The scaling of the free drift."""
         return self.model.scaling
 
     @property
     def mask(self) -> Bool[Array, "target lag source"]:
-        """Of the free drift; the force acts on every variable itself."""
+        """The mask of the free drift; the force acts on every variable itself."""
         return self.model.mask
 
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
-        """Physical drift for one physical history, whose first row is the present state."""
+        """Return the physical drift for one physical history, whose first row is the present
+        state.
+        """
         return _confined(self.model, jnp.asarray(history), self.center, self.radius, self.rate)
 
     def certificate(self) -> Certificate:
-        """What the restoring force guarantees."""
+        """The dissipativity that the restoring force guarantees."""
         return _certificate(drift_bound(self.model), self.radius, self.rate)
 
 
 def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
-    """Bound on |N_j| over all histories, physical units: of a network from the weights of its
-    output layer, of a polynomial from its terms at the corners of its box.
+    """Return a bound on |N_j| over all histories, physical units: of a network from the weights of
+    its output layer, of a polynomial from its terms at the corners of its box.
     """
     check_model(model)
     if isinstance(model, RestoredDDE):
@@ -126,7 +128,7 @@ def _certificate(free, radius, rate):
 
 
 def _reach(history, valid, own: Scaling, center):
-    """`SPARE` times the largest distance of a state from the centre."""
+    """Return `SPARE` times the largest distance of a state from the centre."""
     given = (history, valid, own, center)
     xp = namespace_of(given)
     history, valid, own, center = jax.tree.map(xp.asarray, given)
@@ -136,8 +138,8 @@ def _reach(history, valid, own: Scaling, center):
 
 
 def _extremes(history, valid):
-    """What decides the largest distance, where it is known: the least and the largest value of
-    each column. So no program is compiled for another number of windows.
+    """Return the least and the largest value of each column, which decide the largest distance,
+    unless traced. So no program is compiled for another number of windows.
     """
     if is_traced((history, valid)):
         return history, valid
@@ -174,8 +176,8 @@ def confine(
     - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
         of the training.
 
-    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE]; its `certificate()` bounds where it
-    lives.
+    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE]; its `certificate()` bounds the region
+    it stays in.
 
     **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for values that are not finite,
     and unless radius and rate are positive.

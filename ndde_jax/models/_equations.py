@@ -1,4 +1,4 @@
-"""What a learned system says, as formulas a person or a program can read."""
+"""The formulas of a learned system, for a person or a program to read."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FORMS = ("text", "latex", "sympy")
 
 @dataclasses.dataclass(frozen=True)
 class Formula:
-    """A polynomial in physical units, or only what a rate depends on.
+    """A polynomial in physical units, or only the inputs that a rate depends on.
 
     - `inputs`: flat (lag, source), of a rate that is no polynomial; None for one that is.
     - `terms`: coefficient and factors, each an input, what is added to it, and its power.
@@ -35,7 +35,7 @@ def equations(
     digits: Checked[int] = 3,
     form: Checked[str] = "text",
 ) -> tuple[Any, ...]:
-    """The rates of a learned system as formulas in physical units, one per variable.
+    """Return the rates of a learned system as formulas in physical units, one per variable.
 
     Targets that a network or splines fit read `f(...)`, with the inputs they have.
 
@@ -74,13 +74,13 @@ def equations(
 
 
 def write_formulas(formulas, names, lags, dt, *, digits: int, form: str) -> tuple[Any, ...]:
-    """Formulas by target, None for those that have no equation."""
+    """Return written formulas by target, None for those that have no equation."""
     write = {"text": _as_text, "latex": _as_latex, "sympy": _as_sympy}[form]
     return write(formulas, names, lags, dt, digits)
 
 
 def formulas_of(model: Any) -> list[Formula]:
-    """Of every target of one system.
+    """Return the formula of every target of one system.
 
     **Raises:** `ValueError` as [`equations`][ndde_jax.equations] does of a model.
     """
@@ -94,12 +94,12 @@ def formulas_of(model: Any) -> list[Formula]:
 
 
 def unspoken(model: Any, target: int) -> Formula:
-    """Only what a rate depends on."""
+    """Return a formula that names only the inputs of a rate."""
     return Formula(tuple(np.flatnonzero(np.asarray(model.mask)[target].ravel()).tolist()))
 
 
 def _formula(model: NeuralDDE, target: int) -> Formula | None:
-    """None where splines or a network have the word."""
+    """Return the formula of a target; None where splines or a network make up its drift."""
     drift, s = model.drift, model.scaling
     if not isinstance(drift, PolynomialDrift):
         return None
@@ -137,7 +137,7 @@ def _rounded(value: float, digits: int) -> str:
 
 
 def _summed(parts: list[tuple[float, str]]) -> str:
-    """Terms with the signs of their coefficients."""
+    """Return terms joined with the signs of their coefficients."""
     parts = parts or [(1.0, "0")]
     text = " ".join(f"{'-' if value < 0 else '+'} {term}" for value, term in parts)
     return text[2:] if text.startswith("+") else "-" + text[2:]
@@ -193,7 +193,7 @@ def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
 
 
 def _latex_name(name: str) -> str:
-    """A letter as it is, a word upright."""
+    """Return a name for LaTeX: a letter as it is, a word upright."""
     plain = "".join("\\" + c if c in "_%&#${}" else c for c in name)
     return plain if len(name) == 1 else rf"\mathrm{{{plain}}}"
 

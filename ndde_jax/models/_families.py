@@ -1,4 +1,4 @@
-"""Families of functions a drift may be of, as values that own their settings."""
+"""Families of drift functions, as values that own their settings."""
 
 import equinox as eqx
 
@@ -7,11 +7,11 @@ from .._types import Checked
 
 
 class AbstractFamily(eqx.Module):
-    """What a drift may be; a choice with its settings, all static."""
+    """A family of drift functions with its settings, all static."""
 
 
 class Networks(AbstractFamily):
-    """One tanh network per variable, the average of several trained from random starts.
+    """The family of tanh networks: per variable the average of several trained from random starts.
 
     - `members`: networks averaged; 4. One in ten starts ends in a poor minimum, and the gain beyond
         four is small.
@@ -31,7 +31,8 @@ class Networks(AbstractFamily):
 
 
 class Polynomials(AbstractFamily):
-    """Sparse polynomials, of degree three in up to six inputs, two in up to twelve, else one.
+    """The family of sparse polynomials, of degree three in up to six inputs, two in up to twelve,
+    else one.
 
     - `simple_numbers`: hold coefficients, in physical units, at whole numbers or at the size of
         another one, where that is likelier than not (False). For laws like x' = 10 (y − x). What is
@@ -45,7 +46,8 @@ class Polynomials(AbstractFamily):
 
 
 class Best(AbstractFamily):
-    """For each variable polynomials or networks, whichever the Bayesian information criterion says.
+    """The better of polynomials and networks for each variable, by the Bayesian information
+    criterion.
 
     - `networks`, `polynomials`: the two.
     """

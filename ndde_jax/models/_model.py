@@ -22,7 +22,7 @@ from ._splines import SplineDrift
 class AbstractDelayModel(eqx.Module):
     """A learned system: a physical history `[lag dim]` in, a physical drift `[dim]` out.
 
-    What simulates, prints equations and is saved knows no more of a model than this. `lags` are in
+    Simulators, printers of equations and the store use nothing else of a model. `lags` are in
     samples, ascending; `dt` is the sampling interval of the data, one unit of them; `scaling` and
     `mask`, `[target lag source]`, are those of the free drift.
     """
@@ -34,12 +34,12 @@ class AbstractDelayModel(eqx.Module):
 
     @abc.abstractmethod
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
-        """Drift for one history."""
+        """Return the drift for one history."""
 
     def vector_field(
         self, t: Any, y: Float[ArrayLike, "dim"], args: Any = None
     ) -> Float[Array, "dim"]:
-        """The drift as `diffrax.ODETerm` takes it, of a model without delays.
+        """Return the drift of a model without delays in the form of `diffrax.ODETerm`.
 
         **Raises:** `ValueError` if the model has delays: `ndde_jax.simulate.DelayTerm(model,
         history=...)` is the term then.
@@ -53,20 +53,20 @@ class AbstractDelayModel(eqx.Module):
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return self.scaling.center.shape[-1]
 
     @property
     def delays(self) -> Float[Array, "lag"]:
-        """Lags in units of time."""
+        """The lags in units of time."""
         return self.dt * jnp.asarray(self.lags, self.dt.dtype)
 
 
 class NeuralDDE(AbstractDelayModel):
     """A learned system: drift network, mask and scaling; the only place that knows both units.
 
-    As a callable it maps a physical history to the physical drift, so it stands wherever a true
-    drift stands. Inputs that the mask closes have no influence at all.
+    As a callable it maps a physical history to the physical drift, so it can replace a true drift
+    anywhere. Inputs that the mask closes have no influence.
 
     - `drift`: [`MaskedDrift`][ndde_jax.models.MaskedDrift],
         [`PolynomialDrift`][ndde_jax.models.PolynomialDrift] or
@@ -94,7 +94,9 @@ class NeuralDDE(AbstractDelayModel):
     lags: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
-        """Drift, physical units per unit of time, for one history `[lag dim]` in physical units."""
+        """Return the drift, physical units per unit of time, for one history `[lag dim]` in
+        physical units.
+        """
         check_real_array(history, "history", "[lag dim]")
         shape, dim = jnp.shape(history), self.dim
         if shape != (len(self.lags), dim):
@@ -114,8 +116,8 @@ def _physical(drift, mask, s: Scaling, history):
 
 
 def model_rates(model: Any, histories: np.ndarray, dtype: Any) -> np.ndarray:
-    """What a model says of physical histories `[row lag dim]`: `[row dim]`, NumPy; at one of a few
-    lengths, since every length compiles anew.
+    """Return the rates of a model at physical histories `[row lag dim]`: `[row dim]`, NumPy; padded
+    to one of a few lengths, since every length compiles anew.
     """
     n = len(histories)
     spare = np.repeat(histories[-1:], padded_length(n) - n, axis=0)
@@ -129,7 +131,7 @@ def _all_rates(model, histories):
 
 
 def check_model(model: Any, name: str = "model") -> None:
-    """A learned system."""
+    """Raise an error unless the argument is a learned system."""
     if not isinstance(model, AbstractDelayModel):
         raise refusal(
             name, "a fitted model, NeuralDDE or RestoredDDE", model,
@@ -138,7 +140,9 @@ def check_model(model: Any, name: str = "model") -> None:
 
 
 def check_model_matches(windows: Any, model: Any) -> None:
-    """A learned system, or a function with lags: those and the variables of the windows."""
+    """Raise an error unless the argument is a learned system, or a function with lags, that has the
+    lags and variables of the windows.
+    """
     if not (callable(model) and hasattr(model, "lags")):
         check_model(model)
     if isinstance(model, AbstractDelayModel) and model.dim != windows.dim:

@@ -22,7 +22,7 @@ SHORTEST = 512
 
 
 class MaskedDrift(eqx.Module):
-    """Drift G_j(z) = f_j(m_j ⊙ z): one network f_j per target, inputs masked at the first layer.
+    """A drift G_j(z) = f_j(m_j ⊙ z): one network f_j per target, inputs masked at the first layer.
 
     The mask is an argument, not a parameter: gates, a graph or a test decide what passes. Works in
     standardised units; [`NeuralDDE`][ndde_jax.models.NeuralDDE] adds the physical ones.
@@ -60,7 +60,7 @@ class MaskedDrift(eqx.Module):
         key: Checked[PRNGKeyArray],
         dtype=None,
     ) -> "MaskedDrift":
-        """Networks with random weights."""
+        """Return networks with random weights."""
         key = check_key(key)
         for name, value in (("dim", dim), ("n_lags", n_lags), ("width", width), ("depth", depth)):
             check_whole(value, name)
@@ -71,12 +71,12 @@ class MaskedDrift(eqx.Module):
         history: Float[Array, "lag dim"],
         mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
     ) -> Float[Array, "target"]:
-        """Standardised rate of change for one standardised history."""
+        """Return the standardised rate of change for one standardised history."""
         return _rates(self.layers, history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
-        """Middle and half-width of an interval that contains all outputs: hidden units lie in
-        [−1, 1], so the output is its bias up to the sum of its absolute weights.
+        """Return middle and half-width of an interval that contains all outputs: hidden units lie
+        in [−1, 1], so the output is its bias up to the sum of its absolute weights.
         """
         xp = namespace_of(self.layers[-1])
         weight, bias = map(xp.asarray, self.layers[-1])
@@ -104,7 +104,9 @@ def init_layers(
     key: PRNGKeyArray,
     dtype=None,
 ) -> tuple[Layer, ...]:
-    """Weights and biases, uniform ±1/√fan-in, of `n_networks` networks with one output each."""
+    """Return weights and biases, uniform ±1/√fan-in, of `n_networks` networks with one output
+    each.
+    """
     if depth < 1 or width < 1:
         raise ValueError(f"width and depth must be at least 1; got {width} and {depth}.")
     dtype = jnp.result_type(float) if dtype is None else dtype
@@ -142,7 +144,7 @@ def apply_layers(
     inputs: Float[Array, "input window"],
     gates: Float[Array, "network draw input"],
 ) -> Float[Array, "network draw window"]:
-    """All networks on all windows, for several draws of their input gates.
+    """Return the outputs of all networks on all windows, for several draws of their input gates.
 
     Windows come last and the draws of the gates are folded into rows of the first product and into
     columns of the others, so a step is one matrix product for the first layer and one batched
@@ -169,7 +171,7 @@ def squared_input_gradient(
     inputs: Float[Array, "input window"],
     gates: Float[Array, "network draw input"],
 ) -> Float[Array, "network"]:
-    """Mean over windows and draws of ‖∂G_j/∂z‖², by backpropagation written out.
+    """Return the mean over windows and draws of ‖∂G_j/∂z‖², by backpropagation written out.
 
     Written out because the networks share their inputs: `jax.vjp` with respect to the inputs would
     sum over networks.

@@ -35,7 +35,7 @@ Exponents = tuple[tuple[int, ...], ...]
 
 
 class PolynomialDrift(eqx.Module):
-    """Sum of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] and one sparse polynomial per target.
+    """A sum of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] and one sparse polynomial per target.
 
     Stands in the place of a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by
     [`fit_flow`][ndde_jax.fitting.fit_flow], where one of the two is zero for every target.
@@ -61,7 +61,7 @@ class PolynomialDrift(eqx.Module):
         history: Float[Array, "lag dim"],
         mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
     ) -> Float[Array, "target"]:
-        """Standardised rate of change for one standardised history.
+        """Return the standardised rate of change for one standardised history.
 
         The mask weights inputs of the networks; of a polynomial it weights every term, by all that
         the term depends on.
@@ -78,7 +78,8 @@ class PolynomialDrift(eqx.Module):
         return rate if self.networks is None else rate + self.networks(history, mask)
 
     def support(self) -> Bool[Array, "target input"]:
-        """Inputs that some term of a target's polynomial depends on; none where it has a network.
+        """Return the inputs that some term of a target's polynomial depends on; none where it has a
+        network.
 
         A graph by itself: terms are kept only if they pay.
         """
@@ -89,7 +90,7 @@ class PolynomialDrift(eqx.Module):
         return empty.at[rows, self.index].max(used)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
-        """Middle and half-width of an interval that contains all outputs."""
+        """Return middle and half-width of an interval that contains all outputs."""
         xp = namespace_of(self)
         own = jax.tree.map(xp.asarray, self)
         largest = xp.maximum(xp.abs(own.origin + own.lower), xp.abs(own.origin + own.upper))
@@ -102,7 +103,7 @@ class PolynomialDrift(eqx.Module):
 
 
 class PolynomialFit(eqx.Module):
-    """One sparse polynomial: coefficients, weighted mean squared error, and number of terms."""
+    """A sparse polynomial: coefficients, weighted mean squared error, and number of terms."""
 
     coefficients: Float[Array, "term"]
     risk: Float[Array, ""]
@@ -110,8 +111,8 @@ class PolynomialFit(eqx.Module):
 
 
 def all_exponents(n_slots: int) -> Exponents:
-    """Of all monomials in so many inputs, constant first, by degree; the highest degree up to three
-    that leaves a hundred terms at most, and in any case the first.
+    """Return the exponents of all monomials in this many inputs, constant first, by degree; the
+    highest degree is the largest up to three that gives at most a hundred terms, and at least one.
     """
     found: list[tuple[int, ...]] = [(0,) * n_slots]
     for degree in range(1, MAX_DEGREE + 1):
@@ -127,7 +128,7 @@ def all_exponents(n_slots: int) -> Exponents:
 def monomials(
     z: Float[Array | np.ndarray, "row slot"], exponents: Exponents
 ) -> Float[Array | np.ndarray, "row term"]:
-    """Every term for every row."""
+    """Return every term for every row."""
     xp = np if isinstance(z, np.ndarray) else jnp
     powers = [xp.ones_like(z)]
     for _ in range(max(map(max, exponents))):
@@ -138,7 +139,9 @@ def monomials(
 
 
 def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:
-    """Where physical zero lies, in standard deviations from the mean; the mean if that is far."""
+    """Return the position of physical zero, in standard deviations from the mean; the mean if that
+    is far.
+    """
     shift = _shift(scaling)
     return jnp.where(jnp.abs(shift) <= FAR, shift, 0)
 
@@ -150,8 +153,8 @@ def _shift(scaling: Scaling) -> Float[Array, "dim"]:
 def physical_units(
     scaling: Scaling, index: Int[Array, "slot"], target: Int[Array, ""], exponents: Exponents
 ) -> Float[Array, "term"]:
-    """What a coefficient of 1 of every term is in physical units, or 0 if that is not a product of
-    the variables themselves, because zero is far from their values.
+    """Return the physical value of a coefficient of 1 of every term, or 0 if the term is not a
+    product of the variables themselves, because zero is far from their values.
     """
     source = index % scaling.scale.shape[0]
     natural = (scaling.scale > 0) & (jnp.abs(_shift(scaling)) <= FAR)
@@ -171,7 +174,7 @@ def fit_polynomial(
     exponents: Exponents,
     units: Float[Array, "term"] | None = None,
 ) -> PolynomialFit:
-    """Least squares on the terms that backward elimination leaves.
+    """Fit least squares on the terms that backward elimination leaves.
 
     All terms in the inputs in use, up to some degree, are fitted, then the one that is missed least
     is dropped, until none is left; of the models of all degrees the one with the lowest
@@ -212,8 +215,8 @@ def fit_polynomial(
 
 
 def _length(columns: Float[Array, "row *column"], usable: Any = True):
-    """Euclidean lengths, and which are usable and not zero; 1 for others, since the root of zero
-    has no derivative.
+    """Return Euclidean lengths, and which are usable and not zero; 1 for others, since the root of
+    zero has no derivative.
     """
     square = jnp.sum(columns**2, axis=0)
     usable = usable & (square > 0)
@@ -221,7 +224,7 @@ def _length(columns: Float[Array, "row *column"], usable: Any = True):
 
 
 class _Chosen(eqx.Module):
-    """What backward elimination leaves, with the inverse of its normal equations."""
+    """The result of backward elimination, with the inverse of its normal equations."""
 
     coefficients: Float[Array, "term"]
     risk: Float[Array, ""]
@@ -230,7 +233,7 @@ class _Chosen(eqx.Module):
 
 
 def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
-    """The coefficients, with the derivatives of the minimum that they are.
+    """Return the coefficients, with the derivatives of the least-squares minimum.
 
     One step of Newton's method from them is zero, but for rounding, and its derivative is theirs by
     the implicit function theorem. A factorisation cannot be differentiated where terms are left
@@ -244,7 +247,7 @@ def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
 
 @partial(jax.jit, static_argnames="exponents")
 def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
-    """The terms that count, see `fit_polynomial`.
+    """Return the terms that backward elimination keeps, see `fit_polynomial`.
 
     Under `vmap` one fit follows the other: triangular systems are solved by LAPACK one at a time,
     and by loops of XLA if there is a batch of them.
@@ -262,7 +265,7 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
     lgamma = jax.scipy.special.gammaln
 
     def solve(mask):
-        """Coefficients, and the inverse root of the normal equations."""
+        """Return coefficients, and the inverse root of the normal equations."""
         pivots = jnp.where(mask, RIDGE, 1.0).astype(dtype)
         q, r = jnp.linalg.qr(jnp.concatenate([jnp.where(mask[None], design, 0), jnp.diag(pivots)]))
         inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
@@ -294,7 +297,7 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
 def bounds(
     inputs: Float[Array, "window input"], weight: Float[Array, "window"]
 ) -> tuple[Float[Array, "input"], Float[Array, "input"]]:
-    """The box of the data, with half a range to spare on each side."""
+    """Return the box of the data, with half a range to spare on each side."""
     seen = (weight > 0)[:, None]
     low = jnp.min(jnp.where(seen, inputs, jnp.inf), axis=0)
     high = jnp.max(jnp.where(seen, inputs, -jnp.inf), axis=0)

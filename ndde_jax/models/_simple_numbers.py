@@ -27,8 +27,7 @@ def simplify(
     degree: Int[Array, "term"],
     n: Float[Array, ""],
 ) -> tuple[Float[Array, "term"], Float[Array, ""], Float[Array, ""]]:
-    """Least squares on the terms that are kept, with some coefficients whole and some equal in
-    size.
+    """Fit least squares on the kept terms, with some coefficients whole and some equal in size.
 
     A coefficient c is a real number, of any size with the same density, or a whole number m with
     odds 1/|m|. Two of terms of the same degree (which have one unit if their variables have) differ
@@ -59,7 +58,7 @@ def simplify(
     density = math.sqrt(2 * math.pi)
 
     def fit(columns, target, groups, held):
-        """Values of all groups of terms, their covariance, and the squared error."""
+        """Return the values of all groups of terms, their covariance, and the squared error."""
         grouped = columns @ groups
         square = jnp.sum(grouped**2, axis=0)
         free = square > 0
@@ -77,7 +76,7 @@ def simplify(
     decided_on = jax.lax.stop_gradient((columns, target))
 
     def moves(state):
-        """Odds of holding each group at a whole number, and of joining each pair."""
+        """Return the odds of holding each group at a whole number, and of joining each pair."""
         values, covariance, _, free = fit(*decided_on, *state)
         variance = jnp.diag(covariance)
         whole = jnp.round(values)

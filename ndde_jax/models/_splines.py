@@ -14,7 +14,7 @@ from ._networks import MaskedDrift
 
 
 class SplineDrift(eqx.Module):
-    """One sum of restricted cubic splines and products of inputs per target.
+    """A sum of restricted cubic splines and products of inputs for each target.
 
     Stands in the place of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] in a
     [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by least squares, see
@@ -43,8 +43,8 @@ class SplineDrift(eqx.Module):
         history: Float[Array, "lag dim"],
         mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
     ) -> Float[Array, "target"]:
-        """Standardised rate of change for one standardised history. The mask weights every term by
-        all that it depends on.
+        """Return the standardised rate of change for one standardised history. The mask weights
+        every term by all inputs that it depends on.
         """
         z = jnp.clip(history.reshape(-1), self.lower, self.upper)
         terms = spline_terms(z, self.knots)[self.index]
@@ -61,7 +61,7 @@ class SplineDrift(eqx.Module):
         return rate if self.networks is None else rate + self.networks(history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
-        """Middle and half-width of an interval that contains all outputs."""
+        """Return middle and half-width of an interval that contains all outputs."""
         # Beyond the outer knots a spline is linear, between them it lies among its coefficients'
         # extremes: bounded term by term at the ends of the box and at a fine grid between.
         xp = namespace_of(self)
@@ -85,6 +85,6 @@ class SplineDrift(eqx.Module):
 
 
 def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """The two members of every pair of slots."""
+    """Return the two members of every pair of slots."""
     pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]

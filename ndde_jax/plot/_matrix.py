@@ -48,7 +48,7 @@ def plot_lag_matrix(
     time_unit: Checked[str] = "",
     fig: FigureBase | None = None,
 ) -> FigureBase:
-    """Scores of all candidate edges: for each target, sources against lags.
+    """Plot the scores of all candidate edges: for each target, sources against lags.
 
     Up to eight targets get a panel each, with a shared colour scale. More targets, or a single
     lag, share one matrix: a row for each target, and for each source a block of lags.
@@ -110,7 +110,7 @@ def plot_process_graph(
     confounded: Checked[Bool[ArrayLike, "source target"] | None] = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The graph as arrows between variables on a circle, labelled with their delays.
+    """Plot the graph as arrows between variables on a circle, labelled with their delays.
 
     All lags of one pair share an arrow: "1–3, 6" means lags 1, 2, 3 and 6. An arrow from a
     variable to itself is a small loop. The caption says what the labels are: lags in samples, and,
@@ -168,7 +168,8 @@ def plot_process_graph(
 
 
 def plot_discovery(found: Any) -> Figure:
-    """Lag matrix and process graph of a `Discovery` in one figure; `Discovery.plot()` calls this.
+    """Plot lag matrix and process graph of a `Discovery` in one figure; `Discovery.plot()` calls
+    this.
 
     Side by side up to eight variables, one above the other beyond. Needs the attributes `graph`,
     `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`.
@@ -225,7 +226,9 @@ def _in_blocks(dim: int, n_lags: int) -> bool:
 
 
 def _panel_columns(dim: int, n_lags: int, page: float) -> int:
-    """Number of columns that brings the whole picture closest to a page, width by height."""
+    """Return the number of columns that brings the whole picture closest to a page, width by
+    height.
+    """
     width, height = _cell_size(n_lags)
 
     def shape(columns: int) -> float:
@@ -237,13 +240,13 @@ def _panel_columns(dim: int, n_lags: int, page: float) -> int:
 
 
 def _cell_size(n_lags: int) -> tuple[float, float]:
-    """Width and height of a cell of a panel in inches."""
+    """Return width and height of a cell of a panel in inches."""
     width = float(np.clip(5.0 / n_lags, 0.12, 0.34))
     return width, max(width, 0.28)
 
 
 def _graph_size(dim: int) -> tuple[float, float]:
-    """Width and height of the process graph in inches: no wider than its nodes need."""
+    """Return width and height of the process graph in inches: no wider than its nodes need."""
     side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
     low, high = extent(dim)
     wide, tall = side * (high - low) / np.max(high - low)
@@ -358,7 +361,7 @@ def _delay_text(
 
 
 def _ranges(texts: list[str], lags: np.ndarray) -> str:
-    """'1–3, 6' for lags 1, 2, 3, 6, written with the text of each lag."""
+    """Return '1–3, 6' for lags 1, 2, 3, 6, written with the text of each lag."""
     starts = np.flatnonzero(np.diff(lags, prepend=lags[0] - 2) != 1)
     stops = [*starts[1:], len(lags)]
     return ", ".join(

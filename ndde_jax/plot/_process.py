@@ -1,4 +1,6 @@
-"""Geometry of the process graph: nodes on a circle, curved arrows, labels that do not collide."""
+"""The geometry of the process graph: nodes on a circle, curved arrows, labels that do not
+collide.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ _RING = 1.0  # radius of the circle of nodes; every other length is relative to 
 
 
 class Edge(NamedTuple):
-    """One arrow: all kept lags of one ordered pair of variables."""
+    """An arrow: all kept lags of one ordered pair of variables."""
 
     source: int
     target: int
@@ -30,7 +32,9 @@ class Edge(NamedTuple):
 def draw_process_graph(
     ax: Axes, edges: Sequence[Edge], names: Sequence[str], rims: Sequence[Any]
 ) -> int:
-    """Draw nodes, arrows, loops and labels on `ax`; returns how many labels found no room."""
+    """Draw nodes, arrows, loops and labels on `ax`; return the number of labels that found no
+    room.
+    """
     positions = _circle(len(names))
     radius = _node_radius(len(names))
     font = 10.0 if len(names) <= 8 else 9.0
@@ -75,7 +79,7 @@ def draw_process_graph(
 
 
 def _circle(n: int) -> np.ndarray:
-    """Centres `[n 2]`, clockwise from the top; two nodes lie side by side."""
+    """Return the centres `[n 2]`, clockwise from the top; two nodes lie side by side."""
     if n == 1:
         return np.zeros((1, 2))
     angle = (np.pi if n == 2 else np.pi / 2) - 2 * np.pi * np.arange(n) / n
@@ -87,14 +91,18 @@ def _node_radius(n: int) -> float:
 
 
 def _outward(centre: np.ndarray, n: int) -> np.ndarray:
-    """Direction of loops and labels; upwards for one or two nodes, where there is room."""
+    """Return the direction of loops and labels; upwards for one or two nodes, where there is
+    room.
+    """
     return centre / np.hypot(*centre) if n > 2 else np.array([0.0, 1.0])
 
 
 def _clear_arc(
     positions: np.ndarray, source: int, target: int, radius: float, both_ways: bool
 ) -> np.ndarray:
-    """An arc that keeps away from all other nodes, bent towards the centre as far as needed."""
+    """Return an arc that keeps away from all other nodes, bent towards the centre as far as
+    needed.
+    """
     start, end = positions[source], positions[target]
     others = np.delete(positions, [source, target], axis=0)
     across = end - start
@@ -111,7 +119,7 @@ def _clear_arc(
 
 
 def _arc(start: np.ndarray, end: np.ndarray, radius: float, bend: float) -> np.ndarray:
-    """Points `[k 2]` of a quadratic Bézier curve between the rims of two nodes."""
+    """Return points `[k 2]` of a quadratic Bézier curve between the rims of two nodes."""
     across = end - start
     control = (start + end) / 2 + bend * np.array([across[1], -across[0]])
     s = np.linspace(0, 1, 400)[:, None]
@@ -122,7 +130,7 @@ def _arc(start: np.ndarray, end: np.ndarray, radius: float, bend: float) -> np.n
 
 
 def _loop(centre: np.ndarray, radius: float, n: int) -> np.ndarray:
-    """Points of a loop on the outer side of a node, from rim to rim."""
+    """Return points of a loop on the outer side of a node, from rim to rim."""
     direction = _outward(centre, n)
     size = _loop_size(radius)
     middle = centre + direction * (radius + 0.45 * size)
@@ -133,7 +141,7 @@ def _loop(centre: np.ndarray, radius: float, n: int) -> np.ndarray:
 
 
 def _thinned(points: np.ndarray) -> np.ndarray:
-    """About 40 of the points, both ends among them.
+    """Return about 40 of the points, both ends among them.
 
     An arrow head takes its direction from the last two: they must not be too close.
     """
@@ -146,7 +154,7 @@ def _loop_size(radius: float) -> float:
 
 
 def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
-    """Names inside their nodes if all fit there, else outside; delays of loops outside.
+    """Write names inside their nodes if all fit there, else outside; delays of loops outside.
 
     Sets the limits of the axes, as the texts outside need room. Returns the texts outside.
     """
@@ -193,7 +201,7 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
 
 
 def extent(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Corners `[2]` of what `n` nodes, their loops and a little air take up."""
+    """Return the corners `[2]` of the box around `n` nodes and their loops, with a small margin."""
     positions, radius = _circle(n), _node_radius(n)
     around = radius + 1.45 * _loop_size(radius) + 0.12
     low, high = positions.min(axis=0) - around, positions.max(axis=0) + around

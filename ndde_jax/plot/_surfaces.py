@@ -1,4 +1,4 @@
-"""Pictures of what two sources do together (matplotlib, extra `plot`).
+"""Pictures of the interactions of two sources (matplotlib, extra `plot`).
 
 Blue lowers the rate, vermilion raises it, and white does neither; hatched cells hold no data. A
 point marks a cell whose 90 % interval excludes zero, so that colour is not all there is to see.
@@ -20,7 +20,7 @@ _MOST, _LEAST = 12, 0.01
 
 
 def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """What two sources do to a rate together, beyond the curve of each.
+    """Plot the joint effect of two sources on a rate, beyond the curve of each.
 
     Cells without data are hatched; a point marks those whose 90 % interval excludes zero.
 
@@ -38,8 +38,8 @@ def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
 
 
 def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """The surfaces of pairs that carry more than 1 % of the variance of a rate, largest first; the
-    title says how many carry less, or are left out beyond twelve.
+    """Plot the surfaces of pairs that carry more than 1 % of the variance of a rate, largest first;
+    the title says how many carry less, or are left out beyond twelve.
 
     - `interactions`: what `found.effects().interactions()` returns.
     - `fig`: figure or subfigure to draw on; by default a new one.

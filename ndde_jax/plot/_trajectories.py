@@ -20,7 +20,7 @@ def plot_trajectories(
     time_unit: str = "",
     fig: FigureBase | None = None,
 ) -> FigureBase:
-    """One strip for each variable over a shared time axis; missing values leave gaps.
+    """Plot one strip for each variable over a shared time axis; missing values leave gaps.
 
     `t` holds numbers or `datetime64` stamps. Raises ValueError if `names` or `units` do not fit.
 

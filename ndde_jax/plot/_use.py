@@ -21,7 +21,7 @@ _PAST_SHARE, _PAST_LEAST = 1, 20
 
 
 def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """The curve of every kept edge with its 90 % interval, largest effects first.
+    """Plot the curve of every kept edge with its 90 % interval, largest effects first.
 
     A tick below marks each slice of the data. The title of a panel says in how many resamples the
     edge is found again. At most 24 curves; the title of the figure says how many are left out.
@@ -64,7 +64,7 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
 
 
 def ago(lag: int, found: Any) -> str:
-    """How long ago a source is read: a time where its unit is known, samples otherwise."""
+    """Return how long ago a source is read: a time where its unit is known, samples otherwise."""
     if not lag:
         return ""
     if found.time_unit:
@@ -73,8 +73,8 @@ def ago(lag: int, found: Any) -> str:
 
 
 def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """The end of the record, the median of the paths, and their 50 and 90 % intervals; a panel for
-    each variable.
+    """Plot the end of the record, the median of the paths, and their 50 and 90 % intervals; a panel
+    for each variable.
 
     - `forecast`: what `found.forecast(...)` returns.
     - `fig`: figure or subfigure to draw on; by default a new one.
@@ -93,7 +93,8 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
 
 
 def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """With and without a change, on the left, and the effect on the right; a row for each variable.
+    """Plot paths with and without a change on the left, and the effect on the right; a row for each
+    variable.
 
     - `intervention`: what `found.intervene(...)` returns.
     - `fig`: figure or subfigure to draw on; by default a new one.
@@ -133,7 +134,7 @@ def _time_label(result: Any) -> str:
 
 
 def _panels(result: Any, fig: FigureBase | None):
-    """Axes below one another, sharing the time."""
+    """Return axes below one another that share the time."""
     dim = len(result.names)
     if fig is None:
         fig = Figure(figsize=(8, 1.6 * dim + 0.8), layout="constrained")
@@ -146,7 +147,7 @@ def _panels(result: Any, fig: FigureBase | None):
 
 
 def _past(ax: Axes, forecast: Any, i: int) -> None:
-    """The last measurements, up to the first step."""
+    """Plot the last measurements, up to the first step."""
     n = min(len(forecast.history), max(_PAST_SHARE * len(forecast.ts), _PAST_LEAST))
     step = forecast.ts[1] - forecast.ts[0] if len(forecast.ts) > 1 else 1.0
     times = forecast.ts[0] - step * np.arange(n, 0, -1)
@@ -154,7 +155,7 @@ def _past(ax: Axes, forecast: Any, i: int) -> None:
 
 
 def _fan(ax: Axes, ts, ends, colour: str, label: str) -> None:
-    """Five quantiles as two bands and a line."""
+    """Plot five quantiles as two bands and a line."""
     ax.fill_between(ts, ends[0], ends[4], color=colour, alpha=0.18, linewidth=0)
     ax.fill_between(ts, ends[1], ends[3], color=colour, alpha=0.3, linewidth=0)
     ax.plot(ts, ends[2], color=colour, linewidth=1.6, label=label)

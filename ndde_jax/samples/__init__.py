@@ -1,4 +1,4 @@
-"""What was measured: example records, treatments, and the noise that samples carry.
+"""Measured samples: example records, treatments, and estimates of the noise in the samples.
 
 Reading and preparing are at the top: [`read_samples`][ndde_jax.read_samples],
 [`load_example`][ndde_jax.load_example], [`prepare_samples`][ndde_jax.prepare_samples].

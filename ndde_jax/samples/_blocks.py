@@ -1,4 +1,4 @@
-"""Blocks of a record of several correlation times each, and whether a pattern of them is there."""
+"""Tests on blocks of a record, each several correlation times long, for trends and steps."""
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +10,7 @@ APART = 5.3
 
 
 def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | None:
-    """A record in blocks of several correlation times, None if that leaves fewer than eight."""
+    """Return a record cut into blocks of several correlation times; None for fewer than eight."""
     n = len(x)
     centred = x - x.mean()
     spectrum = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
@@ -27,7 +27,9 @@ def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | 
 
 
 def standard_errors(fitted, values, degrees: int) -> float:
-    """By how many standard errors a pattern of blocks is there; neighbours alike count as fewer."""
+    """Return by how many standard errors a pattern of blocks differs from zero; correlated
+    neighbouring blocks count as fewer.
+    """
     from scipy.special import stdtr
 
     rest = values - fitted
@@ -45,8 +47,8 @@ def standard_errors(fitted, values, degrees: int) -> float:
 
 
 def trend(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
-    """Standard errors of a straight trend in the means of blocks, and its share of the variance of
-    the samples; zeros if a step would fit better or the record is too short to tell.
+    """Return the standard errors of a linear trend in the block means, and its share of the
+    variance of the samples; zeros if a step would fit better or the record is too short to tell.
     """
     cut = blocks(x - line(x))
     if cut is None:
@@ -63,13 +65,15 @@ def trend(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
 
 
 def line(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:
-    """The straight line of least squares."""
+    """Return the least-squares straight line."""
     time = np.arange(len(x)) - (len(x) - 1) / 2
     return x.mean() + time * (time @ x / (time @ time))
 
 
 def best_step(values: Float[np.ndarray, "time"]) -> tuple[int, Float[np.ndarray, "time"]]:
-    """Where a record falls best into two levels, no closer to an end than an eighth, and these."""
+    """Return the best split of a record into two levels, at least an eighth from either end, and
+    the levels.
+    """
     n = len(values)
     total = np.cumsum(values)
     places = np.arange(max(n // 8, 2), n - max(n // 8, 2) + 1)

@@ -1,4 +1,4 @@
-"""What the cells of a table mean: numbers, dates, marks of what is missing, or words."""
+"""The meaning of a table's cells: numbers, dates, marks for missing values, or words."""
 
 import re
 import unicodedata
@@ -39,8 +39,8 @@ _FLAGS = {"true": "1", "false": "0"}
 
 
 class Numbers(NamedTuple):
-    """A column as numbers, NaN where missing; `wrong` the first row that holds none, `said` what
-    had to be assumed, `empty` whether there is no number at all.
+    """A column as numbers, NaN where missing; `wrong` is the first row that holds no number, `said`
+    lists the assumptions made, `empty` says whether there is no number at all.
     """
 
     values: np.ndarray
@@ -50,8 +50,8 @@ class Numbers(NamedTuple):
 
 
 def clean_name(name: Any) -> str:
-    """A name as one short line without characters that steer a terminal or turn the direction of
-    writing.
+    """Return a name as one short line, without control characters or marks that change the
+    direction of writing.
     """
     text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in str(name)[:1000])
     text = " ".join(text.split())
@@ -60,7 +60,7 @@ def clean_name(name: Any) -> str:
 
 
 def to_float(cell: Any) -> float | None:
-    """A cell as a number, if it is one."""
+    """Return a cell as a number, or None if it is not one."""
     try:
         return float(cell)
     except (TypeError, ValueError):
@@ -68,13 +68,13 @@ def to_float(cell: Any) -> float | None:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell says that nothing was measured: empty, a word for it, or marks alone."""
+    """Return whether a cell marks a missing value: empty, a word for it, or punctuation alone."""
     text = "" if cell is None or cell != cell else str(cell).strip().lower()
     return text in MISSING or not any(letter.isalnum() for letter in text)
 
 
 def is_value(cell: str, decimal: str | None = None) -> bool:
-    """Whether a cell is a number, a date or missing, rather than a name."""
+    """Return whether a cell is a number, a date or missing, rather than a name."""
     cell = cell.strip()
     if is_missing(cell) or is_date(cell):
         return True
@@ -84,8 +84,8 @@ def is_value(cell: str, decimal: str | None = None) -> bool:
 
 
 def decimal_mark(cells: Sequence[str], separator: str) -> str:
-    """The decimal mark of a text, by its numbers: a comma if one can be nothing else, or if commas
-    stand where semicolons separate and no point contradicts.
+    """Return the decimal mark of a text, judged by its numbers: a comma if some comma can be
+    nothing else, or if semicolons separate cells and no point contradicts.
     """
     with_comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
     if not with_comma or any(
@@ -139,7 +139,9 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
 
 
 def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
-    """Numbers as Python writes them, and what was assumed of those that were written otherwise."""
+    """Return numbers in Python's notation, and the assumptions made about those written
+    otherwise.
+    """
     said = []
     texts = texts.str.replace(r"^([+-]?)[$€£¥]\s*", r"\1", regex=True)
     parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")

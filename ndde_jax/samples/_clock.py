@@ -1,4 +1,4 @@
-"""Time stamps: the interval between them, and irregular ones brought onto a regular grid."""
+"""Time stamps: the interval between them, and resampling of irregular ones to a regular grid."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,14 +20,16 @@ LENGTHS = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 
 
 class Grid(NamedTuple):
-    """Equal steps that stamps lie on, and how many of them each stamp is after its first."""
+    """A regular grid on which all stamps lie, and the number of steps from the first stamp to
+    each.
+    """
 
     step: float
     counts: tuple[np.ndarray, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether no step of it lacks its stamp."""
+        """A flag: every step of the grid has its stamp."""
         return all((np.diff(count) == 1).all() for count in self.counts)
 
 
@@ -42,7 +44,7 @@ class Sampling(NamedTuple):
 
 
 def sampling(stamps: np.ndarray) -> Sampling:
-    """Return what interval lies between stamps: numbers, dates or durations.
+    """Return the sampling interval of stamps given as numbers, dates or durations.
 
     Dates give the largest unit that makes the interval a whole number, in the order year, month,
     day, hour, minute, second; irregular ones are counted in days. Numbers keep their unit. The
@@ -86,7 +88,7 @@ def sampling(stamps: np.ndarray) -> Sampling:
 
 
 def check_increasing(stamps: np.ndarray) -> None:
-    """Refuse stamps that repeat or go back, and say which of the usual reasons it looks like.
+    """Raise an error for stamps that repeat or decrease, and name the likely reason.
 
     **Raises:** `ValueError`.
     """
@@ -118,7 +120,9 @@ def _written(stamp: Any) -> str:
 
 
 def _working_days(stamps: np.ndarray) -> np.ndarray | None:
-    """Days since the first without weekends, if nearly all of these and no others are there."""
+    """Return days since the first, weekends not counted, if the stamps are nearly all working
+    days.
+    """
     days = stamps.astype("datetime64[D]")
     whole = (stamps - days.astype(stamps.dtype) == stamps[0] - days[0].astype(stamps.dtype)).all()
     if len(stamps) < MANY or not whole or not np.is_busday(days).all():
@@ -128,7 +132,7 @@ def _working_days(stamps: np.ndarray) -> np.ndarray | None:
 
 
 def _months(stamps: np.ndarray) -> np.ndarray | None:
-    """Months since the first of dates that lie at the same point of a month, or all near it."""
+    """Return months since the first of dates at the same point of each month, or close to it."""
     # The second and third try shift month ends, those of working days too, into the next month.
     for days in (0, 1, 4):
         shifted = stamps.astype("datetime64[s]") + np.timedelta64(days, "D")
@@ -147,7 +151,7 @@ def _decimals(stamps: np.ndarray) -> tuple[float, ...]:
 
 
 def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> Grid | None:
-    """The steps that stamps of one or several trajectories lie on, None if on none.
+    """Return the regular grid of the stamps of one or several trajectories; None if there is none.
 
     Either all intervals are whole multiples of the shortest; or stamps, rounded to what they are
     printed in, lie on a straight line, fitted by least squares to how many steps each is from the
@@ -177,7 +181,7 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
 
 
 def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> float:
-    """The coarsest resolution that all stamps are multiples of, 0 if none."""
+    """Return the coarsest resolution that all stamps are multiples of; 0 if there is none."""
     pooled = np.concatenate(times)
     for size in resolutions:
         if (np.abs(pooled / size - np.round(pooled / size)) < 1e-4).all():
@@ -186,13 +190,15 @@ def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECI
 
 
 def _counts(times, step: float) -> tuple[np.ndarray, ...]:
-    """How many steps each stamp is from the first, counted from stamp to stamp."""
+    """Return the number of steps from the first stamp to each, counted from stamp to stamp."""
     steps = [np.maximum(np.round(np.diff(t) / step), 1).astype(int) for t in times]
     return tuple(np.concatenate([[0], np.cumsum(whole)]) for whole in steps)
 
 
 def _multiples(times, pooled, step: float) -> Grid | None:
-    """The grid of this step, if all intervals are multiples of it and few rows are missing."""
+    """Return the grid of this step, if all intervals are multiples of it and few rows are
+    missing.
+    """
     multiple = pooled / step
     whole = np.round(multiple)
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)
@@ -202,7 +208,9 @@ def _multiples(times, pooled, step: float) -> Grid | None:
 
 
 def _fitted(times, counts, tolerance: float) -> Grid | None:
-    """The step of least squares, None if a stamp lies further from its place than the tolerance."""
+    """Return the least-squares step; None if a stamp is further from its grid point than the
+    tolerance.
+    """
     centred = [(t - t.mean(), k - k.mean()) for t, k in zip(times, counts, strict=True)]
     square = sum(k @ k for _, k in centred)
     step = sum(t @ k for t, k in centred) / square
@@ -214,7 +222,7 @@ def _fitted(times, counts, tolerance: float) -> Grid | None:
 
 
 def around_a_grid(times: Float[np.ndarray, "time"]) -> bool:
-    """Whether stamps lie around a regular grid, none nearer to another of its points."""
+    """Return whether each stamp lies nearest to its own point of a regular grid."""
     count = np.arange(len(times))
     step, start = np.polyfit(count, times, 1)
     return bool(np.abs(times - start - step * count).max() < step / 2)
@@ -223,7 +231,7 @@ def around_a_grid(times: Float[np.ndarray, "time"]) -> bool:
 def with_rows(
     x: Float[np.ndarray, "time dim"], count: np.ndarray, start: float, step: float
 ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"]]:
-    """The same samples on a grid that has a row for every count; NaN where there was none."""
+    """Return the samples on a grid with a row for every count; NaN where nothing was measured."""
     values = np.full((count[-1] + 1, x.shape[1]), np.nan)
     values[count] = x
     return values, start + step * np.arange(len(values))
@@ -232,7 +240,7 @@ def with_rows(
 def interpolated(
     x: Float[np.ndarray, "time dim"], times: Float[np.ndarray, "time"], step: float
 ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"], Float[np.ndarray, "dim"]]:
-    """Samples on a grid of this step, its times, and the variance of the error.
+    """Return samples interpolated to a grid of this step, its times, and the variance of the error.
 
     Per variable a cubic spline or straight lines, whichever finds every other value, left out, from
     the rest with the smaller error. That error belongs to twice the interval: a fourth of its

@@ -1,4 +1,4 @@
-"""What a column is: a clock, events, a path that moves smoothly; and values that are none."""
+"""Tests for the kind of a column (clock, events, smooth path), and for invalid values."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,8 @@ APART = 1.0
 
 
 def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | None = None) -> bool:
-    """Return whether values count: an exact straight line over rows or times, or its stairs.
+    """Return whether a column is a clock: a straight line over rows or times, or a staircase of
+    one.
 
     Row numbers, identifiers given in order, a second clock, the year of monthly rows. What is left
     of a straight line is rounding, or no more than one stair where all stairs have one height.
@@ -54,7 +55,9 @@ def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | No
 
 
 def is_event(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether values tell of events: two different ones, or one that most samples have."""
+    """Return whether a column records events: it has two values only, or one that most samples
+    have.
+    """
     known = x[np.isfinite(x)]
     if not len(known):
         return False
@@ -63,7 +66,9 @@ def is_event(x: Float[np.ndarray, "time"]) -> bool:
 
 
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether rare events last about one sample, so that none is known between samples."""
+    """Return whether rare events last about one sample, so that they are unknown between
+    samples.
+    """
     known = x[np.isfinite(x)]
     values, counts = np.unique(known, return_counts=True)
     if not len(known) or counts.max() < RARE * len(known):
@@ -73,8 +78,8 @@ def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
 
 
 def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:
-    """Return numbers in a variable that stand for missing values: such as programs write, twice at
-    least, and further from all others than these from one another.
+    """Return the codes for missing values in a variable: numbers that programs commonly write for
+    them, at least twice, and further from all other values than these are from one another.
     """
     pooled = np.concatenate(values)
     found, counts = np.unique(pooled[np.isfinite(pooled)], return_counts=True)
@@ -88,7 +93,7 @@ def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:
 
 
 def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:
-    """Return where single values are spikes, as no path makes them.
+    """Return where single values are spikes that no continuous path would produce.
 
     A value is one if it lies off the median of its two neighbours on either side by ten times what
     is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as

@@ -1,4 +1,4 @@
-"""Dates as people write them, the order of day and month decided by the column."""
+"""Dates in common written forms; the whole column decides the order of day and month."""
 
 import re
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", 
 
 
 class Dates(NamedTuple):
-    """Dates as `datetime64[us]`, in universal time where they name a zone; `wall` what the clock
-    on the wall showed; `said` what was assumed.
+    """Dates as `datetime64[us]`, in universal time where they name a zone; `wall` holds local clock
+    time, `said` the assumptions made.
     """
 
     stamps: np.ndarray
@@ -52,12 +52,12 @@ class Dates(NamedTuple):
 
 
 def is_date(cell: Any) -> bool:
-    """Whether a cell is written as a date, with a time of day or without."""
+    """Return whether a cell is written as a date, with or without a time of day."""
     return isinstance(cell, str) and _LOOKS.fullmatch(cell.strip()) is not None
 
 
 def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = None) -> Dates:
-    """Return a column of dates as stamps.
+    """Return a column of dates as time stamps.
 
     Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
     the reading that all cells allow, of two the one with the more regular clock, and then the month
@@ -96,7 +96,7 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
 
 
 def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tuple[Any, str]:
-    """Dates of texts by the format that reads most of them, and what had to be assumed."""
+    """Return dates parsed by the format that reads most of the texts, and the assumptions made."""
     import pandas as pd
 
     def read(*formats: str) -> Any:
@@ -139,7 +139,9 @@ def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tupl
 
 
 def read_clock(cells: Sequence[str]) -> np.ndarray | None:
-    """Times of day such as 13:45 or 0:00:01.5, in seconds, counted on over midnight; or None."""
+    """Return times of day such as 13:45 or 0:00:01.5 in seconds, counted on past midnight; or
+    None.
+    """
     matches = [_TIME.fullmatch(cell.strip()) for cell in cells]
     if not matches or not all(matches):
         return None
@@ -161,8 +163,8 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
 
 
 def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
-    """Return the reading of dates that has a regular clock: universal time or the clock on the
-    wall, where clocks change counted on. `rows` are those of each recording.
+    """Return the reading of dates that is regular: universal time, or local time with changes of
+    the clock compensated. `rows` are those of each recording.
 
     **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
     """
@@ -210,7 +212,9 @@ def _universal(local: np.ndarray, zone: str) -> np.ndarray:
 
 
 def _rank(stamps: np.ndarray, rows: Sequence[np.ndarray]) -> int:
-    """3 for a regular clock, 2 for one with rows missing, 1 for one that rises, 0 for none."""
+    """Return 3 for a regular clock, 2 for one with missing rows, 1 for one that increases,
+    else 0.
+    """
     worst = 3
     for r in rows or (slice(None),):
         try:

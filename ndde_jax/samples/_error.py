@@ -1,4 +1,4 @@
-"""White errors of measurements, told from noise that the system remembers by their spectrum."""
+"""White measurement errors, told by their spectrum from noise that drives the system."""
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,7 @@ STEPS = 25
 
 
 def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
-    """Variance of white errors of the measurements, and two and a half standard deviations less.
+    """Return the variance of white measurement error, and that less two and a half standard errors.
 
     Changes of samples with errors of variance r and increments with white noise q have the
     spectrum q + 4 r sin²(πf) at frequencies f that a smooth path does not reach. Both are estimated
@@ -39,7 +39,7 @@ def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
 
 
 def _white(power, shapes) -> tuple[float, float]:
-    """Maximum of Σ −log S − I/S with S = shapes @ (q, r), by Fisher scoring."""
+    """Return the maximiser of Σ −log S − I/S with S = shapes @ (q, r), by Fisher scoring."""
     if not power.mean() > 0:
         return 0.0, 0.0
     parameters = np.array([power.mean() / 2, power.mean() / 6])
@@ -59,8 +59,8 @@ def _white(power, shapes) -> tuple[float, float]:
 
 
 def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
-    """Variance of the white errors of every variable, from its longest stretch; 0 where none can be
-    shown, or samples are not equally spaced.
+    """Return the variance of the white measurement error of every variable, from its longest
+    stretch; 0 where none can be shown, or samples are not equally spaced.
     """
     if not samples.regular:
         return np.zeros(samples.dim)
@@ -72,7 +72,7 @@ def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
 
 
 def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
-    """A sentence for a report, where there are any."""
+    """Return a sentence for a report on measurement errors; empty if there are none."""
     shares = [
         f"{np.sqrt(error) / np.nanstd(np.concatenate([x[:, j] for x in samples.values])):.1%} of "
         f"{samples.names[j]}"
@@ -90,7 +90,7 @@ def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
 
 
 def stretch(x):
-    """The longest stretch without missing values."""
+    """Return the longest stretch without missing values."""
     found = runs(np.isfinite(x))
     start, stop = found[np.argmax(found[:, 1] - found[:, 0])] if len(found) else (0, 0)
     return x[start:stop].astype(float)

@@ -1,4 +1,4 @@
-"""Real series that ship with the package, each with its provenance and what is known of it.
+"""Real series that ship with the package, each with its provenance and its documented links.
 
 The CSV files in `ndde_jax/data/` hold the numbers as published, `examples.json` what is said of
 them; what `load_example` does to the numbers is written here and in `ndde_jax/data/README.md`.
@@ -22,7 +22,7 @@ from .._types import Checked
 
 
 class KnownLink(NamedTuple):
-    """One driver that the literature documents.
+    """A driver documented in the literature.
 
     `delay` is the documented range in samples, both ends included, None if it is not documented;
     `effect` is the sign of the influence, "+" or "-".
@@ -73,7 +73,7 @@ _DIGEST = "be3b4dffae2486ad2f4d37bfbf53103829a197caed1da7c367d7c212d1b6f70a"
 
 
 def example_names() -> tuple[str, ...]:
-    """Names that `load_example` accepts, in alphabetical order.
+    """Return the names that `load_example` accepts, in alphabetical order.
 
     >>> example_names()
     ('elbe_flood', 'enso', 'tropical_pacific')

@@ -1,4 +1,4 @@
-"""Files of other programs as tables: NumPy archives, Excel, Parquet, Feather, JSON, NetCDF, Zarr.
+"""Tables from other programs: NumPy archives, Excel, Parquet, Feather, JSON, NetCDF, Zarr.
 
 What a file announces is checked before anything is unpacked; pandas and xarray read it then.
 """
@@ -49,7 +49,7 @@ SPARSE, SPAN = 50, 2_000_000
 
 
 class Options(NamedTuple):
-    """How a file is to be read; None: as the file suggests."""
+    """Options for reading a file; None leaves a choice to the file's own contents."""
 
     key: str | None = None
     separator: str | None = None
@@ -61,7 +61,7 @@ class Options(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a file holds, as a pandas frame; `trials` numbers the recordings, one per row, where
+    """The contents of a file as a pandas frame; `trials` numbers the recordings, one per row, where
     there are several.
     """
 
@@ -73,14 +73,16 @@ class Found(NamedTuple):
 
 
 def refuse_signature(path: Path, raw: bytes, expected: str) -> None:
-    """Refuse a file that begins as another kind does, and name that."""
+    """Raise an error for a file whose first bytes are those of another format, and name that
+    format.
+    """
     for start, what in SIGNATURES.items():
         if raw.startswith(start):
             raise ValueError(f"{path.name} is not {expected} but {what}.")
 
 
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
-    """Names fit to be printed; two columns of one name are refused."""
+    """Return printable names; raise an error if two columns share one."""
     names = [clean_name(name) for name in names]
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
@@ -89,7 +91,7 @@ def unique_names(file: str, names: Sequence[Any]) -> list[str]:
 
 
 def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> None:
-    """Refuse what seems to lie on its side."""
+    """Raise an error for a table that seems to be transposed."""
     if n_columns > WIDE and n_columns > n_rows and not options.wide:
         raise ValueError(
             f"{path.name} has {n_columns} columns and only {n_rows} rows: rows are samples and "
@@ -99,7 +101,9 @@ def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> No
 
 
 def _frame_of(path: Path, x: np.ndarray, names: Any, what: str, options: Options):
-    """A frame of an array `[time dim]`, or `[series time dim]` with the series of each row."""
+    """Return a frame from an array `[time dim]`, or `[series time dim]` with the series of each
+    row.
+    """
     import pandas as pd
 
     trials = None
@@ -122,7 +126,9 @@ def _frame_of(path: Path, x: np.ndarray, names: Any, what: str, options: Options
 
 
 def read_npz(path: Path, options: Options) -> Found:
-    """One array `[time dim]`, with `names` and `dt` beside it; nothing else is unpacked."""
+    """Return the one array `[time dim]` of an NPZ, with its `names` and `dt`; unpack nothing
+    else.
+    """
     with path.open("rb") as raw:
         start = raw.read(8)
     if not start:
@@ -161,7 +167,7 @@ def read_npz(path: Path, options: Options) -> Found:
 
 
 def read_excel(path: Path, options: Options) -> Found:
-    """The first sheet of a workbook, or the one that `key` names."""
+    """Return the first sheet of a workbook, or the one that `key` names."""
     from ._text import found_in
 
     pandas = _extra("pandas", path)
@@ -206,7 +212,9 @@ _PLACE = re.compile(rb"([A-Z]{0,3})(\d{0,7})")
 
 
 def _check_workbook(path: Path) -> None:
-    """Refuse a workbook that unpacks to too much, defines entities, or spans what it has not."""
+    """Raise an error for a workbook that unpacks to too much, defines entities, or misstates its
+    span.
+    """
     with opened(path, path.name) as book:
         sizes = book.infolist()
         check_size(
@@ -226,7 +234,9 @@ def _check_workbook(path: Path) -> None:
 
 
 def _check_span(path: Path, content: bytes) -> None:
-    """Cells are named by their place, and everything up to the furthest is made room for."""
+    """Raise an error for cells placed so far out that the rows and columns up to them fill
+    memory.
+    """
     width = height = count = 0
     for reference in _REFERENCE.findall(content):
         place = _PLACE.fullmatch(reference)
@@ -246,7 +256,9 @@ def _check_span(path: Path, content: bytes) -> None:
 
 
 def read_columns(path: Path, options: Options) -> Found:
-    """The columns of a Parquet or Feather file, or the fields of JSON lines; an index first."""
+    """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index
+    first.
+    """
     pandas = _extra("pandas", path)
     kind = {".parquet": "Parquet", ".feather": "Feather"}.get(path.suffix.lower(), "JSON lines")
     try:
@@ -279,8 +291,8 @@ def _check_rows(path: Path, rows: int, columns: int) -> None:
 
 
 def _read_feather(pyarrow: Any, pandas: Any, path: Path) -> Any:
-    """Return the messages of a Feather file as a frame, once their sizes are known; what its footer
-    says of other places is not followed.
+    """Return the messages of a Feather file as a frame, once their sizes are known; offsets in its
+    footer are not followed.
     """
     importlib.import_module("pyarrow.ipc")
     with pyarrow.memory_map(str(path)) as source:
@@ -297,15 +309,15 @@ def _read_feather(pyarrow: Any, pandas: Any, path: Path) -> Any:
 
 
 def _unpacked(message: bytes, body: Any) -> int:
-    """Return the bytes that a message of Arrow unpacks to: its flat buffer lists where columns lie,
-    and each begins with its size if they are packed.
+    """Return the number of bytes that an Arrow message unpacks to: its flat buffer lists the
+    positions of columns, and each begins with its size if it is compressed.
     """
 
     def number(kind: str, at: int) -> int:
         return struct.unpack_from("<" + kind, message, at)[0]
 
     def member(table: int, k: int) -> int:
-        """Where the k-th member of a table is, 0 if it has none."""
+        """Return the position of the k-th member of a table, 0 if it has none."""
         about = table - number("i", table)
         place = 4 + 2 * k
         offset = number("H", about + place) if place < number("H", about) else 0
@@ -330,7 +342,9 @@ def _unpacked(message: bytes, body: Any) -> int:
 
 
 def read_grid(path: Path, options: Options) -> Found:
-    """Variables of a NetCDF or Zarr file along one dimension, or one variable `[time dim]`."""
+    """Return variables of a NetCDF or Zarr file along one dimension, or one variable `[time
+    dim]`.
+    """
     xarray = _extra("xarray", path)
     name, key = path.name, options.key
     group, _, key = key.rpartition("/") if key else ("", "", None)
@@ -416,7 +430,7 @@ def _groups(path: Path) -> list[str]:
 
 
 def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
-    """A name for each cell of the dimensions that are variables."""
+    """Return a name for each cell of the dimensions that become variables."""
     if not inner or not any(d in array.coords for d in inner):
         return None
     labels = [""]
@@ -429,7 +443,7 @@ def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
 
 
 def _with_time(path: Path, data: Any, dimension: Any, columns: Mapping, series: int, trials):
-    """The columns behind their time, where the file has one."""
+    """Return the columns behind their time, where the file has one."""
     import pandas as pd
 
     columns = dict(columns)

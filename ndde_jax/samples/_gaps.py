@@ -1,5 +1,5 @@
-"""Short gaps filled: by a curve through what is around where paths are smooth, by a forecast from
-what came before where noise drives them.
+"""Filling of short gaps: by a spline through the neighbours where paths are smooth, by a forecast
+from the samples before where noise drives them.
 
 A curve is the better estimate, and the wrong one under noise: it holds half of the noise of the
 next step, which a regression then finds in its inputs. A forecast knows only what came before, so
@@ -22,7 +22,7 @@ ORDER = 2
 def fill_gaps(
     x: Float[np.ndarray, "time dim"], *, longest: int = LONGEST
 ) -> tuple[Float[np.ndarray, "time dim"], Bool[np.ndarray, "time dim"], Float[np.ndarray, "dim"]]:
-    """One trajectory with its short gaps filled; where; and the expected error.
+    """Return a trajectory with its short gaps filled, where they were, and the expected error.
 
     The error is measured on every twentieth known value, left out and filled in turn: its variance
     as a share of that of one-step increments, per variable. Gaps longer than `longest` samples and
@@ -55,7 +55,7 @@ def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
 
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
-    """Return values with straight lines over all gaps, zeros where a variable has none."""
+    """Return values with straight lines over all gaps; zeros for a variable without any value."""
     time = np.arange(len(x))
     filled = x.astype(float, copy=True)
     for j, gone in enumerate(np.isnan(x).T):
@@ -70,7 +70,7 @@ def _error(filled, x, held):
 
 
 def _long(missing: Bool[np.ndarray, "time dim"], longest: int) -> Bool[np.ndarray, "time dim"]:
-    """Values in gaps that are too long or touch an end."""
+    """Return which values lie in gaps that are too long or touch an end."""
     found = np.zeros_like(missing)
     for j, column in enumerate(missing.T):
         for start, stop in runs(column):
@@ -79,7 +79,7 @@ def _long(missing: Bool[np.ndarray, "time dim"], longest: int) -> Bool[np.ndarra
 
 
 def _curved(x, missing):
-    """A cubic spline through what is there, per variable."""
+    """Return a cubic spline through the measured values of each variable."""
     from scipy.interpolate import CubicSpline
 
     time = np.arange(len(x), dtype=float)
@@ -92,7 +92,9 @@ def _curved(x, missing):
 
 
 def _forecast(x, missing):
-    """A linear forecast from all variables at the samples before, fitted to what it fills."""
+    """Return a linear forecast from all variables at the samples before, fitted to what it
+    fills.
+    """
     filled = np.where(missing, np.nan, x)
     center = np.nanmean(filled, axis=0)
     scale = np.nanstd(filled, axis=0)

@@ -1,4 +1,4 @@
-"""Names, values and time axis of whatever container the measurements come in."""
+"""Names, values and time axis of the container that the measurements come in."""
 
 import os
 import warnings
@@ -16,7 +16,7 @@ from ._tables import Table, dates_of, from_calendar, read_table, rows_of
 
 
 class Labelled(NamedTuple):
-    """Measurements and what their container says about them; `None` where it says nothing."""
+    """Measurements and their container's labels; `None` where it has none."""
 
     values: Any
     names: tuple[str, ...] | None
@@ -28,7 +28,7 @@ class Labelled(NamedTuple):
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     """Unpack samples, examples, files (as a `Path`), and frames of pandas, Polars, Arrow and
-    xarray; anything else is returned as it is.
+    xarray; return anything else unchanged.
 
     A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
     numbers that is not a mere row count, its time axis; an index of two levels, such as site and
@@ -49,7 +49,7 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
 
 
 def _kind(x: Any) -> str:
-    """Which library a container is of, empty if of none that labels."""
+    """Return the library that a container belongs to; empty if it carries no labels."""
     module = type(x).__module__.partition(".")[0]
     if module in ("pandas", "xarray"):
         return module
@@ -59,7 +59,7 @@ def _kind(x: Any) -> str:
 
 
 def _parts(x: Any, time: bool) -> list[Labelled]:
-    """Each recording of a container."""
+    """Return each recording of a container."""
     readers = {"pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame}
     return {**readers, "file": _from_file}[_kind(x)](x, time)
 
@@ -72,7 +72,7 @@ def _from_file(path: Any, time: bool) -> list[Labelled]:
 
 
 def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
-    """Each recording of a table; its clock only with `time`."""
+    """Return each recording of a table; with its clock only if `time` is given."""
     parts = []
     for rows in table.recordings:
         stamps = table.stamps[rows] if time and table.stamps is not None else None
@@ -83,7 +83,7 @@ def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
 
 
 def joined(parts: list[Labelled]) -> Labelled:
-    """Several recordings as one, their variables matched by name."""
+    """Return several recordings as one, their variables matched by name."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -118,7 +118,9 @@ def _listed(names: tuple[str, ...] | None) -> str:
 
 
 def _from_frame(x: Any, time: bool) -> list[Labelled]:
-    """Any other frame, by the interchange protocols; a column of time stands for the index."""
+    """Return any other frame, read by the interchange protocols; a column of time stands for the
+    index.
+    """
     import pandas as pd
 
     if hasattr(x, "to_pandas"):

@@ -1,4 +1,4 @@
-"""Units of time, and lags as people say them: in samples, or as times with their unit."""
+"""Units of time, and lags given in samples or as times with a unit."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ MOST = 10_000
 
 
 def has_unit(lags: Any) -> bool:
-    """Whether lags are spoken of in times."""
+    """Return whether lags are given as times."""
     items = (
         [lags] if isinstance(lags, str) else list(lags) if isinstance(lags, list | tuple) else []
     )
@@ -29,7 +29,7 @@ def has_unit(lags: Any) -> bool:
 
 
 def lags_in_samples(lags: Any, samples: Samples) -> Any:
-    """Lags in samples, from times with a unit; anything without one is returned as it is.
+    """Return lags in samples from times with a unit; lags without one are returned as they are.
 
     "6h" is one lag, "0,6h,12h" a list, "0:24h:2h" a range with its end, without a step every
     sample; a list may mix numbers of samples and times.
@@ -64,7 +64,7 @@ def _range(part: str, samples: Samples) -> Iterable[int]:
 
 
 def _lag(part: Any, samples: Samples) -> int:
-    """One lag in samples."""
+    """Return one lag in samples."""
     if not isinstance(part, str):
         return part
     part = part.strip()

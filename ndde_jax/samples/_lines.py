@@ -1,4 +1,4 @@
-"""Seasons and clocks: oscillations whose phase keeps time, which no system of its own does."""
+"""Seasons and clocks: spectral lines of stable phase, which no noisy autonomous system has."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ QUIET = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """An oscillation of stable phase in one variable.
+    """A spectral line: an oscillation of stable phase in one variable.
 
     - `period`: in samples.
     - `share`: of the variance of the variable.
@@ -47,7 +47,7 @@ class Line:
 def find_lines(
     x: Float[np.ndarray, "time dim"], clocks: tuple[float, ...] = ()
 ) -> tuple[Line, ...]:
-    """Lines in the spectra of complete, equally spaced samples, strongest first.
+    """Return the spectral lines of complete, equally spaced samples, strongest first.
 
     The record is cut into pieces of whole cycles, and the oscillation at a candidate frequency
     measured in each. Of a season the pieces agree in amplitude and phase up to what else moves the
@@ -92,7 +92,7 @@ def find_lines(
     unforeseen = _unforeseen(x, found)
 
     def shown(line: Line) -> bool:
-        """Whether it is a known clock, or noise would have shifted the phase of anything else."""
+        """Return whether the line is a known clock, or noise would have shifted any other phase."""
         if line.period not in unforeseen:
             return False
         if any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks):
@@ -106,7 +106,7 @@ def find_lines(
 
 
 def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[float]:
-    """Periods of lines that foretell a sample beyond what the samples before it do.
+    """Return the periods of lines that predict a sample better than the samples before it do.
 
     What a system does next follows from its past, an outer clock adds to that. The past are the
     last samples of all variables, and the cubes of the very last, without which the phase of a
@@ -138,7 +138,7 @@ def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[floa
 
 
 def _roughness(x: Float[np.ndarray, "time"]) -> float:
-    """Variance of white noise that would have fourth differences of the size found."""
+    """Return the variance of white noise whose fourth differences have the size found."""
     rest = np.diff(x, n=4)
     if not len(rest):
         return 0.0
@@ -146,8 +146,8 @@ def _roughness(x: Float[np.ndarray, "time"]) -> float:
 
 
 def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
-    """Variance per step of white noise that a system remembers, without measurement error, at
-    least; 0 where none can be shown.
+    """Return a lower bound on the variance per step of dynamical noise, without measurement error;
+    0 where none can be shown.
 
     Fourth differences of samples with white error s and increments with white noise q have variance
     70 s + 20 q and lag-1 covariance −56 s − 15 q, and hold next to nothing of a smooth signal.
@@ -166,7 +166,7 @@ def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
 
 
 def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
-    """Frequencies, in cycles per sample, at which the spectrum stands out most."""
+    """Return the frequencies, in cycles per sample, at which the spectrum stands out most."""
     n = len(x)
     size = PADDING * int(2 ** np.ceil(np.log2(n)))
     power = np.abs(np.fft.rfft(x * np.hanning(n), size)) ** 2
@@ -194,7 +194,7 @@ def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
 
 
 def _tested(x, frequency: float, total: float, dim: int) -> tuple[float, float, int] | None:
-    """Period, share of the variance and pieces of a line, None if it is none."""
+    """Return period, share of the variance and pieces of a line; None if it is none."""
     n = len(x)
     cycles = frequency * n
     # Pieces of whole cycles and no fewer than four samples.
@@ -236,7 +236,7 @@ def _tested(x, frequency: float, total: float, dim: int) -> tuple[float, float, 
 
 
 def _pieces(x, frequency: float, length: int, count: int):
-    """Complex amplitude at a frequency in pieces of a record, each without its mean."""
+    """Return the complex amplitude at a frequency in pieces of a record, each without its mean."""
     pieces = x[: length * count].reshape(count, length)
     pieces = pieces - pieces.mean(axis=1, keepdims=True)
     time = np.arange(length * count).reshape(count, length)

@@ -1,4 +1,4 @@
-"""Which samples may be the present of a window, such as those of winters only."""
+"""Masks of the samples that may be the present of a window, such as those of winters only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ EXPECTED = "booleans, one per sample, [time] (a list of arrays for several traje
 
 
 def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """One bool array per trajectory; none at all if every sample is in.
+    """Return one bool array per trajectory; an empty sequence if every sample counts.
 
     **Raises:** `ValueError` for anything but booleans, for another number of samples, and if no
     sample is in.
@@ -38,7 +38,7 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
 
 
 def _parts(mask: Any, count: int) -> list[np.ndarray]:
-    """Arrays, not yet checked; none if these are none."""
+    """Return the arrays, not yet checked; empty if there are none."""
     if isinstance(mask, str | bytes | Mapping):
         return []
     try:
@@ -54,7 +54,7 @@ def _parts(mask: Any, count: int) -> list[np.ndarray]:
 def mask_at(
     mask: tuple[np.ndarray, ...], times: Sequence[np.ndarray], new: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """At other times: what it is at the nearest."""
+    """Return the mask at other times: its value at the nearest sample."""
     return tuple(
         m[np.clip(np.searchsorted((t[1:] + t[:-1]) / 2, at), 0, len(m) - 1)]
         for m, t, at in zip(mask, times, new, strict=True)
@@ -62,7 +62,7 @@ def mask_at(
 
 
 def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
-    """For a report."""
+    """Return a sentence on the mask for a report."""
     if not mask:
         return ()
     inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
@@ -78,7 +78,7 @@ def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tupl
 
 
 def rows_with(file: str, columns: Any, only: Sequence[tuple[str, tuple[str, ...]]]):
-    """Rows of a frame in which each of some columns has one of its values, bool `[row]`.
+    """Return the rows of a frame in which each given column has one of its values, bool `[row]`.
 
     Cells are compared as numbers where both are numbers, else as they are written.
 
@@ -103,7 +103,7 @@ def rows_with(file: str, columns: Any, only: Sequence[tuple[str, tuple[str, ...]
 
 
 def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) -> np.ndarray:
-    """Rows whose date is in one of these months, 1 to 12, bool `[row]`.
+    """Return the rows whose date is in one of these months, 1 to 12, bool `[row]`.
 
     **Raises:** `ValueError` if the time column holds no dates.
     """

@@ -1,4 +1,4 @@
-"""What noise a trajectory carries: how much, and whether it is white, filtered or ringing."""
+"""Noise in a trajectory: how much there is, and whether it is white, filtered or ringing."""
 
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ LOUD = 0.97
 
 
 def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
-    """Share of white noise in the variance of the one-step increments, per variable.
+    """Return the share of white noise in the variance of the one-step increments, per variable.
 
     A signal that is smooth at the sampling interval is nearly a polynomial over a few samples, and
     repeated differences remove it; what dynamical noise adds to the increments dₖ = Xₖ₊₁ − Xₖ is
@@ -69,7 +69,8 @@ def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
 
 
 def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> Float[Array, "dim"]:
-    """Lag-1 autocorrelation of the m-th difference of the increments: which kind of noise it is.
+    """Return the lag-1 autocorrelation of the m-th difference of the increments, which tells the
+    kind of noise.
 
     White dynamical noise, which the system remembers, gives −m/(m+1); white observation noise,
     added to each measurement and forgotten, gives −(m+1)/(m+2). Mixtures lie in between, a signal
@@ -106,7 +107,8 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> 
 
 
 def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
-    """Median power of the increments in the top quarter of frequencies over the quarter below.
+    """Return the median power of the increments in the top quarter of frequencies over the quarter
+    below.
 
     White noise in the increments gives 0.9 to 1; noise that was band-limited before sampling 0.7,
     averages over the sampling interval (monthly means, say) less, observation noise more than 1.
@@ -127,7 +129,7 @@ def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
 
 
 def pooled_roll_off(data: Trajectories) -> Any:
-    """`high_frequency_roll_off` of trajectories that have been read; NaN when traced."""
+    """Return `high_frequency_roll_off` of trajectories that have been read; NaN when traced."""
     if data.xp is jnp:
         return jnp.full((data.dim,), jnp.nan)
     top, below = [], []
@@ -150,7 +152,7 @@ def pooled_roll_off(data: Trajectories) -> Any:
 
 
 def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
-    """How much louder high frequencies are at both ends of a series than anywhere else.
+    """Return how much louder high frequencies are at both ends of a series than anywhere else.
 
     Resampling by Fourier transform treats a series as periodic. The jump from its last value to its
     first leaves an oscillation at the sampling frequency that is strongest at the two ends (Gibbs),
@@ -176,7 +178,7 @@ def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
 
 
 def pooled_ringing(data: Trajectories) -> Any:
-    """`end_ringing` of trajectories that have been read; NaN when traced."""
+    """Return `end_ringing` of trajectories that have been read; NaN when traced."""
     ringing = np.full(data.dim, np.nan)
     if data.xp is jnp:
         return jnp.asarray(ringing)
@@ -193,7 +195,7 @@ def pooled_ringing(data: Trajectories) -> Any:
 
 
 def pooled_noise_share(data: Trajectories) -> Any:
-    """`noise_share` of trajectories that have been read."""
+    """Return `noise_share` of trajectories that have been read."""
     xp, m = data.xp, ORDER
     rates, squares, kept, complete = [], [], [], []
     for value, present, interval in zip(data.values, data.present, data.intervals, strict=True):
@@ -220,7 +222,7 @@ def pooled_noise_share(data: Trajectories) -> Any:
 
 
 def _contrasts(interval: Any, xp: ModuleType) -> Any:
-    """Divided differences of m + 1 successive rates: [contrast m+1].
+    """Return divided differences of m + 1 successive rates: [contrast m+1].
 
     They vanish on polynomials of degree below m in the midpoints of the intervals, and are scaled
     so that their squares expect σ² where each rate carries independent noise of variance σ²/Δ.
@@ -237,7 +239,7 @@ def _contrasts(interval: Any, xp: ModuleType) -> Any:
 
 
 def _runs(present: Any, length: int) -> Any:
-    """Whether `length` samples from this one on are all there."""
+    """Return whether `length` samples from this one on are all there."""
     n = max(len(present) - length + 1, 0)
     result = present[:n]
     for j in range(1, length):
@@ -246,7 +248,7 @@ def _runs(present: Any, length: int) -> Any:
 
 
 def _masked_mean(values: Any, mask: Any, xp: ModuleType) -> Any:
-    """Mean over the first axis where the mask is set, NaN if nowhere."""
+    """Return the mean over the first axis where the mask is set, NaN if nowhere."""
     count = xp.sum(mask).astype(values.dtype)
     total = xp.sum(xp.where(mask[:, None], values, 0), axis=0)
     return xp.where(count > 0, total / xp.where(count > 0, count, 1), xp.nan)

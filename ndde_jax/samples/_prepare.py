@@ -1,5 +1,5 @@
-"""What is done to measurements by default before a graph is looked for, each step only if a test
-calls for it.
+"""The default treatment of measurements before the search, each step only if a test calls for
+it.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ def prepare_samples(
     inputs: Checked[Sequence[str]] = (),
     transform: Any = None,
 ) -> Samples:
-    """Deal with what makes real series lie, where a test finds it; the rest is left as it is.
+    """Treat the common faults of real series where a test finds them; leave the rest unchanged.
 
     **Arguments:**
 
@@ -69,8 +69,8 @@ def prepare_samples(
         than half, are interpolated onto a grid of the median interval.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
-        `"level"`: a level so large that single precision would lose the steps beside it is taken
-            off, and added again to whatever is said in measured units.
+        `"level"`: a level so large that single precision would lose the steps beside it is
+            subtracted, and added again to all results in measured units.
         `"offsets"`: only if named: every recording gets the mean of all instead of its own, known
             inputs excepted.
         `"season"`: oscillations of stable phase are removed from all variables; not where one
@@ -86,11 +86,11 @@ def prepare_samples(
         the range along the line through the outermost tenth, so that there is a way back from
         anywhere. Or one of these for all variables. None by default. Missing values stay missing.
 
-    **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` say what was done and hold what
-    undoes it; `as_measured` undoes it all.
+    **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` describe each step and hold the
+    data to undo it; `as_measured` undoes all.
 
-    **Raises:** `ValueError` for what are no samples or no steps, for logarithms of what is not
-    above 0, and for a transform of samples that are treated already.
+    **Raises:** `ValueError` for arguments that are not samples or steps, for logarithms of values
+    not above 0, and for a transform of samples that are treated already.
 
     ```python
     import numpy as np
@@ -133,7 +133,7 @@ def prepare_samples(
 
 
 def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
-    """Some variables read as their logarithms or as normal scores."""
+    """Return some variables as their logarithms or as normal scores."""
     if not transform:
         return samples
     columns = [samples.names.index(name) for name in transform]
@@ -284,7 +284,7 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
-    """Lines in the longest trajectory of regular samples."""
+    """Return the spectral lines in the longest trajectory of regular samples."""
     if not samples.regular:
         return ()
     x = max(samples.values, key=len)
@@ -294,7 +294,7 @@ def seasons(samples: Samples) -> tuple[Line, ...]:
 
 
 def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
-    """Whether one variable consists of its lines."""
+    """Return whether one variable consists of its spectral lines."""
     share = np.zeros(samples.dim)
     for line in lines:
         share[line.column] += line.share
@@ -376,7 +376,7 @@ def _without_trend(samples: Samples, known) -> Samples:
 
 
 def without_offsets(samples: Samples, known) -> Samples:
-    """Every recording with the mean of all instead of its own."""
+    """Return every recording with the common mean in place of its own."""
     if len(samples.values) == 1:
         return samples
     offsets, apart = offsets_of(samples.values, known)

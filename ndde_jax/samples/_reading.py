@@ -1,4 +1,4 @@
-"""From measurements in any container to [`Samples`][ndde_jax.Samples]."""
+"""Reading of measurements in any container as [`Samples`][ndde_jax.Samples]."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ def read_samples(
     time_unit: Checked[str] = "",
     mask: Any = None,
 ) -> Samples:
-    """Measurements in any container, checked, as one value.
+    """Return measurements in any container, checked, as one value.
 
     **Arguments:** as [`discover`][ndde_jax.discover] takes them; [`Samples`][ndde_jax.Samples] are
     returned as they are, but for what is given beside them. A file is given as a `pathlib.Path`;
@@ -78,7 +78,7 @@ def read_samples(
 
 
 def _times(data: Trajectories, t: Any) -> Iterator[np.ndarray]:
-    """Times of each trajectory, from its first stamp on."""
+    """Yield the times of each trajectory, counted from its first stamp."""
     starts = [0.0] * len(data.values) if t is None else first_stamps(t, len(data.values))
     for start, intervals in zip(starts, data.intervals, strict=True):
         yield start + np.concatenate([np.zeros(1), np.cumsum(intervals)])

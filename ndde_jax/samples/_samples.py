@@ -1,4 +1,4 @@
-"""What was measured, as one value: read once, and kept with whatever is made from it."""
+"""The samples as one value: read once, and kept with every result made from them."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class Samples:
     """Trajectories of one system, with their times and labels; NumPy, made by
     [`read_samples`][ndde_jax.read_samples].
 
-    Stands wherever measurements are taken, and needs no `dt`, `t` or `names` beside it.
+    Accepted wherever measurements are, without `dt`, `t` or `names` beside it.
 
     - `values`: one array `[time dim]` per trajectory, in the unit and precision they came in. NaN
         marks missing values, each variable on its own.
@@ -51,31 +51,31 @@ class Samples:
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return self.values[0].shape[1]
 
     @property
     def present(self) -> tuple[np.ndarray, ...]:
-        """Where a value was measured, bool `[time dim]` per trajectory."""
+        """A mask of the measured values, bool `[time dim]` per trajectory."""
         return tuple(~np.isnan(value) for value in self.values)
 
     @property
     def offsets(self) -> np.ndarray:
-        """What was taken from every recording, `[trajectory dim]`; zeros unless the treatment
-        `"offsets"` was asked for.
+        """The constants subtracted from every recording, `[trajectory dim]`; zeros unless the
+        treatment `"offsets"` was asked for.
         """
         return sum(self._constants(), np.zeros((len(self.values), self.dim)))
 
     @property
     def level(self) -> np.ndarray:
-        """The constant that was taken from all recordings alike, `[dim]`: what is large beside the
-        changes of a variable.
+        """The constant subtracted from all recordings alike, `[dim]`: a level that is large beside
+        the changes of a variable.
         """
         alike = (c[0] for c in self._constants() if (c == c[:1]).all())
         return sum(alike, np.zeros(self.dim))
 
     def _constants(self) -> list[np.ndarray]:
-        """What each treatment that takes constants took, `[trajectory dim]`."""
+        """Return the constants that each treatment subtracted, `[trajectory dim]`."""
         found = (t.coefficients for t in self.treatments if t.name == OFFSETS)
         return [np.stack([c[0] for c in coefficients]) for coefficients in found]
 
@@ -86,7 +86,7 @@ class Samples:
 
     @property
     def transform(self) -> dict[str, str]:
-        """Variables that are read as something else, `"log"` or `"ranks"`, by name."""
+        """The transformed variables by name, each with its kind, `"log"` or `"ranks"`."""
         found = self.reading
         if found is None:
             return {}
@@ -94,12 +94,12 @@ class Samples:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the variables as they are read, such as "log flow"."""
+        """The names of the variables as they are read, such as "log flow"."""
         return self._spoken(LABELS)
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The same for equations, such as "log(flow)"."""
+        """The names of the variables in equations, such as "log(flow)"."""
         return self._spoken(FORMULAS)
 
     def _spoken(self, words: Mapping[str, str]) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class Samples:
 
     @property
     def estimated(self) -> tuple[np.ndarray, ...]:
-        """Where an estimate stands in for a missing value, of a short gap or by
+        """A mask of the values that are estimates, of a short gap or by
         [`Discovery.impute`][ndde_jax.Discovery.impute], bool `[time dim]` per trajectory.
         """
         found = [np.zeros(value.shape, bool) for value in self.values]
@@ -154,7 +154,7 @@ def treated(
     changes: Mapping[str, Any],
     **kept: Any,
 ) -> Samples:
-    """Changed samples that know what they were before."""
+    """Return changed samples that keep a record of what they were before."""
     treatment = Treatment(
         name=name,
         text=text,
@@ -180,8 +180,8 @@ def treated(
 def undone(
     samples: Samples, values: Float[np.ndarray, "time dim"], trajectory: int
 ) -> Float[np.ndarray, "time dim"]:
-    """Values on the grid of treated samples in measured units: what was removed is added again, and
-    logarithms and ranks are left.
+    """Return values on the grid of treated samples in measured units: what was removed is added
+    again, and logarithms and ranks are inverted.
     """
     for treatment in reversed(samples.treatments):
         if treatment.coefficients:
@@ -191,13 +191,15 @@ def undone(
 
 
 def named(samples: Samples, columns: Iterable) -> str:
-    """Names of some variables, for a sentence."""
+    """Return the names of some variables, for a sentence."""
     names = [samples.names[int(j)] for j in columns]
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def as_given(samples: Samples) -> tuple[list, float | None, list | None]:
-    """Values, dt and t for what reads raw measurements; exactly one of the two times is None."""
+    """Return values, dt and t for functions that read raw measurements; exactly one of the two
+    times is None.
+    """
     # Floating arrays of JAX set the precision of what is computed from them.
     kept = samples.precision
     values = [jnp.asarray(value, kept) if kept else value for value in samples.values]

@@ -47,7 +47,7 @@ PARTS = {
 
 
 class Table(NamedTuple):
-    """Measurements `[time dim]` with names, and time stamps where the file has them."""
+    """A table of measurements `[time dim]` with names, and time stamps where the file has them."""
 
     values: np.ndarray
     names: tuple[str, ...]
@@ -59,12 +59,12 @@ class Table(NamedTuple):
 
     @property
     def recordings(self) -> tuple[np.ndarray, ...]:
-        """Rows of each recording, in order of its first row."""
+        """The rows of each recording."""
         return rows_of(self.trials, len(self.values))
 
 
 def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
-    """Rows of each recording, in order of its first row."""
+    """Return the rows of each recording, in order of its first row."""
     if trials is None:
         return (np.arange(count),)
     _, first, which = np.unique(trials, return_index=True, return_inverse=True)
@@ -72,7 +72,7 @@ def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
 
 
 class Time(NamedTuple):
-    """The column or columns of time, their stamps, and what had to be assumed."""
+    """The column or columns of time, their stamps, and the assumptions made."""
 
     columns: tuple[str, ...] = ()
     stamps: np.ndarray | None = None
@@ -218,7 +218,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _variables(file: str, numbers: dict[str, Numbers], frame, stamps, rows):
-    """Columns that can be variables, and what is said of the others; never none."""
+    """Return the columns that can be variables, and remarks on the others; raise if there are
+    none.
+    """
     times = None
     if stamps is not None:
         times = stamps.astype(float) if stamps.dtype.kind in "fiu" else (
@@ -263,7 +265,7 @@ def _constant(values: np.ndarray) -> bool:
 
 
 def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
-    """Refuse columns of text: the cell, what else there is, and what can be done."""
+    """Raise an error for columns of text: name the cell, the usable columns, and the remedies."""
     text = {name: each.wrong for name, each in numbers.items() if each.wrong is not None}
     if not text:
         return
@@ -287,7 +289,7 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
 
 
 def _assumed(file: str, numbers: dict[str, Numbers]) -> tuple[str, ...]:
-    """What was assumed of columns, those of which the same was assumed together."""
+    """Return the assumptions made about columns, those with the same one named together."""
     by_text: dict[str, list[str]] = {}
     for name, each in numbers.items():
         if each.said:
@@ -299,7 +301,7 @@ def _assumed(file: str, numbers: dict[str, Numbers]) -> tuple[str, ...]:
 
 
 class _Reader(NamedTuple):
-    """Columns of a file that is looked through for its time."""
+    """A reader that looks through the columns of a file for its time."""
 
     file: str
     frame: Any
@@ -309,7 +311,7 @@ class _Reader(NamedTuple):
     zone: str | None
 
     def time(self, given: str | None) -> Time:
-        """The column named, or the one that is most likely meant."""
+        """Return the time column that was named, or the most likely one."""
         if given is not None:
             return self._of((given,), ())
         if self.frame.shape[1] < 2:
@@ -331,7 +333,7 @@ class _Reader(NamedTuple):
         return Time()
 
     def _of(self, columns: tuple[str, ...], said: tuple[str, ...]) -> Time:
-        """Stamps of the first of some columns; the others say less of time."""
+        """Return the stamps of the first of some columns; the others say less of time."""
         name = columns[0]
         stamps, more = self._stamps(name)
         clock = next((n for n in self.frame if n not in columns and self._clock(n)), None)
@@ -348,7 +350,9 @@ class _Reader(NamedTuple):
         return ":" in str(self.frame[name].iloc[0]) and not self._dated(name)
 
     def _parts(self) -> Time | None:
-        """Year, month, day and hour in columns of their own; a year that is not there counts on."""
+        """Return time from columns of year, month, day and hour; without a year, years are counted
+        on.
+        """
         found = {}
         for part, (words, low, high) in PARTS.items():
             for name in (n for n in self.frame if n.strip().lower() in words):
@@ -395,7 +399,7 @@ class _Reader(NamedTuple):
         )
 
     def _rises(self, name: str) -> bool:
-        """Whether numbers rise all the way, within each recording."""
+        """Return whether numbers increase throughout each recording."""
         read = self.number(name)
         if read.wrong is not None or len(read.values) < 2:
             return False
@@ -447,7 +451,7 @@ class _Reader(NamedTuple):
 
 
 def dates_of(column: Any) -> Dates:
-    """A column or index of pandas dates, with the clock on the wall where it has a zone."""
+    """Return a column or index of pandas dates, with local clock time where it has a zone."""
     zone = getattr(column, "dt", column)
     if zone.tz is None:
         return Dates(column.to_numpy())
@@ -459,8 +463,8 @@ def dates_of(column: Any) -> Dates:
 
 
 def from_calendar(stamps: np.ndarray) -> np.ndarray:
-    """Dates of another calendar (360 days, no leap years): months where they count those, else
-    durations since the first.
+    """Return dates of another calendar (360 days, no leap years): as months if they are monthly,
+    else as durations since the first.
     """
     months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
     within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
@@ -471,7 +475,9 @@ def from_calendar(stamps: np.ndarray) -> np.ndarray:
 
 
 def _since_1970(values: np.ndarray) -> float | None:
-    """How many of them are a second, for numbers that counted from 1970 are dates of this age."""
+    """Return the units per second of numbers that count from 1970 and give plausible dates; else
+    None.
+    """
     scales = (1.0, 1e3, 1e6, 1e9)
     return next((s for s in scales if ((values > 5e8 * s) & (values < 4e9 * s)).all()), None)
 
@@ -481,13 +487,13 @@ def _falls(stamps: np.ndarray) -> bool:
 
 
 def _groups(frame: Any, names: Sequence[str]) -> np.ndarray:
-    """What some columns say together, for each row."""
+    """Return a group label for each row from the values of some columns together."""
     return np.array([" ".join(map(str, row)) for row in frame[list(names)].to_numpy(object)])
 
 
 def _panel(frame: Any, time: Time) -> tuple[str, ...] | None:
-    """The column that tells recordings apart, or the columns of text together: stamps repeat, and
-    rise within each of their values.
+    """Return the column, or the text columns together, that tell recordings apart: stamps repeat,
+    and increase within each of their values.
     """
     stamps = time.stamps
     if stamps is None or len(stamps) < 3 or _falls(stamps):

@@ -1,4 +1,4 @@
-"""Text files: what was meant is found by trying readings and asking which leaves numbers."""
+"""Text files: the format is found by trying readings and keeping the one that yields numbers."""
 
 import codecs
 import csv
@@ -22,7 +22,7 @@ TITLE = 100
 
 
 def read_text(path: Path, options: Options) -> Found:
-    """Rows of text, whatever separates their cells."""
+    """Return the rows of a text file, whatever separates their cells."""
     text, said = _decoded(path)
     lines, title = _without_comments(text)
     if not lines:
@@ -60,7 +60,9 @@ def read_text(path: Path, options: Options) -> Found:
 def found_in(
     path: Path, rows: Any, title: list[str], separator: str | None, options: Options, said=()
 ) -> Found:
-    """What rows of texts hold: names, units below them, numbers with whichever decimal mark."""
+    """Return the contents of text rows: names, units below them, numbers with either decimal
+    mark.
+    """
     rows.columns = range(rows.shape[1])
     decimal = options.decimal or decimal_mark(
         [cell for cell in rows.iloc[:1000].to_numpy().ravel() if cell], separator or ""
@@ -76,7 +78,7 @@ def found_in(
 
 
 def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The text of a file in whatever encoding, and what had to be assumed."""
+    """Return the text of a file in its likely encoding, and the assumptions made."""
     raw = path.read_bytes()
     marks = {
         codecs.BOM_UTF8: "utf-8-sig",
@@ -106,8 +108,8 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _without_comments(text: str) -> tuple[list[str], list[str]]:
-    """Lines that are neither blank nor begin with # or %; and those of the others that stand above
-    the table, one of which may be its header. What Excel writes for an error begins with # too.
+    """Return the lines that are neither blank nor comments (# or %), and the comments above the
+    table, one of which may be its header. Excel's error values begin with # too.
     """
     lines: list[str] = []
     title: list[str] = []
@@ -122,7 +124,9 @@ def _without_comments(text: str) -> tuple[list[str], list[str]]:
 
 
 def _separator(lines: Sequence[str], options: Options) -> str | None:
-    """The mark that leaves the most rows of one width, and numbers in them; None for blanks."""
+    """Return the separator that leaves the most rows of one width with numbers in them; None for
+    blanks.
+    """
     given = options.separator
     if given is not None:
         return None if given.isspace() and given != "\t" else given
@@ -157,7 +161,7 @@ def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
 
 
 def _cut(path: Path, lines: list[str], separator: str | None, options: Options):
-    """Cells as texts `[row column]`, and how many each row has."""
+    """Return cells as texts `[row column]`, and the number of cells of each row."""
     import pandas as pd
 
     quoted = any('"' in line for line in lines)
@@ -185,7 +189,7 @@ def _cut(path: Path, lines: list[str], separator: str | None, options: Options):
 
 
 def _check_ragged(path: Path, widths, start: int, separator: str | None, options: Options) -> None:
-    """Refuse rows of different widths, and name the first."""
+    """Raise an error for rows of different widths, and name the first."""
     expected = widths[start]
     for number, width in enumerate(widths[start:], start=start + 1):
         if width != expected:
@@ -199,7 +203,7 @@ def _check_ragged(path: Path, widths, start: int, separator: str | None, options
 
 
 def _headed(path: Path, rows: Any, title: list[str], separator, decimal: str, options: Options):
-    """Names, the rows below them, and what had to be assumed."""
+    """Return names, the rows below them, and the assumptions made."""
     first, body = list(rows.iloc[0]), rows.iloc[1:]
     numbered = [f"x{j}" for j in range(len(first))]
     headed, sure = _is_header(first, body.iloc[:1000], decimal)
@@ -225,7 +229,7 @@ def _headed(path: Path, rows: Any, title: list[str], separator, decimal: str, op
 
 
 def _is_header(first: list[str], body: Any, decimal: str) -> tuple[bool, bool]:
-    """Whether a row holds names, and whether that needs no word.
+    """Return whether a row holds names, and whether that is plain enough to go without a remark.
 
     Names stand over numbers. Numbers are names where the first is missing and the others whole, as
     pandas writes an index beside columns without names; or where they count from 0 or 1 over
@@ -251,7 +255,7 @@ def _is_header(first: list[str], body: Any, decimal: str) -> tuple[bool, bool]:
 
 
 def _like_below(cell: str, body: Any, j: int, decimal: str) -> bool:
-    """Whether a cell is a value, or written as the one below it: 45% over 47%."""
+    """Return whether a cell is a value, or is written like the one below it: 45% over 47%."""
     if is_value(cell, decimal):
         return True
     if not len(body) or not any(letter.isdigit() for letter in cell):
@@ -264,7 +268,9 @@ def _like_below(cell: str, body: Any, j: int, decimal: str) -> bool:
 
 
 def _without_units(path: Path, rows: Any, decimal: str):
-    """The rows below one of units, if there is one: words over numbers and no number."""
+    """Return the rows below a row of units, if there is one: words above numbers, and no number in
+    it.
+    """
     if len(rows) < 3:
         return rows, ()
     first, body = list(rows.iloc[0]), rows.iloc[1:LOOKED_AT]

@@ -18,7 +18,9 @@ MOST_LAGS = 100_000
 
 
 class Trajectories(NamedTuple):
-    """Trajectories as lists of arrays of the namespace `xp`: float64 NumPy unless traced by JAX."""
+    """A set of trajectories as lists of arrays of the namespace `xp`: float64 NumPy unless traced
+    by JAX.
+    """
 
     values: list[Any]  # each [time dim], zeros where a sample is missing
     present: list[Any]  # each bool [time]: no variable is missing at this sample
@@ -32,7 +34,7 @@ class Trajectories(NamedTuple):
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return self.values[0].shape[1]
 
 
@@ -63,7 +65,7 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
 
 
 def read_lags(lags: Any) -> tuple[int, ...]:
-    """Lags as a tuple of ints, or a `ValueError`."""
+    """Return lags as a tuple of ints; raise a `ValueError` for anything else."""
     expected = "lags must be whole numbers of samples, ascending, unique and not negative"
     try:
         # One more than can be meant, because there are endless iterators.
@@ -86,12 +88,12 @@ def read_lags(lags: Any) -> tuple[int, ...]:
 
 
 def column_name(j: int, names: Sequence[str] | None) -> str:
-    """How error messages call a variable."""
+    """Return the name of a variable in error messages."""
     return f"column {j}" if names is None else f"column {j} ({names[j]!r})"
 
 
 def transposed_hint(rows: int, columns: int) -> str:
-    """What to add to an error message when the array may lie on its side."""
+    """Return a hint for an error message when the array may be transposed."""
     if columns <= rows:
         return ""
     return (
@@ -101,7 +103,7 @@ def transposed_hint(rows: int, columns: int) -> str:
 
 
 def _split(x: Any) -> list[Any]:
-    """One array per trajectory."""
+    """Return one array per trajectory."""
     if isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x):
         return [_as_array(item) for item in x]
     x = _as_array(x)
@@ -113,7 +115,7 @@ def _split(x: Any) -> list[Any]:
 
 
 def _as_array(x: Any) -> Any:
-    """An array of real numbers, not yet converted."""
+    """Return an array of real numbers, not yet converted."""
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
     if not isinstance(x, jax.Array):
@@ -132,7 +134,7 @@ def _as_array(x: Any) -> Any:
 
 
 def _precision(series: list[Any]) -> tuple[Any, float]:
-    """Floating type to compute towards, and the rounding error of the input."""
+    """Return the floating type to compute towards, and the rounding error of the input."""
     kept = all(isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jnp.floating) for a in series)
     dtype = jnp.result_type(*series) if kept else jnp.result_type(float)
     floats = [a.dtype for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
@@ -141,7 +143,7 @@ def _precision(series: list[Any]) -> tuple[Any, float]:
 
 
 def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
-    """[time dim], in float64 where the numbers are known."""
+    """Return a matrix [time dim], in float64 where the numbers are known."""
     if x.ndim not in (1, 2):
         raise ValueError(
             "x must be [time, dim], [time], [series, time, dim], or a list of the first two; got "
@@ -154,7 +156,7 @@ def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
 
 
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
-    """Refuse infinite values and nothing but missing ones."""
+    """Raise an error for infinite values and for arrays in which everything is missing."""
     for i, a in enumerate(series):
         if np.isinf(a).any():
             k, j = np.argwhere(np.isinf(a))[0]
@@ -169,7 +171,7 @@ def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
 def _times(
     dt: Any, t: Any, lengths: list[int], xp: ModuleType, dtype: Any
 ) -> tuple[list[Any], Any, bool]:
-    """Intervals between samples, their mean, and whether they are all equal."""
+    """Return the intervals between samples, their mean, and whether they are all equal."""
     if (dt is None) == (t is None):
         raise ValueError(
             "pass exactly one of dt (sampling interval) and t (time stamps); got "
@@ -209,12 +211,12 @@ def _times(
 
 
 def first_stamps(t: Any, count: int) -> list[float]:
-    """Return the first time stamp of each of so many trajectories."""
+    """Return the first time stamp of each trajectory."""
     return [float(stamps[0]) for stamps in _vectors(t, count)]
 
 
 def _checked_dt(dt: Any) -> Any:
-    """A positive number, or a traced scalar."""
+    """Return a positive number, or a traced scalar."""
     if isinstance(dt, jax.core.Tracer) and dt.ndim == 0:
         return dt
     try:
@@ -231,7 +233,7 @@ def _leaves(t: Any) -> list[Any]:
 
 
 def _stamps(t: Any, lengths: list[int]) -> list[Any]:
-    """One vector of time stamps per trajectory, checked."""
+    """Return one vector of time stamps per trajectory, checked."""
     stamps = _vectors(t, len(lengths))
     if len(stamps) != len(lengths):
         raise ValueError(
@@ -252,7 +254,7 @@ def _stamps(t: Any, lengths: list[int]) -> list[Any]:
 
 
 def _vectors(t: Any, count: int) -> list[Any]:
-    """Vectors of time stamps as they were given; one stands for all trajectories."""
+    """Return vectors of time stamps as they were given; a single one holds for all trajectories."""
     many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
     stamps = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (t if many else [t])]
     if not many and stamps[0].ndim == 2:

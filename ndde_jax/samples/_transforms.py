@@ -1,4 +1,4 @@
-"""Variables read as their logarithm or as normal scores of their ranks, and the way back."""
+"""Transformation of variables to logarithms or normal scores, and its inverse."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ OUTER, FAR = 1.2816, 1e4
 
 
 def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
-    """Kinds by the name of a variable, in the order of the variables.
+    """Return the kinds of transformation by variable name, in the order of the variables.
 
     **Raises:** `ValueError` for what is neither a kind nor a mapping from variables to kinds.
     """
@@ -43,7 +43,7 @@ def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def check_logarithm(values: Any, name: str, remedy: str) -> None:
-    """What is to have a logarithm must be above 0; numbers that JAX traces pass.
+    """Raise an error unless all values to be logged are above 0; traced numbers pass.
 
     **Raises:** `ValueError` that says how many are not, and what to do.
     """
@@ -63,7 +63,8 @@ def check_logarithm(values: Any, name: str, remedy: str) -> None:
 
 
 def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray, "knot 2"]:
-    """Different values, ascending, and their normal scores; with a point far beyond either end.
+    """Return the distinct values, ascending, and their normal scores, with a point far beyond
+    either end.
 
     The r-th of n ordered values has the score at which a standard normal lies below it with
     probability r/(n + 1); equal values have the mean of theirs.
@@ -97,7 +98,8 @@ def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray,
 def tables_of(
     values: tuple[np.ndarray, ...], transform: Mapping[str, str], names: tuple[str, ...]
 ) -> tuple[np.ndarray, ...]:
-    """What each transformed variable needs for both ways; nothing for a logarithm.
+    """Return the tables that each transformed variable needs for both directions; empty for a
+    logarithm.
 
     **Raises:** `ValueError` for variables that cannot be transformed so.
     """
@@ -117,7 +119,7 @@ def tables_of(
 
 
 def said_of_transform(transform: Mapping[str, str]) -> str:
-    """A sentence for the report."""
+    """Return a sentence on the transformation for the report."""
     parts, units = [], []
     for kind, one, many, unit in (
         ("log", "its logarithm", "their logarithms", "the logarithm"),
@@ -141,12 +143,12 @@ def said_of_transform(transform: Mapping[str, str]) -> str:
 
 
 def transformed(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
-    """Measured values `[... dim]` as a treatment reads them, in NumPy or JAX."""
+    """Return measured values `[... dim]` as a treatment transforms them, in NumPy or JAX."""
     return _by_column(treatment, values, xp, one_transformed)
 
 
 def restored(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
-    """The way back, to measured values."""
+    """Return measured values, by the inverse transformation."""
     return _by_column(treatment, values, xp, one_restored)
 
 
@@ -160,7 +162,7 @@ def _by_column(treatment, values, xp, function):
 
 
 def one_transformed(treatment: Treatment | None, column: int, values: Any, xp: Any = np) -> Any:
-    """Of one variable; nothing is checked."""
+    """Return one variable transformed, without checks."""
     kind, table = _kind(treatment, column)
     if kind == "log":
         return xp.log(values)
@@ -168,7 +170,7 @@ def one_transformed(treatment: Treatment | None, column: int, values: Any, xp: A
 
 
 def one_restored(treatment: Treatment | None, column: int, values: Any, xp: Any = np) -> Any:
-    """Of one variable; logarithms are held where their exponential can still be computed with."""
+    """Return one variable restored; logarithms are clipped to where their exponential is finite."""
     kind, table = _kind(treatment, column)
     if kind == "log":
         most = float(np.log(np.finfo(values.dtype).max)) / 2

@@ -1,4 +1,4 @@
-"""What was done to measurements before anything was fitted, kept so that it can be undone.
+"""Treatments applied to measurements before any fit, stored so that they can be undone.
 
 A treatment changes `Samples` into `Samples`. It keeps what it changed, so nothing is lost: the
 report says what was done, `Samples.as_measured` goes back, and a forecast adds a season again.
@@ -16,7 +16,7 @@ OFFSETS = "offsets"
 
 @dataclasses.dataclass(frozen=True)
 class Treatment:
-    """One thing done to samples, with what undoes it; NumPy.
+    """A treatment of samples, with the NumPy arrays that undo it.
 
     - `name`: which, such as `"season"`.
     - `text`: what was done, a sentence for the report.
@@ -47,7 +47,8 @@ class Treatment:
     def removed(
         self, times: Float[np.ndarray, "time"], trajectory: int = 0
     ) -> Float[np.ndarray, "time dim"]:
-        """What was removed from a trajectory, continued to any times; zeros if nothing was.
+        """Return the terms removed from a trajectory, continued to any times; zeros if there are
+        none.
 
         ```python
         import numpy as np
@@ -69,7 +70,7 @@ class Treatment:
 def terms(
     elapsed: Float[np.ndarray, "time"], periods: tuple[float, ...]
 ) -> Float[np.ndarray, "time term"]:
-    """A constant, the time, and cosine and sine of every period."""
+    """Return a constant, the time, and cosine and sine of every period."""
     columns = [np.ones_like(elapsed), elapsed]
     for period in periods:
         angle = 2 * np.pi * elapsed / period
@@ -80,8 +81,8 @@ def terms(
 def offsets_of(
     values: Sequence[np.ndarray], known: Bool[np.ndarray, "dim"]
 ) -> tuple[Float[np.ndarray, "recording dim"], Float[np.ndarray, "dim"]]:
-    """How far the mean of each recording lies from that of all, 0 for known inputs and where
-    nothing was measured; and the spread of that, in standard deviations within recordings.
+    """Return the offset of each recording's mean from the common mean, 0 for known inputs and where
+    nothing was measured; and the spread of offsets, in standard deviations within recordings.
     """
     counts = np.stack([np.isfinite(x).sum(axis=0) for x in values])
     sums = np.stack([np.nansum(np.asarray(x, float), axis=0) for x in values])

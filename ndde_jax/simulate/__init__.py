@@ -1,4 +1,4 @@
-"""Simulating stochastic delay equations, true or learned: paths, rollouts, and terms for Diffrax.
+"""Simulation of stochastic delay equations, true or learned: paths, rollouts, and Diffrax terms.
 
 See [`solve_sdde`][ndde_jax.solve_sdde] and [`lyapunov_spectrum`][ndde_jax.lyapunov_spectrum].
 """

@@ -1,4 +1,4 @@
-"""Running a problem chunk by chunk: noise, saved states, and the driver for each direction."""
+"""The chunk-by-chunk run of a problem: noise, saved states, and drivers for each direction."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ PARTS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All that is static about a run."""
+    """The static settings of a run."""
 
     tableau: Tableau
     n_steps: int
@@ -46,8 +46,8 @@ class Plan:
     def of(
         cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int, guard: bool
     ) -> "Plan":
-        """As few chunks as may be, of as few blocks, all alike: what their number leaves over at
-        the end is computed for nothing.
+        """Return a plan of as few equal chunks as possible, of as few blocks: steps beyond the end
+        are computed and dropped.
         """
         n_steps, save_every = int(n_steps), int(save_every)
         euler = tableau.order == 1 and problem.breaks is None
@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def n_chunks(self) -> int:
-        """How many chunks cover all steps from the first on."""
+        """The number of chunks that cover all steps from `first` on."""
         return -(-(self.n_steps - self.first) // self.chunk)
 
     @property
@@ -73,17 +73,19 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """Upper bound on the states that one chunk saves."""
+        """An upper bound on the number of states that one chunk saves."""
         return -(-self.chunk // self.save_every)
 
 
 def _part_length(n: int, longest: int) -> int:
-    """Of equal parts of `n` steps, as few as may be."""
+    """Return the length of the fewest equal parts of `n` steps that are no longer than
+    `longest`.
+    """
     return -(-n // -(-n // longest))
 
 
 class PathStatus(eqx.Enumeration):
-    """How a simulation ended."""
+    """The status at the end of a simulation."""
 
     successful = "successful"
     diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
@@ -113,13 +115,13 @@ class Path(eqx.Module):
 
 @eqx.filter_jit
 def simulate(problem: Problem, noise, plan: Plan) -> Path:
-    """A whole run; the noise is a key, the increments or None."""
+    """Simulate a whole run; the noise is a key, the increments or None."""
     return _finish(problem, _whole(_convert(problem), noise, plan=plan), plan)
 
 
 @eqx.filter_jit
 def finish(problem: Problem, ys, plan: Plan) -> Path:
-    """The same from states that have been computed, the initial one first."""
+    """Return the path of states that have been computed, the initial one first."""
     return _finish(problem, ys, plan)
 
 
@@ -142,7 +144,7 @@ _fixed = jax.lax.stop_gradient
 
 
 def _stable(problem: Problem, ys, plan: Plan):
-    """False for a path that has grown so much because its steps are too long for the drift.
+    """Return False for a path that has grown so much because its steps are too long for the drift.
 
     At its end the state then lies along the direction in which the error grows, so that the drift,
     asked again a step further on, answers with a change that is larger than the stability regions
@@ -168,7 +170,7 @@ def _stable(problem: Problem, ys, plan: Plan):
 
 
 def _convert(problem: Problem) -> Problem:
-    """The same problem with functions whose closed-over tracers are arguments: a rule for
+    """Return the problem with functions whose closed-over tracers are arguments: a rule for
     derivatives may not close over them.
     """
     t = jax.ShapeDtypeStruct((), problem.dt.dtype)
@@ -221,7 +223,7 @@ def _all_chunks(problem, noise, plan: Plan, ring: bool):
 
 
 def _start(problem, noise, plan, ring):
-    """What the chunks go on with, and the states that are saved before them."""
+    """Return the carry of the first chunk, and the states that are saved before it."""
     early = problem.start()[None]
     if not plan.first:
         start = _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
@@ -254,7 +256,7 @@ def _check_given(noise, shape, plan):
 
 
 def _drawn(problem, key, first, n_steps: int, shape, plan):
-    """Increments `[time *noise]`; W and H of each step, `[time 2 *noise]`, for order 1.5."""
+    """Return increments `[time *noise]`; W and H of each step, `[time 2 *noise]`, for order 1.5."""
     draw = lambda key: increments(key, first, n_steps, shape, problem.dt, problem.dt.dtype)  # noqa: E731
     if not plan.tableau.stages:
         return draw(key)
@@ -262,7 +264,8 @@ def _drawn(problem, key, first, n_steps: int, shape, plan):
 
 
 def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan: Plan):
-    """Some chunks with the ring, without derivatives: the carry after them, and their states.
+    """Run some chunks with the ring, without derivatives; return the carry after them, and their
+    states.
 
     Row 0 is the state before them; `n_rows` rows of saved states follow.
     """
@@ -300,7 +303,7 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
 
 
 def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring: bool):
-    """Some chunks; of each the states that are to be saved, `[chunk row *state]`."""
+    """Run some chunks; return of each the states that are to be saved, `[chunk row *state]`."""
     dtype = problem.dt.dtype
     shape = problem.check()
     given = _is_given(noise)
@@ -339,7 +342,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
 
 
 def _pick(saved, plan: Plan, n_chunks: int | None = None):
-    """Saved states in order, from `[chunk row *state]`."""
+    """Return saved states in order, from `[chunk row *state]`."""
     n_chunks = plan.n_chunks if n_chunks is None else n_chunks
     done = min(n_chunks * plan.chunk, plan.n_steps - plan.first)
     saved = saved.reshape(-1, *saved.shape[2:])
@@ -358,7 +361,7 @@ def _begin(problem, noise, plan):
 
 @eqx.filter_jit
 def _part(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan):
-    """A part of a run: of blocks what `_pick` takes, of the ring what `_filled` returns, where the
+    """Run a part: of blocks return the input of `_pick`, of the ring that of `_filled`, where the
     last row may still wait for its step.
     """
     if not plan.ring:
@@ -368,7 +371,7 @@ def _part(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan):
 
 
 def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
-    """Part by part, so that a bar can move and an interrupt keeps what is done."""
+    """Run part by part, so that a bar can move and an interrupt keeps what is done."""
     from tqdm.auto import tqdm
 
     size = -(-plan.n_chunks // PARTS)
@@ -393,5 +396,5 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
 
 
 def _n_saved(n_chunks: int, plan: Plan) -> int:
-    """How many states have been saved after so many chunks."""
+    """Return how many states have been saved after this many chunks."""
     return min(n_chunks * plan.chunk, plan.n_steps) // plan.save_every

@@ -17,12 +17,12 @@ FREE_BLOCK = 256
 
 
 def block_length(problem: Problem, longest: int = 1024) -> int:
-    """The most steps that a block may have."""
+    """Return the largest number of steps that a block may have."""
     return min(problem.delays.shortest if problem.delays.number else FREE_BLOCK, longest)
 
 
 def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
-    """The state at the start, and the records of the steps before it, `[step row *state]`."""
+    """Return the state at the start, and the records `[step row *state]` of the steps before."""
     y = problem.start()
     n = problem.delays.longest + 1 if problem.delays.number else 0
     if n == 0:
@@ -34,7 +34,7 @@ def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
 def read_past(
     problem: Problem, tableau: Tableau, records: Float[Array, "step row *state"], n_steps: int
 ) -> Float[Array, "time stage delay *state"]:
-    """Lagged values at every stage of the next `n_steps` steps."""
+    """Return lagged values at every stage of the next `n_steps` steps."""
     n, _, *state = records.shape
     whole, fraction = problem.delays.split()
     n_stages = len(tableau.c)
@@ -67,7 +67,7 @@ def read_past(
 
 
 def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "time delay *state"]:
-    """Of Euler's method, on straight lines between states."""
+    """Return lagged values for Euler's method, on straight lines between states."""
     whole, fraction = problem.delays.split()
     near = problem.delays.near
     found = []
@@ -84,7 +84,7 @@ def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "ti
 
 
 def between(late, later, sooner, fraction, near):
-    """A reading that lies a fraction of a step behind a state, towards a later reading.
+    """Return a reading that lies a fraction of a step behind a state, towards a later reading.
 
     The line bends at states: there the derivative is the mean of both sides, which differences
     give, too.
@@ -95,7 +95,8 @@ def between(late, later, sooner, fraction, near):
 
 
 def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
-    """The record of one step from `at`, in steps from the start, of a `length` in steps (None: 1).
+    """Return the record of one step from `at`, in steps from the start, of a `length` in steps
+    (None: 1).
 
     `lagged`: the past at every stage; `draw`: what the noise brings.
     """
@@ -126,7 +127,7 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
 
 
 def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
-    """`n_steps` steps, no more than the shortest delay, from step `first` on.
+    """Run `n_steps` steps, no more than the shortest delay, from step `first` on.
 
     The state stands still from step `limit` on, if there is one: steps beyond the end might
     overflow, and 0 · NaN would spoil gradients.
@@ -149,7 +150,7 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
 
 
 def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, length: int, limit):
-    """`n_steps` steps, a multiple of the block's `length`, from step `first` on."""
+    """Run `n_steps` steps, a multiple of the block's `length`, from step `first` on."""
     n_blocks = n_steps // length
 
     def one(carry, xs):

@@ -1,4 +1,4 @@
-"""Delays in units of steps: what of them is static, and where each reading falls."""
+"""Delays in units of steps: their static bounds, and the position of each reading."""
 
 import math
 from functools import lru_cache
@@ -18,14 +18,14 @@ MOST_STEPS = 10**8
 
 
 def tolerance(dtype: Any) -> float:
-    """Relative distance to a whole number of steps at which a delay is taken to be on the grid:
-    0.3 / 0.1 is not 3 in floating point, and 0.3 in single precision not that in double.
+    """Return the relative distance to a whole number of steps at which a delay is taken to be on
+    the grid: 0.3 / 0.1 is not 3 in floating point, and 0.3 in single precision not that in double.
     """
     return 1e-7 if jnp.finfo(dtype).bits == 64 else 1e-5
 
 
 class Delays(eqx.Module):
-    """Delays τ/dt, with the static bounds that fix the size of buffers and blocks.
+    """The delays τ/dt, with the static bounds that fix the size of buffers and blocks.
 
     - `steps`: τ/dt, a differentiable leaf.
     - `shortest`, `longest`: whole numbers of steps that enclose all delays.
@@ -44,24 +44,26 @@ class Delays(eqx.Module):
 
     @property
     def number(self) -> int:
-        """How many delays."""
+        """The number of delays."""
         return self.steps.shape[0]
 
     @property
     def near(self) -> Bool[Array, "delay"]:
-        """Which are whole numbers of steps but for rounding."""
+        """A mask of the delays that are whole numbers of steps but for rounding."""
         fraction = jax.lax.stop_gradient(self.split()[1])
         return jnp.abs(fraction) <= tolerance(fraction.dtype) * self.steps
 
     def split(self) -> tuple[Int[Array, "delay"], Float[Array, "delay"]]:
-        """Whole steps, and the fraction of a step left over; only the latter has a gradient."""
+        """Return whole steps, and the fraction of a step left over; only the latter has a
+        gradient.
+        """
         fixed = jax.lax.stop_gradient(self.steps)
         whole = jnp.floor(fixed * (1 + tolerance(fixed.dtype)))
         return whole.astype(jnp.int32), self.steps - whole
 
 
 def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags") -> Delays:
-    """Checks delays given in units of time, by the name `lags` or `delays`."""
+    """Return delays given in units of time, checked, by the name `lags` or `delays`."""
     limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
     if lags is None:
         lags = ()
@@ -117,7 +119,9 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
 
 
 def _held_within(lags, known, bounds, dt, name: str, limits: str):
-    """Delays in steps, those outside the bounds at a bound; and whether one was, see `Delays`."""
+    """Return delays in steps, those outside the bounds at a bound; and whether one was, see
+    `Delays`.
+    """
     close = tolerance(lags.dtype)
     low, high = float(bounds[0]) * (1 - close), float(bounds[1]) * (1 + close)
     if known is not None:
@@ -135,8 +139,8 @@ def _held_within(lags, known, bounds, dt, name: str, limits: str):
 
 
 def constant(value: Any, dtype: Any) -> Any:
-    """`jnp.asarray(value, dtype)`; of Python's numbers an array that is made once, because making
-    it takes as long as some thousand steps.
+    """Return `jnp.asarray(value, dtype)`, cached for Python's numbers, because making the array
+    takes as long as some thousand steps.
     """
     if isinstance(value, float | int):
         return _constant(float(value), np.dtype(dtype))
@@ -150,7 +154,7 @@ def _constant(value: float, dtype: Any) -> Array:
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """The numbers behind a value if they can be known now (also under an eager `grad`)."""
+    """Return the numbers behind a value if they can be known now (also under an eager `grad`)."""
     leaves = jax.tree.leaves(value)
     # Not for all: inside jit the result of any operation is traced, also on plain numbers.
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):

@@ -1,4 +1,4 @@
-"""How likely a recorded path is, for inference by gradients or sampling."""
+"""The log density of a recorded path, for inference by gradients or sampling."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,8 +33,8 @@ def log_density(
     The sum over steps of log N(X[k+1]; X[k] + dt G(t, X[k], X(t−τ₁), …), dt Σ Σᵀ), given the first
     samples, as far as the longest delay reaches. Delays between samples are read on a straight
     line, as `solve_sdde` does with Euler's method. Works under `jit` and `vmap`, and is
-    differentiable by all that is an array: weights of the model, `args`, `sigma`, delays, path. As
-    the potential of BlackJAX or a `numpyro.factor` it needs no more.
+    differentiable with respect to every array: weights of the model, `args`, `sigma`, delays, path.
+    It can serve directly as the potential of BlackJAX or in a `numpyro.factor`.
 
     **Arguments:**
 
@@ -110,7 +110,7 @@ def log_density(
 
 
 def _gaussian(rest: Float[Array, "dim"], sigma: Array, dt: Array) -> Float[Array, ""]:
-    """Log density of N(0, dt Σ Σᵀ)."""
+    """Return the log density of N(0, dt Σ Σᵀ)."""
     constant = 0.5 * rest.shape[0] * jnp.log(2 * jnp.pi * dt)
     if sigma.ndim < 2:
         scale = jnp.broadcast_to(jnp.abs(sigma), rest.shape)

@@ -41,8 +41,8 @@ class DelayTerm(diffrax.AbstractTerm):
         where they depend on time or state, down to zero. `lags` is the same.
     - `history`: a function of time, the state before `t0`; or a constant state.
 
-    **Raises:** `ValueError` for what is not of these kinds, and for a drift that asks for delayed
-    derivatives (neutral equations), which are not solved.
+    **Raises:** `ValueError` for other types, and for a drift that needs delayed derivatives
+    (neutral equations), which are not supported.
 
     The state may be a pytree of arrays, of which each then has its own `lagged`.
     """
@@ -102,8 +102,8 @@ class DelayTerm(diffrax.AbstractTerm):
         return self.delays
 
     def vf(self, t, y, args):
-        """The drift; without a solver that knows the past, all lags read the present, which is
-        enough for Diffrax to learn shapes from.
+        """Return the drift; without a solver that knows the past, all lags read the present, which
+        is enough for Diffrax to learn shapes from.
         """
         delays: Any = self.delays
         if callable(delays):
@@ -116,11 +116,11 @@ class DelayTerm(diffrax.AbstractTerm):
         return self.drift(t, y, lagged, args)
 
     def contr(self, t0, t1, **kwargs):
-        """Time passed."""
+        """Return the time passed."""
         return t1 - t0
 
     def prod(self, vf, control):
-        """Drift times time."""
+        """Return drift times time."""
         return jax.tree.map(lambda leaf: control * leaf, vf)
 
 
@@ -135,19 +135,20 @@ class _Past(eqx.Module):
 
 
 class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver):
-    """Makes a Diffrax solver remember its steps, so that a
+    """A Diffrax solver that remembers its steps, so that a
     [`DelayTerm`][ndde_jax.simulate.DelayTerm] can read the past by the solver's own dense output.
 
     Use [`solve_sdde`][ndde_jax.solve_sdde] for constant steps, gradients and speed; use this with
-    `diffeqsolve` for what only that offers: any `SaveAt`, events, adaptive steps, progress meters.
-    A gradient through `diffeqsolve` keeps copies of the whole memory and costs hundreds of times
-    more than one through `solve_sdde`.
+    `diffeqsolve` for its other features: any `SaveAt`, events, adaptive steps, progress meters. A
+    gradient through `diffeqsolve` keeps copies of the whole memory and costs hundreds of times more
+    than one through `solve_sdde`.
 
-    A step longer than the shortest delay would need its own end. An adaptive controller is told to
-    shrink it (`dtmax=` the shortest delay spares the rejections); with constant steps the result is
-    NaN rather than wrong, as it is when the memory is too short. Step size control sees the error
-    of the solver's own polynomial only: the times of [`kinks`][ndde_jax.simulate.kinks], at sums of
-    delays, belong in `ClipStepSizeController(jump_ts=...)`.
+    A step longer than the shortest delay would need the state at its own end. An adaptive
+    controller is told to shrink it (`dtmax=` the shortest delay spares the rejections); with
+    constant steps the result is NaN rather than wrong, as it is when the memory is too short. Step
+    size control sees the error of the solver's own polynomial only: the times of
+    [`kinks`][ndde_jax.simulate.kinks], at sums of delays, belong in
+    `ClipStepSizeController(jump_ts=...)`.
 
     Delays that are a function of time and state may be shorter than a step, which is then gone over
     six times, the first on an extrapolation; explicit solvers only. Where they reach into the
@@ -185,12 +186,12 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     @property
     def root_finder(self):
-        """That of an implicit solver, whose tolerances Diffrax sets."""
+        """The root finder of an implicit solver, whose tolerances Diffrax sets."""
         return self.solver.root_finder
 
     @property
     def root_find_max_steps(self):
-        """That of an implicit solver."""
+        """The largest number of root-finding steps of an implicit solver."""
         return self.solver.root_find_max_steps
 
     @property
@@ -203,7 +204,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
     @property
     def scan_kind(self):
-        """How stages are looped over, which `diffrax.ForwardMode` decides."""
+        """The kind of loop over stages, which `diffrax.ForwardMode` decides."""
         return getattr(self.solver, "scan_kind", None)
 
     @property
@@ -211,19 +212,19 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return self.solver.term_compatible_contr_kwargs
 
     def order(self, terms):
-        """That of the solver."""
+        """Return the order of the solver."""
         return self.solver.order(terms)
 
     def strong_order(self, terms):
-        """That of the solver."""
+        """Return the strong order of the solver."""
         return self.solver.strong_order(terms)
 
     def error_order(self, terms):
-        """That of the solver."""
+        """Return the order of the solver's error estimate."""
         return self.solver.error_order(terms)
 
     def init(self, terms, t0, t1, y0, args):
-        """State of the solver, and an empty memory."""
+        """Return the state of the solver, and an empty memory."""
         bound = _bind(terms, _at_start)
         inner = self.solver.init(bound, t0, t1, y0, args)
         shapes = eqx.filter_eval_shape(
@@ -234,7 +235,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return inner, _Past(time, time, record, jnp.asarray(0), jnp.asarray(t0, time.dtype))
 
     def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
-        """A step of the solver, then remembered."""
+        """Take a step of the solver, and remember it."""
         inner, past = solver_state
 
         middle = (t0 + t1) / 2
@@ -292,7 +293,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return y1, error, record, (inner, past), result
 
     def _repeated(self, step, past, t0, t1, y0):
-        """A step that may read itself: by extrapolation first, then by the pass before."""
+        """Return a step that may read itself: by extrapolation first, then by the pass before."""
         last = (past.count - 1) % self.capacity
         known = past.count > 0
         record = jax.tree.map(lambda rows: rows[last], past.record)
@@ -315,12 +316,12 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return found
 
     def func(self, terms, t0, y0, args):
-        """Vector field at the start, for the choice of the first step."""
+        """Return the vector field at the start, for the choice of the first step."""
         return self.solver.func(_bind(terms, _at_start), t0, y0, args)
 
 
 def _at_start(history, t, delay):
-    """Before the first step there is the history alone."""
+    """Return the history alone, the only past before the first step."""
     return history(t - delay)
 
 
@@ -340,12 +341,14 @@ def _delay_terms(terms) -> list[DelayTerm]:
 
 
 def _is_adjoint(term) -> bool:
-    """Of `diffrax.BacksolveAdjoint`, by its name, since the class is not public."""
+    """Return whether this is `diffrax.BacksolveAdjoint`, by its name, since the class is not
+    public.
+    """
     return type(term).__name__ == "AdjointTerm"
 
 
 def _bind(terms, reader: Callable):
-    """The same terms with every delay term reading the past by `reader`."""
+    """Return the terms with every delay term reading the past by `reader`."""
 
     if any(map(_is_adjoint, jax.tree.leaves(terms, is_leaf=_is_adjoint))):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Derivatives that a diverging path does not spoil for its neighbours."""
+"""Derivatives that a diverging path does not spoil for its neighbours in a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ def _guarded_jvp(primals, tangents):
 
 
 def in_batch(tree: Any) -> bool:
-    """Whether something of it, or what its functions close over, belongs to a `vmap`.
+    """Return whether a leaf, or a value that a function closes over, belongs to a `vmap`.
 
     Guarding costs a single path a third of its gradient, which is NaN with it or without.
     """

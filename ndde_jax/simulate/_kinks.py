@@ -25,7 +25,9 @@ MOST = 10_000
 
 
 def sums(n_delays: int, order: int) -> Int[np.ndarray, "kink delay"]:
-    """How often each delay occurs in every sum of up to `order` of them, none at all first."""
+    """Return how often each delay occurs in every sum of up to `order` of them, the empty sum
+    first.
+    """
     while math.comb(n_delays + order, order) > MOST:
         order -= 1
     rows = []
@@ -36,7 +38,7 @@ def sums(n_delays: int, order: int) -> Int[np.ndarray, "kink delay"]:
 
 
 def read_jumps(jumps: Any) -> Any:
-    """Times as an array or a traced one, none by default."""
+    """Return times as an array or a traced one; empty by default."""
     if jumps is None:
         return np.zeros(0)
     check_real_array(jumps, "jumps", "times at which the drift jumps", finite=True)
@@ -57,7 +59,8 @@ def read_breaks(
     noisy: bool,
     bounded: bool,
 ) -> Breaks | None:
-    """Where a solver of some order needs steps to end; None where equal steps do that anyway.
+    """Return where a solver of some order needs steps to end; None where equal steps do that
+    anyway.
 
     `apart`: whether the state jumps at the start; `bounded`: whether bounds of the delays were
     given, so that other delays within them make the same program.
@@ -105,7 +108,7 @@ def kinks(
 
     A history that does not satisfy the equation makes the first derivative jump at `t0`, the second
     a delay later, and so on; every jump of the drift does the same. A step across one has a large
-    error, which a controller of steps meets by trial; `diffrax.ClipStepSizeController` takes
+    error, which a step-size controller handles by trial; `diffrax.ClipStepSizeController` takes
     these times as its `jump_ts`, and steps then end there. [`solve_sdde`][ndde_jax.solve_sdde] does
     so by itself.
 
@@ -113,7 +116,7 @@ def kinks(
 
     - `delays`: in units of time.
     - `t0`, `t1`: start and end.
-    - `order`: that of the solver: sums of so many delays are kinks to it (5).
+    - `order`: order of the solver (5), the largest number of delays in a sum that is a kink to it.
     - `jumps`: times at which the drift itself jumps, none by default.
 
     **Returns:** ascending times between `t0` and `t1`, both left out.
@@ -148,7 +151,9 @@ INSIDE = 1e-3
 
 
 def divided_length(problem: Problem, n_steps: int, save_every: int) -> int:
-    """How many equal steps of a run are gone over here, a multiple of `save_every` or all."""
+    """Return the number of equal steps covered by divided ones, a multiple of `save_every` or
+    all.
+    """
     if problem.breaks is None:
         return 0
     needed = problem.breaks.last + problem.delays.longest + 1
@@ -156,7 +161,7 @@ def divided_length(problem: Problem, n_steps: int, save_every: int) -> int:
 
 
 def run_divided(problem: Problem, tableau: Tableau, carry, draws, n_steps: int, save_every: int):
-    """The first steps: what `_blocks` goes on with, and every `save_every`-th state."""
+    """Run the first steps; return the carry for `_blocks`, and every `save_every`-th state."""
     dtype, breaks = problem.dt.dtype, problem.breaks
     assert breaks is not None
     y, past = carry
@@ -221,7 +226,7 @@ def run_divided(problem: Problem, tableau: Tableau, carry, draws, n_steps: int, 
 
 
 def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
-    """Lagged values at every stage of steps that begin at `at` and have the lengths `h`."""
+    """Return lagged values at every stage of steps that begin at `at` and have the lengths `h`."""
     n_steps, n_stages, n_delays = len(at), len(tableau.c), problem.delays.number
     state = records.shape[2:]
     if not n_delays:
@@ -246,5 +251,5 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
 
 
 def _rounding(dtype) -> float:
-    """Return the tolerance of a position in steps: what is nearer than this is the same."""
+    """Return the tolerance of a position in steps: closer positions count as equal."""
     return float(jnp.finfo(dtype).eps) ** 0.5

@@ -32,7 +32,7 @@ BATCHES = 20
 
 
 class LyapunovSpectrum(eqx.Module):
-    """Leading Lyapunov exponents.
+    """The leading Lyapunov exponents.
 
     - `exponents`: descending, per unit of time, `[k]`; NaN if the path diverged or a delay lies
         outside its bounds; −∞ where a direction shrinks between two orthogonalisations by more than
@@ -62,7 +62,7 @@ def lyapunov_spectrum(
     lag_bounds: Checked[tuple[float, float] | None] = None,
     lags: Any = None,
 ) -> LyapunovSpectrum:
-    """Leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
+    """Return leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
 
     Benettin's method. Without delays, tangents are carried by `jax.jacfwd` of the flow map and
     orthogonalised every 10 steps. With delays the state is the segment of the longest delay: the
@@ -161,7 +161,7 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
 
 
 def _flow_growth(problem, tableau, k, block):
-    """Without delays: a full Jacobian of the flow map."""
+    """Return the growth without delays: a full Jacobian of the flow map."""
     y, records = _blocks.start(problem, tableau)
 
     def flow(y, first):
@@ -178,7 +178,7 @@ def _flow_growth(problem, tableau, k, block):
 
 
 def _segment_growth(problem, tableau, k, block):
-    """With delays: k tangents of the segment map.
+    """Return the growth with delays: k tangents of the segment map.
 
     The state between blocks is the present point and the records of past steps. Records determine
     the segment redundantly; only the values at the ends of steps enter the norm.
@@ -213,7 +213,7 @@ def _log_diagonal(triangle):
 def kaplan_yorke_dimension(
     spectrum: LyapunovSpectrum | Float[Array, "*batch k"] | Any,
 ) -> Float[Array, "*batch"]:
-    """Kaplan–Yorke (Lyapunov) dimension j + (λ₁ + … + λ_j) / |λ_{j+1}|.
+    """Return the Kaplan–Yorke (Lyapunov) dimension j + (λ₁ + … + λ_j) / |λ_{j+1}|.
 
     j is the largest number of leading exponents whose sum is not negative.
 

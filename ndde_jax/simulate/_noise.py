@@ -20,7 +20,7 @@ DRAW = 128
 def increments(
     key: Key[Array, "*batch"], first: Any, n_steps: int, shape: tuple[int, ...], dt, dtype
 ) -> Float[Array, "time *noise"]:
-    """√dt × standard normal draws of steps first, …, first + n_steps − 1.
+    """Return √dt × standard normal draws of steps first, …, first + n_steps − 1.
 
     `key` is one key, or an array of them whose axes then lead `shape`: a draw belongs to its key,
     to its step and to nothing else, so members of a batch equal single runs bit for bit.
@@ -42,7 +42,7 @@ def increments(
 
 
 def area_key(key: Key[Array, "*batch"]) -> Key[Array, "*batch"]:
-    """The keys of the space-time Lévy areas H that belong to the increments of some keys."""
+    """Return the keys of the space-time Lévy areas H that belong to the increments of some keys."""
     # No block of increments has that number.
     each = lambda key: jr.fold_in(key, 2**32 - 1)  # noqa: E731
     for _ in range(key.ndim):
@@ -51,7 +51,7 @@ def area_key(key: Key[Array, "*batch"]) -> Key[Array, "*batch"]:
 
 
 class GridBrownianPath(diffrax.AbstractBrownianPath):
-    """Brownian motion on the grid t0, t0 + dt, …, for `diffrax.diffeqsolve` with constant steps.
+    """A Brownian motion on the grid t0, t0 + dt, …, for `diffrax.diffeqsolve` with constant steps.
 
     The increments are those of [`solve_sdde`][ndde_jax.solve_sdde] with the same key, drawn once in
     advance: two thousand times cheaper than a `VirtualBrownianTree`, and only right on its grid.
@@ -103,7 +103,9 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
         self.t1 = self.t0 + n_steps * self.dt
 
     def evaluate(self, t0, t1=None, left: bool = True, use_levy: bool = False):
-        """Increment over the step that starts at `t0`; NaN where that is no step of the grid."""
+        """Return the increment over the step that starts at `t0`; NaN where that is no step of the
+        grid.
+        """
         del left
         if t1 is None:
             raise ValueError("GridBrownianPath knows increments only; give both ends of a step.")

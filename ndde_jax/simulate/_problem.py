@@ -16,7 +16,7 @@ from ._delays import Delays
 
 
 class Breaks(eqx.Module):
-    """Where the solution or a derivative of it may jump, in steps from the start.
+    """The times where the solution or a derivative of it may jump, in steps from the start.
 
     - `at`: positions, a differentiable leaf, in no order; what lies outside the run is passed over.
     - `last`: a static number of steps after which there are none.
@@ -29,7 +29,7 @@ class Breaks(eqx.Module):
 
 
 class Equation(eqx.Module):
-    """What a step needs to know: all but the past."""
+    """The equation without its past: everything else that a step reads."""
 
     drift: Callable
     sigma: Any
@@ -40,12 +40,14 @@ class Equation(eqx.Module):
     rule: str = eqx.field(static=True)  # of the solver: "ito", "ito milstein", "milstein", "heun"
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
-        """Time of a step; from an integer, because a sum of dt drifts in single precision."""
+        """Return the time of a step; from an integer, because a sum of dt drifts in single
+        precision.
+        """
         dtype = self.dt.dtype
         return self.t0 + (jnp.asarray(step, dtype) + jnp.asarray(fraction, dtype)) * self.dt
 
     def noise(self, t, y, lagged, increment, dt) -> Float[Array, "*state"] | None:
-        """What a Brownian increment over a step of `dt` adds to the state.
+        """Return what a Brownian increment over a step of `dt` adds to the state.
 
         By Euler–Maruyama Σ dW, and that is Itô. Milstein's method adds ½ Σ ∂Σ/∂x (dW² − dt), for
         Stratonovich ½ Σ ∂Σ/∂x dW²; Heun's takes the mean of Σ dW before and after it.
@@ -80,23 +82,23 @@ class Problem(Equation):
 
     @property
     def without_past(self) -> "Problem":
-        """The same once it runs, when history is no longer read."""
+        """The problem during the run, when history is no longer read."""
         return dataclasses.replace(self, history=None, y0=None)
 
     def past(self, step) -> Float[Array, "*state"]:
-        """The history at a number of steps, not positive, from the start."""
+        """Return the history at a number of steps, not positive, from the start."""
         if isinstance(self.history, GridHistory):
             # By the distance from the start: single precision has no digits left far from zero.
             return self.history(jnp.asarray(step, self.dt.dtype) * self.dt)
         return self.history(self.time(step))
 
     def start(self) -> Float[Array, "*state"]:
-        """The state at the start."""
+        """Return the state at the start."""
         return self.past(0) if self.y0 is None else self.y0
 
     def check(self) -> tuple[int, ...] | None:
-        """Shape of one Brownian increment, None without noise; refuses functions that answer in
-        the wrong shape. They are traced for it, so it belongs inside what is compiled.
+        """Return the shape of one Brownian increment, None without noise; raise for functions that
+        return a wrong shape. They are traced for it, so it belongs inside what is compiled.
         """
         state = self.history.shape
         past = jnp.zeros((1 + self.delays.number, *state), self.dt.dtype)
@@ -118,7 +120,9 @@ class Problem(Equation):
         return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")
 
     def _check_milstein(self, at, shape) -> None:
-        """Refuse what the method would leave out: noise of several sources, and of the past."""
+        """Raise an error for what Milstein's method leaves out: noise of several sources, and of
+        the past.
+        """
         state = self.history.shape
         if shape != state:
             raise ValueError(
@@ -134,8 +138,8 @@ class Problem(Equation):
             )
 
     def crossed(self, y) -> Bool[Array, ""]:
-        """Whether the diffusion of a variable moves with another, so that Milstein's method, which
-        leaves that out, loses its order.
+        """Return whether the diffusion of a variable depends on another, so that Milstein's method,
+        which leaves that out, loses its order.
         """
         n, past = y.shape[-1], jnp.zeros((self.delays.number, *y.shape), y.dtype)
         sigma = lambda y: jnp.asarray(self.sigma(self.t0, y, past, self.args))  # noqa: E731
@@ -153,7 +157,7 @@ class LearnedDrift(eqx.Module):
     model: AbstractDelayModel
 
     def __call__(self, t, x, lagged, args=None):
-        """Drift of the model, for one state or a batch of them."""
+        """Return the drift of the model, for one state or a batch of them."""
         present = x[None] if self.model.lags[0] == 0 else x[None][:0]
         history = jnp.concatenate([present, lagged])
         model = self.model
@@ -163,17 +167,17 @@ class LearnedDrift(eqx.Module):
 
 
 class ConstantHistory(eqx.Module):
-    """The same state at all times before the start."""
+    """A constant state at all times before the start."""
 
     value: Float[Array, "*state"]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the state."""
+        """The shape of the state."""
         return self.value.shape
 
     def __call__(self, t):
-        """The state."""
+        """Return the state."""
         return self.value
 
 
@@ -185,12 +189,12 @@ class FunctionHistory(eqx.Module):
     dtype: Any = eqx.field(static=True)
 
     def __call__(self, t):
-        """The state at a time before the start."""
+        """Return the state at a time before the start."""
         return jnp.asarray(self.function(t), self.dtype)
 
 
 class GridHistory(eqx.Module):
-    """Samples on the grid of the simulation, the last one at its start, cubic in between.
+    """The samples on the grid of the simulation, the last one at its start, cubic in between.
 
     A function of the time since the start. Exact at the samples; linear if there are fewer than
     four.
@@ -201,11 +205,11 @@ class GridHistory(eqx.Module):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the state."""
+        """The shape of the state."""
         return self.values.shape[1:]
 
     def __call__(self, t):
-        """The state at a time within the samples."""
+        """Return the state at a time within the samples."""
         n = self.values.shape[0]
         position = t / self.dt + (n - 1)
         width = min(n, 4)
@@ -226,7 +230,8 @@ class GridHistory(eqx.Module):
 
 
 def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -> tuple[int, ...]:
-    """Shape of a Brownian increment for a Σ of this shape, or a `ValueError`.
+    """Return the shape of a Brownian increment for a Σ of this shape; raise a `ValueError` if there
+    is none.
 
     Two axes or more are a matrix unless `diagonal` says otherwise: for as many members as
     variables, the diagonals of a batch and a matrix have the same shape.
@@ -249,7 +254,9 @@ def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -
 
 
 def apply_sigma(sigma, increment, *, diagonal: bool):
-    """Σ dW for a number, a diagonal or a matrix, the latter two possibly per member of a batch."""
+    """Return Σ dW for a number, a diagonal or a matrix, the latter two possibly per member of a
+    batch.
+    """
     if sigma.ndim >= 2 and not diagonal:
         return jnp.einsum("...ij,...j->...i", sigma, increment)
     return sigma.reshape((1,) * (increment.ndim - sigma.ndim) + sigma.shape) * increment

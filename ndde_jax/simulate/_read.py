@@ -1,4 +1,4 @@
-"""What a simulation is given, checked before anything is compiled."""
+"""The arguments of a simulation, checked before anything is compiled."""
 
 import inspect
 from collections.abc import Callable
@@ -28,7 +28,7 @@ MOST_STEPS = 2**31 - 1
 
 
 def check_counts(n_steps: Any, save_every: Any) -> None:
-    """Positive whole numbers."""
+    """Raise an error unless the counts are positive whole numbers."""
     for name, value in (("n_steps", n_steps), ("save_every", save_every)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or value < 1:
@@ -40,7 +40,7 @@ def check_counts(n_steps: Any, save_every: Any) -> None:
 
 
 class Given(NamedTuple):
-    """What is simulated, wherever it came from."""
+    """The parts of the equation to simulate, from a `System` or from arguments."""
 
     drift: Any
     delays: Any
@@ -51,12 +51,14 @@ class Given(NamedTuple):
 
 
 def is_system(value: Any) -> bool:
-    """A `System`, which lies in a folder below this one."""
+    """Return whether a value is a `System`, a class that this folder does not import."""
     return all(hasattr(value, name) for name in ("drift", "lags", "history", "sigma", "dt"))
 
 
 def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Given:
-    """The parts of a `System`, where the arguments leave them open; the arguments otherwise."""
+    """Return the parts of a `System`, where the arguments leave them open; the arguments
+    otherwise.
+    """
     if delays is not None and lags is not None:
         raise ValueError("give the delays as delays=, or as lags=, which is the same; got both.")
     name = "delays" if lags is None else "lags"
@@ -78,7 +80,7 @@ def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Give
 
 
 def read_bounds(delay_bounds: Any, lag_bounds: Any) -> Any:
-    """One of two names."""
+    """Return the bounds, given under one of two names."""
     if delay_bounds is not None and lag_bounds is not None:
         raise ValueError(
             "give the bounds as delay_bounds=, or as lag_bounds=, which is the same; got both."
@@ -98,7 +100,7 @@ def read_problem(
     jumps: Any = None,
     n_steps: int | None = None,
 ) -> Problem:
-    """The problem, with everything checked that can be known without running the drift.
+    """Return the problem, with everything checked that can be known without running the drift.
 
     With `n_steps`, the breaks of a run of so many steps are tracked for a solver of this order.
     """
@@ -145,7 +147,7 @@ def read_problem(
 
 
 def check_signature(drift: Callable) -> None:
-    """That it takes four arguments, as far as can be told."""
+    """Raise an error if a drift clearly does not take four arguments."""
     try:
         inspect.signature(drift).bind(0.0, None, None, None)
     except ValueError:
@@ -159,7 +161,7 @@ def check_signature(drift: Callable) -> None:
 
 
 def _check_resolution(t0: Any, dt: Any, dtype: Any) -> None:
-    """That the time of a step is not that of the next."""
+    """Raise an error if the precision cannot tell the times of successive steps apart."""
     if t0 is None or dt is None:
         return
     if np.spacing(np.abs(np.asarray(t0, dtype))) > np.abs(dt) / 16:
@@ -171,7 +173,7 @@ def _check_resolution(t0: Any, dt: Any, dtype: Any) -> None:
 
 
 def read_start(y0: Any, state: tuple[int, ...], dtype) -> Any:
-    """The state at the start apart from the history, or None."""
+    """Return the state at the start apart from the history, or None."""
     if y0 is None:
         return None
     check_real_array(y0, "y0", f"a state {list(state)}", finite=True)
@@ -181,7 +183,7 @@ def read_start(y0: Any, state: tuple[int, ...], dtype) -> Any:
 
 
 def read_step(dt: Any, lags: Any) -> Any:
-    """A positive number, known now unless there are no lags."""
+    """Return the step, a positive number, known now unless there are no lags."""
     if dt is None:
         raise ValueError("dt is missing: the length of a step, in units of time.")
     check_number(dt, "dt")
@@ -201,7 +203,7 @@ def read_step(dt: Any, lags: Any) -> Any:
 
 
 def _dtype(history: Any):
-    """Precision of the simulation: that of its history."""
+    """Return the precision of the simulation: that of its history."""
     default = jnp.result_type(float)
     if callable(history):
         history = _answer_of(history, default)
@@ -212,7 +214,7 @@ def _dtype(history: Any):
 
 
 def _answer_of(history: Callable, dtype: Any) -> Any:
-    """Shape and type of a history that is a function of time."""
+    """Return shape and type of a history that is a function of time."""
     try:
         return jax.eval_shape(history, jax.ShapeDtypeStruct((), dtype))
     except TypeError as error:
@@ -222,7 +224,9 @@ def _answer_of(history: Callable, dtype: Any) -> Any:
 
 
 def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
-    """Step and delays of a learned model; its lags are whole numbers of steps by construction."""
+    """Return step and delays of a learned model; its lags are whole numbers of steps by
+    construction.
+    """
     substeps = 1
     if dt is not None:
         check_number(dt, "dt", above=0)
@@ -243,7 +247,9 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
 
 
 def read_history(history: Any, spacing, needed: int, dtype) -> Any:
-    """A function of time from a function, a constant state `[dim]` or samples `[time *state]`."""
+    """Return the history as a function of time, from a function, a constant state `[dim]` or
+    samples `[time *state]`.
+    """
     if callable(history):
         state = _answer_of(history, dtype)
         if not getattr(state, "shape", ()):
@@ -275,7 +281,7 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
 
 
 def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagonal: bool) -> Any:
-    """Checks the diffusion; None if there is none."""
+    """Return the diffusion, checked; None if there is none."""
     if callable(sigma):
         if order > 1:
             raise ValueError(
@@ -297,7 +303,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
 
 
 def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:
-    """A key, increments, or None if there is no noise."""
+    """Return a key, increments, or None if there is no noise."""
     state = problem.history.shape
     if problem.sigma is None:
         return None

@@ -9,7 +9,7 @@ from ._problem import Problem
 
 
 def start(problem: Problem) -> tuple[Array, Array]:
-    """The state at the start, and the ring of states before it."""
+    """Return the state at the start, and the ring of states before it."""
     y = problem.start()
     n = _size(problem)
     steps = jnp.arange(n)
@@ -25,7 +25,8 @@ def _size(problem: Problem) -> int:
 
 
 def run(problem: Problem, carry, first, draws, n_steps: int, limit):
-    """`n_steps` steps from step `first` on, with all their states; it can be differentiated.
+    """Run `n_steps` steps from step `first` on and return all their states; it can be
+    differentiated.
 
     The state stands still from step `limit` on.
     """
@@ -42,7 +43,7 @@ def run(problem: Problem, carry, first, draws, n_steps: int, limit):
 
 
 def fill(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):
-    """The same without derivatives, each state written to row `row(k)` of `out`.
+    """Run steps without derivatives, each state written to row `row(k)` of `out`.
 
     `draw(k)` is the increment of step k. Neither the increments nor the states of a chunk exist as
     an array of their own: for a batch, moving these through memory takes longer than the steps.
@@ -61,17 +62,18 @@ def fill(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):
 
 
 def get(rows: Array, index) -> Array:
-    """The row of an index that is not negative; the last one beyond the end."""
+    """Return the row of an index that is not negative; the last one beyond the end."""
     return jax.lax.dynamic_index_in_dim(rows, index, keepdims=False, allow_negative_indices=False)
 
 
 def put(rows: Array, row: Array, index) -> Array:
-    """`rows` with one row replaced; the last one if the index is beyond the end."""
+    """Return `rows` with one row replaced; the last one if the index is beyond the end."""
     return jax.lax.dynamic_update_index_in_dim(rows, row, index, 0, allow_negative_indices=False)
 
 
 def _step(problem: Problem, first, limit, *, slopes: bool):
-    """One step of (state, ring, slot of the state), given its number after `first` and its draw.
+    """Return one step of (state, ring, slot of the state), given its number after `first` and its
+    draw.
 
     The new state is written to the slot that the next step does not read first, after the reads of
     this one: a write that depends on the reads lets XLA update the ring in place, which makes the

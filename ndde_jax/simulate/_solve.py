@@ -41,9 +41,9 @@ def solve_sdde(
 
     Compiled once per drift function and shapes: give numbers that change through `args`, or make
     the drift an `eqx.Module`, because a new lambda compiles anew. Differentiable, forward and
-    backward, with respect to all that is an array, the delays included; the backward pass keeps the
-    saved states and one past per block of the shortest delay, and recomputes the rest. Works under
-    `jit` and `vmap`.
+    backward, with respect to every array, the delays included; the backward pass keeps the saved
+    states and one past per block of the shortest delay, and recomputes the rest. Works under `jit`
+    and `vmap`.
 
     **Arguments:**
 
@@ -60,7 +60,7 @@ def solve_sdde(
         same.
     - `sigma`: Σ, none by default; a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix
         per member of a batch `[batch dim noise]`, or a function like the drift that returns one of
-        these: in the sense of Itô or of Stratonovich as the solver has it.
+        these: in the sense of Itô or of Stratonovich, whichever the solver uses.
     - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
         shapes, which agree for as many members as variables; without it two axes are a matrix.
     - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
@@ -74,7 +74,7 @@ def solve_sdde(
         variable is a function of that variable now, and `EulerHeun` (Stratonovich; of strong order
         1 there, ½ otherwise). For a constant `sigma` and delays on the grid also `SRA1` and
         `ShARK`, of strong order 1.5 and weak order 2; other solvers have strong order 1 then.
-    - `save_every`: keep every so manyth state. Memory does not grow with the steps in between.
+    - `save_every`: keep one state in this many. Memory does not grow with the steps in between.
     - `t0`: time of the start.
     - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
         or `vmap`, so that the sizes of buffers are known. With them all delays inside are one
@@ -82,7 +82,7 @@ def solve_sdde(
         them all values are NaN.
     - `y0`: the state at `t0` if it is not the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
-        there, and at sums of delays later, so that solvers keep their order.
+        there, and after sums of delays from there, so that solvers keep their order.
     - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
 
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it

@@ -15,7 +15,7 @@ from .._types import to_jax
 
 
 class Tableau(eqx.Module):
-    """Coefficients of an explicit Runge–Kutta method, and of the polynomial between its steps.
+    """The coefficients of an explicit Runge–Kutta method, and of the polynomial between its steps.
 
     A step is remembered as one *record*, its start, its end and its stages, `[2 + stage *state]`;
     dense output is a linear combination of a record's rows with weights that depend on the fraction
@@ -37,16 +37,16 @@ class Tableau(eqx.Module):
 
     @property
     def rule(self) -> str:
-        """How the noise of a step adds to the state, see `Equation.noise`."""
+        """The rule by which the noise of a step adds to the state, see `Equation.noise`."""
         return RULES.get(type(self.solver), "ito")
 
     @property
     def n_rows(self) -> int:
-        """Rows of a record."""
+        """The number of rows of a record."""
         return 2 + len(self.b)
 
     def weights(self, fraction: Float[Array, ""]) -> Float[Array, "row"]:
-        """Weights of a record's rows in the state at a fraction of its step."""
+        """Return the weights of a record's rows in the state at a fraction of its step."""
         basis = jnp.asarray(np.eye(self.n_rows, dtype=jnp.result_type(fraction, float)))
         rows = dict(y0=basis[0], y1=basis[1])
         if self.order > 1:
@@ -56,7 +56,7 @@ class Tableau(eqx.Module):
         return between.evaluate(jnp.asarray(fraction, basis.dtype))
 
     def step(self, rate, y: Float[Array, "*state"], increment) -> Float[Array, "row *state"]:
-        """The record of one step.
+        """Return the record of one step.
 
         `rate(stage, y)` is the drift times dt at a stage; `increment` what the noise adds, the same
         to every stage, which makes additive noise enter once in total. With `stages` it is what W
@@ -79,7 +79,7 @@ class Tableau(eqx.Module):
         return jnp.stack([y, end, *stages])
 
     def _stochastic(self, rate, y, increment):
-        """The record of a step of strong order 1.5."""
+        """Return the record of a step of strong order 1.5."""
         rates: list[Array] = []
         found: list[Array] = []
         for s, shares in enumerate(self.stages):
@@ -97,7 +97,7 @@ class Tableau(eqx.Module):
         return jnp.stack([y, found[-1], *found[:-1]])
 
     def record(self, past, start) -> Float[Array, "row *state"]:
-        """A record that reproduces a function of the number of steps on [start, start + 1].
+        """Return a record that reproduces a function of the number of steps on [start, start + 1].
 
         Its stages are the least-squares fit of the dense output at equally spaced points, so the
         past is known to the order at which the solver reads it.
@@ -118,7 +118,9 @@ class Tableau(eqx.Module):
 
 @cache
 def _at_nodes(tableau: Tableau, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Where a record of the past is fitted, as shares of a step, and the weights there."""
+    """Return the nodes at which a record of the past is fitted, as shares of a step, and the
+    weights there.
+    """
     nodes = np.linspace(0, 1, max(len(tableau.b), 4) + 1)[1:]
     with jax.ensure_compile_time_eval():
         return nodes, np.asarray(_weights_at(tableau, to_jax(nodes, dtype)))
@@ -140,7 +142,7 @@ RULES: dict[type, str] = {
 
 @cache
 def tableau_of(kind: type) -> Tableau:
-    """The tableau of a class of Diffrax solvers."""
+    """Return the tableau of a class of Diffrax solvers."""
     if issubclass(kind, diffrax.Euler) or kind in RULES:
         return Tableau(kind(), ((),), (1.0,), (0.0,), 1)
     solver: Any = kind
@@ -161,7 +163,9 @@ def tableau_of(kind: type) -> Tableau:
 
 
 def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
-    """Checks that the solver is explicit and one-step; `noisy`: it may be one for noise alone."""
+    """Return the tableau of an explicit one-step solver; raise for others. `noisy`: it may be one
+    for noise alone.
+    """
     if solver is None:
         solver = diffrax.Euler()
     kind: Any = type(solver)

@@ -6,7 +6,9 @@ from . import _dysts, get, names
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print one line per system, or with `--not-traceable` what JAX cannot trace and why."""
+    """Print one line per system, or with `--not-traceable` the systems that JAX cannot trace, and
+    why.
+    """
     parser = argparse.ArgumentParser(prog="python -m ndde_jax.systems", description=__doc__)
     parser.add_argument("--kind", choices=("delay", "dysts"), help="only these")
     parser.add_argument(

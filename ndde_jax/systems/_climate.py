@@ -1,4 +1,4 @@
-"""El Niño as a delayed oscillator: waves carry yesterday's winds back to the coast."""
+"""Models of El Niño as a delayed oscillator, where ocean waves return past winds to the coast."""
 
 import jax.numpy as jnp
 
@@ -73,7 +73,7 @@ def _tziperman(t, x, lagged, *, a, b, c, kappa, omega):
 
 @register("tziperman_enso", source="Tziperman et al. (1994), Science 264, 72-74")
 def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) -> System:
-    """Seasonally forced El Niño with two wave delays.
+    """A seasonally forced El Niño with two wave delays.
 
     h' = a tanh(κ h(t−τ₁)) − b tanh(κ h(t−τ₂)) + c cos(ω t), with a = 1/180, b = 1/120 and c = 1/138
     per day, ω = 2π per year, τ₁ = 1.15 and τ₂ = 5.75 months, and κ = 2.
@@ -112,7 +112,7 @@ def _ghil_zaliapin(t, x, lagged, *, kappa, b):
     source="Ghil, Zaliapin & Thompson (2008), Nonlin. Processes Geophys. 15, 417-433",
 )
 def ghil_zaliapin_enso(*, tau: RealScalarLike = 0.6) -> System:
-    """Seasonally forced El Niño with one wave delay.
+    """A seasonally forced El Niño with one wave delay.
 
     T' = −tanh(κ T(t−τ)) + b cos(2π t), with κ = 10, b = 1 and τ = 0.6.
 
@@ -150,7 +150,7 @@ def _recharge(t, x, lagged, *, mu, b0, gamma, r, alpha, c, e):
     source="Jin (1997), J. Atmos. Sci. 54, 811-829, with a wave delay",
 )
 def recharge_oscillator(*, tau: RealScalarLike = 0.5) -> System:
-    """Recharge oscillator of El Niño whose western Pacific answers the winds late.
+    """A recharge oscillator of El Niño whose western Pacific answers the winds late.
 
     T' = (γ b − c) T + γ h − e (h + b T)³, h' = −r h − α b T(t−τ), b = μ b₀, with γ = 0.75, c = 1,
     r = 0.25, α = 0.125, b₀ = 2.5, μ = 0.7, e = 3 and τ = 0.5.

@@ -1,4 +1,4 @@
-"""Chaotic units in networks, with lines that take time."""
+"""Chaotic units coupled in networks with transmission delays."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +21,7 @@ def _mackey_glass_network(t, x, lagged, *, beta, gamma, n, weights):
 def _network(
     weights: Float[np.ndarray, "source target"], tau: RealScalarLike, delay: RealScalarLike
 ) -> System:
-    """Mackey-Glass units joined by `weights`."""
+    """Return Mackey-Glass units joined by `weights`."""
     size = len(weights)
     # Equal units under a common driver would end up in the same state.
     beta = 0.2 * (1 + 0.1 * np.linspace(-1, 1, size))

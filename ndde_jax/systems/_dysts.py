@@ -47,7 +47,7 @@ def _modules() -> tuple[types.ModuleType, types.ModuleType]:
 
 @functools.cache
 def _records() -> dict[str, dict[str, Any]]:
-    """dysts' table of parameters, initial conditions and time scales, ODEs only.
+    """Return dysts' table of parameters, initial conditions and time scales, ODEs only.
 
     Read from its file: making one of dysts' classes seeds NumPy's global generator.
     """
@@ -63,17 +63,17 @@ def _records() -> dict[str, dict[str, Any]]:
 
 
 def ode_names() -> tuple[str, ...]:
-    """All ordinary differential equations of dysts, whether JAX can trace them or not."""
+    """Return all ordinary differential equations of dysts, whether JAX can trace them or not."""
     return tuple(sorted(_records()))
 
 
 def original_rhs(name: str, parameters: Mapping[str, Any]) -> Callable:
-    """dysts' own right-hand side in NumPy, `rhs(x, t)` for `x` `[dim]`."""
+    """Return dysts' own right-hand side in NumPy, `rhs(x, t)` for `x` `[dim]`."""
     return in_numpy(name, parameters).rhs
 
 
 def in_numpy(name: str, parameters: Mapping[str, Any]) -> Any:
-    """dysts' own system, which computes by NumPy.
+    """Return dysts' own system, which computes by NumPy.
 
     Where Numba is installed, dysts compiles what this evaluates a few hundred times, in seconds a
     system, and Numba refuses parameters that are arrays without axes.
@@ -83,7 +83,9 @@ def in_numpy(name: str, parameters: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _field(name: str) -> Callable:
-    """The right-hand side on JAX arrays; one function per system, since it is static in a jit."""
+    """Return the right-hand side on JAX arrays; one function per system, since it is static in a
+    jit.
+    """
     cls = _written_in(jnp, name)
 
     def field(t, x, lagged, **parameters):
@@ -97,7 +99,7 @@ def _field(name: str) -> Callable:
 
 
 def _written_in(numpy: types.ModuleType, name: str) -> type:
-    """A copy of dysts' class `name` whose methods call `numpy` where dysts' call NumPy."""
+    """Return a copy of dysts' class `name` whose methods call `numpy` where dysts' call NumPy."""
     base, flows = _modules()
     members: dict[str, Any] = {}
     for cls in reversed(getattr(flows, name).__mro__):
@@ -125,7 +127,9 @@ def _rebound(function: Callable, numpy: types.ModuleType) -> Callable:
 
 
 def _prepared(instance: Any, parameters: Mapping[str, Any]) -> Any:
-    """What dysts' constructor does, without seeding NumPy's global generator."""
+    """Return a system prepared as by dysts' constructor, without seeding NumPy's global
+    generator.
+    """
     vars(instance).update(parameters)
     # The base class passes them by position, sorted by name.
     instance.param_list = [parameters[key] for key in sorted(parameters)]
@@ -134,7 +138,7 @@ def _prepared(instance: Any, parameters: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _failure(name: str) -> str:
-    """Why JAX cannot trace a system, in its words; nothing if it can."""
+    """Return JAX's reason for not tracing a system; empty if it can."""
     record = _records()[name]
     x = to_jax(_initial(record), float)
     parameters = {key: _as_leaf(value) for key, value in record["parameters"].items()}
@@ -150,12 +154,12 @@ def _failure(name: str) -> str:
 
 
 def traceable() -> tuple[str, ...]:
-    """Names of the systems that JAX can trace."""
+    """Return the names of the systems that JAX can trace."""
     return tuple(name for name in ode_names() if not _failure(name))
 
 
 def not_traceable() -> dict[str, str]:
-    """Systems of dysts that JAX cannot trace, and why not."""
+    """Return the systems of dysts that JAX cannot trace, and the reasons."""
     return {name: why for name in _records() if (why := _failure(name))}
 
 
@@ -165,7 +169,7 @@ def _initial(record: Mapping) -> Float[np.ndarray, "dim"]:
 
 
 def make_dysts(name: str, **options) -> System:
-    """The system `name` of dysts, with parameters replaced by `options`.
+    """Return the system `name` of dysts, with parameters replaced by `options`.
 
     The state at t ≤ 0 is dysts' initial condition, `dt` its step (to the nearest that divides the
     sampling step), `sampling_step` a hundredth of its period, `transient` five periods.
@@ -200,7 +204,9 @@ def make_dysts(name: str, **options) -> System:
 
 @functools.cache
 def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
-    """What drives what: derivatives that differ from zero somewhere on the attractor."""
+    """Return the graph of a system: derivatives that differ from zero somewhere on the
+    attractor.
+    """
     record = _records()[name]
     parameters = {key: np.asarray(value, float) for key, value in json.loads(frozen).items()}
     times, states = _attractor(name, _initial(record), record["period"], parameters)
@@ -221,7 +227,7 @@ def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
 def _attractor(
     name: str, start: Float[np.ndarray, "dim"], period: float, parameters: Mapping
 ) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "time dim"]]:
-    """States on a trajectory of ten periods, by SciPy, and their times."""
+    """Return states on a trajectory of ten periods, by SciPy, and their times."""
     from scipy.integrate import solve_ivp
 
     rhs = original_rhs(name, parameters)

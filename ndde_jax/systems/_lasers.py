@@ -1,4 +1,4 @@
-"""Light that comes back: optical and electro-optical feedback."""
+"""Lasers with delayed optical or electro-optical feedback."""
 
 import jax.numpy as jnp
 
@@ -13,7 +13,7 @@ def _ikeda(t, x, lagged, *, c, mu, x0):
 
 @register("ikeda_delay", source="Ikeda & Matsumoto (1987), Physica D 29, 223-235")
 def ikeda_delay(*, tau: RealScalarLike = 2.0) -> System:
-    """Passive optical ring resonator.
+    """A passive optical ring resonator.
 
     x' = μ sin(x(t−τ) − x₀) − c x, with μ = −20, c = 1, x₀ = 0, τ = 2.
 
@@ -52,7 +52,7 @@ def _lang_kobayashi(t, x, lagged, *, alpha, kappa, phase, pump, lifetime):
     "Heil et al. (2001), Phys. Rev. Lett. 87, 243901",
 )
 def lang_kobayashi(*, tau: RealScalarLike = 70.0) -> System:
-    """Semiconductor laser with light fed back by an external mirror.
+    """A semiconductor laser with light fed back by an external mirror.
 
     E' = (1 + iα) N E + κ exp(−iφ) E(t−τ), T N' = P − N − (1 + 2N) |E|², with α = 5, κ = 0.135,
     φ = 0.5, P = 1.155, T = 1710, τ = 70.
@@ -92,7 +92,7 @@ def _optoelectronic(t, x, lagged, *, beta, phase, epsilon, delta):
 
 @register("optoelectronic", source="Kouomou et al. (2005), Phys. Rev. Lett. 95, 203903")
 def optoelectronic(*, tau: RealScalarLike = 1.0) -> System:
-    """Electro-optical oscillator: laser, modulator, fibre and a band-pass amplifier in a loop.
+    """An electro-optical oscillator: laser, modulator, fibre and a band-pass amplifier in a loop.
 
     ε x' = −x − y + β cos²(x(t−τ) + φ), y' = δ x, with β = 3, φ = −π/4, ε = 0.05, δ = 1, τ = 1.
 

@@ -121,7 +121,7 @@ def _duffing(t, x, lagged, *, damping, alpha, gamma):
 
 @register("duffing_delay", source="Cantisán et al. (2020), Int. J. Bifurcation Chaos 30, 2030007")
 def duffing_delay(*, tau: RealScalarLike = 3.0) -> System:
-    """Bistable Duffing oscillator with a delayed force and nothing else that drives it.
+    """A bistable Duffing oscillator with a delayed force and nothing else that drives it.
 
     x'' = −μ x' − α x (1 − x²) − γ x(t−τ), with μ = 0.1, α = −1, γ = −0.5 and τ = 3.
 

@@ -1,4 +1,4 @@
-"""Neurons and populations of neurons that hear each other late."""
+"""Neurons and populations of neurons coupled with delays."""
 
 import jax
 import jax.numpy as jnp

@@ -18,7 +18,7 @@ def _mackey_glass(t, x, lagged, *, beta, gamma, n):
 @register("mackey_glass_23", source=_MACKEY_GLASS, tau=23.0)
 @register("mackey_glass_30", source=_MACKEY_GLASS, tau=30.0)
 def mackey_glass(*, tau: RealScalarLike = 17.0) -> System:
-    """Mackey-Glass equation for the density of circulating white blood cells.
+    """The Mackey-Glass equation for the density of circulating white blood cells.
 
     x' = β x(t−τ) / (1 + x(t−τ)ⁿ) − γ x, with β = 0.2, γ = 0.1 per day, n = 10.
 
@@ -84,7 +84,7 @@ def _pupil_reflex(t, x, lagged, *, alpha, c, theta, n):
     source="Longtin, Milton, Bos & Mackey (1990), Phys. Rev. A 41, 6992-7005",
 )
 def pupil_reflex(*, tau: RealScalarLike = 0.3) -> System:
-    """Area of the pupil under delayed negative feedback.
+    """The area of the pupil under delayed negative feedback.
 
     x' = c / (1 + (x(t−τ)/θ)ⁿ) − α x, with c = 200 mm²/s, θ = 50 mm², α = 3.21 per second,
     τ = 0.3 s, and n = 10.

@@ -1,4 +1,4 @@
-"""Names of systems, and how to get one."""
+"""The names of systems, and functions to register and get one."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ _ENTRIES: dict[str, _Entry] = {}
 
 
 def register(name: str, *, source: str, **options) -> Callable:
-    """Decorator: put a function that makes a system under `name`, with its docstring as the
+    """Register a function that makes a system under `name` (a decorator), with its docstring as the
     system's description. `options` are passed to the function, so one function serves many names.
     """
 
@@ -34,7 +34,7 @@ def register(name: str, *, source: str, **options) -> Callable:
 
 
 def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
-    """Names that [`get`][ndde_jax.systems.get] accepts, in alphabetical order.
+    """Return the names that [`get`][ndde_jax.systems.get] accepts, in alphabetical order.
 
     **Arguments:**
 
@@ -63,7 +63,7 @@ def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
 
 
 def get(name: Checked[str], **options) -> System:
-    """A named system.
+    """Return a named system.
 
     **Arguments:**
 

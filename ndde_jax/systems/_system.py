@@ -45,7 +45,7 @@ class Drift(eqx.Module):
         lagged: Float[Array, "delay dim"],
         args: Mapping | None = None,
     ) -> Float[Array, "dim"]:
-        """Rate of change at time `t`, per unit of time.
+        """Return the rate of change at time `t`, per unit of time.
 
         **Arguments:**
 
@@ -95,7 +95,7 @@ class System(eqx.Module):
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return len(self.variables)
 
     @property
@@ -106,7 +106,7 @@ class System(eqx.Module):
     def vector_field(
         self, t: RealScalarLike, y: Float[Array, "dim"], args: Mapping | None = None
     ) -> Float[Array, "dim"]:
-        """The drift as `diffrax.ODETerm` takes it, of a system without delays.
+        """Return the drift of a system without delays in the form of `diffrax.ODETerm`.
 
         **Raises:** `ValueError` if it has delays: `ndde_jax.simulate.DelayTerm(system)` is the term
         then.
@@ -119,12 +119,12 @@ class System(eqx.Module):
         return self.drift(t, y, jnp.zeros((0, *y.shape), y.dtype), args)
 
     def with_delays(self, delays) -> "System":
-        """The same as `with_lags`."""
+        """Return the system with other delays, in units of time; an alias of `with_lags`."""
         return self.with_lags(delays)
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """Parameters of the drift by name."""
+        """The parameters of the drift by name."""
         return self.drift.parameters
 
     def jacobian(
@@ -133,8 +133,8 @@ class System(eqx.Module):
         x: Float[Array, "dim"],
         lagged: Float[Array, "delay dim"] | None = None,
     ) -> Float[Array, "lag target source"]:
-        """Derivatives of the drift at one point: a matrix ∂G_target / ∂x_source(t − lag) for each
-        lag of (0, *lags). `lagged` may be left out where there are no lags.
+        """Return the derivatives of the drift at one point: a matrix ∂G_target / ∂x_source(t − lag)
+        for each lag of (0, *lags). `lagged` may be left out where there are no lags.
         """
         if lagged is None:
             lagged = jnp.zeros((0, *x.shape), x.dtype)
@@ -142,7 +142,7 @@ class System(eqx.Module):
         return jnp.concatenate([present[None], jnp.moveaxis(past, 1, 0)])
 
     def with_parameters(self, **parameters) -> "System":
-        """The same system with other parameters, by name, in the shapes of the present ones.
+        """Return the system with other parameters, by name, in the shapes of the present ones.
 
         Lags are no parameters: see `with_lags`. Graph, steps and history stay as they are.
 
@@ -165,7 +165,7 @@ class System(eqx.Module):
         return dataclasses.replace(self, drift=Drift(self.drift.field, {**old, **new}))
 
     def with_lags(self, lags) -> "System":
-        """The same system with other lags, as many as before, ascending and positive.
+        """Return the system with other lags, as many as before, ascending and positive.
 
         `dt` and `sampling_step` stay as they are and may no longer divide the lags.
 
@@ -179,7 +179,7 @@ class System(eqx.Module):
         return dataclasses.replace(self, lags=lags)
 
     def with_sigma(self, sigma) -> "System":
-        """The same system with another noise amplitude, a number or one per variable.
+        """Return the system with another noise amplitude, a number or one per variable.
 
         **Raises:** `ValueError` for other shapes.
         """
@@ -189,7 +189,7 @@ class System(eqx.Module):
         return dataclasses.replace(self, sigma=sigma)
 
     def with_history(self, history) -> "System":
-        """The same system with another past: a constant `[dim]`, or a function of time.
+        """Return the system with another past: a constant `[dim]`, or a function of time.
 
         **Raises:** `ValueError` for a constant of another shape.
         """
@@ -217,7 +217,8 @@ def make(
     source: str = "",
     description: str = "",
 ) -> System:
-    """A system from plain numbers; `get` fills in name, source and description of registered ones.
+    """Return a system from plain numbers; `get` fills in name, source and description of registered
+    ones.
 
     The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
     on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `dt` and
@@ -264,7 +265,7 @@ def _graph_of(drivers: Mapping[str, str], n_lags: int) -> np.ndarray:
 
 
 def _steps(lags: Sequence[float], dt: float, sampling_step: float) -> tuple[float, float]:
-    """The step next below `dt` that divides the lags, and the multiple of it nearest to
+    """Return the step next below `dt` that divides the lags, and the multiple of it nearest to
     `sampling_step` that divides them too.
     """
     if not lags:
@@ -286,7 +287,9 @@ def _steps(lags: Sequence[float], dt: float, sampling_step: float) -> tuple[floa
 
 
 def _as_leaf(value, name: str = "value") -> Array:
-    """An array of the default floating type; arrays that already are floating keep theirs."""
+    """Return an array of the default floating type; arrays that already are floating keep
+    theirs.
+    """
     check_real_array(value, name, "one or several")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     floating = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
@@ -294,7 +297,7 @@ def _as_leaf(value, name: str = "value") -> Array:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """What else could have been meant."""
+    """Return a hint with the known names close to a wrong one."""
     known = list(known)
     folded = {entry.lower(): entry for entry in known}
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3)]

@@ -1,4 +1,4 @@
-"""The paper's theorems as functions: constants, bounds, and what of them can be measured."""
+"""The paper's theorems as functions: constants, bounds, and their measurable parts."""
 
 from ._dissipativity import (
     Dissipativity as Dissipativity,

@@ -95,35 +95,39 @@ class Dissipativity(eqx.Module):
 
     @property
     def feedback(self) -> Float[Array, "delay"]:
-        """b_a = β_a + ε_a."""
+        """The weights b_a = β_a + ε_a of the past."""
         return self.beta if self.epsilon is None else self.beta + self.epsilon
 
     @property
     def margin(self) -> Float[Array, ""]:
-        """β_0 − B, by which the present outweighs the past."""
+        """The margin β_0 − B, by which the present outweighs the past."""
         return self.beta0 - jnp.sum(self.feedback)
 
     @property
     def holds(self) -> Bool[Array, ""]:
-        """Whether B < β_0, the condition of the paper's theorems on ergodicity."""
+        """A flag for B < β_0, the condition of the paper's theorems on ergodicity."""
         return self.margin > 0
 
     @property
     def level(self) -> Float[Array, ""]:
-        """A = max(α, C_R + β_0 R²): ⟨u_0, G⟩ ≤ A − β_0 ‖u_0‖² + Σ b_a ‖u_a‖² everywhere."""
+        """The level A = max(α, C_R + β_0 R²): ⟨u_0, G⟩ ≤ A − β_0 ‖u_0‖² + Σ b_a ‖u_a‖²
+        everywhere.
+        """
         return jnp.maximum(self.alpha, self.inside + self.beta0 * self.radius**2)
 
     @property
     def growth(self) -> Float[Array, ""]:
-        """β of the radial Khasminskii condition, ⟨u_0, G⟩ ≤ β (1 + ‖z − c‖²), which follows: the
-        largest of A and b_a.
+        """The β of the radial Khasminskii condition, ⟨u_0, G⟩ ≤ β (1 + ‖z − c‖²), which follows:
+        the largest of A and b_a.
         """
         return jnp.max(jnp.concatenate([self.level[None], self.feedback]))
 
     def excess(
         self, drift: Any, histories: Checked[Float[ArrayLike, "sample lag dim"]]
     ) -> Float[Array, "sample"]:
-        """⟨u_0, G⟩ less its global bound at every history: positive where the constants fail."""
+        """Return ⟨u_0, G⟩ less its global bound at every history: positive where the constants
+        fail.
+        """
         check_drift(drift)
         histories = read_histories(histories, self.center.shape[0], self.delays.shape[0])
         pull, squares = _radial(drift, histories, self.center.astype(histories.dtype))
@@ -140,7 +144,7 @@ def dissipativity(
     delays: Any = None,
     sigma_trace: Any = None,
 ) -> Dissipativity:
-    """Constants of delay-adapted dissipativity of a true or a learned drift.
+    """Return constants of delay-adapted dissipativity of a true or a learned drift.
 
     **Certified** for a drift that [`confine`][ndde_jax.confine] or [`damp`][ndde_jax.models.damp]
     made: what is left of it is bounded by its weights, so the constants hold for every history,
@@ -212,7 +216,8 @@ def linear_dissipativity(
     delays: Any = (),
     offset: Any = None,
 ) -> Dissipativity:
-    """Certified constants of a linear drift A_0 x(t) + Σ A_a x(t − τ_a) + offset around zero.
+    """Return certified constants of a linear drift A_0 x(t) + Σ A_a x(t − τ_a) + offset around
+    zero.
 
     ⟨x, A_0 x⟩ is at most the largest eigenvalue of its symmetric part times ‖x‖², and
     ⟨x, A_a y⟩ ≤ ‖A_a‖ (‖x‖² + ‖y‖²) / 2. So β_0 − B = −λ_max − Σ ‖A_a‖: these constants do iff
@@ -303,7 +308,7 @@ def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
 
 
 def _further(histories, center) -> np.ndarray:
-    """The histories, and with present, past or both moved outwards from the centre."""
+    """Return the histories, and with present, past or both moved outwards from the centre."""
     moved = [histories]
     for factor in REACH:
         for present, past in ((factor, 1.0), (1.0, factor), (factor, factor)):
@@ -316,7 +321,7 @@ def _further(histories, center) -> np.ndarray:
 
 
 def _values(drift, histories, center):
-    """⟨u_0, G⟩ and ‖u_a‖² where the drift is finite, and where it is not, how often."""
+    """Return ⟨u_0, G⟩ and ‖u_a‖² where the drift is finite, and how often it is not."""
     pull, squares = _radial(drift, to_jax(histories, float), to_jax(center, float))
     pull, squares = np.asarray(pull, float), np.asarray(squares, float)
     finite = np.isfinite(pull)
@@ -336,7 +341,7 @@ def _pull_and_squares(rate, histories, center):
 
 
 def _least(pull, squares, noise: float) -> tuple[float, float, np.ndarray]:
-    """The constants α, β_0, β_a that no value contradicts and that make the stationary bound
+    """Return the constants α, β_0, β_a that no value contradicts and that make the stationary bound
     (2α + tr Q) / 2(β_0 − B) smallest: with t = 1 / 2(β_0 − B) and everything else times t, a linear
     program. A pull stronger than any seen far out is not believed, which also keeps t positive.
     """

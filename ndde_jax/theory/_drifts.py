@@ -14,19 +14,21 @@ from ..systems._system import System
 
 
 def check_drift(drift: Any, name: str = "drift") -> None:
-    """A learned model, a `System`, or a function of time, state, lagged states and `args`."""
+    """Raise an error unless the drift is a learned model, a `System`, or a function of time, state,
+    lagged states and `args`.
+    """
     if isinstance(drift, type) or not (isinstance(drift, System) or callable(drift)):
         raise refusal(name, "a function drift(t, x, lagged, args), a System or a model", drift)
 
 
 def check_present(model: AbstractDelayModel) -> None:
-    """Lag 0 among the lags of a model."""
+    """Raise an error unless lag 0 is among the lags of a model."""
     if model.lags[0] != 0:
         raise ValueError(f"drift must know the present state, lag 0; its lags are {model.lags}.")
 
 
 def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
-    """τ_a in units of time: those that the drift brings, or those given."""
+    """Return τ_a in units of time: those of the drift, or those given."""
     own = None
     if isinstance(drift, AbstractDelayModel):
         check_present(drift)
@@ -47,7 +49,7 @@ def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
 def read_histories(
     histories: Any, dim: int | None, n_delays: int
 ) -> Float[Array, "sample lag dim"]:
-    """Physical histories, the present first, also those of windows."""
+    """Return physical histories, the present first, also those of windows."""
     if type(histories).__name__ == "Windows":
         check_windows(histories, "dissipativity", "take one with unstack_windows")
         scaling = histories.scaling
@@ -65,7 +67,7 @@ def read_histories(
 
 
 def drift_on(drift: Any, histories: Float[Array, "sample lag dim"]) -> Float[Array, "sample dim"]:
-    """The drift at every history, at time 0."""
+    """Return the drift at every history, at time 0."""
     if isinstance(drift, AbstractDelayModel):
         return jax.vmap(drift)(histories.astype(drift.scaling.center.dtype))
     field = drift.drift if isinstance(drift, System) else drift

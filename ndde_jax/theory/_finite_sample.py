@@ -1,4 +1,4 @@
-"""The paper's bound on the sampling error of risks, term by term, and what it is made from."""
+"""The paper's bound on the sampling error of risks, term by term, and its ingredients."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..windows._windows import Windows
 
 
 class FiniteSampleBound(eqx.Module):
-    """ε_n by its terms, and the optimiser's gap ζ_n; all in units of the risk over T∘.
+    """The terms of ε_n, and the optimiser's gap ζ_n; all in units of the risk over T∘.
 
     - `discretisation`: of the grid, Step 2 of the proof.
     - `brownian`, `brownian_net`: fluctuations of the noise, and of the net that stands in for the
@@ -46,7 +46,7 @@ class FiniteSampleBound(eqx.Module):
 
     @property
     def error(self) -> Float[Array, ""]:
-        """ε_n."""
+        """The sampling error ε_n."""
         return (
             self.discretisation + self.brownian + self.brownian_net
             + self.average + self.average_net + self.tail
@@ -54,16 +54,22 @@ class FiniteSampleBound(eqx.Module):
 
     @property
     def total(self) -> Float[Array, ""]:
-        """ε_n + ζ_n, which must stay below the margin γ(λ) for the graph to be recovered."""
+        """The sum ε_n + ζ_n, which must stay below the margin γ(λ) for the graph to be
+        recovered.
+        """
         return self.error + self.gap
 
     @property
     def drift_error(self) -> Float[Array, ""]:
-        """(ε_n + ζ_n) / T∘: bound on ‖Ĝ − G‖² under the stationary law, once the graph is right."""
+        """The bound (ε_n + ζ_n) / T∘ on ‖Ĝ − G‖² under the stationary law, once the graph is
+        right.
+        """
         return self.total / self.duration
 
     def recovers(self, margin: Checked[RealScalarLike]) -> Bool[Array, ""]:
-        """Whether the graph is recovered with the confidence asked for, at this margin γ(λ)."""
+        """Return whether the graph is recovered with the confidence asked for, at this margin
+        γ(λ).
+        """
         check_number(margin, "margin")
         return self.total < margin
 
@@ -85,7 +91,8 @@ def finite_sample_terms(
     holder: Checked[RealScalarLike | None] = None,
     gap: Checked[RealScalarLike] = 0.0,
 ) -> FiniteSampleBound:
-    """The paper's ε_n on any grid, term by term, with the gap of an optimiser that is not exact.
+    """Return the paper's ε_n on any grid, term by term, with the gap of an optimiser that is not
+    exact.
 
     **Arguments:** as of [`finite_sample_bound`][ndde_jax.theory.finite_sample_bound], and
 
@@ -141,7 +148,9 @@ def finite_sample_terms(
 
 
 def _pieces(duration):
-    """How many units of time it takes; what a sum of steps is too long by rounding is no piece."""
+    """Return the number of units of time in a duration; an excess by rounding does not count as
+    one.
+    """
     duration = jnp.asarray(duration, float)
     return jnp.maximum(1.0, jnp.ceil(duration * (1 - 8 * jnp.finfo(duration.dtype).eps)))
 
@@ -150,7 +159,7 @@ def bound_terms(
     *, duration, largest, roots, moved, gap, confidence, spread, envelope, tail, covering,
     resolution, noise_norm, noise_trace, mixing_prefactor, mixing_rate,
 ) -> FiniteSampleBound:  # fmt: skip
-    """The terms, from T∘, Δ_max, Σ√Δ_k and Σ ∫ ω_G over every step."""
+    """Return the terms, from T∘, Δ_max, Σ√Δ_k and Σ ∫ ω_G over every step."""
     check_number(confidence, "confidence", above=0, below=1)
     check_number(envelope, "envelope", least=1)
     check_positive(mixing_prefactor, "mixing_prefactor")
@@ -191,8 +200,8 @@ def finite_sample_bound(
     mixing_prefactor: Checked[RealScalarLike],
     mixing_rate: Checked[RealScalarLike],
 ) -> Float[Array, ""]:
-    """The paper's ε_n on an equally spaced grid; a graph is recovered if it is below γ(λ). On any
-    grid, term by term and with the optimiser's gap:
+    """Return the paper's ε_n on an equally spaced grid; a graph is recovered if it is below γ(λ).
+    On any grid, term by term and with the optimiser's gap:
     [`finite_sample_terms`][ndde_jax.theory.finite_sample_terms].
 
     **Arguments:** all as in the paper's section "Finite-sample identifiability".
@@ -243,8 +252,8 @@ def truncation_radius(
     n_delays: Checked[int] = 0,
     order: Checked[int] = 1,
 ) -> Float[Array, ""]:
-    """ρ of the finite-sample bound: the radius that the lagged states leave, within T∘, with a
-    probability of at most δ/6: max(1, (J (q+1)^p S_p / (δ/6))^{1/2p}), J = ⌈T∘⌉.
+    """Return ρ of the finite-sample bound: the radius that the lagged states leave, within T∘, with
+    a probability of at most δ/6: max(1, (J (q+1)^p S_p / (δ/6))^{1/2p}), J = ⌈T∘⌉.
 
     **Arguments:**
 
@@ -280,8 +289,8 @@ def mixing_bound(
     rate: Checked[RealScalarLike],
     second_moment: Checked[RealScalarLike] = 0.0,
 ) -> Float[Array, "*batch"]:
-    """Bound on the β-mixing coefficient of lagged states a time apart: C (1 + V) exp(−γt), at
-    most 1.
+    """Return a bound on the β-mixing coefficient of lagged states a time apart: C (1 + V) exp(−γt),
+    at most 1.
 
     **Arguments:**
 
@@ -306,8 +315,8 @@ def mixing_bound(
 
 
 def drift_modulus(model: Any, windows: Checked[Windows]) -> Float[Array, ""]:
-    """Root mean square change of a drift from one sample to the next along data, ‖G(Z_{k+1}) −
-    G(Z_k)‖: an estimate of ω_G(Δ), from the learned drift in place of the true one.
+    """Return the root mean square change of a drift from one sample to the next along data,
+    ‖G(Z_{k+1}) − G(Z_k)‖: an estimate of ω_G(Δ), from the learned drift in place of the true one.
 
     **Arguments:**
 

@@ -1,4 +1,6 @@
-"""From dissipativity to moments: Halanay's rate, one-point and segment bounds."""
+"""Bounds on moments that follow from dissipativity: Halanay's rate, one-point and segment
+bounds.
+"""
 
 from typing import Any
 
@@ -27,8 +29,8 @@ BDG = 32**0.5
 
 
 def halanay_rate(decay: Checked[RealScalarLike], feedback: Any, delays: Any) -> Float[Array, ""]:
-    """The rate γ at which m' ≤ −a m(t) + Σ k_a m(t − τ_a) decays: the root of
-    γ + Σ k_a exp(γ τ_a) = a.
+    """Return the rate γ at which m' ≤ −a m(t) + Σ k_a m(t − τ_a) decays: the root of γ + Σ k_a
+    exp(γ τ_a) = a.
 
     Its left-hand side rises from Σ k_a at 0, so there is one positive root, below a, iff Σ k_a < a:
     Halanay's condition. With equality in the inequality and one delay, −γ is the rightmost root of
@@ -100,7 +102,7 @@ def _rightmost(decay: Array, feedback: Array, delays: Array) -> Array:
 
 
 class Moments(eqx.Module):
-    """E ‖X(t) − c‖^{2p} ≤ start · exp(−γ_p t) + K_p, start = E sup ‖history − c‖^{2p}.
+    """The bound E ‖X(t) − c‖^{2p} ≤ start · exp(−γ_p t) + K_p, start = E sup ‖history − c‖^{2p}.
 
     - `order`: p, static.
     - `rate`: γ_p, the Halanay rate of `decay` a_p and `feedback` 2 b_a.
@@ -118,7 +120,7 @@ class Moments(eqx.Module):
     order: int = eqx.field(static=True)
 
     def at(self, t: Checked[RealScalarLike], start: Checked[RealScalarLike]) -> Float[Array, ""]:
-        """The bound at time t, from a history of that size."""
+        """Return the bound at time t, from a history of that size."""
         check_number(t, "t", least=0)
         check_number(start, "start", least=0)
         return start * jnp.exp(-self.rate * t) + self.level  # type: ignore[return-value]
@@ -131,8 +133,8 @@ def moments(
     order: Checked[int] = 1,
     slack: Checked[RealScalarLike | None] = None,
 ) -> Moments:
-    """Bounds on the moments of X(t) that hold at all times (the paper's lemma "One-point moment
-    bounds").
+    """Return bounds on the moments of X(t) that hold at all times (the paper's lemma "One-point
+    moment bounds").
 
     **Arguments:**
 
@@ -184,7 +186,7 @@ def moments(
 
 
 class SegmentMoments(eqx.Module):
-    """E sup over a segment ‖X − c‖^{2p} ≤ prefactor · start · exp(−γ t) + level.
+    """The bound E sup over a segment ‖X − c‖^{2p} ≤ prefactor · start · exp(−γ t) + level.
 
     - `prefactor`, `rate`, `level`: A, γ_p and B of the paper's lemma "Segment moment bounds". The
         level also bounds the moment of the segment under the invariant law, M_{2p}.
@@ -207,8 +209,8 @@ def segment_moments(
     slack: Checked[RealScalarLike | None] = None,
     bdg: Checked[RealScalarLike] = BDG,
 ) -> SegmentMoments:
-    """The bounds of [`moments`][ndde_jax.theory.moments], lifted from a time to a whole segment of
-    the length of the largest delay.
+    """Return the bounds of [`moments`][ndde_jax.theory.moments], lifted from a time to a whole
+    segment of the length of the largest delay.
 
     Λ = 2 + 4Bτ + C_N τ with C_N = (2p ‖Σ‖ C)², C the constant of the Burkholder–Davis–Gundy
     inequality; the prefactor is Λ exp(2γτ) + exp(γτ), the level Λ K_p + 2 C_p τ + C_N τ. Without
@@ -259,7 +261,7 @@ def _check(known: Any, order: Any) -> int:
 
 
 def _sigma(sigma: Any, dim: int) -> Float[Array, "dim noise"]:
-    """Σ as a matrix: of a number, a diagonal or a matrix."""
+    """Return Σ as a matrix: of a number, a diagonal or a matrix."""
     check_real_array(sigma, "sigma", f"a number, ({dim},) or ({dim}, noise)", finite=True)
     shape = np.shape(sigma)
     value = jnp.asarray(sigma, float)

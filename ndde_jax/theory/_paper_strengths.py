@@ -26,8 +26,8 @@ MOST_SUBSETS = 8
 
 
 class PaperStrengths(eqx.Module):
-    """(s_ij^a)²: what the best of *all* graphs without an edge has more of the risk than the best
-    with it, as a share of the variance of the target's rate.
+    """The strengths (s_ij^a)²: the excess risk of the best of *all* graphs without an edge over the
+    best with it, as a share of the variance of the target's rate.
 
     - `value`: `[source target lag]`; NaN where not measured, which is where `graph` has no edge
         unless all subsets were tried.
@@ -44,17 +44,17 @@ class PaperStrengths(eqx.Module):
 
     @property
     def smallest(self) -> Float[Array, ""]:
-        """s²_min, over the edges of the graph; infinite without any."""
+        """The smallest strength s²_min, over the edges of the graph; infinite without any."""
         return jnp.min(jnp.where(self.graph, self.value, jnp.inf))
 
     @property
     def largest_degree(self) -> Array:
-        """d_max, the largest number of inputs of a target."""
+        """The degree d_max, the largest number of inputs of a target."""
         return jnp.max(jnp.sum(self.graph, axis=(0, 2)))
 
     def window(self, duration: Checked[RealScalarLike] = 1.0) -> Float[Array, ""]:
-        """Upper end of the penalties for which the paper proves recovery, 0 where it is empty: see
-        [`penalty_window`][ndde_jax.theory.penalty_window].
+        """Return the upper end of the penalties for which the paper proves recovery, 0 where there
+        are none: see [`penalty_window`][ndde_jax.theory.penalty_window].
         """
         check_positive(duration, "duration")
         smallest = jnp.where(jnp.any(self.graph), jnp.maximum(self.smallest, 0), 0)
@@ -69,8 +69,8 @@ def paper_strengths(
     config: Checked[StrengthConfig | None] = None,
     most_subsets: Checked[int] = MOST_SUBSETS,
 ) -> PaperStrengths:
-    """Measure (s_ij^a)² as the paper defines it: how far G_j is from all functions of all other
-    candidate inputs.
+    """Measure (s_ij^a)² as the paper defines it: the distance of G_j from all functions of all
+    other candidate inputs.
 
     [`signal_strengths`][ndde_jax.signal_strengths] leaves an edge out and lets only the other edges
     of a selected graph make up for it. Here every other candidate may, so these strengths are at
@@ -124,7 +124,9 @@ def paper_strengths(
 
 
 def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Array, "target"]]:
-    """The least risk of the subsets without an input, less the least of all that are allowed."""
+    """Return the least risk of the subsets without an input, less the least of all that are
+    allowed.
+    """
     flat = np.asarray(subsets).reshape(len(subsets), -1)
     allowed = np.asarray(FlatData(windows).allowed)
     possible = ~(flat[None] & ~allowed[:, None]).any(axis=2)
@@ -138,8 +140,8 @@ def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Arra
 def complement_strengths(
     windows: Windows, graph: Graph, config: StrengthConfig, key: PRNGKeyArray
 ) -> tuple[Scores, Float[Array, "target"]]:
-    """For every edge of a graph the rise of the risk from all candidates to all but that one; NaN
-    elsewhere. And the risk of all.
+    """Return for every edge of a graph the rise of the risk from all candidates to all but that
+    one, NaN elsewhere; and the risk of all.
     """
     make_room(windows, config, key)
     mask = jnp.transpose(jnp.asarray(graph), (1, 2, 0)).reshape(windows.dim, -1)

@@ -1,4 +1,4 @@
-"""Constants of the paper's theorems, as functions of what they depend on.
+"""The constants of the paper's theorems, as functions of their arguments.
 
 What can be estimated from data is estimated by
 [`identifiability_report`][ndde_jax.identifiability_report]. The bound at the end rests on
@@ -20,7 +20,8 @@ def penalty_window(
     largest_degree: Any,
     duration: Checked[RealScalarLike] = 1.0,
 ) -> Float[Array, "*batch"]:
-    """Upper end of the penalties that recover the true graph: (T − τ_max) s²_min / d_max.
+    """Return the upper end of the penalties that recover the true graph: (T − τ_max) s²_min /
+    d_max.
 
     The penalised population risk has the true graph as its only minimiser for every λ between 0 and
     this (the paper's theorem "Identifiability with the penalized objective").
@@ -54,7 +55,8 @@ def recovery_margin(
     largest_degree: Any,
     duration: Checked[RealScalarLike] = 1.0,
 ) -> Float[Array, "*batch"]:
-    """By how much every wrong graph is worse: γ(λ) = min(λ, (T − τ_max) s²_min − λ d_max).
+    """Return the margin by which every wrong graph is worse: γ(λ) = min(λ, (T − τ_max) s²_min − λ
+    d_max).
 
     Positive exactly inside the window of [`penalty_window`][ndde_jax.theory.penalty_window], and
     largest, (T − τ_max) s²_min / (d_max + 1), where its two terms meet. Arguments as there, and λ
@@ -84,8 +86,8 @@ def occupation_bound(
     start: Checked[RealScalarLike] = 0.0,
     largest_delay: Checked[RealScalarLike] = 0.0,
 ) -> Float[Array, ""]:
-    """Bound on the distance in total variation between what is visited up to T and the invariant
-    law: C (1 + V) (e^{−γ τ} − e^{−γ T}) / (γ (T − τ)).
+    """Return a bound on the distance in total variation between the occupation measure up to T and
+    the invariant law: C (1 + V) (e^{−γ τ} − e^{−γ T}) / (γ (T − τ)).
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""From the error of a drift to that of the invariant law: what is proved, and what is measured."""
+"""The error of the invariant law that follows from the error of a drift: bounded and measured."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def transferred(
     *,
     slack: Checked[RealScalarLike | None] = None,
 ) -> Dissipativity:
-    """Constants of a learned drift that is nowhere further than δ_0 from one whose constants are
-    known.
+    """Return constants of a learned drift that is nowhere further than δ_0 from one whose constants
+    are known.
 
     β_0 − η/2, α + δ_0²/2η, C_R + δ_0²/2η + ηR²/2, and the rest as it was: so the learned system has
     an invariant law of its own whenever the true one has, however large δ_0 is (the paper's theorem
@@ -96,8 +96,8 @@ def invariant_law_bound(
     second_moment: Checked[RealScalarLike],
     time: Checked[RealScalarLike | None] = None,
 ) -> Float[Array, "*batch"]:
-    """Bound on the distance in total variation of the learned invariant law from the true one:
-    e √t / 2 + C exp(−γt)(1 + V), at the best t, and at most 1.
+    """Return a bound on the distance in total variation of the learned invariant law from the true
+    one: e √t / 2 + C exp(−γt)(1 + V), at the best t, and at most 1.
 
     **Arguments:**
 
@@ -132,7 +132,9 @@ def invariant_law_bound(
 
 
 def _best_time(error, start, rate):
-    """The later of the two times at which e / 4√t = Cγ exp(−γt): with y = 2γt, y − ln y = L."""
+    """Return the later of the two times at which e / 4√t = Cγ exp(−γt): with y = 2γt, y − ln
+    y = L.
+    """
     share = error / (4 * start * rate)
     level = -jnp.log(jnp.maximum(2 * rate * share**2, jnp.finfo(float).tiny))
     # Below 1 the bound has no minimum: it is not below what it starts at, which is more than 1.
@@ -145,7 +147,7 @@ def _best_time(error, start, rate):
 
 
 class TransferCurve(eqx.Module):
-    """Distance of invariant laws against error of drifts, for a family of drifts.
+    """The distance of invariant laws against error of drifts, for a family of drifts.
 
     - `error`: e, root mean square of ‖Σ⁻¹(G̃ − G)‖ along a path of the true system, `[drift]`.
     - `largest`: the largest ‖G̃ − G‖ seen there, a lower bound of δ_0, `[drift]`.
@@ -165,7 +167,7 @@ class TransferCurve(eqx.Module):
     def bound(
         self, *, prefactor: Checked[RealScalarLike], rate: Checked[RealScalarLike]
     ) -> Float[Array, "drift"]:
-        """[`invariant_law_bound`][ndde_jax.theory.invariant_law_bound] at these errors."""
+        """Return [`invariant_law_bound`][ndde_jax.theory.invariant_law_bound] at these errors."""
         return invariant_law_bound(
             self.error, prefactor=prefactor, rate=rate, second_moment=self.second_moment
         )
@@ -296,8 +298,8 @@ def transfer_curve(
 
 
 def _apart(one: np.ndarray, other: np.ndarray, bins: int) -> float:
-    """Total variation of marginals, by histograms whose bins are equally likely in both together;
-    the largest over the variables.
+    """Return the total variation of marginals, by histograms whose bins are equally likely in both
+    together; the largest over the variables.
     """
     if not np.isfinite(other).all():
         return float("nan")

@@ -1,4 +1,4 @@
-"""What a discovery is good for: effects, forecasts, interventions, and how sure they are.
+"""Uses of a discovery: effects, forecasts, interventions, and their uncertainty.
 
 A [`Discovery`][ndde_jax.Discovery] has them as methods: `found.effects()`, `found.forecast(...)`,
 `found.intervene(...)`, `found.backtest(...)`, `found.influence(...)`, `found.impute(...)`,

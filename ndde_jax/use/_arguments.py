@@ -1,4 +1,4 @@
-"""What a caller means: spans of time in samples, variables by name, edges and their inputs."""
+"""Arguments of callers: spans of time in samples, variables by name, edges and their inputs."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ from ..samples._lag_times import unit_ratio
 
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
-    """Return samples, from a whole number or a time with its unit such as "6h".
+    """Return a span in samples, from a whole number or a time with its unit such as "6h".
 
     **Raises:** `ValueError` for anything else, a unit that cannot be compared with that of the
     data, and a time that is no whole number of samples.
@@ -52,7 +52,9 @@ def _ratio(unit: str, own: str, name: str, value: str) -> float:
 
 
 def variable(value: Any, found: Any, name: str) -> int:
-    """Return the index of a variable given by name, by the label of how it is read, or by index."""
+    """Return the index of a variable given by name, by its label after transformation, or by
+    index.
+    """
     names = tuple(found.names)
     for known in (names, tuple(found.samples.labels)):
         if isinstance(value, str) and value in known:
@@ -67,7 +69,7 @@ def variable(value: Any, found: Any, name: str) -> int:
 
 
 def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> np.ndarray:
-    """Return positions of the kept lags of an edge, or of the one that is meant.
+    """Return the positions of the kept lags of an edge, or of the one that is meant.
 
     **Raises:** `ValueError` for an edge that was not kept, which is `without` something, and for a
     lag at which it was not.
@@ -99,7 +101,7 @@ def edges_of_inputs(found: Any, pair: Any = ...) -> Int[np.ndarray, "*pair lag"]
 
 
 def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:
-    """Return at which lags the model reads the source of one edge."""
+    """Return the lags at which the model reads the source of one edge."""
     return edges_of_inputs(found, (i, j)) == a
 
 

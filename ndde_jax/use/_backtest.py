@@ -1,4 +1,4 @@
-"""Forecasts from many origins, beside methods that anybody should beat."""
+"""Forecasts from many origins, beside simple methods that any model should beat."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -34,16 +34,16 @@ STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 @dataclasses.dataclass(frozen=True)
 class Backtest:
-    """Scores by method and step; NumPy; made by `found.backtest`.
+    """The scores by method and step; NumPy; made by `found.backtest`.
 
     - `methods`: `"ndde_jax"`, and the rivals, fitted to the record of the discovery.
     - `steps`: samples ahead, `[step]`.
     - `scores`: CRPS of every origin, in standard deviations of a variable,
         `[method origin step dim]`; `crps`: their means over origins, `[method step dim]`.
-    - `inside`: whether what came lay inside the 90 % interval, `[method origin step dim]`;
+    - `inside`: whether the later value lay inside the 90 % interval, `[method origin step dim]`;
         `coverage`: how often, `[method step dim]`.
     - `beyond`: origins whose past leaves the range of the record by more than a tenth of it, bool
-        `[origin]`: the drift is extrapolated there, and intervals do not know by how much it errs.
+        `[origin]`: the drift is extrapolated there, and intervals do not include its error.
     - `energy`: energy score of all variables, standardised, `[method step]`.
     """
 
@@ -58,25 +58,25 @@ class Backtest:
 
     @property
     def origins(self) -> int:
-        """Number of origins."""
+        """The number of origins."""
         return len(self.beyond)
 
     @property
     def coverage(self) -> Float[np.ndarray, "method step dim"]:
-        """Share of what came that lay inside 90 % intervals."""
+        """The share of later values that lay inside 90 % intervals."""
         return self.inside.mean(axis=1)
 
     @property
     def crps(self) -> Float[np.ndarray, "method step dim"]:
-        """Continuous ranked probability scores, means over origins."""
+        """The continuous ranked probability scores, means over origins."""
         return self.scores.mean(axis=1)
 
     def against(
         self, rival: Checked[str]
     ) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
         """Return by how much the CRPS is better than a rival's, mean over variables and origins,
-        and the standard error of that mean, origins taken for independent: with `origins` so few
-        that horizons do not overlap it is right, else too small.
+        and the standard error of that mean, with origins taken as independent: right if `origins`
+        are so few that horizons do not overlap, else too small.
 
         **Raises:** `ValueError` for a rival that was not asked for.
         """
@@ -88,7 +88,7 @@ class Backtest:
         return better.mean(axis=0), better.std(axis=0, ddof=1) / np.sqrt(len(better))
 
     def to_frame(self):
-        """A pandas DataFrame: method, step, variable, crps, coverage; needs pandas."""
+        """Return a pandas DataFrame: method, step, variable, crps, coverage; needs pandas."""
         import pandas as pd
 
         m, s, d = np.indices(self.crps.shape).reshape(3, -1)
@@ -136,7 +136,7 @@ def backtest(
     rivals: Any,
     at: Any,
 ) -> Backtest:
-    """As `found.backtest` says."""
+    """Score forecasts from many origins; see `found.backtest`."""
     key, steps = check_key(key), read_span(horizon, found, "horizon")
     check_whole(origins, "origins", least=2)
     check_whole(paths, "paths", least=2)
@@ -164,7 +164,9 @@ def backtest(
 
 
 def _scale_of(found: Any) -> Level:
-    """Logarithms and ranks; offsets are of recordings, and data held back are of none."""
+    """Return the transformation to logarithms and ranks; offsets belong to recordings, and held-out
+    data have none.
+    """
     return level_of(found, offset=False)
 
 
@@ -189,7 +191,7 @@ def _steps(at: Any, steps: int) -> np.ndarray:
 
 
 def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
-    """What the drift knows of data, `[time dim]`.
+    """Return held-out data as the drift reads them, `[time dim]`.
 
     **Raises:** `ValueError` for data without times where a season or a trend was removed.
     """
@@ -204,7 +206,9 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
 
 
 def _origins(record, need: int, steps: int, most: int):
-    """Pasts `[origin past dim]` and what came, `[origin step dim]`, evenly spread."""
+    """Return pasts `[origin past dim]` and the values that followed, `[origin step dim]`, evenly
+    spread.
+    """
     pieces = []
     for values in record:
         for k in range(need, len(values) - steps + 1):
@@ -227,7 +231,9 @@ def _spread(n: int, most: int) -> np.ndarray:
 
 
 def _score(forecasts, came, scale):
-    """Return the CRPS and whether covered, `[origin step dim]`, and the energy score `[step]`."""
+    """Return the CRPS and whether intervals covered, `[origin step dim]`, and the energy score
+    `[step]`.
+    """
     # About what came, since none of it depends on the level, which may be beyond single precision.
     z = jnp.asarray((forecasts - came) / scale)
     low, high = path_quantile(z, 0.05), path_quantile(z, 0.95)
@@ -247,7 +253,7 @@ Paths = Float[np.ndarray, "path origin step dim"]
 
 
 def persistence(record, lags, past, steps, paths, rng) -> Paths:
-    """Steps of the record, summed up from the present."""
+    """Return forecasts by persistence: steps of the record, summed up from the present."""
     change = np.concatenate([np.diff(v, axis=0) for v in record])
     change = change[np.isfinite(change).all(axis=1)]
     change = change - change.mean(axis=0)
@@ -256,14 +262,16 @@ def persistence(record, lags, past, steps, paths, rng) -> Paths:
 
 
 def climatology(record, lags, past, steps, paths, rng) -> Paths:
-    """Values of the record."""
+    """Return forecasts by climatology: values of the record."""
     values = np.concatenate(record)
     values = values[np.isfinite(values).all(axis=1)]
     return values[rng.integers(len(values), size=(paths, len(past), steps))]
 
 
 def autoregression(record, lags, past, steps, paths, rng) -> Paths:
-    """Least squares of increments on all lags, iterated, with Gaussian noise."""
+    """Return forecasts by autoregression: least squares of increments on all lags, iterated, with
+    Gaussian noise.
+    """
     inputs, change = _lagged(record, lags)
     flat = lambda h: np.concatenate([h, np.ones((*h.shape[:-1], 1))], -1)  # noqa: E731
     weights, *_ = np.linalg.lstsq(flat(inputs), change, rcond=None)
@@ -276,8 +284,9 @@ def autoregression(record, lags, past, steps, paths, rng) -> Paths:
 
 
 def sparse_regression(record, lags, past, steps, paths, rng) -> Paths:
-    """PySINDy's increments on polynomials of all lags, iterated. It has no noise: Gaussian noise of
-    its residuals is added, and states are held within twenty deviations of the record.
+    """Return forecasts by PySINDy: increments regressed on polynomials of all lags, iterated. It
+    has no noise model: Gaussian noise of its residuals is added, and states are held within twenty
+    standard deviations of the record.
 
     **Raises:** `ImportError` without PySINDy.
     """
@@ -328,7 +337,7 @@ RIVALS: dict[str, Callable[..., Paths]] = {
 
 
 def _lagged(record, lags):
-    """Inputs at all lags, `[row input]`, newest first, and increments, of complete rows."""
+    """Return inputs at all lags, `[row input]`, newest first, and increments, of complete rows."""
     lags = np.asarray(lags)
     inputs, outputs = [], []
     for values in record:
@@ -341,7 +350,7 @@ def _lagged(record, lags):
 
 
 def _factor(left, n_fitted: int):
-    """A square root of the covariance of what is left."""
+    """Return a square root of the covariance of the residuals."""
     covariance = left.T @ left / max(len(left) - n_fitted, 1)
     values, vectors = np.linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0))

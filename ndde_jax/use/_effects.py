@@ -1,4 +1,4 @@
-"""In which direction, how strongly, along which curve: what kept edges do."""
+"""Effects of kept edges: direction, strength, and response curve."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ UNSTABLE = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class Total:
-    """Response of levels along all paths of the graph; NumPy, `[time source target]`.
+    """The response of levels along all paths of the graph; NumPy, `[time source target]`.
 
     Units of the target per unit of the source, as they are read (`found.samples.labels`). Linear:
     of the drift with its mean slopes.
@@ -54,14 +54,14 @@ class Total:
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-    """What the kept edges do; NumPy, `[source target lag]`; made by `found.effects`.
+    """The effects of the kept edges; NumPy, `[source target lag]`; made by `found.effects`.
 
     - `slope`: mean over the data of ∂(rate of the target)/∂(source at that lag), in units of the
         target per unit of time and per unit of the source, as they are read: of their logarithms
         or scores, if a transform was asked for; NaN where no edge is kept.
     - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included.
-    - `sign`: of the slope, 1 or −1; 0 where no edge is kept. Whether it is certain is for the
-        interval to say; a curve that rises and falls may have any.
+    - `sign`: of the slope, 1 or −1; 0 where no edge is kept. The interval tells how certain it is;
+        a curve that rises and falls may have either sign.
     - `share`: of the resamples that contain an edge, neighbouring lags counted together.
     """
 
@@ -76,19 +76,19 @@ class Effects:
 
     @property
     def sign(self) -> Int[np.ndarray, "source target lag"]:
-        """Sign of the mean slope."""
+        """The sign of the mean slope."""
         return np.sign(np.nan_to_num(self.slope)).astype(int)
 
     def curve(
         self, source: Any, target: Any, lag: Any = None, *, points: Checked[int] = 20
     ) -> tuple[np.ndarray, ...]:
-        """Return the curve along which a source acts: x, y, and the ends of a 90 % interval of y,
+        """Return the response curve of a source: x, y, and the ends of a 90 % interval of y,
         `[point]`.
 
-        Accumulated local effects: within each of `points` slices of the source, what a change from
-        one end to the other does to the rate of the target, all else as it was measured there;
-        summed up and centred over the data. It never asks for the drift where no data are, as a
-        curve through the mean of all else does where variables go together.
+        Accumulated local effects: within each of `points` slices of the source, the change of the
+        target's rate from one end of the slice to the other, all else as measured there; summed up
+        and centred over the data. The drift is never evaluated where there are no data, unlike a
+        curve through the mean of all other variables where variables are correlated.
 
         **Arguments:**
 
@@ -114,7 +114,7 @@ class Effects:
         *,
         points: Checked[int] = POINTS,
     ) -> Surface:
-        """Return what two sources do to a rate together, beyond what their curves say of each.
+        """Return the joint effect of two sources on a rate, beyond the sum of their own curves.
 
         Second-order accumulated local effects: within each cell of two slices, by how much a change
         of the first source matters more at the upper than at the lower end of the second, all else
@@ -152,8 +152,8 @@ class Effects:
         return surface(self, ends[0], ends[1], j, points)
 
     def interactions(self) -> Interactions:
-        """Return where products matter: all pairs of kept inputs of one target, by the share of the
-        variance of its rate that they carry beyond their own curves.
+        """Return all pairs of kept inputs of one target, by the share of the variance of its rate
+        that their product terms carry beyond their own curves.
 
         **Returns:** [`Interactions`][ndde_jax.use.Interactions], the largest first.
         """
@@ -171,7 +171,7 @@ class Effects:
 
     @functools.cached_property
     def total(self) -> Total:
-        """Effects along all paths of the graph, on levels."""
+        """The effects along all paths of the graph, on levels."""
         return _total(self)
 
     def to_frame(self):
@@ -185,7 +185,7 @@ class Effects:
     columns = ("source", "target", "lag", "delay", "sign", "slope", "low", "high", "share")
 
     def rows(self) -> list[tuple]:
-        """Return what `to_frame` shows, without pandas."""
+        """Return the rows of `to_frame`, without pandas."""
         names, lags, dt = self.found.samples.labels, self.found.lags, self.found.dt
         scale = np.asarray(self.found.model.scaling.scale)
         edges = np.argwhere(self.graph)
@@ -200,7 +200,7 @@ class Effects:
         ]  # fmt: skip
 
     def plot(self):
-        """A matplotlib Figure with the curve of every kept edge; needs matplotlib."""
+        """Return a matplotlib Figure with the curve of every kept edge; needs matplotlib."""
         from ..plot import plot_effects
 
         return plot_effects(self)
@@ -224,7 +224,7 @@ class Effects:
 
 
 def effects(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...] = ()) -> Effects:
-    """As `found.effects` says."""
+    """Return the effects of the kept edges; see `found.effects`."""
     graph = np.asarray(found.graph)
     slopes, _, bias = _slopes(found, ensemble, echoes)
     center, spread = center_and_spread(folded(found, slopes), folded(found, bias))
@@ -237,8 +237,8 @@ def effects(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...] = ()) -> Eff
 
 def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
     """Return mean slopes `[model source target lag]` of the model (where it explains the data; else
-    of the centre), of the centre of the ensemble and of every member; those of the learned model
-    wherever; and what those of bootstrap models differ by from them.
+    of the centre), of the centre of the ensemble and of every member; those of the learned model on
+    all targets; and the differences of bootstrap models from them.
     """
     histories = histories_of(ensemble)
     own, columns = (mean_slopes(model, histories) for model in (found.model, ensemble.basis))

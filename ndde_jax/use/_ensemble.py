@@ -1,4 +1,4 @@
-"""A learned drift with what the data leave open: other graphs, other curves, noise, error."""
+"""The learned drift and its uncertainty: other graphs, other curves, noise, error."""
 
 import dataclasses
 import itertools
@@ -36,12 +36,12 @@ SHORTFALL = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    """The learned drift, corrected, and its variants on halves of the data; NumPy.
+    """A learned drift, corrected, and its variants on halves of the data; NumPy.
 
     A member's drift is `trust` times the learned model plus `theta` times the columns of `basis`:
-    what a step of the simulator misses on all data, and by how much a regression on a half differs
-    from the same regression on all data. Halves spread about as much as the data themselves do.
-    Where the model predicts a step no better than the regression, for the numbers it has, the
+    the part that a step of the simulator misses on all data, and the difference of a regression on
+    a half from the same regression on all data. Halves spread about as much as the data themselves
+    do. Where the model predicts a step no better than the regression, for the numbers it has, the
     regression stands alone: `trust` is 1 or 0 per target.
 
     - `graphs`: chosen on each half, `[resample source target lag]`.
@@ -73,19 +73,19 @@ class Ensemble:
 
     @property
     def resamples(self) -> int:
-        """Number of halves."""
+        """The number of halves."""
         return len(self.graphs)
 
 
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESAMPLES) -> Ensemble:
-    """Select the graph again on random halves of the data, and fit what they say, in closed form.
+    """Select the graph again on random halves of the data, and fit a drift on each, in closed form.
 
     **Arguments:**
 
     - `found`: a discovery.
     - `rng`: draws the halves.
-    - `resamples`: halves, 40 by default: the least number with which a share of .9 and one of .75
-        are told apart at two standard errors.
+    - `resamples`: halves, 40 by default: the least number that distinguishes shares of .9 and .75
+        by two standard errors.
 
     **Raises:** `ValueError` for irregular sampling, or fewer than 20 steps.
     """
@@ -139,7 +139,7 @@ def _with_neighbours(graph: np.ndarray) -> np.ndarray:
 
 
 def _candidates(found: Any, target: int) -> np.ndarray:
-    """Return the candidates of one target, flat (lag, source): what the model reads first, then
+    """Return the candidates of one target, flat (lag, source): first the inputs of the model, then
     edges and their neighbours in lag, then others by score.
     """
     reads, edges = found.reads[:, target], found.graph[:, target]  # [source lag]
@@ -154,7 +154,8 @@ def _candidates(found: Any, target: int) -> np.ndarray:
 
 def _select_again(found: Any, bases: list[Basis], kept: list[np.ndarray], halves: np.ndarray):
     """Return the inputs chosen on each half, bool `[half slot]` for each target, and where the
-    learned model explains the windows nearly as well as a regression on what was kept, `[target]`.
+    learned model explains the windows nearly as well as a regression on the kept inputs,
+    `[target]`.
     """
     windows, s = found.windows, found.windows.scaling
     valid = np.asarray(windows.valid)
@@ -208,7 +209,7 @@ USED_UP = 0.6
 
 @dataclasses.dataclass(frozen=True)
 class StepData:
-    """Steps of a record, a learned model, and what may be fitted of each target.
+    """The steps of a record, a learned model, and the inputs that may be fitted for each target.
 
     - `bases`: columns that each target may use; `kept`: which of their inputs the model reads;
         `masks`: which were chosen on each half, `[half input]`.
@@ -226,21 +227,21 @@ class StepData:
 
     @property
     def rate(self) -> np.ndarray:
-        """Rate of every step, `[row dim]`."""
+        """The rate of every step, `[row dim]`."""
         return (self.rows.next - self.rows.now) / self.dt
 
     def learned(self, histories: np.ndarray) -> np.ndarray:
-        """Return what the model says, `[row dim]`."""
+        """Return the rates of the learned model, `[row dim]`."""
         return model_rates(self.model, histories, self.model.dt.dtype)
 
     def lead(self, drift: Any, step: str):
-        """Return what a step sees under a drift, and its mean rate."""
+        """Return the quadrature points of each step under a drift, and its mean rate."""
         return lead(drift, self.rows, self.lags, self.dt, step)
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """One way to step, fitted; arrays as in `Ensemble`.
+    """A fitted one-step map; arrays as in `Ensemble`.
 
     - `step`: of the simulator, one of `KINDS`.
     - `residual`: what the centre leaves of every step, `[row dim]`.
@@ -257,7 +258,7 @@ class Fitted:
 
 
 def fit_steps(data: StepData, step: str) -> Fitted:
-    """Correct the model so that its step fits, and see how much halves of the data differ."""
+    """Correct the model so that its step fits, and return by how much halves of the data differ."""
     bases, targets, rate = data.bases, range(len(data.bases)), data.rate
     own = [np.zeros(len(basis.kind)) for basis in bases]
     for _ in range(ROUNDS):
@@ -305,7 +306,9 @@ def fit_steps(data: StepData, step: str) -> Fitted:
 
 
 def _correction(data: StepData, target: int, design: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return the regression of what is left on the kept inputs; zeros if none pays."""
+    """Return the regression of the residuals on the kept inputs; zeros if none lowers the
+    criterion.
+    """
     equations, coefficients = Equations.of(design, left), np.zeros(design.shape[1])
     cost, used = best_family(equations, data.bases[target], data.kept[target])
     (n,), (square,), (spread,) = equations.n, equations.square, equations.spread
@@ -316,10 +319,10 @@ def _correction(data: StepData, target: int, design: np.ndarray, left: np.ndarra
 
 def _refitted(data: StepData, target: int, design, output, *, trusted: bool = False):
     """Return coefficients of an output on all data, differences from them on each half
-    `[half column]`, and how many there are on all data.
+    `[half column]`, and their number on all data.
 
-    With `trusted` the output is what a trusted model leaves of a rate. Then every half has the kept
-    inputs: one that it would leave out says nothing about a model that has it.
+    With `trusted` the output is what a trusted model leaves of a rate. Then every half uses the
+    kept inputs, since leaving one out would say nothing about a model that has it.
     """
     basis, kept = data.bases[target], data.kept[target]
     _, used = best_family(Equations.of(design, data.rate[:, target]), basis, kept)
@@ -335,8 +338,8 @@ def _refitted(data: StepData, target: int, design, output, *, trusted: bool = Fa
 
 
 def count_numbers(model: Any) -> np.ndarray:
-    """Return how many numbers were fitted, per target: of arrays whose first axis are the targets,
-    those that belong to inputs in use.
+    """Return the number of fitted parameters per target: of arrays whose first axis are the
+    targets, those that belong to inputs in use.
     """
     dim, counts = model.dim, np.zeros(model.dim)
     mask = np.asarray(model.mask).reshape(dim, -1)

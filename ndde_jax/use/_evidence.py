@@ -1,4 +1,4 @@
-"""What records say for a discovery: what holds on another, and which parts of its own decide."""
+"""Evidence for a discovery: what holds on another record, and which windows of its own decide."""
 
 import dataclasses
 from typing import Any
@@ -26,7 +26,7 @@ SAME_INTERVAL = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """What [`Discovery.validate`][ndde_jax.Discovery.validate] found on another record; NumPy.
+    """The result of [`Discovery.validate`][ndde_jax.Discovery.validate] on another record; NumPy.
 
     - `names`, `lags`: of the discovery; lags in samples.
     - `explained`: share of the variance of each rate of change that the learned drift explains, as
@@ -34,7 +34,7 @@ class Validation:
     - `graph`: edges of the discovery, `[source target lag]`.
     - `holds`: those of them that are worth their price there, refitted, and more than chance does
         from block to block.
-    - `strength`: what each is worth there, a share of the variance of its target's rate.
+    - `strength`: the strength of each there, a share of the variance of its target's rate.
     """
 
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ def validate(found: Any, other: Any, *, dt: Any = None, t: Any = None) -> Valida
 
 
 def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
-    """Return another record as the discovery reads its own."""
+    """Return another record, read and treated as the discovery treats its own."""
     timed = isinstance(other, Samples) or hasattr(other, "index") or hasattr(other, "coords")
     if dt is None and t is None and not timed:
         dt = found.dt
@@ -106,7 +106,7 @@ def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
 
 
 def _windows(found: Any, samples: Samples) -> Windows:
-    """Return windows of the scheme and lags of the discovery."""
+    """Return windows with the scheme and lags of the discovery."""
     if found.windows.scheme == "midpoint":
         return halfway(read_steps(samples, lags=found.lags, prior=found.windows.prior))
     scheme = found.windows.scheme
@@ -118,11 +118,11 @@ def _windows(found: Any, samples: Samples) -> Windows:
 
 @dataclasses.dataclass(frozen=True)
 class Influence:
-    """What each window does for an edge; NumPy; made by `found.influence`.
+    """The influence of each window on an edge; NumPy; made by `found.influence`.
 
-    - `value`: what each window adds to the strength of the edge, `[row]`: what its error rises by
-        without the edge, times its weight. They sum up to the strength; negative where a window
-        speaks against the edge.
+    - `value`: what each window adds to the strength of the edge, `[row]`: the rise of its error
+        without the edge, times its weight. They sum to the strength; negative where a window speaks
+        against the edge.
     - `drop`: by how much the strength would fall if a window were left out and all else fitted
         again, to first order in its weight (the derivative of a minimum is that at fixed numbers).
     - `strength`: of the edge on these windows, a share of the variance of its target's rate: the
@@ -140,7 +140,8 @@ class Influence:
     edge: tuple[str, str, tuple[int, ...]]
 
     def largest(self, share: float = 0.5) -> Float[np.ndarray, "moment"]:
-        """The fewest times that together make up a share of what speaks for the edge, ascending.
+        """Return the fewest times that together make up a share of the evidence for the edge,
+        ascending.
 
         **Raises:** `ValueError` for a share outside 0 to 1.
         """
@@ -152,7 +153,9 @@ class Influence:
         return np.sort(self.time[order[:enough]])
 
     def to_frame(self):
-        """A pandas DataFrame with a row per window: trajectory, time, value; needs pandas."""
+        """Return a pandas DataFrame with a row per window: trajectory, time, value; needs
+        pandas.
+        """
         import pandas as pd
 
         names = ("trajectory", "time", "value", "drop")
@@ -169,7 +172,7 @@ class Influence:
 
 
 def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
-    """As `found.influence` says."""
+    """Return the influence of each window on an edge; see `found.influence`."""
     i, j = variable(source, found, "a source"), variable(target, found, "a target")
     reads = np.asarray(found.reads)
     slots = kept_lags(found, i, j, lag, "lag", "nothing decides it")
@@ -191,14 +194,16 @@ def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
 
 
 def _losses(windows: Windows, graph: np.ndarray) -> np.ndarray:
-    """Squared errors of every window, `[row target]`, of splines on a graph."""
+    """Return the squared errors of every window, `[row target]`, of splines on a graph."""
     model = fit_splines(windows, graph)
     loss = jax.vmap(lambda past, rate: window_loss(model, past, rate, scaling=windows.scaling))
     return np.asarray(loss(windows.history, windows.increment), np.float64)
 
 
 def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Trajectory and time of every window: trajectories have as many windows less than samples."""
+    """Return trajectory and time of every window; each trajectory has fewer windows than
+    samples.
+    """
     position, lengths = np.asarray(windows.position), [len(v) for v in found.samples.values]
     less = (sum(lengths) - len(position)) // len(lengths)
     trajectory = np.repeat(np.arange(len(lengths)), [n - less for n in lengths])

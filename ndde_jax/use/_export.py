@@ -1,4 +1,4 @@
-"""A graph and a drift for other programs and for readers: JSON, DOT, networkx, xarray, formulas."""
+"""Export of graph and drift: JSON, DOT, networkx, xarray, formulas."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from ._ensemble import count_numbers
 
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
-    """Return what is known of every kept edge, in plain numbers."""
+    """Return the facts on every kept edge, in plain numbers."""
     effects, low_high = found.effects(), found.delay_intervals
     known = {
         "delay_estimate": found.delays,
@@ -53,7 +53,7 @@ def to_json(found: Any) -> str:
 
 
 def to_dot(found: Any) -> str:
-    """Return a graph for Graphviz: solid arrows raise their target's rate on the mean, dashed ones
+    """Return a graph for Graphviz: solid arrows raise their target's rate on average, dashed ones
     lower it.
     """
     quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
@@ -120,7 +120,7 @@ SPARE = 4
 def discovery_formulas(
     found: Any, *, key: Any, digits: Any, form: Any, options: dict
 ) -> tuple[Any, ...]:
-    """As `found.equations` says."""
+    """Return the formulas of a discovery; see `found.equations`."""
     key = check_key(key)
     check_whole(digits, "digits", most=17)
     check_choice(form, "form", FORMS)
@@ -137,8 +137,8 @@ def discovery_formulas(
 
 def _judged(found: Any, key: Any) -> list:
     """Return the drift itself where it is a polynomial; elsewhere polynomials on the graph where
-    the Bayesian information criterion prefers them to the drift that was found; none where there
-    are more inputs than a polynomial can have.
+    the Bayesian information criterion prefers them to the drift; None where there are more inputs
+    than a polynomial can have.
     """
     windows, model, graph = found.windows, found.model, np.asarray(found.reads)
     own = formulas_of(model.model if isinstance(model, RestoredDDE) else model)

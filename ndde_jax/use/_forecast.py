@@ -1,4 +1,4 @@
-"""What happens next: paths of a learned system from the end of a record."""
+"""Forecasts: paths of a learned system from the end of a record."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ BEYOND = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """Paths that the data and the noise allow for; made by `found.forecast`.
+    """A set of forecast paths that data and noise allow for; made by `found.forecast`.
 
     - `ts`: times `[horizon]`, in the unit of the data, on from the last sample.
     - `paths`: `[path horizon dim]`, physical units, as they would be measured (logarithms and
@@ -36,7 +36,7 @@ class Forecast:
     - `diverged`: paths that left the range of the data a thousandfold and were held there, bool
         `[path]`; they count in every quantile.
     - `history`: the last samples before, `[time dim]`.
-    - `notes`: sentences on what the forecast rests on.
+    - `notes`: sentences on the assumptions of the forecast.
     """
 
     ts: Float[np.ndarray, "horizon"]
@@ -61,13 +61,15 @@ class Forecast:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def to_frame(self):
-        """A pandas DataFrame: time, variable, median and the ends of the 50 and 90 % intervals."""
+        """Return a pandas DataFrame: time, variable, median and the ends of the 50 and 90 %
+        intervals.
+        """
         ends = self.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95]))
         names = ("median", "low_90", "low_50", "high_50", "high_90")
         return by_time(self, dict(zip(names, ends, strict=True)))
 
     def plot(self):
-        """A matplotlib Figure; needs matplotlib."""
+        """Return a matplotlib Figure; needs matplotlib."""
         from ..plot import plot_forecast
 
         return plot_forecast(self)
@@ -114,7 +116,7 @@ def forecast(
     history: Any = None,
     inputs: Any = None,
 ) -> Forecast:
-    """As `found.forecast` says."""
+    """Return paths from the end of the record; see `found.forecast`."""
     key = check_key(key)
     steps = read_span(horizon, found, "horizon")
     check_whole(paths, "paths")
@@ -130,7 +132,7 @@ def forecast(
 
 
 def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
-    """Return as much of a past as a simulator reads: a sample more than the largest lag, if there
+    """Return as much of a past as a simulator reads: one sample more than the largest lag, if there
     is one, since a finer step reads around it.
     """
     return past[None, -max(need, int(found.lags[-1]) + 1) - 1 :]
@@ -151,7 +153,7 @@ def excess(
 
 
 def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
-    """Return what to say of a past outside the range of the data."""
+    """Return a note on a past outside the range of the data; empty inside."""
     by = excess(found, past)
     worst = int(np.argmax(by))
     if by[worst] <= BEYOND:
@@ -164,7 +166,7 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
-    """Return what to say of paths that diverged."""
+    """Return a note on paths that diverged."""
     if isinstance(diverged, jax.core.Tracer) or not bool(jnp.any(diverged)):
         return ()
     return (
@@ -175,8 +177,7 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """The way between values as they are measured and those that a drift knows, `[... dim]`, in
-    NumPy or JAX.
+    """A map between measured values and those that a drift reads, `[... dim]`, in NumPy or JAX.
 
     - `reading`: logarithms and scores, if any.
     - `offset`: what was taken after them, of the recording, `[dim]`, or with seasons and trends at
@@ -194,7 +195,7 @@ class Level:
         return dataclasses.replace(self, offset=jnp.asarray(self.offset)[k])
 
     def inside(self, values: np.ndarray, name: str) -> np.ndarray:
-        """Return what the drift knows, of measured values that messages call `name`.
+        """Return values as the drift reads them, from measured values that messages call `name`.
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
@@ -203,25 +204,28 @@ class Level:
         return transformed(self.reading, values) - self._offset(values, np)
 
     def outside(self, values: Any) -> Any:
-        """Return values as measured, of those that the drift knows."""
+        """Return measured values, from values as the drift reads them."""
         xp = namespace_of((values, self.offset))
         return restored(self.reading, values + self._offset(values, xp), xp)
 
     def one_inside(self, j: int, values: Any, xp: Any = jnp) -> Any:
-        """Return what the drift knows of one variable; nothing is checked."""
+        """Return one variable as the drift reads it; nothing is checked."""
         return one_transformed(self.reading, j, values, xp) - xp.asarray(
             self.offset[..., j], values.dtype
         )
 
     def kind(self, j: int) -> str:
-        """Return how a variable is read, `"log"`, `"ranks"` or, as it is, nothing."""
+        """Return the transformation of a variable, `"log"` or `"ranks"`, or empty if there is
+        none.
+        """
         found = self.reading
         if found is None or j not in found.columns:
             return ""
         return found.kinds[found.columns.index(j)]
 
     def check(self, j: int, values: Any, name: str) -> None:
-        """Check that measured values of a variable, which messages call `name`, can be read.
+        """Raise an error unless measured values of a variable, which messages call `name`, can be
+        transformed.
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
@@ -230,14 +234,14 @@ class Level:
             check_logarithm(values, name, remedy)
 
     def _offset(self, values: Any, xp: Any) -> Any:
-        """Return the offset with an axis for each of those of the values."""
+        """Return the offset with as many axes as the values."""
         offset = xp.asarray(self.offset, values.dtype)
         return offset.reshape((1,) * (values.ndim - offset.ndim) + offset.shape)
 
 
 def level_of(found: Any, times: Any = None, *, offset: bool = True) -> Level:
-    """Return the level of the last recording, which is that of forecasts, at times if these are
-    given; without `offset`, what all recordings share.
+    """Return the level of the last recording, which forecasts use, at times if these are given;
+    without `offset`, the part that all recordings share.
     """
     samples = found.samples
     own = samples.offsets[-1] if offset else samples.level
@@ -252,7 +256,7 @@ def removed_in_time(found: Any) -> list[Treatment]:
 
 
 def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the drift knows of one recording with times, `[time dim]`, and these.
+    """Return one recording with times as the drift reads it, `[time dim]`, and the times.
 
     **Raises:** `ValueError` for several recordings, other variables or another interval.
     """
@@ -273,13 +277,13 @@ def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.nd
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """When a history ends: `time`, and whether that is known; else it is called 0."""
+    """The end of a history: `time`, and whether it is known; else it counts as 0."""
 
     time: float
     known: bool = True
 
     def after(self, found: Any, k: np.ndarray) -> np.ndarray:
-        """Return times so many samples later."""
+        """Return times this many samples later."""
         return self.time + float(found.dt) * k
 
     def level(self, found: Any, times: np.ndarray) -> Level:
@@ -290,7 +294,7 @@ class Ends:
 def read_history(
     found: Any, history: Any, need: int | None = None
 ) -> tuple[np.ndarray, tuple[str, ...], Ends]:
-    """Return the past `[time dim]` of a forecast, what to say about it, and when it ends.
+    """Return the past `[time dim]` of a forecast, notes about it, and its end.
 
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
@@ -353,7 +357,7 @@ def read_array(values: Any, dim: int, name: str, order: str = "") -> np.ndarray:
 
 
 def _untimed(found: Any) -> tuple[str, ...]:
-    """Return what to say of a history without times where time matters."""
+    """Return a note on a history without times where time matters."""
     gone = [t.name for t in removed_in_time(found)]
     if not gone:
         return ()
@@ -364,8 +368,7 @@ def _untimed(found: Any) -> tuple[str, ...]:
 
 
 def known_inputs(found: Any, change: Change, inputs: Any) -> tuple[Change, tuple[str, ...]]:
-    """Return a change that holds known inputs at values known in advance, and a note on those that
-    are not.
+    """Return a change that sets known inputs to values known in advance, and a note on the others.
 
     **Raises:** `ValueError` for variables that others may drive.
     """

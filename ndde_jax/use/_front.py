@@ -1,4 +1,4 @@
-"""What a discovery can be asked once it is there; all of it from what the discovery holds."""
+"""The methods of a discovery that use it: all work on what the discovery holds."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,23 @@ from ._parametric_bootstrap import make_echoes, spread_by_echoes
 
 
 class Usable:
-    """Effects, forecasts and interventions; a base of [`Discovery`][ndde_jax.Discovery]."""
+    """The effects, forecasts and interventions of a discovery; a base of
+    [`Discovery`][ndde_jax.Discovery].
+    """
 
     def resample(
         self, *, resamples: Checked[int] = RESAMPLES, key: Checked[PRNGKeyArray | None] = None
     ) -> Ensemble:
-        """Return the graphs and drifts that random halves of the data give, in closed form.
+        """Return graphs and drifts selected on random halves of the data, in closed form.
 
-        Effects, forecasts and interventions rest on those of the default; pass what is returned as
-        their `ensemble` to have more halves, or others. The discovery itself stays as it is.
+        Effects, forecasts and interventions use the default ensemble; pass the result as their
+        `ensemble` for more halves, or others. The discovery itself stays as it is.
 
         **Arguments:**
 
-        - `resamples`: halves, 40 by default.
-        - `key`: draws them; by default `jax.random.key(0)`, so that a discovery has one ensemble.
+        - `resamples`: number of halves, 40 by default.
+        - `key`: random key of the draw; by default `jax.random.key(0)`, so that a discovery has one
+            ensemble.
 
         **Returns:** [`Ensemble`][ndde_jax.use.Ensemble]; its `share` says how many halves contain
         an edge, neighbouring lags counted together.
@@ -65,12 +68,14 @@ class Usable:
 
     @functools.cached_property
     def _echoed(self) -> tuple:
-        """Echoes of the learned drift, with the noise of the default ensemble."""
+        """The parametric bootstrap models of the learned drift, with the noise of the default
+        ensemble.
+        """
         with jax.ensure_compile_time_eval():
             return make_echoes(self, self._members)
 
     def _given(self, ensemble: Any) -> Ensemble:
-        """The ensemble that was given, or the default."""
+        """Return the ensemble that was given, or the default."""
         if ensemble is None:
             return self._members
         if not isinstance(ensemble, Ensemble):
@@ -78,8 +83,8 @@ class Usable:
         return ensemble
 
     def effects(self, *, ensemble: Checked[Ensemble | None] = None) -> Effects:
-        """Return what every kept edge does: sign, mean slope, curve, and total effects along paths,
-        with intervals that include the choice of the graph.
+        """Return the effect of every kept edge: sign, mean slope, curve, and total effects along
+        paths, with intervals that include the choice of the graph.
 
         **Arguments:**
 
@@ -111,8 +116,8 @@ class Usable:
         *,
         lag: Checked[int | None] = None,
     ) -> Influence:
-        """Return which windows decide an edge: what each adds to its strength, and by how much that
-        would fall without it; in closed form, by splines on the graph.
+        """Return which windows decide an edge: the contribution of each to its strength, and the
+        loss without it; in closed form, by splines on the graph.
 
         **Arguments:**
 
@@ -164,9 +169,9 @@ class Usable:
         **Arguments:**
 
         - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
-            long one says what memory it takes and shows a bar.
-        - `paths`: 200 by default, with which the ends of a 90 % interval vary by a tenth of its
-            width.
+            long one reports the memory it needs and shows a progress bar.
+        - `paths`: number of paths; with 200, the default, the ends of a 90 % interval vary by a
+            tenth of its width.
         - `key`: for the noise.
         - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
             the data and at least the largest lag and one sample long; or
@@ -214,21 +219,21 @@ class Usable:
         history: Any = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Intervention:
-        """Return a future with and without something done to the system, on the same noise.
+        """Return a future with and without an intervention on the system, on the same noise.
 
-        What is done holds at samples k with `start` ≤ k < `stop`, sample 0 being the present, which
-        `ts` begins one after. Several things may be done at once.
+        The intervention holds at samples k with `start` ≤ k < `stop`. Sample 0 is the present, and
+        `ts` begins one sample later. Several changes may be made at once.
 
         **Arguments:**
 
         - `values`: variables that are set, in measured units, by name or index: a number,
             `[horizon]` numbers, or a function of time (as in `ts`), or of time and state `[dim]`.
             With `start` 0 the present is set as well.
-        - `shift`: amounts, one or `[horizon]`, added to what all *others* see of a variable, now
-            and later, and to what is recorded of it; its own drift sees it unshifted. Of a variable
-            that is read as its logarithm or by its ranks, amounts of these.
-        - `cut`: edges (source, target), or (source, target, lag): the target sees the source at its
-            mean over the record.
+        - `shift`: amounts, one or `[horizon]`, added to the values of a variable that all *others*
+            read, now and later, and to its recorded values; its own drift reads it unshifted. For a
+            variable that is read as its logarithm or by its ranks, the amounts are in these units.
+        - `cut`: edges (source, target), or (source, target, lag): the target reads the source at
+            its mean over the record.
         - `scale`: edges to factors of their effect: the difference between the rate with the source
             and the rate with the source at its mean. 0 is the same as a cut.
         - `delay`: edges to new delays in samples (or with a unit).
@@ -278,8 +283,8 @@ class Usable:
         rivals: Checked[Sequence[str]] = ("persistence", "climatology", "VAR"),
         at: Checked[Sequence[int] | None] = None,
     ) -> Backtest:
-        """Score forecasts from many origins by what came, beside those of rivals that know the same
-        record and the same lags.
+        """Score forecasts from many origins against later values, beside those of rivals that know
+        the same record and the same lags.
 
         **Arguments:**
 
@@ -323,13 +328,14 @@ class Usable:
     def impute(
         self, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
     ) -> Imputed:
-        """Estimate missing values, of long gaps too, by the learned system: those that make what is
-        left of its equations least, in units of their noise, given everything that was measured.
+        """Estimate missing values, in long gaps too, by the learned system: those that minimise the
+        residuals of its equations, in units of their noise, given everything that was measured.
 
-        A value is seen as present, as past and as next. What gap filling had estimated is estimated
-        anew. Stretches through which no path of the system leads are left as they were, and so are
-        variables of which a recording has no value. Values that no step leads to, such as the first
-        of a record, are held to the mean and the variance of the variable.
+        Each value enters the equations as present, past and next state. Values that gap filling had
+        estimated are estimated anew. Stretches through which no path of the system leads are left
+        as they were, and so are variables of which a recording has no value. Values that no step
+        leads to, such as the first of a record, are held to the mean and the variance of the
+        variable.
 
         **Arguments:**
 
@@ -337,7 +343,7 @@ class Usable:
         - `key`: for draws; by default `jax.random.key(0)`.
 
         **Returns:** [`Imputed`][ndde_jax.use.Imputed], in measured units.
-        [`Recipe(impute=...)`][ndde_jax.Recipe] discovers again in what was completed.
+        [`Recipe(impute=...)`][ndde_jax.Recipe] repeats the discovery on the completed samples.
 
         **Raises:** `ValueError` for irregular sampling, or too few complete steps.
 
@@ -360,7 +366,7 @@ class Usable:
 
     def validate(self, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
         """Return what of the discovery holds on another record: the share of each rate that the
-        learned drift explains, as it is, and which edges are worth their price there.
+        learned drift explains, unchanged, and which edges are worth their price there.
 
         **Arguments:**
 
@@ -412,5 +418,5 @@ class Usable:
 
 
 def _generator(key: PRNGKeyArray) -> np.random.Generator:
-    """Return a generator of NumPy, from a key of JAX."""
+    """Return a NumPy generator, from a key of JAX."""
     return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())

@@ -1,4 +1,4 @@
-"""Regressions on halves of the data, and the inputs chosen again on each: sums, no rows.
+"""Regressions on halves of the data, with inputs chosen anew on each, from sums alone.
 
 What a model costs follows from sums over windows alone, and the sums of a half are those of its
 blocks. So one pass over the data serves every half, and a model is a small system of equations.
@@ -37,7 +37,7 @@ LINEAR, CURVED, MULTIPLIED = 0, 1, 2
 
 
 class Basis(eqx.Module):
-    """One constant, then the spline terms of every input, itself first, then products.
+    """A basis: a constant, then the spline terms of every input, itself first, then products.
 
     - `inputs`: which are used, flat (lag, source).
     - `pairs`: whose products are columns, as positions in `inputs`.
@@ -68,14 +68,16 @@ class Basis(eqx.Module):
 
     @property
     def kind(self) -> Int[np.ndarray, "feature"]:
-        """The family from which on each column is used."""
+        """The first family that uses each column."""
         of_input = [LINEAR] + [CURVED] * (WIDTH - 1)
         splines, products = of_input * len(self.inputs), [MULTIPLIED] * len(self.pairs)
         return np.array([LINEAR, *splines, *products])
 
     @property
     def labels(self) -> list[tuple]:
-        """What tells columns of several bases apart: the inputs, and for splines the term."""
+        """The labels that tell columns of several bases apart: the inputs, and for splines the
+        term.
+        """
         flat, needs = np.asarray(self.inputs), self.needs
         term = (np.arange(len(needs)) - 1) % WIDTH
         return [
@@ -116,7 +118,9 @@ _jitted = partial(jax.jit, inline=True)(_columns)
 def shared_basis(
     histories: np.ndarray, bases: list[Basis], used: list[np.ndarray]
 ) -> tuple[Basis, list[np.ndarray]]:
-    """Return one basis that has all used columns of several, and where in it those of each lie."""
+    """Return one basis that has all used columns of several, and the positions of each one's
+    columns in it.
+    """
     labels = [basis.labels for basis in bases]
     wanted = {
         label for own, use in zip(labels, used, strict=True)
@@ -137,14 +141,14 @@ def shared_basis(
 
 
 def count_blocks(n: int, reach: int) -> int:
-    """Return an even number of blocks for so many rows."""
+    """Return an even number of blocks for this many rows."""
     return 2 * (int(np.clip(n // (2 * reach + 2), FEWEST_BLOCKS, MOST_BLOCKS)) // 2)
 
 
 def draw_halves(
     n_blocks: int, n_halves: int, rng: np.random.Generator
 ) -> Bool[np.ndarray, "half block"]:
-    """Return the blocks of each half: pairs of complements."""
+    """Return the blocks of each half, in complementary pairs."""
     halves = np.zeros((n_halves, n_blocks), bool)
     for k in range(0, n_halves, 2):
         halves[k, rng.permutation(n_blocks)[: n_blocks // 2]] = True
@@ -153,7 +157,7 @@ def draw_halves(
 
 
 class Equations:
-    """Least squares of one output on some columns, of many halves at once."""
+    """The least-squares equations of one output on some columns, for many halves at once."""
 
     def __init__(self, sums: Sums):
         """- `sums`: of each half, as if it were a block."""
@@ -173,7 +177,7 @@ class Equations:
         return cls(jax.tree.map(partial(np.tensordot, halves.astype(float), axes=1), blocks))
 
     def solve(self, used: np.ndarray, halves: Any = ...) -> tuple[np.ndarray, Any]:
-        """Return coefficients `[half used]` and the sums of squares that are left `[half]`."""
+        """Return coefficients `[half used]` and residual sums of squares `[half]`."""
         # Of a list of halves the columns are taken at once: whole matrices would be copied first.
         pairs = halves if halves is ... else np.reshape(halves, (-1, 1, 1))
         small = self.gram[pairs, used[:, None], used] + RIDGE * np.eye(len(used))
@@ -183,7 +187,9 @@ class Equations:
         return scaled * self.unit[halves][..., used], left
 
     def criterion(self, used: np.ndarray, halves: Any = ...) -> Any:
-        """Return n log(risk + 10⁻⁴) + columns log n, as the search by splines counts, `[half]`."""
+        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines,
+        `[half]`.
+        """
         left, spread, n = self.solve(used, halves)[1], self.spread[halves], self.n[halves]
         risk = np.where(spread > 0, left / np.where(spread > 0, spread, 1), 0)
         return n * np.log(risk + FLOOR) + len(used) * np.log(np.maximum(n, 2.0))
@@ -236,7 +242,7 @@ def choose(
     n_candidates: int,
 ) -> Bool[np.ndarray, "half input"]:
     """Return inputs by the extended Bayesian information criterion, on every half: from `start`,
-    the best addition, removal or exchange while one pays. `fixed` inputs stay.
+    the best addition, removal or exchange while one lowers it. `fixed` inputs stay.
 
     Halves take their steps together, since most ask for the same models.
     """
@@ -272,7 +278,7 @@ def choose(
 
 
 def _moves(chosen: np.ndarray, fixed: np.ndarray, swaps: list) -> list[np.ndarray]:
-    """Return what one addition, removal or exchange makes of some inputs."""
+    """Return all sets one addition, removal or exchange away from some inputs."""
     moves = [chosen ^ (np.arange(len(chosen)) == i) for i in np.flatnonzero(~fixed)]
     for i, j in swaps:
         if chosen[i] != chosen[j] and not (fixed[i] or fixed[j]):

@@ -1,10 +1,9 @@
-"""Missing values estimated by the learned system itself: the most likely path, given all that was
-measured.
+"""Imputation by the learned system itself: the most likely path, given all that was measured.
 
-A learned system says of every sample how it follows from those before, up to noise. Missing values
-are those numbers that make what is left of all these equations least, in units of the noise: a
-sparse problem of nonlinear least squares, in which a value is seen as present, as past and as next
-(weak-constraint four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
+A learned system predicts every sample from those before, up to noise. Missing values are estimated
+by minimising the residuals of all these equations, in units of the noise: a sparse problem of
+nonlinear least squares, in which a value enters as present, past and next state (weak-constraint
+four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
 """
 
 import dataclasses
@@ -49,10 +48,10 @@ Law = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is known; recordings one after another along `sample`.
+    """The known part of an imputation; recordings one after another along `sample`.
 
     - `x`: values, with a first guess where they are unknown, NaN where they stay missing.
-    - `unknown`: which are looked for.
+    - `unknown`: the values to estimate.
     - `rows`: samples from which a step to the next is seen whole.
     - `offsets`: of the samples that the law reads, counted back from the present, from 0.
     - `white`: makes residuals of a step white, `[row dim dim]`.
@@ -73,7 +72,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """Values that were looked for, in the order of `unknown`.
+    """A path of estimated values, in the order of `unknown`.
 
     - `values`, `errors`: most likely values, and standard errors by Laplace's approximation.
     - `draws`: from that approximation, `[draw value]`.
@@ -94,7 +93,9 @@ class Path:
 
 
 def seen_rows(x, unknown, offsets, part, inside) -> np.ndarray:
-    """Samples from which a step is seen whole, with an unknown value in it."""
+    """Return the samples whose step is fully covered by data or unknowns, with an unknown among
+    them.
+    """
     n, reach = len(x), offsets[-1]
     k = np.arange(reach, n - 1)
     k = k[(part[k - reach] == part[k + 1]) & inside[k]]
@@ -104,12 +105,12 @@ def seen_rows(x, unknown, offsets, part, inside) -> np.ndarray:
 
 
 def _around(rows, offsets) -> np.ndarray:
-    """Samples that a step reads, and the next, `[row offset+1]`."""
+    """Return the samples that a step reads, and the next, `[row offset+1]`."""
     return np.concatenate([rows[:, None] - np.asarray(offsets)[None], rows[:, None] + 1], axis=1)
 
 
 def stretches(unknown, part, reach: int) -> np.ndarray:
-    """A number for every unknown value, the same where one equation may see two."""
+    """Return a group number for every unknown value; values in one equation share it."""
     sample = np.nonzero(unknown)[0]
     if not len(sample):
         return np.zeros(0, int)
@@ -118,7 +119,9 @@ def stretches(unknown, part, reach: int) -> np.ndarray:
 
 
 def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Generator) -> Path:
-    """Gauss-Newton from the first guess on, every stretch damped by itself."""
+    """Return the most likely path by Gauss-Newton from a first guess, with damping for each gap
+    group.
+    """
     p = problem
     group = stretches(p.unknown, p.part, p.offsets[-1])
     where = np.full(p.unknown.shape, -1)
@@ -182,8 +185,9 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
 
 
 def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np.ndarray:
-    """Another first guess for some stretches, `[sample dim]`: where the law leads from what is
-    before, measured values in between put in; not through stretches of more than so many samples.
+    """Return another first guess for some gap groups, `[sample dim]`: the learned system run on
+    from the samples before, with measured values put in; not through groups of more than so many
+    samples.
     """
     p, x = problem, problem.x.copy()
     group = stretches(p.unknown, p.part, p.offsets[-1])
@@ -203,7 +207,7 @@ def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np
 
 
 def better_of(one: Path, other: Path) -> Path:
-    """Stretch by stretch, the path that fits better."""
+    """Return the better-fitting of two paths in each gap group."""
     found = other.settled & ~(one.settled & (one.misfit <= other.misfit))
     own = found[one.group]
     return Path(
@@ -218,7 +222,7 @@ def better_of(one: Path, other: Path) -> Path:
 
 
 def _equations(p: Problem, ids, left, slopes, alone, lone, column, n):
-    """A sparse matrix and the right side: steps, then what unseen values are held to."""
+    """Return a sparse matrix and the right side: steps first, then the prior of unknown values."""
     from scipy.sparse import csr_matrix
 
     dim = p.x.shape[1]
@@ -238,7 +242,7 @@ def _equations(p: Problem, ids, left, slopes, alone, lone, column, n):
 
 
 def _solver(gram, more) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what solves the sparse normal equations, with something on their diagonal."""
+    """Return a solver of the sparse normal equations with a given addition to their diagonal."""
     from scipy.sparse import diags
     from scipy.sparse.linalg import splu
 
@@ -251,7 +255,7 @@ def _solver(gram, more) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Standard errors, and draws about zero."""
+    """Return standard errors, and draws about zero."""
     gram = (matrix.T @ matrix).tocsr()
     # What no equation sees would have no bound.
     more = 1e-6 * unit
@@ -270,7 +274,7 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
 
 
 def diverged(values: Any, group, low: Any, high: Any) -> np.ndarray:
-    """Values of stretches that left the range of the data by more than its width."""
+    """Return which values lie in gap groups that left the range of the data by over its width."""
     far = ~np.isfinite(values) | (values < 2 * low - high) | (values > 2 * high - low)
     count = group[-1] + 1 if len(group) else 0
     return np.bincount(group, far, count)[group] > 0
@@ -281,15 +285,16 @@ def diverged(values: Any, group, low: Any, high: Any) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Imputed:
-    """Samples completed by the learned system; NumPy, measured units; made by `found.impute`.
+    """A set of samples completed by the learned system; NumPy, measured units; made by
+    `found.impute`.
 
     - `samples`: with the most likely values where none were measured, on the grid of the
         discovery; of a logarithm or a rank the median. Where the estimate failed values are as
         they were: missing, or filled as short gaps are.
     - `errors`: standard errors of these, `[time dim]` per trajectory; NaN elsewhere. By Laplace's
         approximation, given the drift and its noise; larger where a misfit above 4 strains them.
-    - `draws`: completed samples that are as likely, for multiple imputation: what differs between
-        results from several of them is what is not known of the missing values.
+    - `draws`: completed samples that are as likely, for multiple imputation: differences between
+        results from several of them show the uncertainty of the missing values.
     - `table`: a row for each stretch of gaps that equations tie together (`columns` names them):
         recording, first and last sample, missing values, whether they are estimated now, and the
         mean square of what is left of the equations there in units of the noise, about 1 where the
@@ -297,7 +302,7 @@ class Imputed:
     - `moved`: root mean square, in standard deviations of a variable, of how far estimates lie from
         those before: of gap filling, straight lines, or the last round.
     - `treated`: the samples as the discovery reads them, completed by a draw, so that a search in
-        them sees noise in gaps as elsewhere.
+        them finds noise in gaps as elsewhere.
     - `notes`: sentences on what could not be done.
     """
 
@@ -314,15 +319,15 @@ class Imputed:
 
     @property
     def count(self) -> int:
-        """Values that are estimated."""
+        """The number of estimated values."""
         return sum(int(np.isfinite(error).sum()) for error in self.errors)
 
     def rows(self) -> list[tuple]:
-        """What `to_frame` shows, without pandas."""
+        """Return the rows of `to_frame`, without pandas."""
         return list(self.table)
 
     def to_frame(self):
-        """A pandas DataFrame with a row for each stretch; needs pandas."""
+        """Return a pandas DataFrame with a row for each gap; needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
@@ -347,7 +352,9 @@ def impute(
     rng: np.random.Generator,
     before: Imputed | None = None,
 ) -> Imputed:
-    """As `found.impute` says; `before` is what an earlier round returned."""
+    """Return the samples with missing values estimated; see `found.impute`. `before` is the result
+    of an earlier round.
+    """
     base = without_estimates(found.samples)
     start = [_guess(x) for x in found.samples.values]
     gone = [np.isnan(x) | a for x, a in zip(base.values, base.estimated, strict=True)]
@@ -380,14 +387,14 @@ def impute(
 
 
 def missing(samples: Samples) -> bool:
-    """Return whether any value was not measured, or estimated since."""
+    """Return whether any value was not measured, or was estimated since."""
     return any(
         np.isnan(x).any() or a.any() for x, a in zip(samples.values, samples.estimated, strict=True)
     )
 
 
 def without_estimates(samples: Samples) -> Samples:
-    """Before an earlier round of imputation."""
+    """Return the samples as they were before an earlier round of imputation."""
     if not samples.treatments or samples.treatments[-1].name != IMPUTE:
         return samples
     values = samples.treatments[-1].values
@@ -395,14 +402,14 @@ def without_estimates(samples: Samples) -> Samples:
 
 
 def _guess(x: np.ndarray) -> np.ndarray:
-    """Straight lines over gaps; a variable without any value stays missing."""
+    """Return straight lines over gaps; a variable without any value stays missing."""
     x = np.asarray(x, np.float64)
     return np.where(np.isnan(x).all(axis=0)[None], np.nan, bridged(x))
 
 
 def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
-    """Values that are looked for, and missing ones that are not: of variables of which a recording
-    has none, and those whose step begins outside the mask.
+    """Return the values to estimate, and missing ones that are left: those of variables of which a
+    recording has none, and those whose step begins outside the mask.
     """
     nothing = np.concatenate([np.broadcast_to(g.all(axis=0), g.shape) for g in gone])
     first = np.cumsum([0, *(len(g) for g in gone[:-1])])
@@ -414,7 +421,7 @@ def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _offsets(lags: tuple[int, ...], step: str) -> tuple[int, ...]:
-    """Samples that a step of the simulator reads, counted back."""
+    """Return the samples that a step of the simulator reads, counted back."""
     read = {0, *lags, *(lag - 1 for lag in lags if lag > 0)}
     if step == "flow":
         newest = lags[-1] + 1
@@ -426,7 +433,9 @@ def _offsets(lags: tuple[int, ...], step: str) -> tuple[int, ...]:
 
 
 def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
-    """What makes the noise of each step white, `[row dim dim]`, where it depends on the state x."""
+    """Return the matrices that whiten the noise of each step, `[row dim dim]`, where it depends on
+    the state x.
+    """
     noise = ensemble.noise
     steps = np.nanstd(np.diff(x, axis=0), axis=0)
     steps = np.where(steps > 0, steps, scale)
@@ -437,7 +446,7 @@ def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
 
 
 def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
-    """The path; found again where the size of the noise depends on the state, which it says."""
+    """Return the path, found again where the size of the noise depends on the state."""
     p = problem
     if np.any(ensemble.noise.amplitude[:, 1:] != 0):
         first = most_likely(law, p, draws=0, rng=rng)
@@ -457,7 +466,7 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
 
 
 def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
-    """In batches of one shape."""
+    """Return values and derivatives of the step of many rows, in batches of one shape."""
     n, dtype = len(past), learned.dt.dtype
     batches = -(-n // ROWS)
     padded = np.zeros((batches * ROWS, *past.shape[1:]))
@@ -478,7 +487,7 @@ def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
 def _linearised(
     learned: Learned, offsets: tuple[int, ...], past: Float[Array, "row offset dim"]
 ) -> tuple[Array, Array]:
-    """The next sample, by one step of the simulator, and its derivatives."""
+    """Return the next sample, by one step of the simulator, and its derivatives."""
     dim, dtype = past.shape[2], past.dtype
     # As long as a forecast has it; what is not read may be anything.
     at = np.arange(learned.lags[-1] + 1, -1, -1)
@@ -506,7 +515,7 @@ def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> 
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
 
     def whole(values):
-        """All values, as they were where none was found."""
+        """Return all values, unchanged where none was found."""
         out = plain.copy()
         out[p.unknown] = np.where(bad, plain[p.unknown], values)
         return cut(out)
@@ -554,7 +563,7 @@ def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> 
 
 
 def _measured(base: Samples, values) -> Samples:
-    """In measured units, without treatments; what was measured is as it was."""
+    """Return values in measured units, without treatments; measured values are unchanged."""
     first = base.treatments[0].values if base.treatments else base.values
     new = []
     for k, (x, own, raw) in enumerate(zip(values, base.values, first, strict=True)):

@@ -1,4 +1,4 @@
-"""What if: the same future with and without something done to the system."""
+"""Interventions: the same future with and without a change of the system."""
 
 import dataclasses
 import inspect
@@ -35,14 +35,13 @@ MEMORY = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Intervention:
-    """Paths without and with a change, on the same noise; made by `found.intervene`.
+    """The paths without and with a change, on the same noise; made by `found.intervene`.
 
     - `ts`: times `[horizon]`.
     - `baseline`, `changed`: `[path horizon dim]`, physical units; NumPy, of JAX where something is
-        traced. Path by path they differ by nothing but the change, so their difference is its
-        effect.
+        traced. Path by path they differ only by the change, so their difference is its effect.
     - `diverged`: paths of either that left the range of the data a thousandfold, bool `[path]`.
-    - `notes`: sentences on what the answer rests on.
+    - `notes`: sentences on the assumptions of the answer.
     """
 
     ts: Float[np.ndarray, "horizon"]
@@ -55,7 +54,7 @@ class Intervention:
 
     @property
     def difference(self) -> Float[Array | np.ndarray, "path horizon dim"]:
-        """What the change does, path by path."""
+        """The effect of the change, path by path."""
         return self.changed - self.baseline
 
     def effect(self, q: Any = 0.5) -> Float[Array | np.ndarray, "..."]:
@@ -63,14 +62,16 @@ class Intervention:
         return path_quantile(self.difference, q)
 
     def to_frame(self):
-        """A pandas DataFrame: time, variable, medians without and with, effect, 90 % interval."""
+        """Return a pandas DataFrame: time, variable, medians without and with, effect, 90 %
+        interval.
+        """
         medians = (path_quantile(paths, 0.5) for paths in (self.baseline, self.changed))
         names = ("baseline", "changed", "effect", "low_90", "high_90")
         effect = self.effect(np.array([0.5, 0.05, 0.95]))
         return by_time(self, dict(zip(names, (*medians, *effect), strict=True)))
 
     def plot(self):
-        """A matplotlib Figure; needs matplotlib."""
+        """Return a matplotlib Figure; needs matplotlib."""
         from ..plot import plot_intervention
 
         return plot_intervention(self)
@@ -100,7 +101,7 @@ def intervene(
     inputs: Any,
     history: Any,
 ) -> Intervention:
-    """As `found.intervene` says."""
+    """Return futures with and without an intervention; see `found.intervene`."""
     key = check_key(key)
     steps = read_span(horizon, found, "horizon")
     begin = read_span(start, found, "start", least=0)
@@ -149,7 +150,7 @@ def _mapping(value: Any, name: str, what: str) -> dict:
 
 
 def _series(value: Any, name: str, steps: int) -> Any:
-    """Return values by sample from 0 on, of a number or `[horizon]` of them."""
+    """Return values by sample from 0 on, from a number or `[horizon]` of them."""
     check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
     xp = namespace_of(value)
     value = xp.asarray(value, float)
@@ -162,7 +163,7 @@ def _series(value: Any, name: str, steps: int) -> Any:
 
 
 def _change(found, plain: Change, values, shift, edits, when, clock):
-    """What is done, and to which variables."""
+    """Return the change to make, and the variables it acts on."""
     steps, dim = len(when) - 1, plain.value.shape[1]
     held, value, rules, acted = plain.held, plain.value, {}, []
     for name, given in _mapping(values, "the first argument", "variables to values").items():
@@ -191,7 +192,7 @@ def _change(found, plain: Change, values, shift, edits, when, clock):
 
 
 def _rule(function: Any, name: str):
-    """A function of time, or of time and state."""
+    """Return a function of time, or of time and state."""
     try:
         parameters = inspect.signature(function).parameters.values()
         count = sum(
@@ -209,8 +210,8 @@ def _rule(function: Any, name: str):
 
 
 def _together(rules, clock, when):
-    """All functions as one, of states as they are measured; where they are not active, what was
-    set before stays.
+    """Return all functions as one, of states in measured units; where they are not active, values
+    set before stay.
     """
     last, dt, level = clock
 
@@ -228,7 +229,7 @@ def _together(rules, clock, when):
 
 
 def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int, int]]]:
-    """Changed mechanisms, and the edges they are of."""
+    """Return changed mechanisms, and their edges."""
     cut = [] if cut is None else cut
     if isinstance(cut, str) or not isinstance(cut, list | tuple):
         raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
@@ -276,7 +277,7 @@ def _said(edge: Any) -> str:
 
 
 def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
-    """Kept edges (source, target, position of the lag) that are meant."""
+    """Return the kept edges (source, target, position of the lag) that are meant."""
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
         raise refusal(name, "of edges (source, target) or (source, target, lag)", edge)
     i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
@@ -293,7 +294,7 @@ def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
 
 
 def _check_set(found, change: Change, changed, acted) -> None:
-    """What functions set must have been numbers, and have had logarithms where these are read."""
+    """Raise an error unless functions set finite numbers, above 0 where logarithms are read."""
     if change.rule is None or is_traced(changed, change.value):
         return
     for i in acted:
@@ -307,7 +308,7 @@ def _check_set(found, change: Change, changed, acted) -> None:
 
 
 def _said_of_shift(level, shift, found) -> list[str]:
-    """A shift of a variable that is read as something else is one of that."""
+    """Return a note on a shift of a transformed variable: it shifts the transformed values."""
     notes = []
     for name, amount in _mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
@@ -352,7 +353,7 @@ def _notes(found, ensemble, acted, cuts, change, when, baseline, changed) -> lis
 
 
 def _weak(found, ensemble, acted, touched) -> list[tuple[int, ...]]:
-    """Kept edges along which the change spreads and that too few resamples contain."""
+    """Return the kept edges along which the change spreads and that too few resamples contain."""
     reached, frontier = set(acted) | {j for _, j, _ in touched}, None
     while frontier != reached:
         frontier = set(reached)
@@ -365,7 +366,7 @@ def _weak(found, ensemble, acted, touched) -> list[tuple[int, ...]]:
 
 
 def _hidden(found, ensemble) -> list[str]:
-    """Residuals that remember point to a driver that was not measured."""
+    """Return a note on residuals with memory, which point to an unmeasured driver."""
     memory = ensemble.noise.memory
     names = [n for n, m in zip(found.names, memory, strict=True) if m > MEMORY]
     if not names:

@@ -1,4 +1,4 @@
-"""Accumulated local effects: along which curves sources act, and what two do only together.
+"""Accumulated local effects: response curves of sources, and interactions of two.
 
 Within slices of a source, what a change from one end to the other does to a rate, all else as it
 was measured there, summed up and centred (Apley and Zhu, *JRSS B* 82 (2020), 1059).
@@ -38,8 +38,8 @@ def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.ndarray):
-    """Return histories where a source at one lag takes other values; all that is read of it for the
-    same edge, `inputs` `[lag]`, moves with it.
+    """Return histories where a source at one lag takes other values; all inputs read for the same
+    edge, `inputs` `[lag]`, move with it.
     """
     z = histories.copy()
     z[:, inputs, i] += (values - histories[:, a, i])[:, None]
@@ -47,7 +47,8 @@ def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.
 
 
 def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return ends of slices with equally many values each `[slice+1]`, and the slice of each value.
+    """Return the ends of slices with equally many values each `[slice+1]`, and the slice of each
+    value.
 
     **Raises:** `ValueError` for fewer than three different ends.
     """
@@ -59,9 +60,9 @@ def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.n
 
 
 def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:
-    """Return what is linear in a drift, of the learned model, of the centre of the ensemble and of
-    its members, `[... model]`, from the same of the model alone `[...]` and of the columns
-    `[... feature]`.
+    """Return a linear functional of the drift, of the learned model, of the centre of the ensemble
+    and of its members, `[... model]`, from its values for the model alone `[...]` and for the
+    columns `[... feature]`.
     """
     theta = np.concatenate([ensemble.center[None, target], ensemble.theta[:, target]])
     steps = ensemble.trust[target] * own[..., None] + columns @ theta.T
@@ -72,13 +73,14 @@ def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: i
 def center_and_spread(
     found: np.ndarray, bias: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what to say and half the width of a 90 % interval, from the same quantity of the
-    learned model, of the centre of the ensemble, and of its members, along the first axis; and what
-    the same quantity of bootstrap models differs by from that of the learned model, `[echo ...]`.
+    """Return the estimate and half the width of a 90 % interval, from one quantity of the learned
+    model, of the centre of the ensemble, and of its members, along the first axis; and from its
+    differences between bootstrap models and the learned model, `[echo ...]`.
 
     Members spread about their centre as estimates from other records would. That centre is fitted
-    to steps instead of rates, with other functions: how far it is from the model shows what neither
-    the record's length nor the graph decides. The bootstrap shows what the way of estimating does.
+    to steps instead of rates, with other functions: its distance from the model shows the
+    uncertainty that comes from neither the record's length nor the graph. The bootstrap shows the
+    bias of the estimator.
     """
     model, center, members = found[0], found[1], found[2:]
     variance = np.mean((members - center[None]) ** 2, axis=0) + (center - model) ** 2
@@ -98,14 +100,16 @@ def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray
     low, high = (moved(histories, inputs, i, a, ends[slot]) for ends in (edges[:-1], edges[1:]))
 
     def steps(function):
-        """Mean change of a function from one end of each slice to the other, `[slice ...]`."""
+        """Return the mean change of a function from one end of each slice to the other,
+        `[slice ...]`.
+        """
         change = function(high) - function(low)
         sums = np.zeros((len(count), change.shape[1]))
         np.add.at(sums, slot, change)
         return sums / np.maximum(count, 1)[:, None]
 
     def accumulated(steps):
-        """Sums of steps, centred over the data, `[... point]`."""
+        """Return sums of steps, centred over the data, `[... point]`."""
         curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
         middle = (curves[1:] + curves[:-1]) / 2
         return (curves - (count @ middle / count.sum())[None]).T
@@ -122,14 +126,14 @@ def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Surface:
-    """What two sources do to a rate together, beyond their own curves; NumPy; made by
+    """The joint effect of two sources on a rate, beyond their own curves; NumPy; made by
     [`Effects.surface`][ndde_jax.use.Effects.surface].
 
     - `x`, `y`: ends of the slices of the first and of the second source, physical units.
     - `z`: mean of the interaction over the corners of every cell, units of the target per unit of
         time; NaN where no data are.
     - `low`, `high`: 90 % interval of it, the choice of the graph included.
-    - `count`: rows of the data in every cell; 0 says why `z` is NaN.
+    - `count`: rows of the data in every cell; where it is 0, `z` is NaN.
     - `share`: of the variance of the target's rate, as measured, that the interaction carries over
         the data: on the scale of the `scores` of edges. `share_low` and `share_high` are a 90 %
         interval.
@@ -151,7 +155,7 @@ class Surface:
     time_unit: str = ""
 
     def plot(self):
-        """A matplotlib Figure; needs matplotlib."""
+        """Return a matplotlib Figure; needs matplotlib."""
         from ..plot import plot_surface
 
         return plot_surface(self)
@@ -168,7 +172,7 @@ class Surface:
 
 @dataclasses.dataclass(frozen=True)
 class Interactions:
-    """Pairs of kept inputs of one target, by what they do together; made by
+    """The interactions of pairs of kept inputs of one target; made by
     [`Effects.interactions`][ndde_jax.use.Effects.interactions].
 
     A sequence of rows (`columns` names them), the largest `share` first; see
@@ -185,21 +189,21 @@ class Interactions:
     )
 
     def rows(self) -> list[tuple]:
-        """What `to_frame` shows, without pandas."""
+        """Return the rows of `to_frame`, without pandas."""
         return list(self.table)
 
     def to_frame(self):
-        """A pandas DataFrame with a row for each pair; needs pandas."""
+        """Return a pandas DataFrame with a row for each pair; needs pandas."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
 
     def above(self, share: float) -> list[tuple]:
-        """Rows of pairs that carry more than this share."""
+        """Return the rows of pairs that carry more than this share."""
         return [row for row in self.table if row[5] > share]
 
     def plot(self):
-        """A matplotlib Figure with the surfaces of the largest; needs matplotlib."""
+        """Return a matplotlib Figure with the largest surfaces; needs matplotlib."""
         from ..plot import plot_interactions
 
         return plot_interactions(self)
@@ -252,7 +256,7 @@ def interactions(effects: Any, points: int = POINTS) -> Interactions:
 
 
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:
-    """Return the surfaces of targets for which the model reads the same."""
+    """Return the surfaces of targets for which the model reads the same inputs."""
     found, ensemble = effects.found, effects.ensemble
     histories, labels = histories_of(ensemble), found.samples.labels
     source = [(labels[i], int(found.lags[a])) for i, a in (first, second)]
@@ -269,7 +273,9 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
     corners = [at(high, right), at(high, left), at(low, right), at(low, left)]
 
     def mixed(function):
-        """How much more a change of the first matters at the upper end of the second."""
+        """Return the mixed difference: how much more a change of the first matters at the upper end
+        of the second.
+        """
         c = [function(z) for z in corners]
         return grid.mean(c[0] - c[1] - c[2] + c[3])  # [first second dim or feature]
 
@@ -296,7 +302,7 @@ def _shares(values: np.ndarray) -> np.ndarray:
     """Return the variance that surfaces carry and its 90 % interval, of values `[model row]`.
 
     The interval is that of the size along the surface itself: sizes of members would all be above
-    zero, whatever is behind them.
+    zero, even without an interaction.
     """
     size = np.sqrt(np.mean(values[0] ** 2))
     if size == 0:
@@ -308,7 +314,7 @@ def _shares(values: np.ndarray) -> np.ndarray:
 
 
 class Grid:
-    """Slices of two sources and the rows in their cells."""
+    """A grid of slices of two sources, and the rows in its cells."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, points: int, *names: str):
         made = [slices(v, points, name) for v, name in zip((x, y), names, strict=True)]
@@ -330,8 +336,8 @@ class Grid:
         return edges[slot], edges[slot + 1]
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; a cell
-        without any has the mean of the nearest that have some, as sums across it need a number.
+        """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; an empty
+        cell takes the mean of the nearest that are not, as sums across it need a number.
         """
         sums = np.zeros((self.count.size, values.shape[1]))
         np.add.at(sums, self._flat, values)
@@ -345,8 +351,8 @@ class Grid:
 
     def interaction(self, mixed: np.ndarray) -> np.ndarray:
         """Return second-order accumulated local effects at the corners of all cells,
-        `[first+1 second+1 ...]`, from mixed differences: summed up, less what each source does
-        alone over the data, centred. All of it linear in the differences.
+        `[first+1 second+1 ...]`, from mixed differences: summed up, less the effect of each source
+        alone over the data, centred. All of it is linear in the differences.
         """
         nodes = np.zeros((self.shape[0] + 1, self.shape[1] + 1, *mixed.shape[2:]))
         nodes[1:, 1:] = mixed.cumsum(axis=0).cumsum(axis=1)
@@ -366,7 +372,7 @@ class Grid:
         return np.concatenate([np.zeros((1, nodes.shape[2])), steps.cumsum(axis=0)])
 
     def at_rows(self, nodes: np.ndarray) -> np.ndarray:
-        """Return a surface between its corners, where the data are, `[row ...]`."""
+        """Return a surface interpolated between its corners to the data, `[row ...]`."""
         (s, t), (u, v) = self.slots, (w[:, None] for w in self.within)
         low = (1 - v) * nodes[s, t] + v * nodes[s, t + 1]
         high = (1 - v) * nodes[s + 1, t] + v * nodes[s + 1, t + 1]

@@ -1,4 +1,4 @@
-"""What one-step forecasts leave: noise that drives the system, and error of the measurements."""
+"""The residuals of one-step forecasts: noise that drives the system, and measurement error."""
 
 import dataclasses
 from typing import Any
@@ -15,7 +15,7 @@ LOW, HIGH = 0.05, 20.0
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """Noise of one step of the simulator, physical units.
+    """The noise of one step of the simulator, physical units.
 
     - `draws`: residuals made white and of unit covariance, `[row dim]`: what is drawn from, since
         their tails are those of the data.
@@ -38,14 +38,14 @@ class Noise:
 
     @property
     def covariance(self) -> np.ndarray:
-        """Covariance of one step, `[dim dim]`."""
+        """The covariance of one step, `[dim dim]`."""
         return self.factor @ self.factor.T
 
 
 def estimate_noise(
     residual: np.ndarray, state: np.ndarray, position: np.ndarray, freedom: np.ndarray
 ) -> Noise:
-    """From what the centre of an ensemble leaves of steps.
+    """Return the noise, estimated from the one-step residuals of the centre of an ensemble.
 
     - `residual`: `[row dim]`, physical.
     - `state`: standardised present states, `[row dim]`.
@@ -78,7 +78,7 @@ def relative_amplitude(amplitude: Any, z: Any, xp: Any = np) -> Any:
 
 
 def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Coefficients of the squared amplitude, if the state clearly explains it."""
+    """Return the coefficients of the squared amplitude, if the state clearly explains it."""
     none = np.array([1.0, 0.0, 0.0])
     square = residual**2
     # Rare extremes would decide alone.
@@ -95,7 +95,7 @@ def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _measurement_error(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """An error in a sample enters two neighbouring steps with opposite signs."""
+    """Return the measurement error, which enters two neighbouring steps with opposite signs."""
     follows = np.diff(position) == 1
     before, after = residual[:-1][follows], residual[1:][follows]
     variance = np.mean(residual**2, axis=0)
@@ -107,7 +107,7 @@ def _measurement_error(residual: np.ndarray, position: np.ndarray) -> np.ndarray
 
 
 def _memory(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Largest clear correlation with later residuals."""
+    """Return the largest clear correlation with later residuals."""
     largest = np.zeros(residual.shape[1])
     variance = np.maximum(np.mean(residual**2, axis=0), 1e-300)
     for steps in (1, 2, 3):
@@ -122,6 +122,6 @@ def _memory(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:
-    """The nearest covariance."""
+    """Return the nearest covariance matrix."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(values, 1e-6)) @ vectors.T

@@ -1,4 +1,4 @@
-"""One step of the simulator, and what it reads of the record: where a drift leads from a sample.
+"""One step of the simulator, and the samples of the record that it reads.
 
 States between samples are a cubic through the four samples around (Lagrange), one-sided at the
 present and where the past begins; what jumps, because it was taken hold of, is followed by straight
@@ -63,7 +63,7 @@ def weights(place: Any, first: Any, s: Any, count: int = NODES) -> list:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Pairs of neighbouring samples with the past that a step from one to the next reads.
+    """The pairs of neighbouring samples with the past that a step from one to the next reads.
 
     - `start`: states at the lags, seen from sample k, `[row lag dim]`.
     - `end`: the same seen from sample k + 1, except that the present is for the caller to predict.
@@ -108,7 +108,9 @@ def step_rows(found: Any) -> Rows:
 
 
 def check_regular(samples: Samples) -> None:
-    """Refuse irregular samples: steps are as long as the lags say only between equal intervals."""
+    """Raise an error for irregular samples: the lags fix the length of a step only between equal
+    intervals.
+    """
     if not samples.regular:
         raise ValueError(
             "forecasts, effects, interventions and imputation need equally spaced samples: the "
@@ -118,8 +120,8 @@ def check_regular(samples: Samples) -> None:
 
 
 def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
-    """Return states at the lags, seen from within steps, `[row 3 lag dim]`; straight lines where
-    the samples around are missing.
+    """Return interpolated states at the lags, seen from within steps, `[row 3 lag dim]`; straight
+    lines where the samples around are missing.
     """
     place = k[:, None] - lags[None]
     count = min(NODES, int(lags[-1]) + 1)
@@ -135,7 +137,7 @@ def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Quadrature:
-    """What a step sees: histories `[row lag dim]` and their weights in its mean."""
+    """The quadrature points of a step: histories `[row lag dim]` and their weights in its mean."""
 
     histories: tuple[np.ndarray, ...]
     weights: tuple[float, ...]
@@ -149,7 +151,7 @@ class Quadrature:
 def lead(
     drift: Drift, rows: Rows, lags: Sequence[int], dt: float, step: str
 ) -> tuple[Quadrature, np.ndarray]:
-    """Return what a step sees, and the mean rate of it, `[row dim]`."""
+    """Return the quadrature points of each step, and its mean rate, `[row dim]`."""
     lags = tuple(lags)
 
     def at(histories, state):

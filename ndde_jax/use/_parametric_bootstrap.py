@@ -1,4 +1,4 @@
-"""Parametric bootstrap: what the way of estimating does to a drift that is known."""
+"""Parametric bootstrap: the bias and spread of the estimator on a drift that is known."""
 
 import dataclasses
 from typing import Any
@@ -31,9 +31,9 @@ RIDGE = 1e-6
 
 
 def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
-    """Return models fitted to records of the learned system, made with its noise and measurement
-    error from the start of the data on, or in stretches along them, sampled, differenced and fitted
-    on its graph like the data.
+    """Return models fitted to simulated records of the learned system, made with its noise and
+    measurement error from the start of the data on, or in stretches along them, and sampled,
+    differenced and fitted on its graph like the data.
 
     By how much they differ from the learned drift is by how much that may differ from the true one,
     for all that has nothing to do with the length of the record: coarse sampling, error in the
@@ -56,7 +56,7 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
 
 
 def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
-    """Return so many samples of the learned system after the last of a start, `[n dim]`."""
+    """Return so many samples of the learned system that follow a start, `[n dim]`."""
     dt, dtype = float(found.dt), found.model.dt.dtype
     # A map moves from sample to sample; nothing is between them.
     fine = FINE if found.moves_between_samples else 1
@@ -78,7 +78,7 @@ def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
 
 
 def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """Return one recording per echo, `[1 time dim]`, from the start of the data on."""
+    """Return one recording per bootstrap model, `[1 time dim]`, from the start of the data on."""
     start = np.asarray(record[:past], np.float64)
     if not np.isfinite(start).all():
         return []
@@ -88,8 +88,8 @@ def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) ->
 
 
 def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """Return many short recordings per echo, `[stretch time dim]`, that begin with pasts of the
-    record.
+    """Return many short recordings per bootstrap model, `[stretch time dim]`, that begin with pasts
+    of the record.
     """
     record, length = np.asarray(record, np.float64), STRETCH * past
     most = max(MOST_VALUES // (length * record.shape[1]), 1)
@@ -130,8 +130,8 @@ def _fitted(found: Any, scheme: str, x: np.ndarray) -> NeuralDDE:
 
 def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ...]) -> Ensemble:
     """Return the ensemble with members that differ by the bias of estimation as well: each has the
-    mean difference of the echoes from the learned drift, as far as the columns of the ensemble can
-    tell it, times a number of its own, and these numbers are spread like normal ones.
+    mean difference of the bootstrap models from the learned drift, as far as the columns of the
+    ensemble can express it, times a standard normal number of its own.
     """
     from scipy.special import ndtri
 

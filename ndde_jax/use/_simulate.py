@@ -33,7 +33,7 @@ PART, MANY = 10_000, 10_000_000
 
 
 class Learned(eqx.Module):
-    """What a simulator needs to know: drift of every member, noise, and what is far away."""
+    """The inputs of a simulator: every member's drift, noise, centre and scale of the data."""
 
     model: Any
     basis: Basis
@@ -55,7 +55,7 @@ class Learned(eqx.Module):
 
 
 class Edits(eqx.Module):
-    """Changed mechanisms.
+    """The changed mechanisms.
 
     - `at`: lag in samples at which a target reads an input, `[target lag source]`.
     - `cut`: inputs that a target sees at their mean, bool `[target lag source]`.
@@ -69,8 +69,8 @@ class Edits(eqx.Module):
 
 
 class Change(eqx.Module):
-    """What is done to a system, by sample; sample 0 is the present, `[sample dim]`. In NumPy where
-    nothing is traced.
+    """The change made to a system, by sample; sample 0 is the present, `[sample dim]`. In NumPy
+    where nothing is traced.
 
     - `held`, `value`: variables that are set. `rule` computes values from (sample, state) instead.
     - `shift`: added to what others see of a variable, and to what is recorded.
@@ -107,7 +107,7 @@ def simulate(
     member: Int[ArrayLike, "path"],
     noise: Float[ArrayLike, "step path dim"],
 ) -> tuple[Float[Array, "path step dim"], Bool[Array, "path"]]:
-    """Return paths after the present, and which of them diverged; `noise` is of unit covariance."""
+    """Return paths after the present, and which of them diverged; `noise` has unit covariance."""
     paths, (_, alive) = _advance(learned, change, history, None, 0, member, noise)
     return paths, ~alive
 
@@ -177,7 +177,7 @@ def _advance(learned, change, history, carry, begin, member, noise):
 
 
 def make_learned(found: Any, ensemble: Ensemble) -> Learned:
-    """Return what a simulator needs, in the precision of the model."""
+    """Return the inputs of the simulator, in the precision of the model."""
     dtype = found.model.dt.dtype
     cast = lambda a: to_jax(a, dtype if np.asarray(a).dtype.kind == "f" else None)  # noqa: E731
     noise, scaling = ensemble.noise, found.model.scaling
@@ -205,7 +205,7 @@ def learned_paths(
     key: Any,
 ) -> tuple[Any, Any]:
     """Return paths of all members from the end of every past on, as they would be measured but for
-    treatments, `[origin*path step dim]`, and which diverged; by equal keys on equal noise.
+    treatments, `[origin*path step dim]`, and which diverged; equal keys give equal noise.
 
     Long runs are made in parts, after a word on what they take, with a bar. Paths are NumPy unless
     something is traced.
@@ -234,7 +234,7 @@ def learned_paths(
 
 
 def check_memory(steps: int, paths: int, dim: int) -> None:
-    """Refuse paths that this machine has no memory for.
+    """Raise an error for paths that do not fit in this machine's memory.
 
     **Raises:** `ValueError` that says how much they take.
     """
@@ -254,7 +254,9 @@ def _size(steps: int, paths: int, dim: int) -> str:
 
 
 def _bar(steps: int, paths: int, dim: int) -> Any:
-    """Return a bar, after a word on what is ahead where that is much; else one that is not seen."""
+    """Return a progress bar, after a note on the work ahead where that is long; else a hidden
+    one.
+    """
     from tqdm.auto import tqdm
 
     if many := steps * paths > MANY:
@@ -308,14 +310,14 @@ def _push(buffer, state):
 
 
 def _at_samples(past: Past) -> Callable:
-    """Return what is seen at lags `[lag source]` from the newest sample: states and offsets."""
+    """Return states and offsets at lags `[lag source]` from the newest sample."""
     values = past.values
     newest, source = values.shape[1] - 1, jnp.arange(values.shape[2])[None]
     return lambda at: (values[:, newest - at, source], past.offset[:, newest - at, source])
 
 
 def _within(past: Past, s, state) -> Callable:
-    """Return what is seen a share `s` of a step after the newest sample, where the present is
+    """Return states and offsets a share `s` of a step after the newest sample, where the present is
     `state`.
     """
     newest, source = past.values.shape[1] - 1, jnp.arange(past.values.shape[2])[None]
@@ -357,7 +359,7 @@ def _flow(learned, change, k, member, past: Past, held, end):
 
 
 def _drift(learned, change, k, member, look):
-    """Return rates with all that is changed; `look` says what is seen at which lags."""
+    """Return rates with all changes made; `look` gives states and offsets at the lags."""
     dim, n_lags = learned.center.shape[0], len(learned.lags)
     lags = jnp.broadcast_to(jnp.asarray(learned.lags)[:, None], (n_lags, dim))
     edits = change.edits
@@ -365,7 +367,7 @@ def _drift(learned, change, k, member, look):
         return learned.drift(member, look(lags)[0])
 
     def rate(target):
-        """Rate of one target, which sees the others shifted and some inputs changed."""
+        """Return the rate of one target, which reads the others shifted and some inputs changed."""
 
         def of(at, cut):
             z, offset = look(at)

@@ -1,4 +1,4 @@
-"""Lagged windows, what a drift is fitted to: lags, stencils, thinning, prior knowledge.
+"""Lagged windows, the training data of a drift: lags, stencils, thinning, prior knowledge.
 
 They are made by [`lagged_windows`][ndde_jax.lagged_windows].
 """

@@ -1,4 +1,4 @@
-"""Which lags are candidates, when nobody says: from what the samples remember of one another."""
+"""The default choice of candidate lags, from the memory that samples have of one another."""
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +22,7 @@ FEWEST, LONGEST, MANY = 10, 8, 50
 
 
 def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
-    """Candidate lags for samples, coarse to fine, and the reason in a sentence.
+    """Return candidate lags for samples, coarse to fine, and the reason in a sentence.
 
     The next step of every variable is regressed on the present state of all, linearly and by
     cubes; to this the lag is added at which the state, or its square, explains most of what is
@@ -89,7 +89,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
 
 
 def _found(x: Float[np.ndarray, "time dim"], furthest: int) -> list[int]:
-    """Lags that explain the next step beyond the present state, the most telling first."""
+    """Return lags that explain the next step beyond the present state, the most telling first."""
     z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
     steps = np.diff(z[furthest:], axis=0)
     steps = (steps - steps.mean(axis=0)) / np.maximum(steps.std(axis=0), 1e-300)
@@ -127,7 +127,7 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int) -> list[int]:
 
 
 def _memory(x: Float[np.ndarray, "time dim"]) -> int:
-    """Largest time in which a correlation falls to 1/e."""
+    """Return the largest time in which a correlation falls to 1/e."""
     times = [1]
     for column in x.T:
         spectrum = np.abs(np.fft.rfft(column - column.mean(), 2 * len(column))) ** 2
@@ -138,7 +138,7 @@ def _memory(x: Float[np.ndarray, "time dim"]) -> int:
 
 
 def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
-    """Refuse, before any search, what no search could tell.
+    """Raise an error, before any search, for data that no search could decide.
 
     **Raises:** `ValueError` for too few windows, alone or beside the candidate inputs.
     """

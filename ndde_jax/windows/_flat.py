@@ -1,4 +1,4 @@
-"""Windows as the flat arrays that training loops want."""
+"""Windows as flat arrays for training loops."""
 
 import copy
 from typing import Any
@@ -15,7 +15,9 @@ from ._windows import Windows
 
 
 class _Arrays:
-    """What windows hold, flat, with zeros where nothing may be used; `xp` is NumPy or JAX's."""
+    """The data of windows as flat arrays, with zeros where nothing may be used; `xp` is NumPy or
+    JAX's.
+    """
 
     def __init__(self, windows: Windows, xp: Any):
         given = jax.tree.map(xp.asarray, windows)
@@ -36,7 +38,7 @@ class _Arrays:
 
 
 class FlatData(eqx.Module):
-    """Windows as flat arrays, valid rows listed first so that padding changes no draw."""
+    """The windows as flat arrays, valid rows listed first so that padding changes no draw."""
 
     inputs: Float[Array, "window input"]
     outputs: Float[Array, "window target"]
@@ -60,12 +62,12 @@ class FlatData(eqx.Module):
         self.order = to_jax(xp.argsort(~known.valid, stable=True))
 
     def apply_prior(self, mask: Bool[Array, "target *more input"]) -> Bool[Array, "..."]:
-        """The masks with inputs that are not allowed closed and required ones open."""
+        """Return the masks with inputs that are not allowed closed and required ones open."""
         shape = (self.dim,) + (1,) * (mask.ndim - 2) + mask.shape[-1:]
         return (mask & self.allowed.reshape(shape)) | self.required.reshape(shape)
 
     def minibatches(self, key, n_steps: int, size: int):
-        """`n_steps` batches with the window axis last, drawn with replacement."""
+        """Return `n_steps` batches with the window axis last, drawn with replacement."""
         dtype = self.inputs.dtype
         u = jr.uniform(key, (n_steps * size,), dtype)
         last = jnp.maximum(self.n_valid - 1, 0).astype(jnp.int32)
@@ -77,7 +79,7 @@ class FlatData(eqx.Module):
 
 
 class KnownData:
-    """The same in NumPy, for closed forms that compile nothing."""
+    """The windows as flat NumPy arrays, for closed forms that compile nothing."""
 
     def __init__(self, windows: Windows):
         known = _Arrays(windows, np)
@@ -87,7 +89,7 @@ class KnownData:
         self.allowed, self.required = known.allowed, known.required
 
     def allowing(self, among: Bool[np.ndarray, "target input"]) -> "KnownData":
-        """The same data with no other inputs allowed than these and required ones."""
+        """Return the data with no other inputs allowed than these and required ones."""
         other = copy.copy(self)
         other.allowed = self.allowed & (among | self.required)
         return other

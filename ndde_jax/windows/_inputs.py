@@ -1,4 +1,4 @@
-"""Known inputs: variables that drive and are not modelled."""
+"""Known inputs: variables that drive others and are not modelled."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ EXPECTED = (
 
 
 def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]]:
-    """The samples with the inputs as further variables, and the names of all inputs.
+    """Return the samples with the inputs as further variables, and the names of all inputs.
 
     **Raises:** `ValueError` for names that are not there or there twice, and for arrays of another
     length than the trajectories.
@@ -50,7 +50,7 @@ def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]
 
 
 def _columns(name: str, given: Any, samples: Samples) -> list[np.ndarray]:
-    """One array per trajectory."""
+    """Return one array per trajectory."""
     parts = list(given) if isinstance(given, list | tuple) and len(samples.values) > 1 else [given]
     lengths = [len(value) for value in samples.values]
     for part in parts:
@@ -68,8 +68,8 @@ def _columns(name: str, given: Any, samples: Samples) -> list[np.ndarray]:
 def prior_of_inputs(
     prior: PriorKnowledge | None, names: tuple[str, ...], inputs: tuple[str, ...], n_lags: int
 ) -> PriorKnowledge | None:
-    """What is known, with nothing but themselves driving the inputs. A prior may be of all
-    variables, or of those that are no inputs added to them.
+    """Return the prior in which only themselves may drive the inputs. A prior may cover all
+    variables, or only those without the added inputs.
     """
     if not inputs:
         return prior
@@ -89,7 +89,7 @@ def prior_of_inputs(
 
 
 def inputs_of(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Variables that nothing but themselves may drive."""
+    """Return the variables that nothing but themselves may drive."""
     others = ~np.eye(len(names), dtype=bool)[..., None]
     driven = (np.asarray(prior.allowed) & others).any(axis=(0, 2))
     return tuple(name for name, d in zip(names, driven, strict=True) if not d and len(names) > 1)

@@ -1,4 +1,4 @@
-"""Measurements as they are before windows are cut, whatever the lags will be."""
+"""Measurements before windows are cut, for any lags."""
 
 from typing import Any, NamedTuple
 
@@ -13,8 +13,8 @@ from ._rows import check_range
 
 
 class Measurements(NamedTuple):
-    """Read once, for windows of any lags and schemes: trajectories, and what is known of their
-    noise, `[dim]`.
+    """The measurements read once, for windows of any lags and schemes: trajectories, and estimates
+    of their noise, `[dim]`.
     """
 
     data: Trajectories
@@ -28,7 +28,7 @@ class Measurements(NamedTuple):
 def read_measurements(
     x: TrajectoryLike, *, dt: Any = None, t: Any = None, names: Any = None
 ) -> Measurements:
-    """As [`lagged_windows`][ndde_jax.lagged_windows] reads them."""
+    """Return measurements as [`lagged_windows`][ndde_jax.lagged_windows] reads them."""
     labelled = read_labelled(x, time=dt is None and t is None)
     names = labelled.names if names is None else check_names(names, None)
     if dt is None and t is None:

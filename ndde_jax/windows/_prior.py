@@ -1,4 +1,4 @@
-"""What is known before any fit: edges that cannot exist, and edges that must."""
+"""Prior knowledge: edges that cannot exist, and edges that must."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ MOST_EDGES = 10**8
 
 
 class PriorKnowledge(eqx.Module):
-    """Edges that are allowed and edges that are required, the same for every method.
+    """A set of allowed and of required edges, used by every method.
 
     Made by [`prior_knowledge`][ndde_jax.prior_knowledge]; both are leaves, so a batch of priors is
     a `vmap` axis. Windows carry it, and whatever fits them obeys: an edge that is not allowed is
@@ -55,17 +55,17 @@ class PriorKnowledge(eqx.Module):
 
     @classmethod
     def nothing(cls, dim: int, n_lags: int) -> "PriorKnowledge":
-        """Every edge is a candidate and none is required."""
+        """Return a prior in which every edge is a candidate and none is required."""
         shape = (dim, dim, n_lags)
         return cls(to_jax(np.ones(shape, bool)), to_jax(np.zeros(shape, bool)))
 
     @property
     def undecided(self) -> Graph:
-        """Edges that the data decide, `[source target lag]`."""
+        """The edges that the data decide, `[source target lag]`."""
         return self.allowed & ~self.required
 
     def apply(self, graph: Bool[Array, "*batch source target lag"]) -> Bool[Array, "..."]:
-        """The graph with what is not allowed removed and what is required added."""
+        """Return the graph with what is not allowed removed and what is required added."""
         lead = (1,) * (graph.ndim - self.allowed.ndim)
         allowed = self.allowed.reshape(lead + self.allowed.shape)
         return (graph & allowed) | self.required.reshape(allowed.shape)
@@ -80,7 +80,7 @@ def prior_knowledge(
     exogenous: Checked[str | Iterable] = (),
     self_edges: Checked[bool] = True,
 ) -> PriorKnowledge:
-    """Say what is known about a system before its data are seen.
+    """State what is known about a system before its data are seen.
 
     **Arguments:**
 
@@ -154,7 +154,7 @@ def prior_knowledge(
 
 
 def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
-    """The prior, of the right shape; none means that nothing is known."""
+    """Return the prior, of the right shape; None means that nothing is known."""
     if prior is None:
         return PriorKnowledge.nothing(dim, n_lags)
     check_prior(prior)
@@ -167,7 +167,7 @@ def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
 
 
 def check_prior(prior: Any) -> None:
-    """A prior or None, whatever its size."""
+    """Raise an error unless the argument is a prior of any size, or None."""
     if prior is not None and not isinstance(prior, PriorKnowledge):
         raise refusal("prior", "what prior_knowledge returns, or None", prior)
 

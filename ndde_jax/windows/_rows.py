@@ -1,4 +1,4 @@
-"""Rows of training data out of arrays of samples, and what there must be enough of."""
+"""Rows of training data cut from arrays of samples, and checks that there are enough."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -12,7 +12,7 @@ from ._stencils import STENCILS
 
 
 def row_range(n: int, lags: tuple[int, ...], stencil: dict[int, float]) -> tuple[int, int]:
-    """First sample that has all its neighbours, and the one after the last."""
+    """Return the first sample that has all its neighbours, and the one after the last."""
     return max(lags[-1], -min(stencil)), n - max(stencil)
 
 
@@ -25,8 +25,8 @@ def cut_rows(
     stencil: dict[int, float],
     xp: Any,
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """History, rate, validity and step length of every row of one trajectory, and which
-    rows miss a value. With `inside` [time] only those count of which every step that the difference
+    """Return history, rate, validity and step length of every row of one trajectory, and which rows
+    miss a value. With `inside` [time] only rows count of which every step that the difference
     measures begins there.
     """
     start, stop = row_range(len(z), lags, stencil)
@@ -46,7 +46,7 @@ def cut_rows(
 
 
 def positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, float]) -> Any:
-    """Sample indices of all rows, trajectories apart from one another."""
+    """Return the sample indices of all rows, trajectories apart from one another."""
     gap = lags[-1] + max(stencil) - min(stencil) + 1
     positions, offset = [], 0
     for value in data.values:
@@ -56,7 +56,7 @@ def positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, floa
 
 
 def moments(values: Any, weight: Any, xp: ModuleType) -> tuple[Any, Any]:
-    """Weighted mean and standard deviation over the first axis."""
+    """Return weighted mean and standard deviation over the first axis."""
     weight = xp.asarray(weight, values.dtype)
     total = xp.sum(weight)
     share = (weight / xp.where(total > 0, total, 1))[:, None]
@@ -68,7 +68,7 @@ def moments(values: Any, weight: Any, xp: ModuleType) -> tuple[Any, Any]:
 
 
 def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> None:
-    """Every trajectory must hold a row, and all together enough."""
+    """Raise an error unless every trajectory holds a row, and all together enough."""
     rows = 0
     for i, value in enumerate(data.values):
         start, stop = row_range(len(value), lags, STENCILS[scheme])
@@ -83,7 +83,9 @@ def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> Non
 
 
 def check_count(rows: int, data: Trajectories, what: str) -> None:
-    """A linear drift of the present state alone has dim + 1 coefficients per target."""
+    """Raise an error for too few rows: a linear drift of the present state alone has dim + 1
+    coefficients per target.
+    """
     if rows < data.dim + 1:
         raise ValueError(
             f"only {rows} {what}, fewer than dim + 1 = {data.dim + 1}: not even a linear drift is "
@@ -93,7 +95,9 @@ def check_count(rows: int, data: Trajectories, what: str) -> None:
 
 
 def check_range(data: Trajectories, names: Sequence[str] | None) -> None:
-    """Refuse what would be infinite or zero in the floating type of the windows."""
+    """Raise an error for values that would be infinite or zero in the floating type of the
+    windows.
+    """
     check_sizes(data.dt, data.dtype, "dt")
     for j in range(data.dim):
         for value in data.values:
@@ -101,7 +105,7 @@ def check_range(data: Trajectories, names: Sequence[str] | None) -> None:
 
 
 def check_constant(constant: Any, names: Sequence[str] | None) -> None:
-    """Refuse variables without variation beyond rounding, by name."""
+    """Raise an error for variables without variation beyond rounding, by name."""
     if constant.any():
         culprits = ", ".join(column_name(int(j), names) for j in np.flatnonzero(constant))
         raise ValueError(

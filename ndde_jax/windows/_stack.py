@@ -1,4 +1,4 @@
-"""Windows of several systems side by side, and windows filled up to a length."""
+"""Windows of several systems side by side, and windows padded to a length."""
 
 from collections.abc import Iterable, Sequence
 from types import ModuleType
@@ -13,7 +13,7 @@ from ._windows import Windows
 
 
 def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
-    """Windows of several systems as one `Windows` with a leading batch axis on every array.
+    """Return windows of several systems as one `Windows` with a leading batch axis on every array.
 
     Shorter ones are padded with rows that are not valid: zeros with weight 0, at positions that
     continue past the end. Whatever respects `valid` or `weight` is unchanged by padding, and
@@ -69,7 +69,8 @@ def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
 
 
 def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
-    """The inverse of [`stack_windows`][ndde_jax.stack_windows], up to rows of padding, which stay.
+    """Return the inverse of [`stack_windows`][ndde_jax.stack_windows], up to rows of padding, which
+    stay.
 
     **Raises:** `ValueError` if there is no batch axis.
     """
@@ -85,13 +86,13 @@ def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
 
 
 def pad_windows(windows: Windows, length: int) -> Windows:
-    """Windows of one system with rows of padding, not valid, up to a length."""
+    """Return windows of one system padded to a length with rows that are not valid."""
     xp = namespace_of(windows)
     return jax.tree.map(to_jax, _pad(windows, length, xp))
 
 
 def _pad(w: Windows, length: int, xp: ModuleType) -> Windows:
-    """Rows of padding up to a length."""
+    """Return rows padded to a length."""
     n = w.valid.shape[0]
 
     def zeros(a: Any) -> Any:

@@ -48,7 +48,7 @@ def choose_scheme(
     regular: Checked[bool] = True,
     delayed: Checked[bool] = False,
 ) -> str:
-    """The difference scheme that `scheme="auto"` takes.
+    """Return the difference scheme that `scheme="auto"` takes.
 
     Differences over more samples approximate the derivative better and feed fewer two-step paths
     into the graph, but where white noise drives the system they measure the current velocity
@@ -85,12 +85,14 @@ def choose_scheme(
 
 
 def rings(ringing: Any) -> bool:
-    """Whether any variable rings at both ends."""
+    """Return whether any variable rings at both ends."""
     return ringing is not None and bool(np.any(np.asarray(ringing) > RINGING))
 
 
 def reads_filtered(share: Any, roll_off: Any, ringing: Any) -> bool:
-    """Whether the noise was filtered before sampling, or by resampling, as `choose_scheme` says."""
+    """Return whether the noise was filtered before sampling, or by resampling, as `choose_scheme`
+    says.
+    """
     typical = float(np.mean(np.asarray(share, float)))
     falls = _mean_fall(roll_off) < FILTERED_ROLL_OFF
     return rings(ringing) or (SMOOTH_SHARE <= typical < DOMINANT_SHARE and falls)
@@ -105,7 +107,7 @@ def _mean_fall(roll_off: Any) -> float:
 def _decide(
     share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool = False
 ) -> tuple[str, str]:
-    """The scheme and why."""
+    """Return the scheme and the reason."""
     if not regular:
         return "euler", "samples are not equally spaced"
     share = np.asarray(share, float)
@@ -138,7 +140,9 @@ def _decide(
 def explain_scheme(
     scheme: str, share: Any, roll_off: Any, ringing: Any, *, regular: bool, delayed: bool
 ) -> str:
-    """What a scheme computes, what the automatic rule makes of this noise, and caveats."""
+    """Return sentences on a scheme: what it computes, why the automatic rule chose it, and
+    caveats.
+    """
     # Midpoints are an option where past states are candidates, and for who asks for them.
     delayed = delayed and scheme == "midpoint"
     automatic, reason = _decide(share, roll_off, ringing, regular, delayed)

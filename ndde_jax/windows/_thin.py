@@ -1,4 +1,4 @@
-"""Parts of windows and coarser versions of them, to see what a result depends on."""
+"""Parts of windows and coarser versions of them, to test how a result depends on the data."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from ._windows import Windows
 def thin_windows(
     windows: Checked[Windows], factor: Checked[int] = 2, *, scheme: Checked[str | None] = None
 ) -> Windows:
-    """Windows of the same data with differences over a step that is `factor` times longer.
+    """Return windows of the same data with differences over a step that is `factor` times longer.
 
     Keeps every `factor`-th row, with the same history: candidate lags, and what a unit of them
     means, stay. What changes with the step is an artefact of it. With `factor` 1 and another
@@ -77,7 +77,7 @@ def thin_windows(
 
 
 def half_blocks(windows: Windows) -> list[Windows]:
-    """First, middle and last half of the valid rows, all of the same length.
+    """Return first, middle and last half of the valid rows, all of the same length.
 
     Scaling stays that of the whole, so that risks compare.
     """
@@ -88,21 +88,21 @@ def half_blocks(windows: Windows) -> list[Windows]:
 
 
 def first_rows(windows: Windows, n: int) -> Windows:
-    """At most the first `n` rows, with rows of padding if there are fewer."""
+    """Return at most the first `n` rows, with rows of padding if there are fewer."""
     kept = _rows(windows, np.arange(min(n, windows.valid.shape[0])))
     return pad_windows(kept, n)
 
 
 def is_regular(windows: Windows) -> bool:
-    """Whether all steps are equally long."""
+    """Return whether all steps are equally long."""
     weight = np.asarray(windows.weight)[np.asarray(windows.valid)]
     return bool(np.all(weight == 1))
 
 
 def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
-    """The samples in standardised units, NaN where no valid row knows them, and the position of the
-    first; trajectories follow one another with NaN in between. Thinned rows, which lie a whole
-    number of steps apart, are found at whole numbers of steps from the first.
+    """Return the samples in standardised units, NaN where no valid row knows them, and the position
+    of the first; trajectories follow one another with NaN in between. Thinned rows, which lie a
+    whole number of steps apart, are found at whole numbers of steps from the first.
     """
     valid = np.asarray(windows.valid)
     position = np.asarray(windows.position)[valid]
@@ -131,7 +131,7 @@ def _rows(windows: Windows, index: np.ndarray) -> Windows:
 
 
 def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
-    """Windows with other rates, in standardised states per unit of time."""
+    """Return windows with other rates, in standardised states per unit of time."""
     center, scale = moments(rate, np.ones(len(rate)), np)
     scale = np.where(scale > 0, scale, 1)
     dtype = windows.increment.dtype

@@ -1,4 +1,4 @@
-"""Trajectories cut into lagged windows: what a drift is fitted to."""
+"""Trajectories cut into lagged windows, the training data of a drift."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -44,7 +44,8 @@ from ._stencils import (
 
 
 class Windows(eqx.Module):
-    """Training data for a drift: each row pairs a rate of change with the states it may depend on.
+    """The training data of a drift: each row pairs a rate of change with the states it may depend
+    on.
 
     All arrays are leaves, so windows pass through `jit`, `vmap` and `grad`; made by
     [`lagged_windows`][ndde_jax.lagged_windows]. [`stack_windows`][ndde_jax.stack_windows] puts a
@@ -95,29 +96,29 @@ class Windows(eqx.Module):
 
     @property
     def n_valid(self) -> Int[Array, "*batch"]:
-        """Number of rows to learn from."""
+        """The number of valid rows."""
         xp = namespace_of(self.valid)
         return to_jax(xp.sum(xp.asarray(self.valid), axis=-1))
 
     @property
     def dim(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return self.history.shape[-1]
 
     @property
     def n_lags(self) -> int:
-        """Number of candidate lags."""
+        """The number of candidate lags."""
         return len(self.lags)
 
     @property
     def reach(self) -> int:
-        """Rows whose positions lie further apart than this share no sample: the largest lag and
-        the widest difference stencil.
+        """The reach of a row: the largest lag and the widest difference stencil. Rows whose
+        positions lie further apart share no sample.
         """
         return self.lags[-1] + WIDEST_STENCIL * self.step
 
     def explain(self) -> str:
-        """A few sentences on the data and the choices made, for a report.
+        """Return a few sentences on the data and the choices made, for a report.
 
         **Raises:** `ValueError` for stacked windows: it describes one system.
         """
@@ -220,7 +221,7 @@ def lagged_windows(
 
 
 def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prior: Any) -> Windows:
-    """[`lagged_windows`][ndde_jax.lagged_windows] of measurements that were read."""
+    """Return [`lagged_windows`][ndde_jax.lagged_windows] of measurements that were read."""
     data, names, xp = measured.data, measured.names, measured.data.xp
     prior = read_prior(prior, data.dim, len(lags))
     if scheme == "auto":
@@ -294,7 +295,9 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
 
 
 def _standardised(data: Trajectories, names: Any) -> tuple:
-    """All samples by mean and standard deviation, these two, and the size of rounding."""
+    """Return all samples standardised, their mean and standard deviation, and the size of
+    rounding.
+    """
     xp = data.xp
     samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
     resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
@@ -314,7 +317,7 @@ def _standardised(data: Trajectories, names: Any) -> tuple:
 
 
 def without_ends(present: np.ndarray) -> np.ndarray:
-    """Marks the ends of a ringing trajectory as missing."""
+    """Mark the ends of a ringing trajectory as missing."""
     n = min(RINGING_ENDS, len(present) // 20)
     inner = np.arange(len(present))
     return present & (inner >= n) & (inner < len(present) - n)

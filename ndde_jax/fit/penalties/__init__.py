@@ -1,4 +1,4 @@
-"""Methods: leaves of one interface that differ only in how they choose inputs."""
+"""The methods: implementations of one interface that differ only in how they choose inputs."""
 
 from ._agl import AGL as AGL
 from ._base import AbstractMethod as AbstractMethod, check_method as check_method

@@ -19,7 +19,7 @@ from ._base import (
 
 
 class AGL(AbstractMethod):
-    """Adaptive group lasso: mean squared error plus (λ / F) Σ_i ‖W_i‖ / ‖pilot W_i‖^γ.
+    """The adaptive group lasso: mean squared error plus (λ / F) Σ_i ‖W_i‖ / ‖pilot W_i‖^γ.
 
     W_i are the first-layer weights of input i, and the pilot is the dense network at the end of
     the warm-up. The penalty acts as a proximal step after each step of Adam, taken in the same
@@ -55,32 +55,33 @@ class AGL(AbstractMethod):
 
     @property
     def n_draws(self) -> int:
-        """Gates are deterministic."""
+        """The number of draws: one, because gates are deterministic."""
         return 1
 
     @classmethod
     def paper(cls, coefficient=5.0) -> "AGL":
-        """The paper's coefficient for CausalDynamics, 5 (dysts: 50). Not in the paper: the power of
-        the pilot's norm, what a pilot is, and that the penalty acts by proximal steps; its weights
-        were 0 or above 1e-3, which gradients alone do not make. Nor what λ multiplies, here the sum
-        of all columns beside squared errors that are added up over a batch, as for `CNODE.paper`.
+        """Return the paper's coefficient for CausalDynamics, 5 (dysts: 50). The paper does not give
+        the power of the pilot's norm, the pilot itself, or proximal steps for the penalty; its
+        weights were 0 or above 1e-3, which gradients alone do not produce. Nor does it say what λ
+        multiplies: here the sum of all columns, beside squared errors summed over a batch, as for
+        `CNODE.paper`.
         """
         return cls(coefficient=coefficient, unit="batch")
 
     def init(self, layers: Layers) -> Array:
-        """Adaptive weights of the columns, 1 until there is a pilot."""
+        """Return the adaptive weights of the columns, 1 until there is a pilot."""
         return jnp.ones_like(layers[0][0][:, 0])
 
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """None."""
+        """Return no noise, `[step 0]`: the gates are deterministic."""
         return no_noise(n_steps)
 
     def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
-        """All open: columns close by their weights."""
+        """Return open gates: columns close by their weights."""
         return jnp.ones_like(selector)[:, None]
 
     def begin(self, selector: Array, layers: Layers, initial: Layers) -> tuple[Array, Layers]:
-        """Weights from the pilot."""
+        """Return weights from the pilot."""
         norm = jnp.maximum(column_norms(layers), 1e-3)
         weights = stop(norm ** -self.gamma.astype(norm.dtype))
         return weights, initial if self.reset else layers
@@ -88,19 +89,21 @@ class AGL(AbstractMethod):
     def penalty(
         self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
-        """(λ / F) Σ weight ‖W_i‖; counts for the objective, the proximal step does the work."""
+        """Return (λ / F) Σ weight ‖W_i‖; it counts for the objective, the proximal step does the
+        work.
+        """
         return stop(coefficient * jnp.mean(selector * column_norms(layers), axis=1))
 
     def proximal_shrinkage(
         self, selector: Array, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network input"]:
-        """(λ / F) × weight."""
+        """Return (λ / F) × weight."""
         return stop(selector) * coefficient[:, None] / selector.shape[1]
 
     def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
-        """Column norms, n / (1 + n)."""
+        """Return the column norms as n / (1 + n)."""
         return bounded(column_norms(layers))
 
     def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
-        """Columns that are not exactly zero."""
+        """Return the columns that are not exactly zero."""
         return column_norms(layers) > 0

@@ -1,4 +1,4 @@
-"""What a method must provide; everything but the penalty is shared by all methods."""
+"""The interface of a method: everything but the penalty is shared by all methods."""
 
 import abc
 from typing import Any, TypeAlias
@@ -34,8 +34,8 @@ class AbstractMethod(eqx.Module):
     unit: eqx.AbstractVar[str]
 
     def coefficients(self, n_inputs: int, dim: int, batch_size: int) -> Float[Array, "coefficient"]:
-        """Penalty coefficients trained side by side; the first belongs to the model, the others,
-        prices of one input times the number of inputs, only rank edges.
+        """Return penalty coefficients trained side by side; the first belongs to the model, the
+        others, prices of one input times the number of inputs, only rank edges.
         """
         path = self.path * n_inputs
         # Networks minimise the sum over targets of mean squared errors plus means over inputs.
@@ -44,61 +44,63 @@ class AbstractMethod(eqx.Module):
 
     @abc.abstractmethod
     def init(self, layers: Layers) -> Selector:
-        """Selector parameters at the start, for networks of these shapes."""
+        """Return the initial selector parameters, for networks of these shapes."""
 
     @abc.abstractmethod
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """All the randomness of `n_steps` steps at once: drawing inside the loop would cost more
+        """Draw the randomness of `n_steps` steps at once: drawing inside the loop would cost more
         than the step.
         """
 
     @abc.abstractmethod
     def gates(self, selector: Selector, noise: Array) -> Float[Array, "network draw input"]:
-        """Gates of one step."""
+        """Return the gates of one step."""
 
     @abc.abstractmethod
     def penalty(
         self, selector: Selector, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
-        """What each network pays, in units of its mean squared error."""
+        """Return the penalty of each network, in units of its mean squared error."""
 
     @abc.abstractmethod
     def scores(self, selector: Selector, layers: Layers) -> Float[Array, "network input"]:
-        """Continuous score in [0, 1] of every input."""
+        """Return a continuous score in [0, 1] of every input."""
 
     @abc.abstractmethod
     def mask(self, selector: Selector, layers: Layers) -> Bool[Array, "network input"]:
-        """Inputs the frozen model uses."""
+        """Return the inputs that the frozen model uses."""
 
     def project(self, selector: Selector) -> Selector:
-        """Back into the admissible range, after every step."""
+        """Return the selector projected to the admissible range, after every step."""
         return selector
 
     def begin(self, selector: Selector, layers: Layers, initial: Layers) -> tuple[Selector, Layers]:
-        """When the warm-up ends: what it taught, and where to go on from. `initial` are the random
-        networks before it, whichever way it went.
+        """Return selector and networks to go on from when the warm-up ends. `initial` are the
+        random networks before it, whether or not the warm-up trained them.
         """
         return selector, layers
 
     def gated_layers(self, selector: Selector, layers: Layers, noise: Array) -> Layers:
-        """Networks of one step, for methods that gate more than inputs."""
+        """Return the networks of one step, for methods that gate more than inputs."""
         return layers
 
     def proximal_shrinkage(
         self, selector: Selector, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network input"] | None:
-        """Weight of the norm of each first-layer column, for a penalty that is not differentiated
-        but applied as a proximal step; None for methods without one.
+        """Return the weight of the norm of each first-layer column, for a penalty that is not
+        differentiated but applied as a proximal step; None for methods without one.
         """
         return None
 
     def freeze(self, selector: Selector, layers: Layers) -> Layers:
-        """Networks once the mask is frozen, with gates that are neither 0 nor 1 absorbed."""
+        """Return the networks once the mask is frozen, with gates that are neither 0 nor 1
+        absorbed.
+        """
         return layers
 
 
 def as_path(values) -> Float[Array, "price"]:
-    """A sequence of numbers, possibly empty, as a vector."""
+    """Return a sequence of numbers, possibly empty, as a vector."""
     check_real_array(values, "path", "a sequence of prices")
     array = jnp.asarray(values, dtype=jnp.result_type(float))
     if array.ndim != 1:
@@ -109,12 +111,12 @@ def as_path(values) -> Float[Array, "price"]:
 
 
 def no_noise(n_steps: int) -> Float[Array, "step 0"]:
-    """For methods whose gates are deterministic."""
+    """Return no noise, for methods whose gates are deterministic."""
     return jnp.zeros((n_steps, 0))
 
 
 def path_weights(layers: Layers) -> Float[Array, "network input"]:
-    """Σ over all paths from an input to the output of the product of absolute weights,
+    """Return the sum over all paths from an input to the output of the product of absolute weights,
     |W_L| ⋯ |W_1|: 0 if and only if every path is cut, and a bound on |∂G/∂z_i| up to slopes ≤ 1.
     """
     product = jnp.abs(layers[-1][0])
@@ -124,37 +126,41 @@ def path_weights(layers: Layers) -> Float[Array, "network input"]:
 
 
 def column_norms(layers: Layers) -> Float[Array, "network input"]:
-    """Norm of the first-layer weights of each input; its derivative is 0 where it is 0."""
+    """Return the norm of the first-layer weights of each input; its derivative is 0 where it
+    is 0.
+    """
     square = jnp.sum(layers[0][0] ** 2, axis=1)
     positive = square > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
 def scale_inputs(layers: Layers, factor: Float[Array, "network input"]) -> Layers:
-    """The networks that see each input times a factor."""
+    """Return the networks with each input multiplied by a factor."""
     (weight, bias), *rest = layers
     return ((weight * factor[:, None, :], bias), *rest)
 
 
 def bounded(values: Float[Array, "network input"]) -> Float[Array, "network input"]:
-    """A monotone map of [0, ∞) to [0, 1), for sizes used as scores."""
+    """Return sizes in [0, ∞) mapped monotonically to scores in [0, 1)."""
     return values / (1 + values)
 
 
 def group_shrink(layers: Layers, threshold: Float[Array, "network input"]) -> Layers:
-    """Proximal step of Σ threshold ‖column‖: columns shrink by the threshold, to exact zeros."""
+    """Apply the proximal step of Σ threshold ‖column‖: columns shrink by the threshold, to exact
+    zeros.
+    """
     norm = column_norms(layers)
     factor = jnp.where(norm > threshold, 1 - threshold / jnp.where(norm > 0, norm, 1), 0)
     return scale_inputs(layers, factor)
 
 
 def stop(tree: PyTree[Array]) -> PyTree[Array]:
-    """Constants as far as derivatives are concerned."""
+    """Return constants as far as derivatives are concerned."""
     return jax.tree.map(jax.lax.stop_gradient, tree)
 
 
 def check_method(method: Any, name: str = "method") -> None:
-    """An instance of a method."""
+    """Raise an error unless the argument is an instance of a method."""
     if not isinstance(method, AbstractMethod):
         raise refusal(
             name, "a method such as ndde_jax.L0NDDE()", method, "Mind the parentheses: L0NDDE()."

@@ -22,7 +22,7 @@ VARIANTS = ("gates", "weights", "paths")
 
 
 class CNODE(AbstractMethod):
-    """L1-penalised inputs: mean squared error plus (λ / F) Σ_i |gate_i|, or |path product_i|.
+    """The C-NODE method: mean squared error plus (λ / F) Σ_i |gate_i|, or |path product_i|.
 
     **Arguments:**
 
@@ -56,7 +56,7 @@ class CNODE(AbstractMethod):
 
     @property
     def n_draws(self) -> int:
-        """Gates are deterministic."""
+        """The number of draws: one, because gates are deterministic."""
         return 1
 
     def __check_init__(self):
@@ -67,27 +67,27 @@ class CNODE(AbstractMethod):
 
     @classmethod
     def paper(cls, coefficient=50.0) -> "CNODE":
-        """The paper's settings for CausalDynamics: 50 (dysts: 0.05), weights cut at 1e-8. It says
-        that its weights were either 0 or above 1e-3, so they are no sigmoids, which are never 0.
-        Not in the paper: that they start at 1 and never fall below 0; and what λ multiplies, here
-        the sum of all weights beside squared errors that are added up over a batch, by far the
-        nearest to its wrong edges (benchmarks/causal_dynamics/README.md).
+        """Return the paper's settings for CausalDynamics: 50 (dysts: 0.05), weights cut at 1e-8. It
+        says that its weights were either 0 or above 1e-3, so they are no sigmoids, which are never
+        0. The paper does not say that they start at 1 and never fall below 0; nor what λ
+        multiplies: here the sum of all weights, beside squared errors summed over a batch, by far
+        the nearest to its wrong edges (benchmarks/causal_dynamics/README.md).
         """
         return cls(coefficient=coefficient, variant="weights", unit="batch", threshold=1e-8)
 
     def init(self, layers: Layers) -> Array:
-        """Logits, or weights of the inputs; path products need none."""
+        """Return logits, or weights of the inputs; path products need none."""
         if self.variant == "weights":
             return jnp.ones_like(layers[0][0][:, 0])
         start = 2.0 if self.logit is None else self.logit
         return jnp.full_like(layers[0][0][:, 0], start)
 
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """None."""
+        """Return no noise, `[step 0]`: the gates are deterministic."""
         return no_noise(n_steps)
 
     def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
-        """σ(logit), or weights."""
+        """Return σ(logit), or weights."""
         return self._gate(selector)[:, None]
 
     def _gate(self, selector):
@@ -96,28 +96,28 @@ class CNODE(AbstractMethod):
         return selector if self.variant == "weights" else jnp.ones_like(selector)
 
     def project(self, selector: Array) -> Array:
-        """Weights stop at 0."""
+        """Return the weights clipped below at 0."""
         return jnp.maximum(selector, 0) if self.variant == "weights" else selector
 
     def penalty(
         self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
-        """(λ / F) Σ |gate| or |path product|."""
+        """Return (λ / F) Σ |gate| or |path product|."""
         return coefficient * jnp.mean(self._size(selector, layers), axis=1)
 
     def _size(self, selector, layers):
         return path_weights(layers) if self.variant == "paths" else self._gate(selector)
 
     def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
-        """Gates, or sizes n / (1 + n) of weights and path products."""
+        """Return gates, or sizes n / (1 + n) of weights and path products."""
         size = self._size(selector, layers)
         return size if self.variant == "gates" else bounded(size)
 
     def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
-        """Above the threshold."""
+        """Return the inputs above the threshold."""
         size = self._size(selector, layers)
         return size > self.threshold.astype(size.dtype)
 
     def freeze(self, selector: Array, layers: Layers) -> Layers:
-        """Gates move into the first layer."""
+        """Return networks with the gates absorbed into the first layer."""
         return scale_inputs(layers, self._gate(selector))

@@ -83,33 +83,34 @@ class L0NDDE(AbstractMethod):
 
     @classmethod
     def paper(cls, coefficient=0.025) -> "L0NDDE":
-        """The paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts: 0.05), and
-        the mask sigmoid(log_alpha) > 1/2. Not in the paper: what λ multiplies, here the number of
-        open gates of all targets beside the mean of their risks; where gates start, here at 1; and
-        that they are clamped to ± 4. Of the readings of its words that were tried, these two come
-        nearest to its numbers of wrong edges: benchmarks/causal_dynamics/README.md has them all.
+        """Return the paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts:
+        0.05), and the mask sigmoid(log_alpha) > 1/2. The paper does not say what λ multiplies, here
+        the number of open gates of all targets beside the mean of their risks; where gates start,
+        here at 1; and that they are clamped to ± 4. Of the readings of its text that were tried,
+        these two come nearest to its numbers of wrong edges: benchmarks/causal_dynamics/README.md
+        lists them all.
         """
         return cls(coefficient=coefficient, path=(), unit="sum", log_alpha=1.0, rule="median")
 
     def init(self, layers: Layers) -> Array:
-        """`log_alpha` of every gate."""
+        """Return `log_alpha` of every gate."""
         weight = layers[0][0]
         return jnp.full((weight.shape[0], weight.shape[2]), self.log_alpha, weight.dtype)
 
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """Logistic noise `[step network draw input]`."""
+        """Return logistic noise `[step network draw input]`."""
         weight = layers[0][0]
         shape = (n_steps, weight.shape[0], self.n_draws, weight.shape[2])
         return logistic_noise(key, shape, weight.dtype)
 
     def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
-        """Hard-concrete draws."""
+        """Return hard-concrete draws."""
         return gate_from_noise(noise, selector[:, None, :], _cast(self.gate, selector.dtype))
 
     def penalty(
         self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
-        """(λ / F) × expected number of open gates."""
+        """Return (λ / F) × expected number of open gates."""
         probability = open_probability(selector, _cast(self.gate, selector.dtype))
         return coefficient * jnp.mean(probability, axis=1)
 
@@ -119,11 +120,11 @@ class L0NDDE(AbstractMethod):
         return jnp.clip(selector, -bound, bound)
 
     def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
-        """Open probabilities."""
+        """Return open probabilities."""
         return open_probability(selector, _cast(self.gate, selector.dtype))
 
     def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
-        """Gates open by `rule`."""
+        """Return the gates open by `rule`."""
         return hard_mask(selector, self.rule, _cast(self.gate, selector.dtype))
 
 

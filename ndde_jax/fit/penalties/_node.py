@@ -19,51 +19,51 @@ class NODE(AbstractMethod):
 
     @property
     def coefficient(self) -> Float[Array, ""]:
-        """There is nothing to pay."""
+        """The penalty coefficient: 0."""
         return as_scalar(0.0)
 
     @property
     def path(self) -> Float[Array, "price"]:
-        """Nor to rank by prices."""
+        """The path of prices: empty, since edges are not ranked by prices."""
         return as_path(())
 
     @property
     def unit(self) -> str:
-        """Of nothing."""
+        """The unit of the penalty, which is zero: the mean squared error."""
         return "mean"
 
     @property
     def n_draws(self) -> int:
-        """Gates are deterministic."""
+        """The number of draws: one, because gates are deterministic."""
         return 1
 
     @classmethod
     def paper(cls) -> "NODE":
-        """The paper's: nothing to set."""
+        """Return the paper's settings: there are none."""
         return cls()
 
     def init(self, layers: Layers) -> Array:
-        """Nothing to learn."""
+        """Return an empty selector: there is nothing to learn."""
         return jnp.zeros_like(layers[0][0][:, 0])
 
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """None."""
+        """Return no noise, `[step 0]`: the gates are deterministic."""
         return no_noise(n_steps)
 
     def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
-        """All open."""
+        """Return open gates."""
         return jnp.ones_like(selector)[:, None]
 
     def penalty(
         self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
-        """None."""
+        """Return a zero penalty."""
         return jnp.zeros_like(coefficient)
 
     def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
-        """Path products."""
+        """Return the path products as scores."""
         return bounded(path_weights(layers))
 
     def mask(self, selector: Array, layers: Layers) -> Bool[Array, "network input"]:
-        """Everything."""
+        """Return a mask with every input open."""
         return jnp.ones_like(selector, bool)

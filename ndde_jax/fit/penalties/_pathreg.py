@@ -23,7 +23,8 @@ VARIANTS = ("reference", "gates")
 
 
 class PathReg(AbstractMethod):
-    """Gates on inputs and hidden units, paid by open paths from inputs to outputs.
+    """The PathReg method: gates on inputs and hidden units, paid by open paths from inputs to
+    outputs.
 
     Mean squared error plus λ times the mean over inputs of the expected share of open paths; the
     reference adds path products of weights: λ mean |W_L| ⋯ |W_1| + λ/10 (open paths). With one
@@ -57,7 +58,7 @@ class PathReg(AbstractMethod):
 
     @property
     def n_draws(self) -> int:
-        """One, because hidden gates multiply weights."""
+        """The number of draws: one, because hidden gates multiply weights."""
         return 1
 
     def __check_init__(self):
@@ -68,32 +69,32 @@ class PathReg(AbstractMethod):
 
     @classmethod
     def paper(cls, coefficient=1.0) -> "PathReg":
-        """The paper's settings for dysts: 1, gates only, and the mask sigmoid(log_alpha) > 1/2 that
-        it has for all gates. Not in the paper: which units have gates, where these start, and that
-        they are clamped.
+        """Return the paper's settings for dysts: 1, gates only, and the mask sigmoid(log_alpha) >
+        1/2 that it has for all gates. The paper does not say which units have gates, where these
+        start, and that they are clamped.
         """
         return cls(coefficient=coefficient, variant="gates", rule="median")
 
     def init(self, layers: Layers) -> tuple[Array, ...]:
-        """`log_alpha` of the inputs and of the units of each hidden layer."""
+        """Return `log_alpha` of the inputs and of the units of each hidden layer."""
         return tuple(
             jnp.full((weight.shape[0], weight.shape[2]), self.log_alpha, weight.dtype)
             for weight, _ in layers
         )
 
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """Logistic noise `[step network 1 unit]`, inputs first, then the hidden layers."""
+        """Return logistic noise `[step network 1 unit]`, inputs first, then the hidden layers."""
         weight = layers[0][0]
         n_units = sum(weight.shape[2] for weight, _ in layers)
         return logistic_noise(key, (n_steps, weight.shape[0], 1, n_units), weight.dtype)
 
     def gates(self, selector: tuple, noise: Array) -> Float[Array, "network draw input"]:
-        """Draws for the inputs."""
+        """Return draws for the inputs."""
         n = selector[0].shape[1]
         return gate_from_noise(noise[..., :n], selector[0][:, None], _cast(self.gate, noise.dtype))
 
     def gated_layers(self, selector: tuple, layers: Layers, noise: Array) -> Layers:
-        """Hidden units times their gates, which is the same as the next layer's columns times
+        """Return hidden units times their gates, which equals the next layer's columns times
         them.
         """
         ends = [sum(s.shape[1] for s in selector[: i + 1]) for i in range(len(selector))]
@@ -106,7 +107,9 @@ class PathReg(AbstractMethod):
     def penalty(
         self, selector: tuple, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
-        """λ × mean over inputs of the expected share of open paths, or the reference's sum."""
+        """Return λ × mean over inputs of the expected share of open paths, or the reference's
+        sum.
+        """
         gate = _cast(self.gate, selector[0].dtype)
         share = open_probability(selector[0], gate)
         for log_alpha in selector[1:]:
@@ -121,15 +124,15 @@ class PathReg(AbstractMethod):
         return jax.tree.map(lambda log_alpha: jnp.clip(log_alpha, -bound, bound), selector)
 
     def scores(self, selector: tuple, layers: Layers) -> Float[Array, "network input"]:
-        """Open probabilities of the inputs."""
+        """Return the open probabilities of the inputs."""
         return open_probability(selector[0], _cast(self.gate, selector[0].dtype))
 
     def mask(self, selector: tuple, layers: Layers) -> Bool[Array, "network input"]:
-        """Input gates open by `rule`."""
+        """Return the input gates open by `rule`."""
         return hard_mask(selector[0], self.rule, _cast(self.gate, selector[0].dtype))
 
     def freeze(self, selector: tuple, layers: Layers) -> Layers:
-        """Hidden gates at their test-time values move into the weights."""
+        """Return networks with the test-time values of hidden gates absorbed into the weights."""
         gate, frozen = _cast(self.gate, selector[0].dtype), [layers[0]]
         for log_alpha, layer in zip(selector[1:], layers[1:], strict=True):
             frozen.extend(scale_inputs((layer,), deterministic_gate(log_alpha, gate)))
