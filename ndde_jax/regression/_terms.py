@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
+from .._order import after
 from .._types import namespace_of
 from ._design import Design
 from ._features import WIDTH
@@ -36,7 +37,7 @@ from ._search import (
 # Share of a variance below which difference quotients err anyway.
 FLOOR = 1e-4
 # Inputs and products that a search with products is among: a size that the compiler knows.
-AMONG, PRODUCTS = 20, 12
+AMONG, PRODUCTS = 17, 15
 # Searches with products, each among those that the one before suggests.
 ROUNDS = 4
 # Inputs beyond which given ones are all straight or all bent, without products.
@@ -132,8 +133,11 @@ class Fit(NamedTuple):
         return xp.maximum(c @ xp.linalg.solve(block, c[:, None])[:, 0], 0)
 
 
-def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
+def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
     """Return the least squares of a standardised rate `[window]` on terms.
+
+    - `done`: what has to be known before, where this is traced: in a batch, factorisations must not
+        run side by side.
 
     ```python
     import numpy as np
@@ -170,6 +174,8 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
         columns, reads, place, on = columns[:, on], reads[on], place[on], on[on]
     columns = xp.where(on[None], columns, 0)
     gram = columns.T @ columns
+    if done is not None and xp is not np:
+        gram = after(gram, done)
     ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype)
     inverse = xp.linalg.inv(gram + np.eye(len(gram), dtype=gram.dtype) * ridge[None])
     c = inverse @ (columns.T @ y)
@@ -241,6 +247,7 @@ class _Rate(NamedTuple):
     - `step`: how far apart the numbers of a source at neighbouring lags are; 0 where inputs are no
         lags.
     - `choices`: number of inputs that a choice is made among.
+    - `relaxed`: whether inputs are only collected to start from.
     """
 
     y: Any
@@ -251,6 +258,7 @@ class _Rate(NamedTuple):
     bent: Any
     step: int
     choices: int
+    relaxed: Any = False
 
 
 def _present(design: Design, bent: Any) -> Any:
@@ -297,15 +305,16 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     cross = xp.pad((y @ columns).reshape(count, 3), ((0, 0), spare))
     there = xp.repeat(products.there[:, None], 3, axis=1)
     unused = xp.zeros(count, bool)
+    charge = xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32)
     return Problem(
         gram=xp.concatenate([left, below]),
         cross=xp.concatenate([rate.cross[slots], cross])[None],
         power=(y @ y)[None],
         present=xp.concatenate([own_present, xp.pad(there, ((0, 0), spare))]),
         n=rate.n,
-        choices=np.asarray(rate.choices, dtype),
-        price=np.zeros(size, dtype),
-        charge=xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32),
+        choices=xp.where(rate.relaxed, 1, rate.choices).astype(dtype),
+        price=xp.where(rate.relaxed, -charge.astype(dtype) * _discount(rate.n), 0).astype(dtype),
+        charge=charge,
         reads=xp.concatenate([each_alone(among), xp.asarray(place).astype(np.int32)]),
         allowed=xp.concatenate([rate.allowed[slots], products.there])[None],
         required=xp.concatenate([rate.required[slots], unused])[None],
@@ -382,7 +391,7 @@ def _candidates(design: Design, rate: _Rate, terms: Terms, fit: Fit) -> _Product
     """
     xp = namespace_of((design, rate, terms))
     more = _promising(design, fit, rate)
-    bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False))
+    bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False), fit.risk)
     others = _promising(design, bare, rate)
     turns = np.argsort(np.tile(np.arange(len(more.pairs)), 2), kind="stable")
     pairs = xp.concatenate([terms.pairs, xp.concatenate([more.pairs, others.pairs])[turns]])
@@ -412,30 +421,72 @@ def _without_products(
     outputs: Any,
     allowed: Any,
     required: Any,
-    start: Any,
     most: int,
-    bent: bool,
     choices: int,
+    *,
+    bent: bool,
+    start: Any = None,
+    relaxed: bool = False,
 ) -> Selection:
     """Return what a search without products finds for every target, on the host."""
     n_inputs, width = design.n_inputs, WIDTH if bent else 1
     present = design.present[:, :width]
     cross = outputs.T @ design.features.reshape(len(outputs), -1)
+    charge = present.sum(1)
     problem = Problem(
         gram=design.gram[:, :width, :, :width],
         cross=cross.reshape(-1, n_inputs, WIDTH)[:, :, :width],
         power=(outputs**2).sum(0),
         present=present,
         n=design.n_windows,
-        choices=float(choices),
-        price=np.zeros(n_inputs),
-        charge=present.sum(1),
+        choices=1.0 if relaxed else float(choices),
+        price=-charge * _discount(design.n_windows) * relaxed,
+        charge=charge,
         reads=each_alone(n_inputs),
         allowed=allowed,
         required=required,
         floor=FLOOR,
     )
     return search_known(problem, start, most)
+
+
+def _discount(n: Any) -> Any:
+    """By how much a column is cheaper where inputs are only collected to start from: it costs one
+    nat of twice the likelihood, less than chance gains.
+    """
+    return namespace_of(n).log(namespace_of(n).maximum(n, 2)) - 1
+
+
+def _better(one: Selection, other: Selection) -> Selection:
+    """Return the cheaper of two for every target."""
+
+    def chosen(a, b):
+        first = (one.cost <= other.cost).reshape((-1,) + (1,) * (a.ndim - 1))
+        return np.where(first, a, b)
+
+    return jax.tree.map(chosen, one, other)
+
+
+def _sums(
+    design: Design, outputs: Any, allowed: Any, required: Any, most: int, choices: int
+) -> tuple[Selection, Selection]:
+    """Return the best linear model of every target and the best sum of splines, on the host.
+
+    Levels of a slow variable tell nothing one by one, and their differences everything. So a linear
+    model is searched from nothing and down from more inputs than it needs; and splines from nothing
+    and from the linear model.
+    """
+    given = (design, outputs, allowed, required, most, choices)
+    many = _without_products(*given, bent=False, relaxed=True)
+    linear = _better(
+        _without_products(*given, bent=False),
+        _without_products(*given, bent=False, start=many.level),
+    )
+    bent = _without_products(*given, bent=True)
+    if ((linear.level > OUT) & (bent.level == OUT)).any():
+        start = np.where(linear.level > OUT, CURVE, OUT)
+        bent = _better(bent, _without_products(*given, bent=True, start=start))
+    return linear, bent
 
 
 def find_all_terms(
@@ -445,11 +496,8 @@ def find_all_terms(
     each with inputs of its own, `[target input]`; on the host.
     """
     most = _most(required.sum(1).max(initial=0)[None])
-    given = (design, outputs, allowed, required, None, most)
-    kinds = [_without_products(*given, bent, design.n_inputs) for bent in (False, True)]
-    rows = [
-        [jax.tree.map(lambda a, j=j: a[j], kind) for kind in kinds] for j in range(len(allowed))
-    ]
+    kinds = _sums(design, outputs, allowed, required, most, design.n_inputs)
+    rows = [tuple(jax.tree.map(lambda a, j=j: a[j], k) for k in kinds) for j in range(len(allowed))]
     return [
         find_terms(design, y, allowed[j], required[j], step, rows[j])
         for j, y in enumerate(outputs.T)
@@ -462,7 +510,7 @@ def find_terms(
     allowed: Any,
     required: Any,
     step: int = 0,
-    found: list[Selection] | None = None,
+    found: tuple[Selection, Selection] | None = None,
 ) -> Terms:
     """Return the terms that describe a rate best, by the extended Bayesian information criterion:
     of a linear model, or of splines and products.
@@ -479,7 +527,7 @@ def find_terms(
     - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
     - `step`: how far apart the numbers of a source at neighbouring lags are, static: the number of
         sources where inputs are (lag, source); 0, the default, where inputs are no lags.
-    - `found`: what searches of both kinds without products have found, if there were any.
+    - `found`: the best linear model and the best sum of splines, if they are known.
 
     ```python
     import numpy as np
@@ -499,20 +547,7 @@ def find_terms(
         return _straight_or_bent(design, y, required)
     if found is None and not allowed.all():
         return _find_among(design, y, allowed, required)
-    best = [
-        _find_known(
-            design,
-            y,
-            allowed,
-            required,
-            bent,
-            step,
-            found[int(bent)] if found else None,
-            design.n_inputs,
-        )
-        for bent in (False, True)
-    ]
-    return min(best, key=lambda one: one[1])[0]
+    return _find_known(design, y, allowed, required, step, found, design.n_inputs)
 
 
 def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
@@ -521,13 +556,30 @@ def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
     if not len(own):
         return Terms.lines(allowed)
     few, every = design.of_inputs(own), np.ones(len(own), bool)
-    best = [
-        _find_known(few, y, every, required[own], bent, 0, None, n_inputs) for bent in (False, True)
-    ]
-    terms = min(best, key=lambda one: one[1])[0]
+    terms = _find_known(few, y, every, required[own], 0, None, n_inputs)
     level = np.zeros(n_inputs, terms.level.dtype)
     level[own] = terms.level
     return Terms(level, own[terms.pairs] if len(own) else terms.pairs, terms.used)
+
+
+def _multiplied(terms: Terms) -> Terms:
+    """Return all inputs bent, with all products of two where there is room for these; products
+    that explain much together may explain nothing one by one.
+    """
+    xp, width = namespace_of(tuple(terms)), terms.used.shape[0]
+    count = max(k for k in range(1, 7) if k * (k - 1) // 2 <= width)
+    reads = terms.level > OUT
+    if xp is np:
+        members = np.resize(np.flatnonzero(reads), count) if reads.any() else np.zeros(count, int)
+    else:
+        members = jnp.nonzero(reads, size=count, fill_value=0)[0]
+    first, second = np.triu_indices(count, 1)
+    pairs = xp.stack([members[first], members[second]], axis=1).astype(terms.pairs.dtype)
+    spare = width - len(first)
+    pairs = xp.concatenate([xp.sort(pairs, axis=1), xp.zeros((spare, 2), pairs.dtype)])
+    inside = (second < reads.sum()) & (reads.sum() <= count)
+    used = xp.concatenate([inside, xp.zeros(spare, bool)])
+    return Terms(xp.where(reads, CURVE, OUT).astype(terms.level.dtype), pairs, used)
 
 
 def _find_known(
@@ -535,40 +587,44 @@ def _find_known(
     y: Any,
     allowed: Any,
     required: Any,
-    bent: bool,
     step: int,
-    found: Selection | None,
+    found: tuple[Selection, Selection] | None,
     choices: int,
-) -> tuple[Terms, Any]:
-    """Return the best terms of one kind, and what they cost."""
+) -> Terms:
+    """Return the best terms, on the host, from what is known of sums or from nothing."""
     most = _most(required)
     given = (design, y[:, None], allowed[None], required[None])
     if found is None:
-        found = _without_products(*given, None, most, bent, choices)
-        found = jax.tree.map(lambda a: a[0], found)
+        kinds = _sums(*given, most, choices)
+        found = tuple(jax.tree.map(lambda a: a[0], kind) for kind in kinds)
+    linear, bent = found
     # Weak straight lines may be many, and each is cheap.
-    while not bent and most < len(allowed) and (found.level > OUT).sum() >= most:
-        start, most = found.level[None], 2 * most
-        found = _without_products(*given, start, most, bent, choices)
-        found = jax.tree.map(lambda a: a[0], found)
-    rate, nothing = _beginning(design, y, allowed, required, bent, step, choices)
-    best = nothing._replace(level=found.level), found.cost
-    if not bent or not len(nothing.pairs):
-        return best
-    # Products that stand for themselves are overlooked by what has taken their inputs for sums, and
-    # the other way round.
-    from_sums = _with_rounds(design, rate, *best, most)
-    if not from_sums[0].used.any():
-        return from_sums
-    from_nothing = _with_rounds(design, rate, nothing, np.inf, most)
-    return min((from_sums, from_nothing), key=lambda one: one[1])
+    room = most
+    while room < len(allowed) and (linear.level > OUT).sum() >= room:
+        start, room = linear.level[None], 2 * room
+        linear = _without_products(*given, room, choices, bent=False, start=start)
+        linear = jax.tree.map(lambda a: a[0], linear)
+    rate, nothing = _beginning(design, y, allowed, required, True, step, choices)
+    best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
+    if len(nothing.pairs):
+        # Products that stand for themselves are overlooked by what has taken their inputs for sums,
+        # and the other way round.
+        best.append(_with_rounds(design, rate, *best[1], most))
+        if best[-1][0].used.any():
+            best.append(_with_rounds(design, rate, nothing, np.inf, most))
+        starts = [_multiplied(one) for one, _ in best[:3]]
+        for k, one in enumerate(starts):
+            known = any((one.level == other.level).all() for other in starts[:k])
+            if one.used.any() and not known:
+                best.append(_with_rounds(design, rate, one, np.inf, most))
+    return min(best, key=lambda one: one[1])[0]
 
 
 def _with_rounds(
     design: Design, rate: _Rate, terms: Terms, cost: Any, most: int
 ) -> tuple[Terms, Any]:
     """Return the terms, and their cost, that searches with products end at, on the host."""
-    moved = False
+    moved = not np.isfinite(cost)
     for _ in range(ROUNDS):
         before, fit = cost, fit_terms(design, rate.y, terms)
         products = _candidates(design, rate, terms, fit)
@@ -609,7 +665,7 @@ def _exchanged(design: Design, rate: _Rate, terms: Terms, cost: Any) -> tuple[Te
     may = inside & ~reads[new] & rate.allowed[new] & ~rate.required[old]
 
     def risk(moved):
-        return fit_terms(design, rate.y, terms.replaced(*moved)).risk
+        return fit_terms(design, rate.y, terms.replaced(*moved), before).risk
 
     if xp is np:
         moves = zip(old, new, may, strict=True)
@@ -644,10 +700,15 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
     """
     worth = jnp.zeros(design.n_inputs, y.dtype)
 
-    def best(kind):
-        bent, at_once = kind
+    def searched(begin, kind):
+        bent, at_once, relaxed, goes_on, multiplied = kind
         given = (jnp.asarray(allowed), jnp.asarray(required), bent, step, design.n_inputs)
         rate, nothing = _beginning(design, y, *given)
+        rate = rate._replace(relaxed=relaxed)
+        level = jnp.where(begin > OUT, jnp.where(bent, CURVE, LINE), OUT).astype(begin.dtype)
+        start = nothing._replace(level=jnp.where(goes_on, level, nothing.level))
+        whole = _multiplied(start)
+        start = jax.tree.map(lambda a, b: jnp.where(multiplied, a, b), whole, start)
 
         def improve(carry):
             terms, cost, count, moved, _ = carry
@@ -665,15 +726,26 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
             new_cost = jnp.where(moved, lower, new_cost)
             return new, new_cost, count + 1, moved, new_cost < cost - PROGRESS
 
-        endless = jnp.asarray(jnp.inf, y.dtype)
         no, yes = jnp.asarray(False), jnp.asarray(True)
-        start = (nothing, endless, jnp.zeros((), jnp.int32), no, yes)
+        endless, zero = jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), jnp.int32)
         rounds = jnp.where(bent, jnp.where(at_once, ROUNDS, ROUNDS + 1), 1)
-        return jax.lax.while_loop(lambda c: c[4] & (c[2] < rounds), improve, start)[:2]
+        terms, cost, *_ = jax.lax.while_loop(
+            lambda c: c[4] & (c[2] < rounds), improve, (start, endless, zero, no, yes)
+        )
+        return terms.level, (terms, jnp.where(relaxed, jnp.inf, cost))
 
-    # Linear; sums of splines and then products; splines and products at once.
-    kinds = jnp.array([False, True, True]), jnp.array([False, False, True])
-    terms, cost = jax.lax.map(best, kinds)
+    # Inputs to begin with, down from them a linear model, from it sums of splines and then their
+    # products, and all products; then each from nothing, and splines with products at once.
+    yes, no = True, False
+    kinds = (
+        jnp.array([no, no, yes, yes, no, yes, yes]),
+        jnp.array([no, no, no, yes, no, no, yes]),
+        jnp.array([yes, no, no, no, no, no, no]),
+        jnp.array([no, yes, yes, yes, no, no, no]),
+        jnp.array([no, no, no, yes, no, no, no]),
+    )
+    begin = jnp.zeros(design.n_inputs, np.int32)
+    _, (terms, cost) = jax.lax.scan(searched, begin, kinds)
     return jax.tree.map(lambda a: a[jnp.argmin(cost)], terms)
 
 

@@ -46,7 +46,7 @@ def test_a_signal_that_falls_off_is_no_filter():
     assert screened.windows.scheme == "midpoint" and said[0] == SIGNAL
     found = ndde.discover(samples, lags=(0,), key=jax.random.key(0))
     report = " ".join(found.report(full=True).split())
-    assert SIGNAL in report and "the signal loses that power, and midpoints are right" in report
+    assert SIGNAL in report
     assert "past states" not in found.windows.explain()  # there are none
     truth = np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1]], bool)  # [source target]
     # What differences of so short-lived a signal err by is about 1e-4 of a rate's variance.

@@ -4,6 +4,7 @@ import itertools
 import math
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
