@@ -391,8 +391,10 @@ def _candidates(design: Design, rate: _Rate, terms: Terms, fit: Fit) -> _Product
     """
     xp = namespace_of((design, rate, terms))
     more = _promising(design, fit, rate)
-    bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False), fit.risk)
-    others = _promising(design, bare, rate)
+    others = more
+    if xp is not np or terms.used.any():
+        bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False), fit.risk)
+        others = _promising(design, bare, rate)
     turns = np.argsort(np.tile(np.arange(len(more.pairs)), 2), kind="stable")
     pairs = xp.concatenate([terms.pairs, xp.concatenate([more.pairs, others.pairs])[turns]])
     there = xp.concatenate([terms.used, xp.concatenate([more.there, others.there])[turns]])
@@ -483,9 +485,14 @@ def _sums(
         _without_products(*given, bent=False, start=many.level),
     )
     bent = _without_products(*given, bent=True)
-    if ((linear.level > OUT) & (bent.level == OUT)).any():
-        start = np.where(linear.level > OUT, CURVE, OUT)
-        bent = _better(bent, _without_products(*given, bent=True, start=start))
+    again = np.flatnonzero(((linear.level > OUT) & (bent.level == OUT)).any(axis=1))
+    if len(again):
+        some = (design, outputs[:, again], allowed[again], required[again], most, choices)
+        start = np.where(linear.level[again] > OUT, CURVE, OUT)
+        new = _without_products(*some, bent=True, start=start)
+        new = _better(jax.tree.map(lambda a: a[again], bent), new)
+        for whole, part in zip(jax.tree.leaves(bent), jax.tree.leaves(new), strict=True):
+            whole[again] = part
     return linear, bent
 
 
@@ -615,8 +622,15 @@ def _find_known(
         starts = [_multiplied(one) for one, _ in best[:3]]
         for k, one in enumerate(starts):
             known = any((one.level == other.level).all() for other in starts[:k])
-            if one.used.any() and not known:
-                best.append(_with_rounds(design, rate, one, np.inf, most))
+            if not one.used.any() or known:
+                continue
+            products, worth = (
+                _Products(one.pairs, one.used, np.inf),
+                np.where(one.reads(), np.inf, 0),
+            )
+            pruned = _with_products(design, rate, one, worth, products, most)
+            if pruned[1] < min(cost for _, cost in best) - PROGRESS:
+                best.append(_with_rounds(design, rate, *pruned, most))
     return min(best, key=lambda one: one[1])[0]
 
 
@@ -624,7 +638,7 @@ def _with_rounds(
     design: Design, rate: _Rate, terms: Terms, cost: Any, most: int
 ) -> tuple[Terms, Any]:
     """Return the terms, and their cost, that searches with products end at, on the host."""
-    moved = not np.isfinite(cost)
+    moved = False
     for _ in range(ROUNDS):
         before, fit = cost, fit_terms(design, rate.y, terms)
         products = _candidates(design, rate, terms, fit)
@@ -789,11 +803,12 @@ def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> De
     rise, rise_of_source = rises[:n_inputs], rises[n_inputs:]
     # What the spline of an input explains, less what chance explains, or its best product, less
     # what that would cost.
-    n = xp.maximum(fit.n, 2)
-    price = (2 * math.log(max(n_inputs, 2)) + xp.log(n)) * fit.risk / n
-    most = xp.max(_gains_of_products(design, fit), axis=1) - price
-    most = xp.where(terms.linear(), -np.inf, most)
-    gain = xp.minimum(xp.maximum(outside_gains(design, fit), most), fit.risk)
+    gain, n = outside_gains(design, fit), xp.maximum(fit.n, 2)
+    if xp is not np or not terms.linear():
+        price = (2 * math.log(max(n_inputs, 2)) + xp.log(n)) * fit.risk / n
+        most = xp.max(_gains_of_products(design, fit), axis=1) - price
+        gain = xp.where(terms.linear(), gain, xp.maximum(gain, most))
+    gain = xp.minimum(gain, fit.risk)
     evidence = xp.where(
         mask,
         xp.log((fit.risk + rise + FLOOR) / (fit.risk + FLOOR)),
