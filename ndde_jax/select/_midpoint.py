@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
+from ..fit._prices import RESOLUTION
 from ..models._model import AbstractDelayModel
 from ..regression._readings import CLEARLY, Readings, compare_readings
 from ..samples._samples import Samples
@@ -241,6 +242,29 @@ def choose_windows(
     return Screened(halfway(steps), steps=steps, readings=readings), said
 
 
+def _map_of_products(
+    readings: Readings, measured: Measurements, lags: tuple[int, ...], prior, between: Screened
+) -> tuple[Screened, tuple[str, ...]] | None:
+    """Return the windows of a map where products of inputs tell that the samples are one.
+
+    Both readings were compared as sums of splines, which have no products: of a map that is made of
+    these, and has little noise, the one with more columns comes nearer. So the splines and products
+    that describe increments from the samples themselves are asked, too: they must leave half of
+    what those from states halfway leave, in the median of the variables.
+    """
+    plain = Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
+    left = [np.log(np.asarray(one.found.risk) + RESOLUTION) for one in (plain, between)]
+    if not np.median(left[0] - left[1]) < -np.log(2):
+        return None
+    n = float(np.asarray(plain.windows.valid).sum())
+    plain.readings = readings._replace(evidence=float(n * (left[0] - left[1]).sum() / 2))
+    why = (
+        "The samples move as a map, from one to the next: with products of inputs it leaves less "
+        "than half of what a flow leaves."
+    )
+    return plain, (why,)
+
+
 def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings | None:
     """Return what the record says as a map and as a flow; None where it is too short to say."""
     data = measured.data
@@ -283,6 +307,9 @@ def _as_read(
     else:
         rate = Screened(steps.plain).found.rate
         between = Screened(halfway(steps, rate), steps=steps, readings=readings)
+    products = _map_of_products(readings, measured, lags, prior, between)
+    if products is not None:
+        return products
     if readings.name == "flow":
         why = f"The samples are of a continuous path, a flow: {nats} likelier than a map."
     else:

@@ -126,3 +126,17 @@ def test_a_delay_between_coarse_lags_is_no_reason_for_a_map():
     found = [read(delayed_path(seed, n=2000, delay=7.3), (0, 5, 10, 15)) for seed in range(3)]
     assert min(one.evidence for one in found) > 0
     assert sum(one.evidence for one in found) > 6 and found[0].map_graph[0, 1].any()
+
+
+def test_a_noise_free_map_of_products_is_a_map():
+    """Coupled logistic maps: sums of splines have no products, and more columns come nearer."""
+    x = np.random.default_rng(0).uniform(0.2, 0.8, (700, 3))
+    for t in range(len(x) - 1):
+        grown = 3.9 * x[t] * (1 - x[t])
+        x[t + 1] = 0.8 * grown + 0.2 * grown[[0, 0, 1]]
+    found = ndde.discover(
+        x[200:], dt=1.0, lags=(0, 1, 2), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+    )
+    assert found.reading == "map" and found.evidence < -100
+    links = {tuple(e) for e in np.argwhere(np.asarray(found.graph)) if e[0] != e[1]}
+    assert links == {(0, 1, 0), (1, 2, 0)}
