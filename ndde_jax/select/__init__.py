@@ -1,4 +1,4 @@
-"""How graphs are found: strategies and prices for [`recover`][ndde_jax.recover].
+"""The strategies that find graphs, and their prices, for [`recover`][ndde_jax.recover].
 
 A strategy and a price are values. Strategies:
 

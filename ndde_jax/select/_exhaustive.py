@@ -1,4 +1,4 @@
-"""Exact L0 for few inputs, and a certificate of local optimality for any graph."""
+"""An exact L0 search for few inputs, and a certificate of local optimality for any graph."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Search among many collinear inputs: moves ranked by a linearised network, judged by refits."""
+"""A search among many collinear inputs: moves ranked by a linearised network, judged by refits."""
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ MANY_INPUTS = 25
 
 
 class LagSearch(eqx.Module):
-    """What [`search_lags`][ndde_jax.select.search_lags] found.
+    """A graph found by [`search_lags`][ndde_jax.select.search_lags], with its evidence.
 
     - `graph`: `[source target lag]`.
     - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
@@ -50,7 +50,7 @@ def search_lags(
     config: Checked[StrengthConfig | None] = None,
     shortlist: Checked[int] = 12,
 ) -> LagSearch:
-    """The library's graph search for many candidate lags, where neighbours are nearly collinear.
+    """Search for the graph among many candidate lags, where neighbours are nearly collinear.
 
     For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
     choice. A network is fitted on that choice and improved move by move: an edge added, dropped, or
@@ -157,5 +157,5 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSe
 
 
 def searches_by_moves(windows: Windows) -> bool:
-    """Whether candidates are many, or states lie between samples."""
+    """Return whether candidates are many, or states lie between samples."""
     return windows.dim * windows.n_lags >= MANY_INPUTS or windows.scheme == "midpoint"

@@ -1,4 +1,4 @@
-"""One verb for graphs: which variables drive which, by a strategy and at a price."""
+"""The search for a graph, the variables that drive each rate, by a strategy and at a price."""
 
 from typing import Any
 
@@ -66,16 +66,16 @@ def recover(
 
 
 def check_strategy(strategy: Any) -> None:
-    """A value, not a class."""
+    """Raise unless `strategy` is a strategy: a value, not a class."""
     if not isinstance(strategy, AbstractStrategy):
         expected = "a strategy such as ndde_jax.select.Moves()"
         raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
 
 
 def default_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
-    """Return the best of those that judge every edge by refitted networks, with these settings:
-    gates where candidates are few, and moves from 25 candidate inputs (variables × lags) on and for
-    midpoint windows, since the cost of gates grows with the square of their number.
+    """Return the best of the strategies that judge every edge by refitted networks, with these
+    settings: gates where candidates are few, and moves from 25 candidate inputs (variables × lags)
+    on and for midpoint windows, since the cost of gates grows with the square of their number.
     """
     refit = StrengthConfig() if refit is None else refit
     return Moves(refit=refit) if searches_by_moves(windows) else Gates(refit=refit)

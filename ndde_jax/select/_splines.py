@@ -1,4 +1,4 @@
-"""Graphs by spline regression: closed-form fits, fast enough to search among many lags.
+"""The search for graphs by spline regression: closed-form fits, fast enough for many lags.
 
 With twenty variables and ten lags a target has two hundred candidate inputs, most of them nearly
 copies of one another. A network refit for every one of them at every step of a search takes hours,
@@ -26,7 +26,7 @@ SHORTLIST = 12
 
 
 class SplineGraph(eqx.Module):
-    """What [`spline_graph`][ndde_jax.select.spline_graph] found.
+    """A graph found by [`spline_graph`][ndde_jax.select.spline_graph], with its evidence.
 
     - `graph`: `[source target lag]`.
     - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
@@ -63,7 +63,7 @@ def _worth(graph, evidence, risk):
 
 
 def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST) -> SplineGraph:
-    """Return which inputs drive each rate, by spline regression and the extended Bayesian
+    """Return the inputs that drive each rate, by spline regression and the extended Bayesian
     information criterion.
 
     For each target, inputs are added, straight or bent, dropped, straightened and *exchanged* while
@@ -135,7 +135,7 @@ def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph
 
 
 def _fitted(design: Design, outputs, sizes, found: Described, raw):
-    """Return the rates as terms say, `[window target]`, with their means."""
+    """Return the rates that terms predict, `[window target]`, with their means."""
     xp = namespace_of((design, outputs))
     root, weight = design.root[:, None], design.root[:, None] ** 2
     fitted = (outputs - found.residual.T) * sizes[None]
@@ -144,7 +144,7 @@ def _fitted(design: Design, outputs, sizes, found: Described, raw):
 
 
 def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph:
-    """Return what was found, `[target input]`, on the axes of a graph; NaN where refused."""
+    """Return a result, `[target input]`, on the axes of a graph; NaN where refused."""
     dim = data.dim
     dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
     shape = (dim, data.inputs.shape[1] // dim, dim)
