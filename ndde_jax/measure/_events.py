@@ -1,4 +1,4 @@
-"""Records in which a few events pass from one variable to the next: their graph and delays.
+"""The graph and delays of records in which a few events pass from one variable to the next.
 
 Given all others nothing there adds anything, and a search that conditions on all others keeps
 whichever neighbour fits the rounding. Who predicts whom first tells at least who follows whom.
@@ -27,7 +27,7 @@ LONGEST = 1 / 16
 
 
 class Events(NamedTuple):
-    """What a record of events says before any search.
+    """The ranking, pairs and prior that a record of events gives before any search.
 
     - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
     - `next`: pairs of which the target is, some time later, most like the source among all that
@@ -54,8 +54,9 @@ class Events(NamedTuple):
 
 
 def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
-    """None unless precedence has the word, by [`rank_sources`][ndde_jax.measure.rank_sources] with
-    the strengths of linear regressions on forward differences at `lags`.
+    """Return the events of a record; None unless precedence decides, by
+    [`rank_sources`][ndde_jax.measure.rank_sources] with the strengths of linear regressions on
+    forward differences at `lags`.
 
     Where what passes between two variables passes through all that lie between them, the network is
     a tree, and that of the greatest dependences (Chow and Liu,
@@ -80,7 +81,7 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
 
 
 def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source target"]:
-    """The forest of the greatest sum of correlations; pairs of −inf are not joined."""
+    """Return the forest of the greatest sum of correlations; pairs of −inf are not joined."""
     from scipy.sparse.csgraph import minimum_spanning_tree  # takes a moment to import
 
     # Costs of 0 would mean no pair, as those of inf do.
@@ -89,7 +90,7 @@ def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source
 
 
 def largest_shift(samples: Samples) -> int:
-    """In samples; what leaves enough stretches to compare."""
+    """Return the largest shift, in samples, that leaves enough stretches to compare."""
     return int(LONGEST * min(len(value) for value in samples.values))
 
 
@@ -100,7 +101,7 @@ def travel_times(
     *,
     key: PRNGKeyArray,
 ) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
-    """Delays of kept edges between different variables by
+    """Return the delays of kept edges between different variables by
     [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals;
     all lags of a pair have the same. Edges of a variable to itself stay at their lag.
     """

@@ -1,4 +1,4 @@
-"""Signal strengths: what an edge is worth, measured by refitting with and without it."""
+"""The signal strengths: the worth of an edge, measured by refitting with and without it."""
 
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from ..windows._windows import Windows
 
 
 class SignalStrengths(eqx.Module):
-    """What every candidate edge is worth, as a share of the variance of its target's rate.
+    """The worth of every candidate edge, as a share of the variance of its target's rate.
 
     Each strength compares two graphs that differ in one edge: it is the rise of the target's
     standardised mean squared error when a kept edge is left out, or the fall when a dropped one is
@@ -63,7 +63,7 @@ class SignalStrengths(eqx.Module):
     prior: PriorKnowledge
 
     def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
-        """What an edge of each target costs, `[target]`; by default the threshold."""
+        """Return the price of an edge of each target, `[target]`; by default the threshold."""
         price = as_price(price)
         if isinstance(price, EBIC):
             return self.threshold
@@ -71,7 +71,7 @@ class SignalStrengths(eqx.Module):
         return price(self.risk_in_sample, jnp.inf, n_inputs, 1)
 
     def kept(self, coefficient=None) -> Graph:
-        """Edges worth keeping, `[source target lag]`.
+        """Return the edges worth keeping, `[source target lag]`.
 
         **Arguments:**
 
@@ -112,7 +112,7 @@ def signal_strengths(
     config: Checked[StrengthConfig | None] = None,
     max_inputs: Checked[int | None] = None,
 ) -> SignalStrengths:
-    """Measure what every edge is worth relative to a graph.
+    """Measure the worth of every edge relative to a graph.
 
     For each target the graph is refitted as it is, with every single edge removed or added, and
     without each source at all lags: from `restarts` random starts on all windows, and from there on

@@ -1,4 +1,5 @@
-"""How long a signal takes from one variable to another, for smooth records with pronounced events.
+"""The travel time of a signal from one variable to another, for smooth records with pronounced
+events.
 
 A network that is fitted to rates of change finds the lag at which a source helps most, which for
 a smooth record is any near the truth. What passes as a wave is better measured by the wave itself.
@@ -21,7 +22,7 @@ RESOLUTION = 0.5
 
 
 class TravelTime(NamedTuple):
-    """What [`travel_time`][ndde_jax.measure.travel_time] returns, in the unit of `dt`.
+    """The result of [`travel_time`][ndde_jax.measure.travel_time], in the unit of `dt`.
 
     - `delay`: estimate; `lower`, `upper`: ends of its interval.
     - `likeness`: correlation at that delay. Where it is low, nothing travels.
@@ -45,7 +46,7 @@ def travel_time(
     draws: Checked[int] = 400,
     key: Checked[PRNGKeyArray],
 ) -> TravelTime:
-    """The delay at which a target's deviations from its median look most like the source's.
+    """Return the delay at which a target's deviations from its median look most like the source's.
 
     The likeness of a shift is the correlation of d·|d|, d being the deviation from the median: high
     and low extremes count most, the units do not. Between samples the highest likeness is
@@ -115,8 +116,9 @@ def travel_time(
 
 
 def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:
-    """That of [`travel_time`][ndde_jax.measure.travel_time] at the best shift of up to `largest`
-    samples, of all pairs, by Fourier transforms: what a gap or an end lacks counts as the median.
+    """Return the likeness, as in [`travel_time`][ndde_jax.measure.travel_time], at the best shift
+    of up to `largest` samples, of all pairs, by Fourier transforms: missing values and those past
+    an end count as the median.
     """
     together = np.concatenate(samples.values).astype(float)
     centre = np.nanmedian(together, axis=0)
@@ -145,8 +147,8 @@ def _position(samples: Samples, variable: Any, name: str) -> int:
 
 
 def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
-    """Sums of 1, a, b, a², b² and ab over blocks, `[moment shift block]`, a being what the source
-    was and b what the target is so many samples later.
+    """Return the sums of 1, a, b, a², b² and ab over blocks, `[moment shift block]`, a being the
+    source now and b the target `shift` samples later.
     """
     together = np.concatenate(pairs).astype(float)
     centre = np.nanmedian(together, axis=0)
@@ -172,7 +174,7 @@ def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
 
 
 def _correlations(sums: np.ndarray) -> np.ndarray:
-    """From sums `[moment shift draw]`."""
+    """Return the correlations from sums `[moment shift draw]`."""
     n = np.maximum(sums[0], 1)
     a, b, aa, bb, ab = sums[1:] / n
     spread = np.maximum((aa - a**2) * (bb - b**2), 1e-300)
@@ -180,7 +182,7 @@ def _correlations(sums: np.ndarray) -> np.ndarray:
 
 
 def _peak(likeness: np.ndarray) -> float:
-    """Where it is highest, in samples, between them by a parabola."""
+    """Return the position of the greatest likeness, in samples, between them by a parabola."""
     k = int(np.argmax(likeness))
     if not 0 < k < len(likeness) - 1:
         return float(k)

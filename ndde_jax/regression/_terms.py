@@ -200,8 +200,8 @@ def _charged(design: Design, terms: Terms) -> Any:
 
 
 def outside_gains(design: Design, fit: Fit) -> Any:
-    """Return the share of a fit's residual that every input explains, all coefficients adapting,
-    less the share expected by chance, `[input]`: as a straight line beside a linear model, by its
+    """Return the part of a fit's residual that every input explains, all coefficients adapting,
+    less the part expected by chance, `[input]`: as a straight line beside a linear model, by its
     spline elsewhere.
     """
     xp = namespace_of((design, fit.columns))

@@ -17,8 +17,8 @@ CHANCE = 0.01
 
 
 def beyond_chance(chances: list[float]) -> list[bool]:
-    """Return the targets, each with the chance of its leftover, of which something is left. The
-    level `CHANCE` is divided among them (Bonferroni).
+    """Return, for the chance of the leftover of each target, whether something is left. The level
+    `CHANCE` is divided among the targets (Bonferroni).
     """
     return [chance < CHANCE / len(chances) for chance in chances]
 

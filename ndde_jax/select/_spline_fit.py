@@ -132,7 +132,9 @@ def _nothing(n_slots: int):
 
 
 def _padded(needed: int, n_inputs: int) -> int:
-    """Return the number of slots rounded up to a multiple of four: few shapes, few compilations."""
+    """Return a number of slots rounded up to a multiple of four, at most all inputs: few
+    compilations.
+    """
     return max(min(-(-needed // 4) * 4, n_inputs), 1)
 
 
