@@ -13,10 +13,10 @@ from ._strength import SignalStrengths
 class OneFlip(eqx.Module):
     """The local optimality of a graph in the L0 objective: no single edge is worth flipping.
 
-    - `optimal`: per target.
+    - `optimal`: whether no flip pays, per target.
     - `margin`: by how much flipping an edge would raise the objective, `[source target lag]`; a
         negative one says that flipping it pays. Infinite for edges that the prior decides.
-    - `price`: what an edge costs, `[target]`.
+    - `price`: price of an edge, `[target]`.
     """
 
     optimal: Bool[Array, "target"]

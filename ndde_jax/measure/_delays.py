@@ -41,7 +41,7 @@ STEPS = 40
 class DelayEstimates(eqx.Module):
     """The delays of the edges of a graph, in units of time, one entry per delayed term.
 
-    - `source`, `target`: which edge.
+    - `source`, `target`: positions of the two variables of the edge.
     - `lags`: first and last of the candidate lags that the term stands for, in samples,
         `[term 2]`. Two numbers differ where neighbouring kept lags turned out to be one delay.
     - `delay`: the estimate.
@@ -49,8 +49,8 @@ class DelayEstimates(eqx.Module):
         and a drift that is not quite a network's are accounted for.
     - `lower`, `upper`: two-sided 95 % interval, by Student's t with one degree of freedom less than
         there are blocks.
-    - `resolution`: how far the delay must move until the fit is worse by what an edge costs. Nearer
-        than this, two lags of one source cannot be told apart in these data.
+    - `resolution`: how far the delay must move until the fit is worse by the price of an edge.
+        Nearer than this, two lags of one source cannot be told apart in these data.
     """
 
     source: Int[np.ndarray, "term"]

@@ -1,7 +1,7 @@
 """The graph and delays of records in which a few events pass from one variable to the next.
 
-Given all others nothing there adds anything, and a search that conditions on all others keeps
-whichever neighbour fits the rounding. Who predicts whom first tells at least who follows whom.
+Given all others no variable adds anything there, and a search that conditions on all others keeps
+whichever neighbour fits the rounding. Precedence at least gives the order of the variables.
 """
 
 from typing import NamedTuple
@@ -30,11 +30,11 @@ class Events(NamedTuple):
     """The ranking, pairs and prior that a record of events gives before any search.
 
     - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
-    - `next`: pairs of which the target is, some time later, most like the source among all that
-        the source predicts first, and which the tree of the greatest likenesses joins,
+    - `next`: pairs that the tree of the greatest likenesses joins, and of which the target is, at
+        some later time, most like the source among all variables that the source precedes,
         `[source target]`.
-    - `prior`: what was known, and edges between these and from a variable to itself alone, those
-        required excepted.
+    - `prior`: the given prior, restricted to these pairs, edges from a variable to itself and
+        required edges.
     """
 
     ranking: Ranking
@@ -58,9 +58,9 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
     [`rank_sources`][ndde_jax.measure.rank_sources] with the strengths of linear regressions on
     forward differences at `lags`.
 
-    Where what passes between two variables passes through all that lie between them, the network is
-    a tree, and that of the greatest dependences (Chow and Liu,
-    [1968](https://doi.org/10.1109/TIT.1968.1054142)); what flows on, flows to one place.
+    Where a signal between two variables passes through all that lie between them, the network is a
+    tree: that of the greatest dependences (Chow and Liu,
+    [1968](https://doi.org/10.1109/TIT.1968.1054142)). A source passes its signal on to one place.
     """
     if not events_alone(samples) > DECISIVE:
         return None

@@ -40,8 +40,8 @@ class Measured(NamedTuple):
 
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
-    - `graph`: what is kept at the price, `[source target lag]`.
-    - `reads`: what the model reads; other candidates beside those of the graph where a delay lies
+    - `graph`: edges kept at the price, `[source target lag]`.
+    - `reads`: candidates that the model reads; others beside those of the graph where a delay lies
         between them.
     - `held_out`: share of the variance of each rate that is left on blocks that were not fitted,
         given the graph.
@@ -86,8 +86,7 @@ def find_and_measure(
     functions of these inputs explain more, a network is fitted; unless it is clearly worse,
     networks judge edges added, dropped and exchanged (see
     [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by the extended
-    Bayesian information criterion, they have the word.
-    Without `config` no network is fitted.
+    Bayesian information criterion, they replace splines. Without `config` no network is fitted.
 
     Where measurements have `errors`, of these variances, several lags of one source average them
     out. Of such lags those go that explain less than errors of this size in the inputs hide, and
@@ -96,7 +95,7 @@ def find_and_measure(
     With a `record` of the samples delays may lie between the candidates, see
     [`Refiner`][ndde_jax.measure._refined.Refiner]; networks then see sources at these delays, too.
 
-    `screened` is what splines make of the windows, where that is known.
+    `screened` is the result of splines on the windows, where it is known.
     """
     screened = Screened(windows) if screened is None else screened
     data, design, screening = screened.data, screened.design, screened.found

@@ -2,8 +2,8 @@
 to the next.
 
 In such records (floods, epidemics, fronts) neighbours at nearly the same time stand in for one
-another. Given all others nobody adds anything, so strengths that condition on all others rank by
-accident, while pair by pair the one that is reached first still predicts the other, and not the
+another. Given all others no variable adds anything, so strengths that condition on all others rank
+by accident, while pair by pair the one that is reached first still predicts the other, and not the
 reverse.
 """
 
@@ -46,9 +46,9 @@ class Ranking:
     """The result of [`rank_sources`][ndde_jax.measure.rank_sources]; NumPy, `[source target]`.
 
     - `value`: the ranking, strengths and precedence mixed by `trust`.
-    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.measure.precedence].
+    - `precedence`: its value pair by pair, see [`precedence`][ndde_jax.measure.precedence].
     - `trust`: weight of precedence, from 0 to 1.
-    - `reason`: a sentence for a report: what decides, and the numbers it was chosen by.
+    - `reason`: a sentence for a report: the deciding quantity, and the numbers it was chosen by.
     """
 
     value: Float[np.ndarray, "source target"]
@@ -61,8 +61,8 @@ def precedence(x: Any) -> Float[np.ndarray, "source target"]:
     """Return the precedence of every pair of variables in closed form: the one that predicts the
     other first.
 
-    With the last p values of the target known, those of the source explain a share r of what is
-    left of the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share less its
+    With the last p values of the target known, those of the source explain a share r of the
+    residual of the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share less its
     reverse, the answer is
 
         sign(a) √(|a| r)

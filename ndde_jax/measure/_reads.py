@@ -29,8 +29,8 @@ def with_a_reader_each(
     delays: Float[np.ndarray, "*pair lag"],
     candidates: Float[np.ndarray, " lag"],
 ) -> Bool[np.ndarray, "*pair lag"]:
-    """Return the candidates read by pairs that have edges, and the own candidates of edges that
-    have no reader.
+    """Return the candidates that are read for pairs with edges, and those of edges that have no
+    reader.
     """
     reads = reads & graph.any(axis=-1, keepdims=True)
     edge = edge_of_reads(reads, graph, delays, candidates)

@@ -109,12 +109,12 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
 class Linearised(NamedTuple):
     """A model of one rate, with its derivatives with respect to the delays of its terms.
 
-    - `slopes`: of the prediction with respect to each delay, less what the coefficients take over,
-        `[window term]`.
+    - `slopes`: derivatives of the prediction with respect to each delay, less the part that the
+        coefficients can replace, `[window term]`.
     - `residual`: standardised, weighted.
     - `criterion`, `risk`: as of [`Settled`][ndde_jax.measure._record.Settled].
-    - `stretch`: which each window lies in.
-    - `terms`: what the model is made of; the same at all delays that are compared.
+    - `stretch`: the stretch of the record that each window lies in.
+    - `terms`: the terms of the model; the same at all delays that are compared.
     """
 
     slopes: Float[np.ndarray, "window term"]

@@ -31,7 +31,7 @@ class Refined(NamedTuple):
     """The inputs of one target, with delays of its own.
 
     - `design`: of all candidates; a source at its own delay is in the place of the nearest one.
-    - `mask`, `shortlist`: what the search found among them, and what it searched.
+    - `mask`, `shortlist`: the inputs that the search kept, and those that it searched.
     - `delays`: of kept places, in samples, and halves of their 90 % intervals; NaN where a source
         stays at its candidate, `[input]`.
     """
@@ -50,7 +50,7 @@ class Refiner:
     A delay between two candidates is a weighted sum of both to a regression, and of others further
     off, so that one link shows as several. Neighbouring lags of one source become one delay, which
     settles where it explains most, in the place of the candidate nearest to it, and the search
-    begins anew: what only stood in goes, and what it hid is found. The extended Bayesian
+    begins anew: stand-ins are dropped, and the inputs they hid are found. The extended Bayesian
     information criterion decides, to which a delay is a parameter; where two lags of a source are
     both needed, both stay.
 

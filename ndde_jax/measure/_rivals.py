@@ -48,7 +48,7 @@ def rival_edges(
 ) -> RivalEdges:
     """Replace every edge of a graph by every other candidate in turn, and refit.
 
-    A signal strength says what is lost when an edge is left out and nothing takes its place. Where
+    A signal strength is the loss when an edge is left out and nothing takes its place. Where
     candidates are functions of one another (neighbouring lags, a limit cycle, two sensors of one
     thing), another input could have done as well; then the graph is one of several that the data
     support equally. Each refit takes the better of two starts, half of `config.steps` each: the

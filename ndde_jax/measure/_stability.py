@@ -28,7 +28,7 @@ class EdgeStability(eqx.Module):
     - `selected`: of (seed, half of the data), by the strategy.
     - `open`: of (seed, half of the data, coefficient on the penalty's path), by gates alone; as
         `selected` for a strategy without gates.
-    - `graphs`: what was selected each time, `[refit source target lag]`.
+    - `graphs`: the graph selected each time, `[refit source target lag]`.
     """
 
     selected: Scores
@@ -65,8 +65,8 @@ def edge_stability(
 
     - `windows`: of one system; outside `jit`, because halves depend on missing values.
     - `seeds`: repetitions on each half.
-    - `strategy`, `price`: how a graph is found, as for [`recover`][ndde_jax.recover]; or, without a
-        price, a function of windows and a key that returns a graph.
+    - `strategy`, `price`: as for [`recover`][ndde_jax.recover]; or, without a price, a function of
+        windows and a key that returns a graph.
     - `progress`: show a bar.
 
     **Returns:** [`EdgeStability`][ndde_jax.measure.EdgeStability].

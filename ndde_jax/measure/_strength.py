@@ -46,7 +46,7 @@ class SignalStrengths(eqx.Module):
     - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
         corrected one in-sample where nothing was held out.
     - `risk_in_sample`: the same in-sample, corrected.
-    - `threshold`: what an edge must be worth per target under the default rule of `kept`.
+    - `threshold`: least worth of an edge per target under the default rule of `kept`.
     - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
         others, which tests the prior, but never kept.
     """
@@ -82,12 +82,12 @@ class SignalStrengths(eqx.Module):
                 10⁻⁴ + risk · width · (ln n − 2 + ln F) / n
 
             and is positive on held-out blocks, or beyond its spread over stretches of the record
-            where nothing was held out. This is the extended Bayesian information criterion
-            for the `width` weights that an input brings, less what the correction of the risks has
-            charged already, plus the resolution of difference quotients. It becomes stricter with
-            noise and with more candidates, laxer with more data.
+            where nothing was held out. This is the extended Bayesian information criterion for the
+            `width` weights that an input brings, less the charge already in the correction of the
+            risks, plus the resolution of difference quotients. It becomes stricter with noise and
+            with more candidates, laxer with more data.
 
-        Edges of the prior are kept or not whatever they are worth.
+        Edges that the prior decides are kept or dropped whatever their worth.
         """
         price = as_price(coefficient, "coefficient")
         if isinstance(price, EBIC):
@@ -116,9 +116,9 @@ def signal_strengths(
 
     For each target the graph is refitted as it is, with every single edge removed or added, and
     without each source at all lags: from `restarts` random starts on all windows, and from there on
-    contiguous blocks with a gap of the largest lag around what is held out. Networks are trained by
-    Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted to about 1e-6 of
-    their variance and noisy data are not overfitted.
+    contiguous blocks with a gap of the largest lag around the held-out block. Networks are trained
+    by Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted to about 1e-6
+    of their variance and noisy data are not overfitted.
 
     Relative to a *selected* graph, because with many collinear inputs every single one can be
     dropped from the full model at no cost.
@@ -128,7 +128,7 @@ def signal_strengths(
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `key`: random starts, bootstrap, and the fit that selects the graph.
     - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
-        default what [`recover`][ndde_jax.recover] finds with these `config` of refits.
+        default the graph that [`recover`][ndde_jax.recover] finds with this `config` of refits.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
         the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`, where the

@@ -1,8 +1,9 @@
 """The travel time of a signal from one variable to another, for smooth records with pronounced
 events.
 
-A network that is fitted to rates of change finds the lag at which a source helps most, which for
-a smooth record is any near the truth. What passes as a wave is better measured by the wave itself.
+A network that is fitted to rates of change finds the lag at which a source helps most, which for a
+smooth record is any near the truth. A signal that travels as a wave is better measured by the wave
+itself.
 """
 
 import functools
@@ -61,9 +62,10 @@ def travel_time(
         Missing values are left out pair by pair.
     - `source`, `target`: positions or names.
     - `largest`: longest delay, in samples.
-    - `level`: of the interval.
-    - `draws`: of blocks; 400 fix the ends of a 90 % interval to about a tenth of its width.
-    - `key`: all randomness.
+    - `level`: confidence level of the interval.
+    - `draws`: number of bootstrap draws of blocks; 400 fix the ends of a 90 % interval to about a
+        tenth of its width.
+    - `key`: random key of the draws.
 
     **Returns:** [`TravelTime`][ndde_jax.measure.TravelTime].
 

@@ -30,7 +30,7 @@ class TargetFit:
 
     @functools.cached_property
     def fit(self) -> Fit:
-        """Return the least squares fit with all inputs."""
+        """The least squares fit with all inputs."""
         terms = find_terms(self.design, self.y, self.mask, self.mask)
         return fit_terms(self.design, self.y, terms)
 
