@@ -1,9 +1,9 @@
 """The stepwise search for the inputs of a rate: add, drop and exchange while the criterion falls.
 
 All that a regression on features needs of a record are inner products, so no move costs a pass over
-the windows. The active set is small: what a candidate outside it would explain is a Schur
-complement, what a member explains follows from its block of the inverse. An exchange empties one
-place on trial and looks for who fills it best.
+the windows. The active set is small: the gain from a candidate outside it is a Schur complement,
+and the loss without a member follows from its block of the inverse. An exchange empties one place
+on trial and looks for the best group to fill it.
 """
 
 import functools
@@ -52,7 +52,7 @@ class Problem(eqx.Module):
     - `choices`: number of inputs that a choice of k is made among; it costs
         2 log (choices choose k) (Chen and Chen, 2008), and a choice of m products of two of these
         2 log (k (k − 1) / 2 choose m).
-    - `price`: what a group costs beside that and its columns, in nats of twice the likelihood.
+    - `price`: cost of a group beside that and its columns, in nats of twice the likelihood.
     - `charge`: columns that an input is charged for, however it is used, `[group]`; a product then
         costs one more. Where it is 0, columns count that are in use: a straight line is nested in
         its spline at the price of one.
@@ -410,8 +410,8 @@ def search(
     none.
 
     A group is added, as a straight line or with its bend, dropped, straightened or exchanged for
-    another while the criterion falls: n log(risk + floor), what the columns cost, and
-    2 log (choices choose k) for the number k of groups (Chen and Chen, 2008).
+    another while the criterion falls: n log(risk + floor), the price of the columns, and 2 log
+    (choices choose k) for the number k of groups (Chen and Chen, 2008).
 
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
     other, so that one that takes long holds up no other.

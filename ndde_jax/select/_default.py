@@ -30,9 +30,9 @@ class Default(AbstractStrategy):
     """A strategy in which closed forms choose the inputs, and networks judge them where functions
     of these explain more.
 
-    What [`recover`][ndde_jax.recover] runs unless told otherwise, and what
-    [`discover`][ndde_jax.discover] begins with. Under `jit` and `vmap` closed forms decide alone,
-    since for how many targets a network is needed depends on the data.
+    The default of [`recover`][ndde_jax.recover], and the first step of
+    [`discover`][ndde_jax.discover]. Under `jit` and `vmap` closed forms decide alone, since the
+    number of targets that need a network depends on the data.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
     - `networks`: settings of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig];

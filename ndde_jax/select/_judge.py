@@ -31,7 +31,7 @@ class Judged(NamedTuple):
     - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.select.LagSearch].
     - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
         `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
-        `[input block]`; `left`, what is left of the rate there.
+        `[input block]`; `left`, the residual risk there.
     - `risk`, `threshold`: corrected risk and the price of an edge.
     - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
     """
@@ -175,8 +175,8 @@ def _search(problem: MoveProblem, mask, found: _Refit):
     """Return the mask after the best moves, one by one, while they pay: `MoveProblem.search`
     outside JAX.
 
-    Returns the choice, its network, the ranking of all moves, and what those that did not pay were
-    refitted to, by their masks.
+    Returns the choice, its network, the ranking of all moves, and the refits of those that did not
+    pay, by their masks.
     """
     moves, possible = np.asarray(problem.moves), np.asarray(problem.possible)
     linear = np.full(len(moves), np.inf)

@@ -31,7 +31,7 @@ class LagSearch(eqx.Module):
       or falls when a dropped one is added, `[source target lag]`. Kept edges are refitted without;
       dropped ones are linearised (on the shortlist) or regressed on splines (elsewhere).
     - `risk`: standardised mean squared error per target, corrected for the parameters used.
-    - `threshold`: what an edge must lower that risk by to be kept, `[target]`.
+    - `threshold`: least fall of that risk for which an edge is kept, `[target]`.
     - `screening`: the [`SplineGraph`][ndde_jax.select.SplineGraph] it started from.
     """
 
@@ -54,12 +54,12 @@ def search_lags(
 
     For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
     choice. A network is fitted on that choice and improved move by move: an edge added, dropped, or
-    *swapped* for another. All moves are ranked by what one Gauss–Newton step would make of them,
-    the best few are refitted, and the best of these is taken if it lowers risk + price × edges,
-    with the price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
-    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of
-    candidates, and a wrong lag can be corrected in one move, without passing through a worse graph.
-    What the prior of the windows decides is never moved.
+    *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step, the best
+    few are refitted, and the best of these is taken if it lowers risk + price × edges, with the
+    price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
+    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of candidates, and a
+    wrong lag can be corrected in one move, without passing through a worse graph. What the prior of
+    the windows decides is never moved.
 
     **Arguments:**
 

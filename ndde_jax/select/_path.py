@@ -47,8 +47,8 @@ class SweptGraphs(eqx.Module):
     - `scores`: the method's scores averaged over the grid and the training: a ranking.
     - `held_out`: mean squared error of the refitted graphs on held-out blocks, summed over targets
         in standardised units, `[coefficient]`.
-    - `standard_error`: of its difference from the best coefficient's, from blocks.
-    - `status`: of the underlying fit.
+    - `standard_error`: standard error of its difference from the best coefficient's, from blocks.
+    - `status`: status of the underlying fit.
     """
 
     coefficients: Float[Array, "coefficient"]
@@ -63,8 +63,8 @@ class SweptGraphs(eqx.Module):
         """Return the largest coefficient whose held-out risk is within a number of standard errors
         of the best.
 
-        The difference is paired, block by block, so what both graphs fail to explain cancels; 1e-4
-        per target is added, the error of difference quotients. The rule errs towards sparse graphs
+        The difference is paired, block by block, so errors common to both graphs cancel; 1e-4 per
+        target is added, the error of difference quotients. The rule errs towards sparse graphs
         where data are few, and keeps stand-ins of true drivers where candidates are collinear:
         these predict as well.
         """
@@ -98,7 +98,7 @@ def coefficient_path(
 
     **Arguments:**
 
-    - `method`: whose penalty is swept; its own `coefficient` and `path` are replaced.
+    - `method`: the method whose penalty is swept; its own `coefficient` and `path` are replaced.
     - `windows`: of one system.
     - `coefficients`: λ, positive, ascending.
     - `key`: for the fit and the refits.

@@ -36,15 +36,15 @@ def recover(
         [`Moves`][ndde_jax.select.Moves], [`Exhaustive`][ndde_jax.select.Exhaustive] or
         [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default
         [`Default`][ndde_jax.select.Default]: closed forms, and networks where these explain more.
-    - `price`: what an edge must be worth: [`EBIC`][ndde_jax.select.EBIC], the default,
+    - `price`: least worth of a kept edge: [`EBIC`][ndde_jax.select.EBIC], the default,
         [`PerInput`][ndde_jax.select.PerInput] or a number λ, which means the latter.
     - `key`: all randomness.
 
     **Returns:** [`Recovery`][ndde_jax.select.Recovery]; NaN, and a status that says so, for windows
     that [`fit`][ndde_jax.fit] would refuse.
 
-    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for what is no strategy or
-    price, and for a price that a strategy cannot use.
+    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for a value that is no
+    strategy or price, and for a price that a strategy cannot use.
 
     ```python
     import jax, numpy as np

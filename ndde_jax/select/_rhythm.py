@@ -1,9 +1,9 @@
 """A test of whether an oscillation that keeps time comes from outside or is the system's own.
 
 Little noise shifts the phase of a strong oscillator, whose line in the spectrum is then as sharp as
-that of a season. What tells them apart is the drift. With a season taken out, what remains of a
-driven system is explained about as well as before, or better; an oscillator that is robbed of its
-oscillation is left with what no drift explains.
+that of a season. The drift distinguishes them. With a season taken out, what remains of a driven
+system is explained about as well as before, or better; without its oscillation, the rest of an
+oscillator is explained by no drift.
 """
 
 import dataclasses

@@ -72,12 +72,12 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
         n log(risk + 10⁻⁴) + (features) log n · n / (n − features − 2) + 2 log (F choose inputs)
 
     ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), F being the number of
-    candidates. An exchange is what corrects a wrong choice among neighbouring lags, which no single
-    addition or removal mends. What the model leaves of the rate then tells which products of two
-    inputs may help, since those that act only through one another have no spline to be found by;
-    the search goes on with these, until no product helps. A product costs a column, the choice of
-    its inputs, and 2 log (pairs choose products). What is worth less than 10⁻⁴ of the rate's
-    variance goes, the resolution of difference quotients.
+    candidates. An exchange corrects a wrong choice among neighbouring lags, which no single
+    addition or removal mends. The residual then shows which products of two inputs may help, since
+    those that act only through one another have no spline to be found by; the search goes on with
+    these, until no product helps. A product costs a column, the choice of its inputs, and 2 log
+    (pairs choose products). What is worth less than 10⁻⁴ of the rate's variance goes, the
+    resolution of difference quotients.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
     a network does not need, so let [`Gates`][ndde_jax.select.Gates] or

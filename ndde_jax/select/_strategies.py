@@ -41,18 +41,18 @@ class Gates(AbstractStrategy):
     """A search by gates, or by any penalty that closes inputs, improved edge by edge until no flip
     pays.
 
-    What a penalty keeps along its path of coefficients, and nothing, are where the search starts;
-    what gates keep is seldom such a local optimum, above all among collinear lags. Every target
-    takes the inputs of the start that serves it best, then its best addition or removal, again and
-    again, judged by refitted networks: the risk, corrected for the parameters used, plus the price
-    of the edges must fall. Costs a refit per candidate and flip. No target gets more than 16
-    inputs, and a start with more is passed over.
+    The search starts from the graphs that a penalty keeps along its path of coefficients, and from
+    the empty graph. The graph of the gates is seldom such a local optimum, above all among
+    collinear lags. Every target takes the inputs of the start that serves it best, then its best
+    addition or removal, again and again, judged by refitted networks: the risk, corrected for the
+    parameters used, plus the price of the edges must fall. Costs a refit per candidate and flip. No
+    target gets more than 16 inputs, and a start with more is passed over.
 
     - `penalty`: [`L0NDDE`][ndde_jax.L0NDDE] by default; any of the five.
-    - `config`: of their training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
+    - `config`: settings of the training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
         default, since only the graph is wanted.
-    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; at most its
-        `search` flips per target.
+    - `refit`: settings of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; at most
+        its `search` flips per target.
     - `improve`: False takes what the penalty keeps at its own coefficient, or at the λ of a price
         per input, as the paper does.
     - `starts`: graphs to start from instead, `[source target lag]` or with a first axis of several;
@@ -146,7 +146,7 @@ class Moves(AbstractStrategy):
     See [`search_lags`][ndde_jax.select.search_lags].
 
     - `shortlist`: inputs per target to search among.
-    - `refit`: of first fits and refits.
+    - `refit`: settings of first fits and refits.
     """
 
     shortlist: Checked[int] = eqx.field(static=True, default=12)
@@ -169,7 +169,7 @@ class Exhaustive(AbstractStrategy):
     Scores are by how much the best cost rises when an edge is flipped, signed so that positive
     speaks for the edge. See [`exact_graph`][ndde_jax.select.exact_graph].
 
-    - `refit`: of the refits.
+    - `refit`: settings of the refits.
     """
 
     refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
@@ -201,8 +201,8 @@ class CoefficientPath(AbstractStrategy):
     coefficient of the grid next to it instead.
 
     - `coefficients`: λ, at least two, ascending.
-    - `penalty`: whose grid it is.
-    - `config`, `refit`: of training and refits.
+    - `penalty`: the penalty whose coefficient is varied.
+    - `config`, `refit`: settings of training and refits.
     """
 
     coefficients: Float[Array, "coefficient"] = eqx.field(converter=jnp.asarray)

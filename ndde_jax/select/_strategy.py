@@ -21,10 +21,10 @@ class Recovery(eqx.Module):
     - `scores`: a ranking of all candidate edges, higher is surer; the unit is the strategy's.
     - `risk`: standardised mean squared error of the graph per target, corrected for the parameters
         used; 1 is as good as predicting the mean rate.
-    - `price`: what an edge had to lower that risk by, `[target]`; NaN where the strategy has a
-        criterion of its own.
+    - `price`: least fall of that risk for which an edge was kept, `[target]`; NaN where the
+        strategy has a criterion of its own.
     - `status`: a [`Status`][ndde_jax.Status]. Failures are data, so a batch never stops.
-    - `details`: what the strategy itself returns.
+    - `details`: the strategy's own result.
     """
 
     graph: Graph

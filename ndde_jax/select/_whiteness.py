@@ -23,7 +23,7 @@ ROUNDS = 6
 def leaves_white_noise(windows: Windows) -> bool:
     """Return whether polynomials of all present states leave white noise of every rate.
 
-    `windows` hold forward differences. Where no polynomial is the law, what it leaves is no noise,
+    `windows` hold forward differences. Where no polynomial is the law, its residual is no noise,
     and the answer is no, as it is for measurement errors, of which a step and the next share one.
     NumPy: it compiles nothing.
     """
