@@ -1,4 +1,4 @@
-"""What an edge is worth: rivals, stability, delays, and who predicts whom first.
+"""The measures of an edge: rivals, stability, delays, and precedence.
 
 Strengths are at the top: [`signal_strengths`][ndde_jax.signal_strengths].
 """

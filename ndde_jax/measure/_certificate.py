@@ -1,4 +1,4 @@
-"""Whether flipping any single edge would pay."""
+"""A certificate that flipping no single edge would pay."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ from ._strength import SignalStrengths
 
 
 class OneFlip(eqx.Module):
-    """Whether a graph is a local optimum of the L0 objective: no single edge is worth flipping.
+    """The local optimality of a graph in the L0 objective: no single edge is worth flipping.
 
-    - `optimal`: per target.
+    - `optimal`: whether no flip pays, per target.
     - `margin`: by how much flipping an edge would raise the objective, `[source target lag]`; a
         negative one says that flipping it pays. Infinite for edges that the prior decides.
-    - `price`: what an edge costs, `[target]`.
+    - `price`: price of an edge, `[target]`.
     """
 
     optimal: Bool[Array, "target"]

@@ -1,4 +1,4 @@
-"""Delays between the candidate lags: a network and its delays fitted together."""
+"""The delays between the candidate lags: a network and its delays fitted together."""
 
 import math
 
@@ -39,9 +39,9 @@ STEPS = 40
 
 
 class DelayEstimates(eqx.Module):
-    """Delays of the edges of a graph, in units of time, one entry per delayed term.
+    """The delays of the edges of a graph, in units of time, one entry per delayed term.
 
-    - `source`, `target`: which edge.
+    - `source`, `target`: positions of the two variables of the edge.
     - `lags`: first and last of the candidate lags that the term stands for, in samples,
         `[term 2]`. Two numbers differ where neighbouring kept lags turned out to be one delay.
     - `delay`: the estimate.
@@ -49,8 +49,8 @@ class DelayEstimates(eqx.Module):
         and a drift that is not quite a network's are accounted for.
     - `lower`, `upper`: two-sided 95 % interval, by Student's t with one degree of freedom less than
         there are blocks.
-    - `resolution`: how far the delay must move until the fit is worse by what an edge costs. Nearer
-        than this, two lags of one source cannot be told apart in these data.
+    - `resolution`: how far the delay must move until the fit is worse by the price of an edge.
+        Nearer than this, two lags of one source cannot be told apart in these data.
     """
 
     source: Int[np.ndarray, "term"]
@@ -65,7 +65,7 @@ class DelayEstimates(eqx.Module):
     def on_graph(
         self, graph: Bool[ArrayLike, "source target lag"], lags
     ) -> Float[np.ndarray, "source target lag"]:
-        """The estimates at the kept edges they belong to, NaN elsewhere."""
+        """Return the estimates at the kept edges they belong to, NaN elsewhere."""
         lags = np.asarray(lags)
         found = np.full(np.shape(graph), np.nan)
         for i in range(len(self.delay)):
@@ -164,7 +164,7 @@ def refine_delays(
 
 
 class _Data(eqx.Module):
-    """Standardised samples and rates, and the present states half a step ahead."""
+    """The standardised samples and rates, and the present states half a step ahead."""
 
     samples: Float[Array, "time dim"]
     present: Float[Array, "window dim"]
@@ -189,7 +189,7 @@ class _Data(eqx.Module):
 
 
 def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
-    """Rows (source, target, first, last, delay, error, resolution, quantile) in samples."""
+    """Return rows (source, target, first, last, delay, error, resolution, quantile) in samples."""
     fixed, runs = [], []
     for source in range(graph.shape[0]):
         kept = [i for i in range(len(lags)) if graph[source, i]]
@@ -232,8 +232,8 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
 
 
 def student_quantile(probability: float, degrees: int) -> float:
-    """The t that a Student variable with so many degrees of freedom stays below with this
-    probability, above one half.
+    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
+    one half.
     """
     from scipy.special import stdtrit
 
@@ -252,7 +252,9 @@ def _joint_fit(data, fixed, terms, target, step, config, key) -> dict:
 
 
 def _interpolated(samples, at):
-    """Catmull–Rom interpolation of a column at real-valued indices, and its derivative."""
+    """Return the Catmull–Rom interpolation of a column at real-valued indices, and its
+    derivative.
+    """
     base = jnp.floor(at)
     u = at - base
     i = base.astype(jnp.int32)

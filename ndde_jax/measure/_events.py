@@ -1,7 +1,7 @@
-"""Records in which a few events pass from one variable to the next: their graph and delays.
+"""The graph and delays of records in which a few events pass from one variable to the next.
 
-Given all others nothing there adds anything, and a search that conditions on all others keeps
-whichever neighbour fits the rounding. Who predicts whom first tells at least who follows whom.
+Given all others no variable adds anything there, and a search that conditions on all others keeps
+whichever neighbour fits the rounding. Precedence at least gives the order of the variables.
 """
 
 from typing import NamedTuple
@@ -27,14 +27,14 @@ LONGEST = 1 / 16
 
 
 class Events(NamedTuple):
-    """What a record of events says before any search.
+    """The ranking, pairs and prior that a record of events gives before any search.
 
     - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
-    - `next`: pairs of which the target is, some time later, most like the source among all that
-        the source predicts first, and which the tree of the greatest likenesses joins,
+    - `next`: pairs that the tree of the greatest likenesses joins, and of which the target is, at
+        some later time, most like the source among all variables that the source precedes,
         `[source target]`.
-    - `prior`: what was known, and edges between these and from a variable to itself alone, those
-        required excepted.
+    - `prior`: the given prior, restricted to these pairs, edges from a variable to itself and
+        required edges.
     """
 
     ranking: Ranking
@@ -54,12 +54,13 @@ class Events(NamedTuple):
 
 
 def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
-    """None unless precedence has the word, by [`rank_sources`][ndde_jax.measure.rank_sources] with
-    the strengths of linear regressions on forward differences at `lags`.
+    """Return the events of a record; None unless precedence decides, by
+    [`rank_sources`][ndde_jax.measure.rank_sources] with the strengths of linear regressions on
+    forward differences at `lags`.
 
-    Where what passes between two variables passes through all that lie between them, the network is
-    a tree, and that of the greatest dependences (Chow and Liu,
-    [1968](https://doi.org/10.1109/TIT.1968.1054142)); what flows on, flows to one place.
+    Where a signal between two variables passes through all that lie between them, the network is a
+    tree: that of the greatest dependences (Chow and Liu,
+    [1968](https://doi.org/10.1109/TIT.1968.1054142)). A source passes its signal on to one place.
     """
     if not events_alone(samples) > DECISIVE:
         return None
@@ -80,7 +81,7 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
 
 
 def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source target"]:
-    """The forest of the greatest sum of correlations; pairs of −inf are not joined."""
+    """Return the forest of the greatest sum of correlations; pairs of −inf are not joined."""
     from scipy.sparse.csgraph import minimum_spanning_tree  # takes a moment to import
 
     # Costs of 0 would mean no pair, as those of inf do.
@@ -89,7 +90,7 @@ def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source
 
 
 def largest_shift(samples: Samples) -> int:
-    """In samples; what leaves enough stretches to compare."""
+    """Return the largest shift, in samples, that leaves enough stretches to compare."""
     return int(LONGEST * min(len(value) for value in samples.values))
 
 
@@ -100,7 +101,7 @@ def travel_times(
     *,
     key: PRNGKeyArray,
 ) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
-    """Delays of kept edges between different variables by
+    """Return the delays of kept edges between different variables by
     [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals;
     all lags of a pair have the same. Edges of a variable to itself stay at their lag.
     """

@@ -1,4 +1,5 @@
-"""The drift of a discovery without delays: by its flow, as a law if one leaves nothing to explain.
+"""The drift of a discovery without delays: fitted by its flow, as a law if one leaves nothing to
+explain.
 
 White noise that drives a system makes a forward difference the rate of the flow over one step plus
 noise that is independent of the state at its start and of all other steps. So least squares of
@@ -43,7 +44,7 @@ FORWARD = (
 def fit_law(
     windows: Windows, graph: Any, family: AbstractFamily, *, key: Any
 ) -> AbstractDelayModel:
-    """A drift of present states on a graph.
+    """Fit a drift of present states on a graph.
 
     Polynomials are fitted first; where they leave nothing that smooth functions of the inputs of
     any variable explain, they are the drift and no network is fitted.
@@ -59,8 +60,8 @@ def fit_law(
 
 
 def law_windows(samples: Samples, windows: Windows) -> Windows:
-    """Forward differences, where they are the better measurement of a drift of present states than
-    the windows that a graph was found in; else these.
+    """Return forward differences, where they are the better measurement of a drift of present
+    states than the windows that a graph was found in; else these.
 
     Errors of measurements, of variance r, make every variable seem to return to its mean, at a rate
     of r / (h · variance). Central differences have no such error, but that of the curvature within
@@ -85,7 +86,9 @@ def law_windows(samples: Samples, windows: Windows) -> Windows:
 
 
 def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
-    """Whether smooth functions of a target's inputs explain what its polynomial leaves."""
+    """Return, for each target, whether smooth functions of its inputs explain the residual of its
+    polynomial.
+    """
     residual, terms, inputs = (np.asarray(a, np.float64) for a in _residuals(windows, law))
     if not np.isfinite(residual).all():
         return [False] * windows.dim
@@ -104,7 +107,7 @@ def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
 
 @eqx.filter_jit
 def _residuals(windows: Windows, law: NeuralDDE):
-    """Of the rates, by all terms, and the inputs, at the middle of every step."""
+    """Return the residuals of the rates, all terms and the inputs, at the middle of every step."""
     seen = meet_midway(windows, law)
     drift = law.drift
     inputs = jnp.where(windows.valid[:, None], seen.history.reshape(len(seen.valid), -1), 0)

@@ -1,4 +1,4 @@
-"""Graph, strengths and drift in one go: closed forms, and networks where those do better."""
+"""The graph, strengths and drift in one pass: closed forms, and networks where those do better."""
 
 from typing import NamedTuple
 
@@ -36,12 +36,12 @@ CONFIDENCE = 0.95
 
 
 class Measured(NamedTuple):
-    """What a pass over windows says.
+    """The graph, strengths and drift from one pass over windows.
 
     - `strengths`, `model`: relative to and on the graph found.
     - `networks`: whether a network describes a target, `[target]`, and not splines.
-    - `graph`: what is kept at the price, `[source target lag]`.
-    - `reads`: what the model reads; other candidates beside those of the graph where a delay lies
+    - `graph`: edges kept at the price, `[source target lag]`.
+    - `reads`: candidates that the model reads; others beside those of the graph where a delay lies
         between them.
     - `held_out`: share of the variance of each rate that is left on blocks that were not fitted,
         given the graph.
@@ -60,7 +60,7 @@ class Measured(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """Of one target, over all inputs."""
+    """The measures of one target, over all inputs."""
 
     mask: Bool[np.ndarray, " input"]
     worth: Float[np.ndarray, " input"]
@@ -80,14 +80,13 @@ def find_and_measure(
     errors: Float[np.ndarray, " dim"] | None = None,
     record: Record | None = None,
 ) -> Measured:
-    """The graph, what every edge is worth, and the drift.
+    """Return the graph, the worth of every edge, and the drift.
 
     Splines and products choose inputs and describe the drift. Where a closed form finds that
     functions of these inputs explain more, a network is fitted; unless it is clearly worse,
     networks judge edges added, dropped and exchanged (see
     [`search_lags`][ndde_jax.select.search_lags]), and where the result is better by the extended
-    Bayesian information criterion, they have the word.
-    Without `config` no network is fitted.
+    Bayesian information criterion, they replace splines. Without `config` no network is fitted.
 
     Where measurements have `errors`, of these variances, several lags of one source average them
     out. Of such lags those go that explain less than errors of this size in the inputs hide, and
@@ -96,7 +95,7 @@ def find_and_measure(
     With a `record` of the samples delays may lie between the candidates, see
     [`Refiner`][ndde_jax.measure._refined.Refiner]; networks then see sources at these delays, too.
 
-    `screened` is what splines make of the windows, where that is known.
+    `screened` is the result of splines on the windows, where it is known.
     """
     screened = Screened(windows) if screened is None else screened
     data, design, screening = screened.data, screened.design, screened.found
@@ -138,7 +137,7 @@ def find_and_measure(
 def _or_of_a_map(
     regressions: list[TargetFit], readings: Readings, data: KnownData
 ) -> list[TargetFit]:
-    """Return the regressions with the inputs of the map in the place of those that explain their
+    """Return the regressions, with the inputs of the map in the place of those that explain their
     target worse, or no better: a straight line costs it one column, where others bend all inputs of
     a target or none.
     """
@@ -156,8 +155,8 @@ def _or_of_a_map(
 
 
 def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
-    """The same of a graph that something else found, by closed forms; what other edges would be
-    worth is what splines say of the residual.
+    """Return the strengths and the drift on a graph found elsewhere, by closed forms; the strengths
+    of other edges are the parts of the residual that splines explain.
     """
     screened = Screened(windows)
     data, design = screened.data, screened.design
@@ -175,8 +174,8 @@ def measure_graph(windows: Windows, graph, price: AbstractPrice) -> Measured:
 
 
 def _searched_again(screening: SplineGraph, chosen, refined: list[Refined | None]) -> SplineGraph:
-    """What splines found, with the choices and shortlists of targets that have delays of their
-    own.
+    """Return the result of splines, with the choices and shortlists of targets that have delays of
+    their own.
     """
     shortlist = np.array(screening.shortlist)
     for j, found in enumerate(refined):
@@ -189,8 +188,9 @@ def _searched_again(screening: SplineGraph, chosen, refined: list[Refined | None
 def _reading_candidates(
     found: Measured, refiner, refined, judged, plain, data, price, config, key
 ) -> Measured:
-    """With a model that reads candidates, though delays lie between them: of a target with such
-    delays those around each, as many as describe it best, and a network where that explains more.
+    """Return the measurement with a model that reads candidates although delays lie between them:
+    for a target with such delays those around each, as many as describe it best, and a network
+    where that explains more.
     """
     if refiner is None or all(own is None for own in refined):
         return found
@@ -252,13 +252,13 @@ def _measured(windows, data, design, regressions, judged, chosen, outside, price
 
 
 def _flat(edges) -> np.ndarray:
-    """`[source target lag]` to `[target input]`."""
+    """Return edges `[source target lag]` as `[target input]`."""
     edges = np.asarray(edges)
     return edges.transpose(1, 2, 0).reshape(edges.shape[1], -1)
 
 
 def _graph(mask, dim: int) -> np.ndarray:
-    """`[target input]` to `[source target lag]`."""
+    """Return inputs `[target input]` as `[source target lag]`."""
     return np.moveaxis(mask.reshape(dim, -1, dim), (2, 0, 1), (0, 1, 2))
 
 
@@ -301,7 +301,8 @@ def lower_bound(
     blocks: Float[np.ndarray, "input block"],
     left: Float[np.ndarray, " block"],
 ) -> Float[np.ndarray, " input"]:
-    """What each input is worth at least, from its worth in blocks, and what is left there with it.
+    """Return a lower confidence bound of the worth of each input, from its worth in blocks and the
+    risk there with it, `left`.
 
     Student's bound of the mean. Where a variable moves in bursts, a few blocks hold all that an
     edge is worth, and that bound lies below zero although the edge explains most of the rate in
@@ -321,7 +322,9 @@ def lower_bound(
 
 
 def _sources(own: TargetFit, worth, dim: int):
-    """What each source is worth at all its kept lags together, or at its best if that is more."""
+    """Return the worth of each source at all its kept lags together, or at its best lag if that is
+    more.
+    """
     rise = np.zeros(dim)
     risk = own.corrected_risk()
     for source in range(dim):

@@ -1,9 +1,9 @@
-"""Who predicts whom first: a ranking for records in which a few events pass from one variable to
-the next.
+"""The precedence of variables: a ranking for records in which a few events pass from one variable
+to the next.
 
 In such records (floods, epidemics, fronts) neighbours at nearly the same time stand in for one
-another. Given all others nobody adds anything, so strengths that condition on all others rank by
-accident, while pair by pair the one that is reached first still predicts the other, and not the
+another. Given all others no variable adds anything, so strengths that condition on all others rank
+by accident, while pair by pair the one that is reached first still predicts the other, and not the
 reverse.
 """
 
@@ -43,12 +43,12 @@ STRONG = (0.25, 0.12)
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """What [`rank_sources`][ndde_jax.measure.rank_sources] returns; NumPy, `[source target]`.
+    """The result of [`rank_sources`][ndde_jax.measure.rank_sources]; NumPy, `[source target]`.
 
     - `value`: the ranking, strengths and precedence mixed by `trust`.
-    - `precedence`: what it says pair by pair, see [`precedence`][ndde_jax.measure.precedence].
+    - `precedence`: its value pair by pair, see [`precedence`][ndde_jax.measure.precedence].
     - `trust`: weight of precedence, from 0 to 1.
-    - `reason`: a sentence for a report: what decides, and the numbers it was chosen by.
+    - `reason`: a sentence for a report: the deciding quantity, and the numbers it was chosen by.
     """
 
     value: Float[np.ndarray, "source target"]
@@ -58,10 +58,11 @@ class Ranking:
 
 
 def precedence(x: Any) -> Float[np.ndarray, "source target"]:
-    """Who predicts whom first, pair by pair, in closed form.
+    """Return the precedence of every pair of variables in closed form: the one that predicts the
+    other first.
 
-    With the last p values of the target known, those of the source explain a share r of what is
-    left of the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share less its
+    With the last p values of the target known, those of the source explain a share r of the
+    residual of the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share less its
     reverse, the answer is
 
         sign(a) √(|a| r)
@@ -98,7 +99,7 @@ def precedence(x: Any) -> Float[np.ndarray, "source target"]:
 
 
 def rank_sources(x: Any, strengths: Any) -> Ranking:
-    """One ranking of who drives whom, from strengths and from who predicts whom first.
+    """Return one ranking of the drivers of each variable, from strengths and from precedence.
 
     Strengths that condition on all others are right where others can be told apart. Where one event
     passes through all variables they cannot, and [`precedence`][ndde_jax.measure.precedence]
@@ -154,7 +155,9 @@ def _read(samples: Any, who: str) -> Samples:
 
 
 def events_alone(samples: Samples) -> float:
-    """The most that precedence can weigh, by what needs no strengths."""
+    """Return an upper bound on the weight of precedence, from the conditions that need no
+    strengths.
+    """
     if samples.dim == 1 or not samples.regular:
         return 0.0
     if sum(len(value) for value in samples.values) < FEWEST:
@@ -165,7 +168,7 @@ def events_alone(samples: Samples) -> float:
 
 
 def _trust(samples: Samples, strengths: np.ndarray) -> tuple[float, str]:
-    """Weight of precedence, and why."""
+    """Return the weight of precedence, and the reason for it."""
     likeness, tails, explained = _likeness(samples), _tails(samples), _explained(samples)
     others = np.where(np.eye(samples.dim, dtype=bool), 0, strengths)
     strongest = float(np.median(others.max(axis=0)))
@@ -198,7 +201,7 @@ def _ramp(value, bounds) -> float:
 
 
 def _bridged(samples: Samples) -> list[Float[np.ndarray, "time dim"]]:
-    """Values scaled by their spread, with straight lines across gaps."""
+    """Return values scaled by their spread, with straight lines across gaps."""
     together = np.concatenate([np.asarray(v, float) for v in samples.values])
     centre, spread = np.nanmean(together, axis=0), np.nanstd(together, axis=0)
     found = []
@@ -242,8 +245,8 @@ def _tails(samples: Samples) -> float:
 
 
 def _explained(samples: Samples) -> float:
-    """Median share of what two past values of a variable leave unexplained of its next step that
-    two of all others explain.
+    """Return the median share of a variable's next step that two past values of all others explain,
+    of the part that two of its own leave unexplained.
     """
     root, dim = _root(samples, 2), samples.dim
     shares = []
@@ -257,8 +260,8 @@ def _explained(samples: Samples) -> float:
 
 
 def _shares(samples: Samples):
-    """Partial R² of every source, `[source target]`, and R² of the own past, both of the next
-    increment and averaged over `ORDERS`.
+    """Return the partial R² of every source, `[source target]`, and R² of the own past, both of the
+    next increment and averaged over `ORDERS`.
     """
     dim = samples.dim
     root = _root(samples, max(ORDERS))
@@ -288,15 +291,17 @@ def _shares(samples: Samples):
 
 
 def _without(rows, known):
-    """What orthonormal columns leave of rows; twice, since once leaves rounding of what goes."""
+    """Return the residual of rows on orthonormal columns; projected twice, against rounding
+    errors.
+    """
     for _ in range(2):
         rows = rows - (rows @ known) @ known.T
     return rows
 
 
 def _root(samples: Samples, order: int):
-    """A triangular root of all second moments about the mean, columns past values (the last, the
-    one before, ..., each of all variables) and next increments: regressions on any of them need
+    """Return a triangular root of all second moments about the mean, columns past values (the last,
+    the one before, ..., each of all variables) and next increments: regressions on any of them need
     nothing else of the data.
     """
     pieces = [np.asarray(v, float) for v in samples.values]

@@ -1,4 +1,4 @@
-"""Delays of a graph between the candidate lags, in closed form."""
+"""The delays of a graph between the candidate lags, in closed form."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -24,8 +24,8 @@ def profile_delays(
     risk: Float[np.ndarray, " target"] | None = None,
     known: Bool[np.ndarray, " target"] | None = None,
 ) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
-    """Delays of all kept edges, in time, and intervals that hold them with 90 % confidence given
-    the graph; NaN where there is no edge.
+    """Return the delays of all kept edges, in time, and their 90 % confidence intervals given the
+    graph; NaN where there is no edge.
 
     For every target, splines and products of its inputs describe the rate, and the delays of its
     sources [`settle`][ndde_jax.measure._record.settle] with them. Kept lags of one source
@@ -102,7 +102,7 @@ def whole_lags(
 
 
 def _target(record: Record, data: KnownData, windows: Windows, graph, target: int, most: float):
-    """Rows (source, indices of kept lags, delay, half of the interval), in samples."""
+    """Return rows (source, indices of kept lags, delay, half of the interval), in samples."""
     lags = np.asarray(windows.lags)
     fixed, groups = [], []
     for source in range(graph.shape[0]):
@@ -130,13 +130,15 @@ def _target(record: Record, data: KnownData, windows: Windows, graph, target: in
 
 
 def runs_of(places) -> list[np.ndarray]:
-    """Neighbours among ascending places, together."""
+    """Return the runs of neighbours among ascending places."""
     places = np.asarray(places, int)
     return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
 
 
 def room_of(lags, terms) -> Float[np.ndarray, " term"]:
-    """How far the delay of each term may move: a candidate step, and as far as its lags reach."""
+    """Return the distance that the delay of each term may move: a candidate step, and the reach of
+    its lags.
+    """
     gaps = np.diff(lags)
     step = float(gaps.max()) if len(gaps) else 1.0
     return np.array([step * (1 + (len(group) - 1) / 2) for _, group in terms])

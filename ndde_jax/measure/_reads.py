@@ -1,4 +1,4 @@
-"""Which candidates a model reads for which edge, where delays lie between them."""
+"""The candidates that a model reads for each edge, where delays lie between them."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -10,8 +10,8 @@ def edge_of_reads(
     delays: Float[np.ndarray, "*pair lag"],
     candidates: Float[np.ndarray, " lag"],
 ) -> Int[np.ndarray, "*pair lag"]:
-    """For every candidate that is read, the position of the edge of its pair whose delay is nearest
-    to it; an edge's own candidate is that edge's. −1 where nothing is read.
+    """Return, for every candidate that is read, the position of the edge of its pair with the
+    nearest delay; an edge's own candidate belongs to that edge. −1 where nothing is read.
 
     `delays` are of the edges, `candidates` of the lags, in the same unit.
     """
@@ -29,7 +29,9 @@ def with_a_reader_each(
     delays: Float[np.ndarray, "*pair lag"],
     candidates: Float[np.ndarray, " lag"],
 ) -> Bool[np.ndarray, "*pair lag"]:
-    """What is read of pairs that have edges, and the candidates of edges that have no reader."""
+    """Return the candidates that are read for pairs with edges, and those of edges that have no
+    reader.
+    """
     reads = reads & graph.any(axis=-1, keepdims=True)
     edge = edge_of_reads(reads, graph, delays, candidates)
     served = (edge[..., None] == np.arange(graph.shape[-1])).any(axis=-2)
@@ -42,8 +44,8 @@ def delays_between(
     delays: Float[np.ndarray, "source target lag"],
     lags: tuple[int, ...],
 ) -> tuple[Bool[np.ndarray, "source target lag"], tuple[int, ...]]:
-    """Edges whose delay, in samples, is read off several candidates and is, rounded, none of them;
-    and the lags with these.
+    """Return the edges whose delay, in samples, is read off several candidates and is, rounded,
+    none of them; and the lags with these.
     """
     sample = np.round(np.nan_to_num(delays)).astype(int)
     several = graph & (reads & ~graph).any(axis=2, keepdims=True)

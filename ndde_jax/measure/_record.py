@@ -1,4 +1,4 @@
-"""Sources at any delay: samples interpolated between one another, and what a delay is worth."""
+"""The sources at any delay, by interpolation between samples, and the gain from a delay."""
 
 import copy
 from typing import NamedTuple
@@ -27,7 +27,7 @@ CONFIDENCE = 0.90
 
 
 class Record:
-    """Standardised samples at the positions of the windows, NaN between trajectories."""
+    """The standardised samples at the positions of the windows, NaN between trajectories."""
 
     def __init__(self, samples: Samples, windows: Windows):
         center, scale = (
@@ -44,13 +44,15 @@ class Record:
         self.shift = 0.5 if windows.scheme in ("midpoint", "euler") else 0.0
 
     def of_rows(self, windows: Windows) -> "Record":
-        """The same record, read where some of its windows are, those of a half, say."""
+        """Return a record with these samples, read at the positions of other windows, for example
+        those of a half.
+        """
         other = copy.copy(self)
         other.position = np.asarray(windows.position)
         return other
 
     def at(self, source: int, delay: float) -> Float[np.ndarray, " window"]:
-        """A source so many samples ago, by Catmull–Rom interpolation; NaN where unknown."""
+        """Return a source `delay` samples ago, by Catmull–Rom interpolation; NaN where unknown."""
         when = self.position + self.shift - delay
         base = np.floor(when).astype(int)
         u = when - base
@@ -63,7 +65,7 @@ class Record:
 
 
 class Settled(NamedTuple):
-    """Delays of some terms of one target, in samples, with all coefficients adapting.
+    """The estimated delays of some terms of one target, in samples, with all coefficients adapting.
 
     - `delay`, `half`: estimates, and halves of their 90 % intervals, `[term]`.
     - `criterion`: the extended Bayesian information criterion, delays counted as parameters.
@@ -77,8 +79,9 @@ class Settled(NamedTuple):
 
 
 def settle(record: Record, data: KnownData, known, sources, start, room, target: int):
-    """Delays near `start`, at most `room` from it, with which splines and products of the sources
-    there and of `known` inputs explain a rate best; None where too few windows know them.
+    """Return the delays near `start`, at most `room` from it, with which splines and products of
+    the sources there and of `known` inputs explain a rate best; None where too few windows know
+    them.
 
     Gauss–Newton steps, all coefficients adapting (variable projection, Golub and Pereyra, 1973).
     Intervals from the sums of influence over stretches of the record (White, 1982), never shorter
@@ -104,14 +107,14 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
 
 
 class Linearised(NamedTuple):
-    """A model of one rate, and how it answers to the delays of its terms.
+    """A model of one rate, with its derivatives with respect to the delays of its terms.
 
-    - `slopes`: of the prediction with respect to each delay, less what the coefficients take over,
-        `[window term]`.
+    - `slopes`: derivatives of the prediction with respect to each delay, less the part that the
+        coefficients can replace, `[window term]`.
     - `residual`: standardised, weighted.
     - `criterion`, `risk`: as of [`Settled`][ndde_jax.measure._record.Settled].
-    - `stretch`: which each window lies in.
-    - `terms`: what the model is made of; the same at all delays that are compared.
+    - `stretch`: the stretch of the record that each window lies in.
+    - `terms`: the terms of the model; the same at all delays that are compared.
     """
 
     slopes: Float[np.ndarray, "window term"]
@@ -122,13 +125,13 @@ class Linearised(NamedTuple):
     terms: Terms
 
     def step(self) -> Float[np.ndarray, " term"]:
-        """To the delays that explain most, as far as slopes say."""
+        """Return the Gauss–Newton step to the delays that explain most."""
         gram = self.slopes.T @ self.slopes
         gram[np.diag_indices_from(gram)] *= 1 + 1e-6
         return np.linalg.lstsq(gram, self.slopes.T @ self.residual, rcond=None)[0]
 
     def gains(self) -> Float[np.ndarray, " term"]:
-        """By how much the criterion would fall if one delay moved to where it explains most."""
+        """Return the fall of the criterion if one delay moved to the value that explains most."""
         along = self.slopes.T @ self.residual
         square = np.maximum((self.slopes**2).sum(axis=0), 1e-300)
         share = np.minimum(along**2 / square / max(self.residual @ self.residual, 1e-300), 0.99)
@@ -136,7 +139,7 @@ class Linearised(NamedTuple):
         return -n * np.log1p(-share) - np.log(n)
 
     def halves(self) -> Float[np.ndarray, " term"]:
-        """Of 90 % intervals."""
+        """Return half the lengths of 90 % intervals."""
         sums = np.stack(
             [np.bincount(self.stretch, column * self.residual, BLOCKS) for column in self.slopes.T]
         )

@@ -1,4 +1,4 @@
-"""Delays that lie between the candidates: the search goes on with them."""
+"""The search continued with delays that lie between the candidates."""
 
 from typing import NamedTuple
 
@@ -28,10 +28,10 @@ BESIDE = 0.2
 
 
 class Refined(NamedTuple):
-    """What one target follows, with delays of its own.
+    """The inputs of one target, with delays of its own.
 
     - `design`: of all candidates; a source at its own delay is in the place of the nearest one.
-    - `mask`, `shortlist`: what the search found among them, and what it searched.
+    - `mask`, `shortlist`: the inputs that the search kept, and those that it searched.
     - `delays`: of kept places, in samples, and halves of their 90 % intervals; NaN where a source
         stays at its candidate, `[input]`.
     """
@@ -44,12 +44,13 @@ class Refined(NamedTuple):
 
 
 class Refiner:
-    """Finds delays between the candidates where these describe a rate with fewer terms, or better.
+    """A search for delays between the candidates where these describe a rate with fewer terms, or
+    better.
 
     A delay between two candidates is a weighted sum of both to a regression, and of others further
     off, so that one link shows as several. Neighbouring lags of one source become one delay, which
     settles where it explains most, in the place of the candidate nearest to it, and the search
-    begins anew: what only stood in goes, and what it hid is found. The extended Bayesian
+    begins anew: stand-ins are dropped, and the inputs they hid are found. The extended Bayesian
     information criterion decides, to which a delay is a parameter; where two lags of a source are
     both needed, both stay.
 
@@ -74,7 +75,9 @@ class Refiner:
         self.gap = np.repeat(np.nan_to_num(np.fmax(gaps[:-1], gaps[1:]), nan=1.0), data.dim)
 
     def __call__(self, j: int, mask: Bool[np.ndarray, " input"]) -> Refined | None:
-        """The target `j`, of which splines chose a mask; None if it needs no such delay."""
+        """Return the refined target `j`, of which splines chose a mask; None if it needs no such
+        delay.
+        """
         terms = self._terms(j, mask)
         if not terms or not self._may_gain(j, mask, terms):
             return None
@@ -100,11 +103,11 @@ class Refiner:
         return None
 
     def _free(self, j: int) -> Bool[np.ndarray, " input"]:
-        """Inputs that have a delay, which is not required to be what it is."""
+        """Return the inputs that have a delay, and are not required at their candidate."""
         return (self.lag >= SHORTEST + 0.5) & ~self.data.required[j]
 
     def _terms(self, j: int, mask) -> list[Int[np.ndarray, " input"]]:
-        """Inputs of one delay each: neighbouring lags of one source."""
+        """Return groups of inputs of one delay each: neighbouring lags of one source."""
         free = (mask & self._free(j)).reshape(len(self.lags), -1)
         dim = self.data.dim
         return [run * dim + i for i in range(dim) for run in runs_of(np.flatnonzero(free[:, i]))]
@@ -113,11 +116,11 @@ class Refiner:
         return [int(self.source[run[0]]) for run in terms]
 
     def _known(self, j: int, mask):
-        """Values of what stays where it is."""
+        """Return the values of the inputs that keep their delay."""
         return self.data.inputs[:, mask & ~self._free(j)]
 
     def _may_gain(self, j: int, mask, terms) -> bool:
-        """Whether lags touch, or one would rather lie elsewhere, as far as slopes say."""
+        """Return whether lags touch, or the slopes predict a gain from moving one."""
         if any(len(run) > 1 for run in terms):
             return True
         own = np.concatenate(terms)
@@ -126,7 +129,7 @@ class Refiner:
         return state is not None and bool(state.gains().max() > 0)
 
     def _starts(self, j: int, mask, terms) -> Float[np.ndarray, " term"]:
-        """The middle of each run, or that of its lags with which a model explains more."""
+        """Return the middle of each run, or that of its lags with which a model explains more."""
         given, sources = (self.record, self.data, self._known(j, mask)), self._sources(terms)
         start = np.array([self.lag[run].mean() for run in terms])
 
@@ -145,7 +148,9 @@ class Refiner:
         return start
 
     def _searched(self, j: int, mask, sources, start) -> tuple[float, Refined] | None:
-        """Criterion and result of a search with sources at the delays that settle near `start`."""
+        """Return the criterion and result of a search with sources at the delays that settle near
+        `start`.
+        """
         given = (self.record, self.data, self._known(j, mask))
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
         room = ROOM * self.gap[nearest]
@@ -178,12 +183,14 @@ class Refiner:
         return cost, Refined(design, found.mask, found.slots, delays, halves)
 
     def _place(self, j: int, source: int, delay: float) -> int | None:
-        """The candidate of a source nearest to a delay."""
+        """Return the candidate of a source nearest to a delay."""
         own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
         return int(own[np.argmin(np.abs(self.lag[own] - delay))]) if len(own) else None
 
     def _states(self, places, delays) -> Float[np.ndarray, "window place"]:
-        """Sources at their delays; where a record does not reach so far, at their candidates."""
+        """Return the sources at their delays; at their candidates where a record does not reach so
+        far.
+        """
         late = [
             self.record.at(int(self.source[place]), delay)
             for place, delay in zip(places, delays, strict=True)
@@ -195,9 +202,9 @@ class Refiner:
         return TargetFit(design, self.data, j, mask).criterion()
 
     def readings(self, j: int, found: Refined, mask, inputs) -> list[Bool[np.ndarray, " input"]]:
-        """Candidates from which a drift may tell what the sources of a mask were at their delays:
-        one or two on either side of a delay that lies between them, or of these those among some
-        inputs.
+        """Return sets of candidates from which a drift can reconstruct the sources of a mask at
+        their delays: one or two on either side of a delay that lies between them, or of these those
+        among some inputs.
         """
         around = [mask.copy(), mask.copy()]
         for place in np.flatnonzero(mask & self.off(found)):
@@ -216,11 +223,13 @@ class Refiner:
         return with_a_reader_each(reads, graph, delays, self.lags).T.ravel()
 
     def between(self, found: Refined) -> bool:
-        """Whether a delay lies clear of its candidate: outside its interval, and not next to it."""
+        """Return whether a delay lies clear of its candidate: outside its interval, and not next to
+        it.
+        """
         return bool((self._off(found) > np.fmax(found.halves, BESIDE * self.gap)).any())
 
     def off(self, found: Refined) -> Bool[np.ndarray, " input"]:
-        """Places whose candidate lies outside the interval of the delay."""
+        """Return the places whose candidate lies outside the interval of the delay."""
         return self._off(found) > np.nan_to_num(found.halves)
 
     def _off(self, found: Refined) -> Float[np.ndarray, " input"]:
@@ -234,8 +243,8 @@ def left_at_delays(
     delays: Float[np.ndarray, "source target lag"],
     target: int,
 ) -> Float[np.ndarray, " window"]:
-    """What splines of a target's sources at their delays, in time, leave of its standardised rate,
-    in windows that count.
+    """Return the residual of a target's standardised rate after splines of its sources at their
+    delays, in time, in windows that count.
     """
     record, data, inputs = Record(samples, windows), KnownData(windows), []
     for i, a in np.argwhere(graph[:, target]):

@@ -1,4 +1,4 @@
-"""How much each source matters, by the present where it tells the rate, else by the past too.
+"""The relevance of each source, by the present where it tells the rate, else by the past too.
 
 Where all variables are seen and nothing is delayed, the present state tells the rate, and the past
 offers stand-ins only. Where something is hidden, or variables are static maps of states that are
@@ -36,9 +36,9 @@ Square = Float[np.ndarray, "source target"]
 def rank(
     samples: Samples, screened: Screened, source_value, networks=None
 ) -> tuple[Square, tuple[str, ...]]:
-    """The ranking of sources of a discovery, and sentences on what was chosen and why: that of
-    [`relevance`][ndde_jax.measure._relevance.relevance], which gives way to who predicts whom first
-    where [`rank_sources`][ndde_jax.measure.rank_sources] says so.
+    """Return the ranking of sources of a discovery, and sentences on the choice and its reason:
+    that of [`relevance`][ndde_jax.measure._relevance.relevance], which gives way to precedence
+    where [`rank_sources`][ndde_jax.measure.rank_sources] decides so.
 
     **Arguments:**
 
@@ -64,7 +64,7 @@ def rank(
 
 
 def relevance(screened: Screened, strengths=None, networks=None) -> tuple[Square, str]:
-    """A ranking of sources, from 0 to about 1, and a sentence on what it rests on.
+    """Return a ranking of sources, from 0 to about 1, and a sentence on its basis.
 
     With t = exp(−16 g), g being the mean over targets of log((risk by the present + .1) / (risk
     with the past + .1)) where that is positive, it is t · present + (1 − t) · past. By the present,
@@ -97,7 +97,7 @@ def relevance(screened: Screened, strengths=None, networks=None) -> tuple[Square
 
 
 def _by_present(screened: Screened) -> SplineGraph:
-    """What splines find with the present state alone; it is the first of the lags."""
+    """Return the graph that splines find with the present state alone, the first of the lags."""
     present = _present(screened.windows)
     if screened.data.refused:
         return spline_graph(present)
@@ -106,7 +106,7 @@ def _by_present(screened: Screened) -> SplineGraph:
 
 
 def _present(windows: Windows) -> Windows:
-    """The same rows, with the present state alone."""
+    """Return the windows, row by row, with the present state alone."""
     prior = PriorKnowledge(windows.prior.allowed[..., :1], windows.prior.required[..., :1])
     # Cut by NumPy: to JAX a slice of every other length would be another program.
     history = to_jax(np.asarray(windows.history)[:, :1])
@@ -114,13 +114,17 @@ def _present(windows: Windows) -> Windows:
 
 
 def _by_source(found: SplineGraph) -> Square:
-    """What a source is worth at its best lag, or at all it is kept at together if that is more."""
+    """Return the worth of a source at its best lag, or at all its kept lags together if that is
+    more.
+    """
     value = np.maximum(np.asarray(found.value).max(axis=2), np.asarray(found.source_value))
     return np.asarray(value, float)
 
 
 def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]:
-    """Rise of the risk of a linear regression without a source at all lags, and that risk."""
+    """Return the rise of the risk of a linear regression without a source at all lags, and that
+    risk.
+    """
     root = np.sqrt(data.weight)[:, None]
     total = max(float(data.weight.sum()), 1.0)
 
@@ -145,7 +149,7 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
 
 
 def _shares(value: Square, exponent: float) -> Square:
-    """Root of a strength over a power of the sum of those of a target."""
+    """Return the root of a strength over a power of the sum of those of a target."""
     value = np.maximum(value, 0)
     total = value.sum(axis=0, keepdims=True)
     return np.sqrt(value / np.where(total > 0, total, 1) ** exponent)

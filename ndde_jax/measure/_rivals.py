@@ -1,4 +1,6 @@
-"""Which inputs could take the place of an edge: what leaving edges out alone does not see."""
+"""The rivals of an edge: other inputs that could take its place, which leaving edges out does not
+show.
+"""
 
 from typing import Any
 
@@ -46,7 +48,7 @@ def rival_edges(
 ) -> RivalEdges:
     """Replace every edge of a graph by every other candidate in turn, and refit.
 
-    A signal strength says what is lost when an edge is left out and nothing takes its place. Where
+    A signal strength is the loss when an edge is left out and nothing takes its place. Where
     candidates are functions of one another (neighbouring lags, a limit cycle, two sensors of one
     thing), another input could have done as well; then the graph is one of several that the data
     support equally. Each refit takes the better of two starts, half of `config.steps` each: the
@@ -160,7 +162,8 @@ def joint_strengths(
     key: Checked[PRNGKeyArray],
     config: Checked[StrengthConfig | None] = None,
 ) -> Float[Array, "source target"]:
-    """What all other variables together cannot replace of each source of a graph.
+    """Return the strength of each source of a graph that all other variables together cannot
+    replace.
 
     The rise of the target's corrected risk when the source is left out at all lags and *every other
     candidate input* takes its place: the paper's signal strength, whose projection is onto
@@ -191,8 +194,8 @@ def joint_strengths(
 
 @eqx.filter_jit
 def rises_without(windows: Windows, groups, asked, config: StrengthConfig, key):
-    """Rise of the corrected risk of every target from all candidates to all but a group of them,
-    `[target group]`, NaN where it is not `asked`; and the risk of all.
+    """Return the rise of the corrected risk of every target from all candidates to all but a group
+    of them, `[target group]`, NaN where it is not `asked`; and the risk of all.
 
     `groups` are inputs left out together, `[group input]`; `asked` is `[target group]`.
     """

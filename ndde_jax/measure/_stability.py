@@ -1,4 +1,6 @@
-"""How often an edge is found again: on halves of the data, from other seeds, at other prices."""
+"""The stability of an edge under refits: on halves of the data, from other seeds, at other
+prices.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,12 +23,12 @@ from ..windows._windows import Windows
 
 
 class EdgeStability(eqx.Module):
-    """Shares of refits that find an edge, `[source target lag]`.
+    """The shares of refits that find an edge, `[source target lag]`.
 
     - `selected`: of (seed, half of the data), by the strategy.
     - `open`: of (seed, half of the data, coefficient on the penalty's path), by gates alone; as
         `selected` for a strategy without gates.
-    - `graphs`: what was selected each time, `[refit source target lag]`.
+    - `graphs`: the graph selected each time, `[refit source target lag]`.
     """
 
     selected: Scores
@@ -34,7 +36,7 @@ class EdgeStability(eqx.Module):
     graphs: Bool[Array, "refit source target lag"]
 
     def expected_false(self, threshold: Checked[float] = 0.9) -> Float[Array, ""]:
-        """Bound on the expected number of false edges among those selected more often than
+        """Return a bound on the expected number of false edges among those selected more often than
         `threshold` > ½: q² / ((2 · threshold − 1) · p), with q edges selected on average among p.
 
         For random halves, exchangeable false edges and a selection better than guessing; the halves
@@ -63,8 +65,8 @@ def edge_stability(
 
     - `windows`: of one system; outside `jit`, because halves depend on missing values.
     - `seeds`: repetitions on each half.
-    - `strategy`, `price`: how a graph is found, as for [`recover`][ndde_jax.recover]; or, without a
-        price, a function of windows and a key that returns a graph.
+    - `strategy`, `price`: as for [`recover`][ndde_jax.recover]; or, without a price, a function of
+        windows and a key that returns a graph.
     - `progress`: show a bar.
 
     **Returns:** [`EdgeStability`][ndde_jax.measure.EdgeStability].
@@ -111,7 +113,7 @@ def edge_stability(
 
 
 def check_finder(strategy: Any) -> None:
-    """How a graph is found: by a strategy, or a function of windows and a key."""
+    """Raise unless `strategy` is a strategy, None, or a function of windows and a key."""
     if isinstance(strategy, type) or not (strategy is None or callable(strategy)):
         check_strategy(strategy)
 
@@ -122,7 +124,9 @@ def find_again(
     price: AbstractPrice | None,
     key: PRNGKeyArray,
 ) -> tuple[Graph, Bool[Array, "path source target lag"]]:
-    """A graph, and what gates alone keep along their path of coefficients where there are any."""
+    """Return a graph, and those that gates alone keep along their path of coefficients where there
+    are any.
+    """
     if strategy is not None and not isinstance(strategy, AbstractStrategy):
         graph = jnp.asarray(strategy(windows, key))
         return graph, graph[None]

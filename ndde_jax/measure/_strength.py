@@ -1,4 +1,4 @@
-"""Signal strengths: what an edge is worth, measured by refitting with and without it."""
+"""The signal strengths: the worth of an edge, measured by refitting with and without it."""
 
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from ..windows._windows import Windows
 
 
 class SignalStrengths(eqx.Module):
-    """What every candidate edge is worth, as a share of the variance of its target's rate.
+    """The worth of every candidate edge, as a share of the variance of its target's rate.
 
     Each strength compares two graphs that differ in one edge: it is the rise of the target's
     standardised mean squared error when a kept edge is left out, or the fall when a dropped one is
@@ -46,7 +46,7 @@ class SignalStrengths(eqx.Module):
     - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
         corrected one in-sample where nothing was held out.
     - `risk_in_sample`: the same in-sample, corrected.
-    - `threshold`: what an edge must be worth per target under the default rule of `kept`.
+    - `threshold`: least worth of an edge per target under the default rule of `kept`.
     - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
         others, which tests the prior, but never kept.
     """
@@ -63,7 +63,7 @@ class SignalStrengths(eqx.Module):
     prior: PriorKnowledge
 
     def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
-        """What an edge of each target costs, `[target]`; by default the threshold."""
+        """Return the price of an edge of each target, `[target]`; by default the threshold."""
         price = as_price(price)
         if isinstance(price, EBIC):
             return self.threshold
@@ -71,7 +71,7 @@ class SignalStrengths(eqx.Module):
         return price(self.risk_in_sample, jnp.inf, n_inputs, 1)
 
     def kept(self, coefficient=None) -> Graph:
-        """Edges worth keeping, `[source target lag]`.
+        """Return the edges worth keeping, `[source target lag]`.
 
         **Arguments:**
 
@@ -82,12 +82,12 @@ class SignalStrengths(eqx.Module):
                 10⁻⁴ + risk · width · (ln n − 2 + ln F) / n
 
             and is positive on held-out blocks, or beyond its spread over stretches of the record
-            where nothing was held out. This is the extended Bayesian information criterion
-            for the `width` weights that an input brings, less what the correction of the risks has
-            charged already, plus the resolution of difference quotients. It becomes stricter with
-            noise and with more candidates, laxer with more data.
+            where nothing was held out. This is the extended Bayesian information criterion for the
+            `width` weights that an input brings, less the charge already in the correction of the
+            risks, plus the resolution of difference quotients. It becomes stricter with noise and
+            with more candidates, laxer with more data.
 
-        Edges of the prior are kept or not whatever they are worth.
+        Edges that the prior decides are kept or dropped whatever their worth.
         """
         price = as_price(coefficient, "coefficient")
         if isinstance(price, EBIC):
@@ -112,13 +112,13 @@ def signal_strengths(
     config: Checked[StrengthConfig | None] = None,
     max_inputs: Checked[int | None] = None,
 ) -> SignalStrengths:
-    """Measure what every edge is worth relative to a graph.
+    """Measure the worth of every edge relative to a graph.
 
     For each target the graph is refitted as it is, with every single edge removed or added, and
     without each source at all lags: from `restarts` random starts on all windows, and from there on
-    contiguous blocks with a gap of the largest lag around what is held out. Networks are trained by
-    Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted to about 1e-6 of
-    their variance and noisy data are not overfitted.
+    contiguous blocks with a gap of the largest lag around the held-out block. Networks are trained
+    by Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted to about 1e-6
+    of their variance and noisy data are not overfitted.
 
     Relative to a *selected* graph, because with many collinear inputs every single one can be
     dropped from the full model at no cost.
@@ -128,7 +128,7 @@ def signal_strengths(
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `key`: random starts, bootstrap, and the fit that selects the graph.
     - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
-        default what [`recover`][ndde_jax.recover] finds with these `config` of refits.
+        default the graph that [`recover`][ndde_jax.recover] finds with this `config` of refits.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
     - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
         the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`, where the

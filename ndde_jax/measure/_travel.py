@@ -1,7 +1,9 @@
-"""How long a signal takes from one variable to another, for smooth records with pronounced events.
+"""The travel time of a signal from one variable to another, for smooth records with pronounced
+events.
 
-A network that is fitted to rates of change finds the lag at which a source helps most, which for
-a smooth record is any near the truth. What passes as a wave is better measured by the wave itself.
+A network that is fitted to rates of change finds the lag at which a source helps most, which for a
+smooth record is any near the truth. A signal that travels as a wave is better measured by the wave
+itself.
 """
 
 import functools
@@ -21,7 +23,7 @@ RESOLUTION = 0.5
 
 
 class TravelTime(NamedTuple):
-    """What [`travel_time`][ndde_jax.measure.travel_time] returns, in the unit of `dt`.
+    """The result of [`travel_time`][ndde_jax.measure.travel_time], in the unit of `dt`.
 
     - `delay`: estimate; `lower`, `upper`: ends of its interval.
     - `likeness`: correlation at that delay. Where it is low, nothing travels.
@@ -45,7 +47,7 @@ def travel_time(
     draws: Checked[int] = 400,
     key: Checked[PRNGKeyArray],
 ) -> TravelTime:
-    """The delay at which a target's deviations from its median look most like the source's.
+    """Return the delay at which a target's deviations from its median look most like the source's.
 
     The likeness of a shift is the correlation of d·|d|, d being the deviation from the median: high
     and low extremes count most, the units do not. Between samples the highest likeness is
@@ -60,9 +62,10 @@ def travel_time(
         Missing values are left out pair by pair.
     - `source`, `target`: positions or names.
     - `largest`: longest delay, in samples.
-    - `level`: of the interval.
-    - `draws`: of blocks; 400 fix the ends of a 90 % interval to about a tenth of its width.
-    - `key`: all randomness.
+    - `level`: confidence level of the interval.
+    - `draws`: number of bootstrap draws of blocks; 400 fix the ends of a 90 % interval to about a
+        tenth of its width.
+    - `key`: random key of the draws.
 
     **Returns:** [`TravelTime`][ndde_jax.measure.TravelTime].
 
@@ -115,8 +118,9 @@ def travel_time(
 
 
 def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:
-    """That of [`travel_time`][ndde_jax.measure.travel_time] at the best shift of up to `largest`
-    samples, of all pairs, by Fourier transforms: what a gap or an end lacks counts as the median.
+    """Return the likeness, as in [`travel_time`][ndde_jax.measure.travel_time], at the best shift
+    of up to `largest` samples, of all pairs, by Fourier transforms: missing values and those past
+    an end count as the median.
     """
     together = np.concatenate(samples.values).astype(float)
     centre = np.nanmedian(together, axis=0)
@@ -145,8 +149,8 @@ def _position(samples: Samples, variable: Any, name: str) -> int:
 
 
 def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
-    """Sums of 1, a, b, a², b² and ab over blocks, `[moment shift block]`, a being what the source
-    was and b what the target is so many samples later.
+    """Return the sums of 1, a, b, a², b² and ab over blocks, `[moment shift block]`, a being the
+    source now and b the target `shift` samples later.
     """
     together = np.concatenate(pairs).astype(float)
     centre = np.nanmedian(together, axis=0)
@@ -172,7 +176,7 @@ def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
 
 
 def _correlations(sums: np.ndarray) -> np.ndarray:
-    """From sums `[moment shift draw]`."""
+    """Return the correlations from sums `[moment shift draw]`."""
     n = np.maximum(sums[0], 1)
     a, b, aa, bb, ab = sums[1:] / n
     spread = np.maximum((aa - a**2) * (bb - b**2), 1e-300)
@@ -180,7 +184,7 @@ def _correlations(sums: np.ndarray) -> np.ndarray:
 
 
 def _peak(likeness: np.ndarray) -> float:
-    """Where it is highest, in samples, between them by a parabola."""
+    """Return the position of the greatest likeness, in samples, between them by a parabola."""
     k = int(np.argmax(likeness))
     if not 0 < k < len(likeness) - 1:
         return float(k)

@@ -1,4 +1,4 @@
-"""Regressions on features of lagged states, as functions of sums over windows.
+"""The regressions on features of lagged states, as functions of sums over windows.
 
 [`sums_of`][ndde_jax.regression.sums_of] makes sums that add up over blocks, recordings and
 machines; [`grouped`][ndde_jax.regression.grouped] makes inner products of orthonormal groups of

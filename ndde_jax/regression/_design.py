@@ -1,4 +1,4 @@
-"""What regressions of all rates on the same inputs share: splines of the inputs and their products.
+"""The design that regressions of all rates on the same inputs share: splines and their products.
 
 In NumPy for windows that are known, since a program would be compiled for every length; in JAX, by
 the same lines, where they are traced.
@@ -21,7 +21,7 @@ REDUNDANT = 1e-4
 
 
 class Design(eqx.Module):
-    """Splines of every input, orthonormal within each, and their inner products.
+    """The splines of every input, orthonormal within each, and their inner products.
 
     - `inputs`: standardised values, `[window input]`.
     - `root`: root of the weight of each window, `[window]`; rows are multiplied by it.
@@ -44,17 +44,17 @@ class Design(eqx.Module):
 
     @property
     def n_inputs(self) -> int:
-        """Number of candidate inputs."""
+        """The number of candidate inputs."""
         return self.inputs.shape[1]
 
     @property
     def n_windows(self) -> Any:
-        """Number of windows that count."""
+        """The number of windows that count."""
         return (self.root > 0).sum().astype(self.root.dtype)
 
     def standardised(self, output: Any) -> tuple[Any, Any]:
-        """Return a rate as regressions want it, of weighted mean 0 and length 1, `[window]`, and
-        its length before.
+        """Return a rate as regressions use it, of weighted mean 0 and length 1, `[window]`, and its
+        length before.
         """
         xp = namespace_of((self, output))
         weight = self.root**2
@@ -96,8 +96,8 @@ class Design(eqx.Module):
         )
 
     def products(self, pairs: Any) -> tuple[Any, Any, Any]:
-        """Return the columns of products of two inputs, `[window pair]`, centred and of unit
-        length, with the means and lengths that they had.
+        """Return the centred products of two inputs, of unit length, `[window pair]`, with their
+        means and lengths before.
 
         - `pairs`: the two inputs of each, `[pair 2]`.
         """
@@ -180,7 +180,9 @@ def _inner(some: Any, features: Any) -> Any:
 
 
 def _norms_of_products(some: Any, inputs: Any, root: Any) -> Any:
-    """Sum of squares of every centred product of one of some inputs with one of all."""
+    """Return the sum of squares of every centred product of one of `some` inputs with one of
+    all.
+    """
     xp = namespace_of((some, inputs, root))
     weight = root**2
     total = xp.maximum(weight.sum(), 1)

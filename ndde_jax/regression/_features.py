@@ -1,4 +1,4 @@
-"""Features of one input: a straight line and what bends it, a restricted cubic spline."""
+"""The features of one input: a straight line and the bends of a restricted cubic spline."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,7 @@ def knots_of(values: Float[np.ndarray, "sample *input"]) -> Float[np.ndarray, "*
 def spline_terms(
     z: Float[Array | np.ndarray, "*input"], knots: Float[Array | np.ndarray, "*known knot"]
 ) -> Float[Array | np.ndarray, "*input term"]:
-    """Return the terms of a restricted cubic spline of every input, itself first.
+    """Return the terms of a restricted cubic spline of every input; the first is the input itself.
 
     Linear beyond the outer knots, so that rare extremes have no leverage (Harrell, 2015, equation
     2.25).

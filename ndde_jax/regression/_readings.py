@@ -1,4 +1,4 @@
-"""Map or flow: which of the two moves a record, in nats, both with the same freedom.
+"""A comparison of two readings of a record, map or flow, in nats and with equal freedom.
 
 A map moves by the drift at its samples, a flow by the drift averaged over the step. Where a drift
 is a sum of features, that average is a weighted sum of the features of neighbouring samples,
@@ -32,7 +32,7 @@ FLOOR = 1e-6
 
 
 class Readings(NamedTuple):
-    """What a record says as a map and as a flow.
+    """A comparison of a record read as a map and as a flow.
 
     - `evidence`: log likelihood of the flow over that of the map, prices included, in nats.
     - `map_graph`, `flow_graph`: the inputs that each has, `[source target lag]`; a flow's delay
@@ -48,22 +48,22 @@ class Readings(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`"map"`, `"flow"`, or `"undecided"` within 3 nats."""
+        """The likelier reading, `"map"` or `"flow"`; `"undecided"` within 3 nats."""
         if not abs(self.evidence) >= CLEARLY:
             return "undecided"
         return "flow" if self.evidence > 0 else "map"
 
 
 def mean_weights(delay: float) -> tuple[float, float, float]:
-    """Return the weights of the features of samples l − 1, l, l + 1 steps ago, l being the whole
-    part of a delay, in their mean over a step: that of a straight line between samples.
+    """Return the weights of the features of samples l − 1, l, l + 1 steps ago in their mean over a
+    step, where l is the whole part of a delay and features are linear between samples.
     """
     late, early = 1 - delay % 1, delay % 1
     return late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
 
 
 class _Steps(NamedTuple):
-    """Steps between samples whose neighbours at all lags are known.
+    """The steps between samples whose neighbours at all lags are known.
 
     - `rates`: by how much each variable moves in a step, `[window target]`.
     - `now`: samples at the start of a step, `[window variable]`.
@@ -77,18 +77,18 @@ class _Steps(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """A choice of inputs with what its fit says of the rates, `[window target]`."""
+    """A choice of inputs with the rates that its fit predicts, `[window target]`."""
 
     found: Selection
     says: np.ndarray
 
     def total(self) -> float:
-        """Return the criterion, all targets together."""
+        """Return the criterion, summed over all targets."""
         return float(self.found.cost.sum())
 
 
 class _Regression:
-    """Rates on groups of columns: searched by sums, and refitted."""
+    """A regression of rates on groups of columns: searched by sums, then refitted."""
 
     def __init__(self, columns, rates, choices: int, allowed, required):
         self.columns = columns.reshape(len(rates), -1)
@@ -107,12 +107,14 @@ class _Regression:
         )
 
     def search(self, *starts) -> list[Selection]:
-        """Return what is found from each start, None being no input at all."""
+        """Return the selection that is found from each start; None starts without inputs."""
         problem = self.problem()
         return [search_known(problem, start) for start in starts]
 
     def refit(self, found: Selection, at) -> _Fit:
-        """Return the same choice on the present columns, and what its fit says of columns `at`."""
+        """Return the same choice refitted on the present columns, with its predictions from columns
+        `at`.
+        """
         says, risk = np.zeros_like(self.rates), found.risk.copy()
         for j, level in enumerate(found.level):
             line = np.flatnonzero(level > OUT) * WIDTH
@@ -132,9 +134,9 @@ class _Regression:
 
 
 class _Flow(_Regression):
-    """A flow's columns, of which those with delays below one sample need the end of the step: it is
-    predicted by the drift that is being fitted, evaluated at the start of the step. A prediction by
-    another fit would smuggle in what that fit found, free of charge.
+    """A regression on the columns of a flow. Columns with delays below one sample need the end of
+    the step, which is predicted by the drift that is being fitted, evaluated at the start of the
+    step. A prediction by another fit would use the result of that fit without paying for it.
     """
 
     def __init__(self, steps: _Steps, delays: tuple[float, ...], *given):
@@ -153,7 +155,7 @@ class _Flow(_Regression):
         return mean + early * self.around[lag + 1] if early else mean
 
     def end_at(self, ahead: Float[np.ndarray, "window target"]) -> None:
-        """Take the end of each step so far ahead of its start."""
+        """Set the end of each step `ahead` of its start."""
         end, wide = spline_terms(self.now + ahead, self.knots), self.now.shape[1] * WIDTH
         for place in self.short:
             new = self._mean(self.delays[place], end)
@@ -171,7 +173,7 @@ class _Flow(_Regression):
 def _steps(
     recordings: list[np.ndarray], needed: list[int], most: int, inside: tuple | None
 ) -> _Steps:
-    """Return the first steps, at most so many, whose start may lie `inside` a mask only."""
+    """Return the first `most` steps; with a mask `inside`, only those that start within it."""
     known = [np.isfinite(x).all(axis=1) for x in recordings]
     knots = knots_of(np.concatenate([x[k] for x, k in zip(recordings, known, strict=True)]))
     rates, now = [], []
@@ -201,21 +203,23 @@ def _steps(
 
 
 class _Candidates(NamedTuple):
-    """Inputs of both readings: a map's at whole `lags`, a flow's at `delays`, some between them."""
+    """The inputs of both readings: a map's at whole `lags`, a flow's at `delays`, some between
+    them.
+    """
 
     dim: int
     lags: tuple[int, ...]
     delays: tuple[float, ...]
 
     def needed(self) -> list[int]:
-        """Return the samples before the present that both readings look at."""
+        """Return the samples before the present that both readings use."""
         whole = [int(delay) for delay in self.delays]
         later = [max(lag - 1, 0) for lag in whole]
         return sorted({0, *whole, *later, *(lag + 1 for lag in whole)})
 
     def of_flow(self, graph, *, whole: bool = False) -> np.ndarray:
-        """Return which inputs of a flow a graph `[source target lag]` has, `[target input]`: at all
-        delays from each lag up to the next, or at whole ones only.
+        """Return the inputs of a flow that a graph `[source target lag]` has, `[target input]`: at
+        all delays from each lag up to the next, or at whole ones only.
         """
         rows = [
             graph[:, :, self.lags.index(int(d))].T & (not whole or d % 1 == 0) for d in self.delays
@@ -223,7 +227,9 @@ class _Candidates(NamedTuple):
         return np.stack(rows, axis=1).reshape(self.dim, -1)
 
     def to_flow(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
-        """Return a map's inputs as a flow's, each in the middle of what its lag explains."""
+        """Return a map's inputs as a flow's, each in the middle of the interval that its lag stands
+        for.
+        """
         out = np.zeros((self.dim, len(self.delays), self.dim), np.int32)
         for i, lag in enumerate(self.lags):
             between = lag + 0.5 in self.delays and lag > 0
@@ -300,7 +306,7 @@ class _Finer(NamedTuple):
 
     @classmethod
     def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_Finer":
-        """Return as many targets of a graph as there is room for, those explained best first."""
+        """Return as many targets of a graph as there is room for, the best explained first."""
         best = cls(np.zeros(0, int), np.zeros(0, bool), lags)
         gaps = np.diff(lags, append=2 * lags[-1] - lags[-2])
         before = np.diff(lags, prepend=0)
@@ -321,7 +327,9 @@ class _Finer(NamedTuple):
         return best
 
     def edges(self, edges: np.ndarray, lags: tuple[int, ...]) -> np.ndarray:
-        """Return edges `[source target lag]` of this part, each lag as the candidate nearest."""
+        """Return edges `[source target lag]` of this part, each lag taken from the nearest
+        candidate.
+        """
         nearest = np.abs(np.asarray(self.lags)[:, None] - np.asarray(lags)[None]).argmin(axis=1)
         some = edges[np.ix_(self.variables, self.variables)][:, :, nearest]
         return some & self.targets[None, :, None]

@@ -1,9 +1,9 @@
-"""The search for the inputs of a rate: add, drop, exchange, while it pays.
+"""The stepwise search for the inputs of a rate: add, drop and exchange while the criterion falls.
 
 All that a regression on features needs of a record are inner products, so no move costs a pass over
-the windows. The active set is small: what a candidate outside it would explain is a Schur
-complement, what a member explains follows from its block of the inverse. An exchange empties one
-place on trial and looks for who fills it best.
+the windows. The active set is small: the gain from a candidate outside it is a Schur complement,
+and the loss without a member follows from its block of the inverse. An exchange empties one place
+on trial and looks for the best group to fill it.
 """
 
 import functools
@@ -30,7 +30,9 @@ WINDOWS_PER_COLUMN = 4
 
 
 def ridge_of(dtype: Any) -> float:
-    """Return what keeps redundant features, of length one, from breaking a factorisation."""
+    """Return the ridge that keeps redundant features of length one from breaking a
+    factorisation.
+    """
     return 1e-7 if np.dtype(dtype) == np.float64 else 1e-5
 
 
@@ -39,7 +41,7 @@ COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 
 
 class Problem(eqx.Module):
-    """Inner products of centred features and targets, and what a model pays for them.
+    """The inner products of centred features and targets, with the prices of a model on them.
 
     Features come in groups of one width, of which the first is the straight line; `present` says
     which exist, and those that do are orthonormal within their group.
@@ -50,7 +52,7 @@ class Problem(eqx.Module):
     - `choices`: number of inputs that a choice of k is made among; it costs
         2 log (choices choose k) (Chen and Chen, 2008), and a choice of m products of two of these
         2 log (k (k − 1) / 2 choose m).
-    - `price`: what a group costs beside that and its columns, in nats of twice the likelihood.
+    - `price`: cost of a group beside that and its columns, in nats of twice the likelihood.
     - `charge`: columns that an input is charged for, however it is used, `[group]`; a product then
         costs one more. Where it is 0, columns count that are in use: a straight line is nested in
         its spline at the price of one.
@@ -99,12 +101,12 @@ class Problem(eqx.Module):
 
 
 def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
-    """Return what groups read of which each has an input of its own."""
+    """Return the inputs that groups read, `[group 2]`, where each group has an input of its own."""
     return np.repeat(np.arange(n_groups, dtype=np.int32)[:, None], 2, axis=1)
 
 
 class Selection(eqx.Module):
-    """What a search chose for every target.
+    """The groups that a search selected for every target, with its risk and criterion.
 
     - `level`: OUT, LINE or CURVE.
     - `risk`: share of the variance that is left.
@@ -120,7 +122,7 @@ class Selection(eqx.Module):
 
 
 def columns_price(n: Any, columns: Any) -> Any:
-    """Return what so many columns cost beside n windows, in nats of twice the likelihood.
+    """Return the price of a number of columns beside n windows, in nats of twice the likelihood.
 
     Each costs log n in long records, and n / (n − columns − 2) times as much in short ones (Hurvich
     and Tsai, 1989, have this factor for Akaike's criterion; McQuarrie, 1999, for Schwarz'). No
@@ -132,22 +134,20 @@ def columns_price(n: Any, columns: Any) -> Any:
 
 
 def log_choices(n: float | int, k: int) -> float:
-    """Return log (n choose k); beyond half of n what half of n costs, so that more never costs
-    less.
-    """
+    """Return log (n choose k); from k = n/2 on its value at n/2, so that it never falls with k."""
     k = min(k, int(n) // 2)
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
 
 
 @functools.cache
 def _choices_of_products(most: int) -> Float[np.ndarray, "number product"]:
-    """Log of the ways to choose m products of two of k inputs."""
+    """Return the log of the number of ways to choose m products of two of k inputs."""
     pairs = [k * (k - 1) // 2 for k in range(2 * most + 1)]
     return np.array([[log_choices(p, min(m, p)) for m in range(most + 1)] for p in pairs])
 
 
 def _log_choices(n: Float[Array, ""], most: int) -> Float[Array, "number"]:
-    """[`log_choices`][ndde_jax.regression._search.log_choices] of k = 0 … most."""
+    """Return [`log_choices`][ndde_jax.regression._search.log_choices] of k = 0 … most."""
     k = jnp.arange(most, dtype=n.dtype)
     each = jnp.log(jnp.maximum(n - k, 1) / (k + 1))
     return jnp.concatenate([jnp.zeros(1, n.dtype), jnp.cumsum(jnp.maximum(each, 0))])
@@ -174,8 +174,8 @@ def eliminated(a: Any, b: Any) -> Any:
 
 
 class _State(eqx.Module):
-    """The groups that are active, in slots, of which free ones have level OUT; and which slot is
-    emptied on trial, `most` where none is.
+    """The active groups, in slots, of which free ones have level OUT; and the slot that is emptied
+    on trial, `most` if none is.
     """
 
     slot: Int[Array, "slot"]
@@ -185,7 +185,7 @@ class _State(eqx.Module):
 
 
 class _Moves(eqx.Module):
-    """What the present model leaves, and what each move would change.
+    """The residual sum of squares of the present model, and the change that each move would make.
 
     `gain` is explained by the straight line and by all that is not in use of a group; `rise` is
     lost without the bend of a member and without the member.
@@ -197,7 +197,7 @@ class _Moves(eqx.Module):
 
 
 def _columns_on(present, level):
-    """Which columns of groups at these levels are in use, [... width]."""
+    """Return which columns of groups at these levels are in use, `[... width]`."""
     first = jnp.broadcast_to(jnp.arange(present.shape[-1]) == 0, present.shape)
     return present & ((level == CURVE)[..., None] | ((level == LINE)[..., None] & first))
 
@@ -267,7 +267,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
 
     def readers(group, held):
-        """How many of some groups read each input."""
+        """Return how many of some groups read each input."""
         none = jnp.zeros(n_groups, jnp.int32)
         held = held.astype(jnp.int32)
         return (
@@ -406,11 +406,12 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
 def search(
     problem: Problem, start: Int[Array, "target group"] | None = None, most: int = MOST
 ) -> Selection:
-    """Return the groups that each target should have, from a start or from none.
+    """Return the groups of each target that minimise the criterion locally, from a start or from
+    none.
 
     A group is added, as a straight line or with its bend, dropped, straightened or exchanged for
-    another while the criterion falls: n log(risk + floor), what the columns cost, and
-    2 log (choices choose k) for the number k of groups (Chen and Chen, 2008).
+    another while the criterion falls: n log(risk + floor), the price of the columns, and 2 log
+    (choices choose k) for the number k of groups (Chen and Chen, 2008).
 
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
     other, so that one that takes long holds up no other.
@@ -454,8 +455,8 @@ SMALLEST = 32
 def search_known(
     problem: Problem, start: Int[np.ndarray, "target group"] | None = None, most: int = MOST
 ) -> Selection:
-    """[`search`][ndde_jax.regression.search] of a problem that is known, in double precision: all
-    leaves are NumPy arrays, and so is what comes back.
+    """Return the result of [`search`][ndde_jax.regression.search] for a problem that is known, in
+    double precision: all leaves are NumPy arrays, and so are those of the result.
     """
     n_targets, n_groups = problem.allowed.shape
     room = SMALLEST

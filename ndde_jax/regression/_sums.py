@@ -1,4 +1,4 @@
-"""Sufficient statistics of regressions: sums over windows, per block, that add up."""
+"""The sufficient statistics of regressions: sums over windows, per block, that add up."""
 
 import itertools
 from typing import Any
@@ -14,7 +14,7 @@ REDUNDANT = 1e-8
 
 
 class Sums(eqx.Module):
-    """Sums over the windows of each block, of which regressions are functions.
+    """The sums over the windows of each block, of which regressions are functions.
 
     They are additive: the sums of a longer record, of several recordings, of chunks or of parts on
     other machines are the sums of the parts, if all use the same features. Weights carry masks,
@@ -43,7 +43,7 @@ class Sums(eqx.Module):
         return Sums(*(a.sum(0, keepdims=True) for a in self._parts()))
 
     def without(self, blocks: Any) -> "Sums":
-        """Return the sums over all blocks but some, as one block."""
+        """Return the sums over all blocks except some, as one block."""
         keep = np.setdiff1d(np.arange(len(self.weight)), blocks)
         return Sums(*(a[keep].sum(0, keepdims=True) for a in self._parts()))
 
@@ -90,7 +90,7 @@ def sums_of(
 
 
 class Grouped(eqx.Module):
-    """Inner products of centred features that are orthonormal within each group of one width.
+    """The inner products of centred features that are orthonormal within each group of one width.
 
     - `gram`, `cross`, `power`: as a [`Problem`][ndde_jax.regression.Problem] has them.
     - `present`: which features of a group are not redundant.

@@ -1,4 +1,4 @@
-"""The terms of a rate: which inputs it follows, straight or bent, and which products of two.
+"""The terms of a rate: its inputs, straight or bent, and the products of two inputs.
 
 A search on the splines of all inputs comes first. What it leaves of the rate tells which products
 of two inputs are worth a look; each is one more group of the same search, which then goes on among
@@ -45,7 +45,7 @@ MANY = 24
 
 
 class Terms(NamedTuple):
-    """What describes one rate.
+    """The terms of one rate: the level of each input, and the products in use.
 
     - `level`: of each input, OUT, LINE (as it is) or CURVE (by its spline), `[input]`.
     - `pairs`: inputs whose products count, `[product 2]`, the smaller number first.
@@ -64,7 +64,7 @@ class Terms(NamedTuple):
         return (self.level > OUT) | partner.any((0, 1))
 
     def linear(self) -> Any:
-        """Return whether every input is taken as it is."""
+        """Return whether the terms take every input as it is."""
         xp = namespace_of(tuple(self))
         return xp.logical_not((self.level == CURVE).any() | self.used.any())
 
@@ -85,7 +85,7 @@ class Terms(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Least squares of one rate on terms.
+    """A least squares fit of one rate on terms.
 
     - `columns`: weighted, `[window column]`; `on`: which of them are in use.
     - `place`: the feature of a [`Design`][ndde_jax.regression.Design] that each is, numbered
@@ -124,7 +124,7 @@ class Fit(NamedTuple):
         return float(self.n * np.log(self.risk + FLOOR) + price)
 
     def rise_without(self, inputs: Bool[Any, "input"]) -> Any:
-        """Return by how much the risk rises without all columns that read one of some inputs."""
+        """Return the rise of the risk without all columns that read one of some inputs."""
         xp = namespace_of((self.columns, inputs))
         gone = self.on & (self.reads & inputs[None]).any(1)
         block = xp.where(gone[:, None] & gone[None], self.inverse, 0)
@@ -134,7 +134,7 @@ class Fit(NamedTuple):
 
 
 def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
-    """Return the least squares of a standardised rate `[window]` on terms.
+    """Return the least squares fit of a standardised rate `[window]` on terms.
 
     - `done`: what has to be known before, where this is traced: in a batch, factorisations must not
         run side by side.
@@ -190,8 +190,9 @@ def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
 
 
 def _charged(design: Design, terms: Terms) -> Any:
-    """Columns that terms are charged for: one for an input of a linear model; where anything is
-    bent or multiplied, as many as the spline of each input has, and one for each product.
+    """Return the number of columns that terms are charged for: one for an input of a linear model;
+    where anything is bent or multiplied, as many as the spline of each input has, and one for each
+    product.
     """
     xp = namespace_of((design, terms))
     each = xp.where(terms.linear(), 1, design.present.sum(1))
@@ -199,8 +200,9 @@ def _charged(design: Design, terms: Terms) -> Any:
 
 
 def outside_gains(design: Design, fit: Fit) -> Any:
-    """Return what every input explains of what a fit leaves, all coefficients adapting, less what
-    chance explains, `[input]`: as a straight line beside a linear model, by its spline elsewhere.
+    """Return the part of a fit's residual that every input explains, all coefficients adapting,
+    less the part expected by chance, `[input]`: as a straight line beside a linear model, by its
+    spline elsewhere.
     """
     xp = namespace_of((design, fit.columns))
     n_inputs = design.n_inputs
@@ -226,7 +228,7 @@ def outside_gains(design: Design, fit: Fit) -> Any:
 
 
 class _Products(NamedTuple):
-    """Products that a search is among.
+    """The products that a search chooses among.
 
     - `pairs`: the two inputs of each, `[product 2]`; `there`: which exist.
     - `score`: by how much the best of them may lower the criterion.
@@ -238,7 +240,7 @@ class _Products(NamedTuple):
 
 
 class _Rate(NamedTuple):
-    """A standardised rate with what may describe it.
+    """A standardised rate with the inputs and features that may describe it.
 
     - `y`: `[window]`, and `cross`, its inner products with all features, `[input width]`.
     - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
@@ -262,13 +264,15 @@ class _Rate(NamedTuple):
 
 
 def _present(design: Design, bent: Any) -> Any:
-    """Features that a rate may be made of: all, or the straight lines."""
+    """Return the features that a rate may be made of: all, or the straight lines."""
     xp = namespace_of((design, bent))
     return design.present & xp.logical_or(bent, (np.arange(WIDTH) == 0)[None])
 
 
 def _searched(problem: Problem, start: Any, most: int) -> Selection:
-    """Return what is found from a start; on the host with more room where all places were taken."""
+    """Return the selection found from a start; on the host with more room where all places were
+    taken.
+    """
     if namespace_of((problem, start)) is not np:
         found = search(jax.tree.map(jnp.asarray, problem), jnp.asarray(start)[None], most)
         return jax.tree.map(lambda a: a[0], found)
@@ -357,7 +361,9 @@ def _with_products(
 
 
 def _gains_of_products(design: Design, fit: Fit) -> Any:
-    """What the product of every two inputs explains of what a fit leaves, `[input input]`."""
+    """Return the part of a fit's residual that the product of every two inputs explains,
+    `[input input]`.
+    """
     xp = namespace_of((design, fit.residual))
     weighted = design.root * fit.residual
     inner = design.inputs.T @ (weighted[:, None] * design.inputs)
@@ -366,7 +372,7 @@ def _gains_of_products(design: Design, fit: Fit) -> Any:
 
 
 def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
-    """Return the products that explain most of what a fit leaves."""
+    """Return the products that explain most of a fit's residual."""
     xp = namespace_of((design, fit.residual))
     n_inputs, n = design.n_inputs, rate.n
     first, second = np.triu_indices(n_inputs, 1)
@@ -386,8 +392,8 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
 
 
 def _candidates(design: Design, rate: _Rate, terms: Terms, fit: Fit) -> _Products:
-    """Return products in use, and by turns those that explain most of what a fit of the terms
-    leaves and of what it leaves without products.
+    """Return the products in use, and in turn those that explain most of the residual of a fit of
+    the terms and of the same fit without products.
     """
     xp = namespace_of((design, rate, terms))
     more = _promising(design, fit, rate)
@@ -413,7 +419,7 @@ def _straight_or_bent(design: Design, y: Any, mask: Any) -> Terms:
 
 
 def _most(required: Any) -> int:
-    """Return how many terms there is room for at first, of few sizes."""
+    """Return the number of terms that there is room for at first, one of few sizes."""
     count = int(required.sum())
     return MOST if count <= MOST - 4 else 2 * (MANY if count > MOST else MOST)
 
@@ -430,7 +436,7 @@ def _without_products(
     start: Any = None,
     relaxed: bool = False,
 ) -> Selection:
-    """Return what a search without products finds for every target, on the host."""
+    """Return the selection of a search without products for every target, on the host."""
     n_inputs, width = design.n_inputs, WIDTH if bent else 1
     present = design.present[:, :width]
     cross = outputs.T @ design.features.reshape(len(outputs), -1)
@@ -453,14 +459,14 @@ def _without_products(
 
 
 def _discount(n: Any) -> Any:
-    """By how much a column is cheaper where inputs are only collected to start from: it costs one
-    nat of twice the likelihood, less than chance gains.
+    """Return the discount on the price of a column where inputs are only collected to start from:
+    it then costs one nat of twice the likelihood, less than chance gains.
     """
     return namespace_of(n).log(namespace_of(n).maximum(n, 2)) - 1
 
 
 def _better(one: Selection, other: Selection) -> Selection:
-    """Return the cheaper of two for every target."""
+    """Return the cheaper of two selections for every target."""
 
     def chosen(a, b):
         first = (one.cost <= other.cost).reshape((-1,) + (1,) * (a.ndim - 1))
@@ -519,8 +525,8 @@ def find_terms(
     step: int = 0,
     found: tuple[Selection, Selection] | None = None,
 ) -> Terms:
-    """Return the terms that describe a rate best, by the extended Bayesian information criterion:
-    of a linear model, or of splines and products.
+    """Return the terms that minimise the extended Bayesian information criterion of a rate: of a
+    linear model, or of splines and products.
 
     A linear model is charged a column for each input, any other the columns of a spline for each,
     used or not, and one for each product. Neighbouring lags are nearly copies of one another, and
@@ -570,8 +576,8 @@ def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
 
 
 def _multiplied(terms: Terms) -> Terms:
-    """Return all inputs bent, with all products of two where there is room for these; products
-    that explain much together may explain nothing one by one.
+    """Return all inputs bent, with all products of two where there is room for these; products that
+    explain much together may explain nothing one by one.
     """
     xp, width = namespace_of(tuple(terms)), terms.used.shape[0]
     count = max(k for k in range(1, 7) if k * (k - 1) // 2 <= width)
@@ -598,7 +604,7 @@ def _find_known(
     found: tuple[Selection, Selection] | None,
     choices: int,
 ) -> Terms:
-    """Return the best terms, on the host, from what is known of sums or from nothing."""
+    """Return the best terms, on the host, from a given selection of sums or from nothing."""
     most = _most(required)
     given = (design, y[:, None], allowed[None], required[None])
     if found is None:
@@ -637,7 +643,9 @@ def _find_known(
 def _with_rounds(
     design: Design, rate: _Rate, terms: Terms, cost: Any, most: int
 ) -> tuple[Terms, Any]:
-    """Return the terms, and their cost, that searches with products end at, on the host."""
+    """Return the terms, and their cost, at which repeated searches with products end, on the
+    host.
+    """
     moved = False
     for _ in range(ROUNDS):
         before, fit = cost, fit_terms(design, rate.y, terms)
@@ -699,7 +707,7 @@ def _exchanged(design: Design, rate: _Rate, terms: Terms, cost: Any) -> tuple[Te
 def _beginning(
     design: Design, y: Any, allowed: Any, required: Any, bent: Any, step: int, choices: int
 ) -> tuple[_Rate, Terms]:
-    """Return what may describe a rate, and that nothing does so far."""
+    """Return the rate with the inputs that may describe it, and empty terms to start from."""
     xp, n_inputs = namespace_of((design, y)), design.n_inputs
     cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, WIDTH)
     width = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
@@ -709,8 +717,8 @@ def _beginning(
 
 
 def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
-    """Return the terms by one loop, whose first turn has no products, for both kinds of model: what
-    stands in it is compiled once.
+    """Return the terms by one loop for both kinds of model, whose first turn has no products: the
+    body of the loop is compiled once.
     """
     worth = jnp.zeros(design.n_inputs, y.dtype)
 
@@ -764,7 +772,7 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
 
 
 class Described(NamedTuple):
-    """What the terms of a rate say about every input.
+    """The effect of every input in the terms of a rate.
 
     - `mask`: inputs that the terms read, `[input]`.
     - `evidence`: by how much log(risk + 10⁻⁴) rises without one of them, or falls with the spline
@@ -784,7 +792,7 @@ class Described(NamedTuple):
 
 
 def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> Described:
-    """Return what the terms of a rate say about every input.
+    """Return the effect of every input in the terms of a rate.
 
     - `dim`: number of sources; inputs are numbered (lag, source).
     - `n_slots`: how many inputs to name, static.

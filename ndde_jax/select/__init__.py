@@ -1,9 +1,9 @@
-"""How graphs are found: strategies and prices for [`recover`][ndde_jax.recover].
+"""The strategies that find graphs, and their prices, for [`recover`][ndde_jax.recover].
 
 A strategy and a price are values. Strategies:
 
-- `Default`: closed forms, and networks where these explain more; what `recover` and `discover`
-    take unless told otherwise.
+- `Default`: closed forms, and networks where these explain more; the default of `recover` and
+    `discover`.
 - `Gates`: hard-concrete gates, another penalty or given graphs, improved edge by edge; for few
     candidates.
 - `Splines`: closed forms, milliseconds.

@@ -27,11 +27,12 @@ COMPARABLE = 0.05
 
 
 class Default(AbstractStrategy):
-    """Closed forms choose the inputs; networks judge them where functions of these explain more.
+    """A strategy in which closed forms choose the inputs, and networks judge them where functions
+    of these explain more.
 
-    What [`recover`][ndde_jax.recover] runs unless told otherwise, and what
-    [`discover`][ndde_jax.discover] begins with. Under `jit` and `vmap` closed forms decide alone,
-    since for how many targets a network is needed depends on the data.
+    The default of [`recover`][ndde_jax.recover], and the first step of
+    [`discover`][ndde_jax.discover]. Under `jit` and `vmap` closed forms decide alone, since the
+    number of targets that need a network depends on the data.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
     - `networks`: settings of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig];
@@ -61,7 +62,7 @@ class Default(AbstractStrategy):
         check_flag(self.delays, "delays")
 
     def search(self, windows, price, key) -> Recovery:
-        """Splines, then networks where they are needed."""
+        """Return the graph by splines, then by networks for the targets that need them."""
         if self.networks is None or namespace_of((windows, key)) is jnp:
             return self.screen.search(windows, price, key)
         price = EBIC() if price is None else price
@@ -88,7 +89,8 @@ class Default(AbstractStrategy):
 def judged_by_networks(
     data: KnownData, screening: SplineGraph, regressions: list[TargetFit], price, config, key
 ) -> list[Judged | None]:
-    """Return what networks say of the targets that they describe better; None of the others.
+    """Return the judgement of networks for the targets that they describe better; None for the
+    others.
 
     Where a closed form finds that functions of the inputs explain more, a network is fitted; unless
     it is clearly worse, networks judge edges added, dropped and exchanged.
@@ -97,7 +99,7 @@ def judged_by_networks(
     at_any_price = not isinstance(price, EBIC)
 
     def excess(j: int, found, degree: int) -> float:
-        """By how much a network describes a target worse than splines, per window."""
+        """Return how much worse a network describes a target than splines do, per window."""
         return float(network_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
 
     def needed(j: int, found) -> bool:
@@ -118,7 +120,9 @@ def judged_by_networks(
 
 
 def network_criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float:
-    """Return a network's extended Bayesian information criterion, as regressions have it."""
+    """Return a network's extended Bayesian information criterion, comparable with that of
+    regressions.
+    """
     weights = float(columns_price(n, float(found.n_effective)))
     return float(
         n * np.log(float(found.risk) + FLOOR) + weights + 2 * log_choices(n_inputs, degree)

@@ -1,4 +1,4 @@
-"""Exact L0 for few inputs, and a certificate of local optimality for any graph."""
+"""An exact L0 search for few inputs, and a certificate of local optimality for any graph."""
 
 import itertools
 
@@ -27,7 +27,7 @@ class ExactGraph(eqx.Module):
     - `graph`: minimiser of risk + price × number of inputs, `[source target lag]`.
     - `margin`: by how much the cost of the second best subset of inputs exceeds it, `[target]`;
         infinite where the prior leaves one subset only.
-    - `price`: of one input, `[target]`.
+    - `price`: price of one input, `[target]`.
     - `subsets`: all subsets of inputs in the order of `risk`, `[subset lag source]`.
     - `risk`: risk of every subset, corrected for the parameters used, `[target subset]`.
     """

@@ -1,4 +1,4 @@
-"""Moves judged by networks, for windows that are known: two small compiled programs serve all
+"""The moves judged by networks, for windows that are known: two small compiled programs serve all
 targets, whatever the data, and the search itself is plain Python.
 """
 
@@ -26,12 +26,12 @@ BLOCKS = 32
 
 
 class Judged(NamedTuple):
-    """What networks say of one target; NumPy.
+    """A network's judgement of one target; NumPy.
 
     - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.select.LagSearch].
     - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
         `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
-        `[input block]`; `left`, what is left of the rate there.
+        `[input block]`; `left`, the residual risk there.
     - `risk`, `threshold`: corrected risk and the price of an edge.
     - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
     """
@@ -50,7 +50,7 @@ class Judged(NamedTuple):
 def judge(
     data, screening: SplineGraph, price, config, *, key, asked=None, needed=None, inputs=None
 ) -> list:
-    """Moves from what splines chose, target by target.
+    """Return the networks' judgement of each target, by moves from the inputs that splines chose.
 
     Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
     and other data.
@@ -102,7 +102,7 @@ def judge(
 
 
 def fit_on(data, j: int, mask, price, config, key) -> tuple[NetworkFit, np.ndarray]:
-    """A network of one target on a mask of the candidates, and the slots that it sees."""
+    """Return a network of one target on a mask of the candidates, and the slots that it reads."""
     slots, closed = np.flatnonzero(mask), np.flatnonzero(~mask)
     # Closed ones fill up to a size that is compiled already.
     wanted = max(-(-len(slots) // 4) * 4, FEWEST_SLOTS)
@@ -113,7 +113,7 @@ def fit_on(data, j: int, mask, price, config, key) -> tuple[NetworkFit, np.ndarr
 
 
 def _problem(data, j: int, inputs, price, config, undecided) -> MoveProblem:
-    """Of one target, with rows of padding."""
+    """Return the problem of one target, with rows of padding."""
     length = padded_length(len(data.weight))
     arrays = (_padded(a, length) for a in (inputs, data.outputs[:, j], data.weight))
     inputs, output, weight = (to_jax(a, data.dtype) for a in arrays)
@@ -158,7 +158,7 @@ def _refit(problem: MoveProblem, mask, network, steps: int, decay: Any = 1e-2) -
 
 
 def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
-    """The best of several starts."""
+    """Return the best of several starts."""
     config = problem.config
     size = dict(width=config.width, depth=config.depth, dtype=problem.inputs.dtype)
     starts = init_layers(config.restarts, problem.inputs.shape[1], key=key, **size)
@@ -172,10 +172,11 @@ def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
 
 
 def _search(problem: MoveProblem, mask, found: _Refit):
-    """The best move, again and again, while it pays; as `MoveProblem.search`, which JAX traces.
+    """Return the mask after the best moves, one by one, while they pay: `MoveProblem.search`
+    outside JAX.
 
-    Returns the choice, its network, the ranking of all moves, and what those that did not pay were
-    refitted to, by their masks.
+    Returns the choice, its network, the ranking of all moves, and the refits of those that did not
+    pay, by their masks.
     """
     moves, possible = np.asarray(problem.moves), np.asarray(problem.possible)
     linear = np.full(len(moves), np.inf)
@@ -203,8 +204,8 @@ def _search(problem: MoveProblem, mask, found: _Refit):
 
 
 def stretches(weight) -> np.ndarray:
-    """Which of `BLOCKS` stretches with as many valid windows each window lies in. What comes before
-    the first valid one belongs to the first.
+    """Return the stretch, one of `BLOCKS` with equally many valid windows, that each window lies
+    in. Windows before the first valid one belong to the first stretch.
     """
     used = np.asarray(weight) > 0
     rank = (np.cumsum(used) - 1) * BLOCKS // max(int(used.sum()), 1)
@@ -212,9 +213,9 @@ def stretches(weight) -> np.ndarray:
 
 
 def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
-    """Change of the log-risk by each slot, positive where it speaks for the edge; what each is
-    worth; the worth of kept ones by blocks of windows, `[slot block]`; and what is left there, by
-    block. `tried` are refits from the same network that are known.
+    """Return the change of the log-risk by each slot, positive where it supports the edge; the
+    worth of each; the worth of kept ones by blocks of windows, `[slot block]`; and the residual
+    risk by block. `tried` are known refits from the same network.
     """
     rank = stretches(weight)
     size = np.bincount(rank, weight, BLOCKS)

@@ -1,4 +1,4 @@
-"""Whether anything is left for networks, asked in closed form."""
+"""A closed-form test of whether residuals leave anything for networks to explain."""
 
 import numpy as np
 from jaxtyping import Float
@@ -17,8 +17,8 @@ CHANCE = 0.01
 
 
 def beyond_chance(chances: list[float]) -> list[bool]:
-    """Of which targets, each with the chance of its leftover, something is left. One of a hundred
-    leaves as little by chance, so each has its share of `CHANCE` (Bonferroni).
+    """Return, for the chance of the leftover of each target, whether something is left. The level
+    `CHANCE` is divided among the targets (Bonferroni).
     """
     return [chance < CHANCE / len(chances) for chance in chances]
 
@@ -29,8 +29,8 @@ def chance_of_leftover(
     inputs: Float[np.ndarray, "window input"],
     root: Float[np.ndarray, " window"],
 ) -> float:
-    """How likely chance alone lets smooth functions of some inputs explain as much of a residual as
-    they do.
+    """Return the probability that chance alone lets smooth functions of some inputs explain as much
+    of a residual as they do.
 
     An F test of random tanh units, of one to three inputs each, beside the columns that the model
     has, whose least squares left the residual. Random units span what a trained network can add

@@ -1,4 +1,6 @@
-"""Windows whose states are taken where a forward difference sees them: halfway through the step."""
+"""The windows with states at the point that a forward difference measures: halfway through the
+step.
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -49,7 +51,8 @@ def midpoint_windows(
     model: Checked[AbstractDelayModel | Callable | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
 ) -> Windows:
-    """Forward differences, paired with the states half a step later: second order, noise or not.
+    """Return forward differences, paired with the states half a step later: second order, noise or
+    not.
 
     The increment over a step is the integral of the drift over that step, so a forward difference
     belongs to its middle: a drift that depends on X(t − τ) seems to depend on X(t − τ + dt/2), that
@@ -107,8 +110,8 @@ def midpoint_windows(
 
 
 class Steps(NamedTuple):
-    """Forward differences with the states at the start of each step, `plain`; and the states at its
-    end, and how far the path between lies off the straight line, `[window lag dim]`.
+    """The forward differences with the states at the start of each step, `plain`; the states at its
+    end; and the distance of the path between from the straight line, `[window lag dim]`.
     """
 
     plain: Windows
@@ -116,7 +119,9 @@ class Steps(NamedTuple):
     bend: Any
 
     def met_by(self, model: Any) -> Windows:
-        """States halfway through each step, and rates corrected there, as a model says."""
+        """Return the states halfway through each step, and the rates corrected there, by a
+        model.
+        """
         traced = is_traced(self.plain)
         if not traced and (drift := known_drift(model)) is not None:
             return meet_midway_known(self.plain, drift, self.end, self.bend)
@@ -124,13 +129,15 @@ class Steps(NamedTuple):
 
 
 def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:
-    """Of measurements, read as [`midpoint_windows`][ndde_jax.select.midpoint_windows] does."""
+    """Return the steps of measurements, read as
+    [`midpoint_windows`][ndde_jax.select.midpoint_windows] does.
+    """
     lags = read_lags(lags)
     return cut_steps(read_measurements(x, dt=dt, names=names), lags, prior)
 
 
 def cut_steps(measured: Measurements, lags: tuple[int, ...], prior) -> Steps:
-    """Of measurements that were read."""
+    """Return the steps of measurements that were read."""
     around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
     wide = cut_windows(measured, around, "euler", None)
     if not measured.data.regular:
@@ -151,8 +158,8 @@ def cut_steps(measured: Measurements, lags: tuple[int, ...], prior) -> Steps:
 
 
 def halfway(steps: Steps, rate=None) -> Windows:
-    """States halfway through each step, present ones predicted by the rates expected: by default
-    those of [`spline_graph`][ndde_jax.select.spline_graph].
+    """Return the states halfway through each step, present ones predicted by the expected rates: by
+    default those of [`spline_graph`][ndde_jax.select.spline_graph].
     """
     rate = spline_graph(steps.plain).rate if rate is None else rate
     wide, lags = steps.plain, steps.plain.lags
@@ -176,12 +183,14 @@ def halfway(steps: Steps, rate=None) -> Windows:
 
 
 def _shifted(lag: int, shift: int) -> int:
-    """A lag so many samples later; the present stays where it is."""
+    """Return a lag `shift` samples later; the present stays where it is."""
     return max(lag - shift, 0) if lag > 0 else 0
 
 
 def _bend(before, start, end, after, lags: tuple[int, ...], xp):
-    """How far the interpolated path lies off the straight line halfway from `start` to `end`."""
+    """Return the distance of the interpolated path from the straight line halfway from `start` to
+    `end`.
+    """
     cubic = (start + end - before - after) / 16
     parabola = (2 * start - before - end) / 8
     at = np.asarray(lags)[None, :, None]
@@ -189,7 +198,7 @@ def _bend(before, start, end, after, lags: tuple[int, ...], xp):
 
 
 def measured_rows(samples: Samples, windows: Windows) -> np.ndarray:
-    """Which rows of windows of these samples hold measured values only, bool `[window]`.
+    """Return which rows of windows of these samples hold measured values only, bool `[window]`.
 
     **Raises:** `ValueError` if too few are left.
     """
@@ -204,8 +213,8 @@ def measured_rows(samples: Samples, windows: Windows) -> np.ndarray:
 def choose_windows(
     samples: Samples, *, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
 ) -> tuple[Screened, tuple[str, ...]]:
-    """[`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and a
-    sentence on a choice that `"auto"` made beyond what the windows explain themselves.
+    """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and
+    a sentence on a choice by `"auto"` that the windows do not explain themselves.
 
     Except for smooth records, both readings of the samples, as a map from one to the next and as a
     flow between them, are compared at the same prices by
@@ -266,7 +275,7 @@ def _map_of_products(
 
 
 def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings | None:
-    """Return what the record says as a map and as a flow; None where it is too short to say."""
+    """Return the comparison of a record read as a map and as a flow; None where it is too short."""
     data = measured.data
     rows = [
         np.where(p[:, None], np.asarray(v, float), np.nan)
@@ -288,7 +297,7 @@ def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings 
 def _as_read(
     readings: Readings, decided: str, measured: Measurements, lags: tuple[int, ...], prior, said
 ) -> tuple[Screened, tuple[str, ...]]:
-    """Return windows of a map or of a flow, whichever the record is likelier to be."""
+    """Return the windows of a map or of a flow, whichever reading of the record is likelier."""
     nats = f"{abs(readings.evidence):.3g} nats"
     limit = TIE if decided == "euler" else -CLEARLY
     if readings.evidence <= limit:
@@ -321,8 +330,8 @@ def _as_read(
 
 
 def _only_the_signal_falls(windows: Windows, measured: Measurements) -> bool:
-    """Whether increments lose power towards the sampling frequency because the signal reaches that
-    far, and not because noise was filtered.
+    """Return whether increments lose power towards the sampling frequency because of the signal,
+    and not because noise was filtered.
     """
     if rings(windows.ringing) or not reads_filtered(windows.noise_share, windows.roll_off, None):
         return False

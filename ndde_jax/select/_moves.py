@@ -1,4 +1,4 @@
-"""Search among many collinear inputs: moves ranked by a linearised network, judged by refits."""
+"""A search among many collinear inputs: moves ranked by a linearised network, judged by refits."""
 
 import equinox as eqx
 import jax
@@ -24,14 +24,14 @@ MANY_INPUTS = 25
 
 
 class LagSearch(eqx.Module):
-    """What [`search_lags`][ndde_jax.select.search_lags] found.
+    """A graph found by [`search_lags`][ndde_jax.select.search_lags], with its evidence.
 
     - `graph`: `[source target lag]`.
     - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
       or falls when a dropped one is added, `[source target lag]`. Kept edges are refitted without;
       dropped ones are linearised (on the shortlist) or regressed on splines (elsewhere).
     - `risk`: standardised mean squared error per target, corrected for the parameters used.
-    - `threshold`: what an edge must lower that risk by to be kept, `[target]`.
+    - `threshold`: least fall of that risk for which an edge is kept, `[target]`.
     - `screening`: the [`SplineGraph`][ndde_jax.select.SplineGraph] it started from.
     """
 
@@ -50,16 +50,16 @@ def search_lags(
     config: Checked[StrengthConfig | None] = None,
     shortlist: Checked[int] = 12,
 ) -> LagSearch:
-    """The library's graph search for many candidate lags, where neighbours are nearly collinear.
+    """Search for the graph among many candidate lags, where neighbours are nearly collinear.
 
     For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
     choice. A network is fitted on that choice and improved move by move: an edge added, dropped, or
-    *swapped* for another. All moves are ranked by what one Gauss–Newton step would make of them,
-    the best few are refitted, and the best of these is taken if it lowers risk + price × edges,
-    with the price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
-    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of
-    candidates, and a wrong lag can be corrected in one move, without passing through a worse graph.
-    What the prior of the windows decides is never moved.
+    *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step, the best
+    few are refitted, and the best of these is taken if it lowers risk + price × edges, with the
+    price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
+    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of candidates, and a
+    wrong lag can be corrected in one move, without passing through a worse graph. What the prior of
+    the windows decides is never moved.
 
     **Arguments:**
 
@@ -157,5 +157,5 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSe
 
 
 def searches_by_moves(windows: Windows) -> bool:
-    """Whether candidates are many, or states lie between samples."""
+    """Return whether candidates are many, or states lie between samples."""
     return windows.dim * windows.n_lags >= MANY_INPUTS or windows.scheme == "midpoint"

@@ -1,4 +1,6 @@
-"""Coefficient paths: one fit for a whole grid of penalties, and a choice that needs no truth."""
+"""The coefficient paths: one fit for a whole grid of penalties, and a choice that needs no
+truth.
+"""
 
 import dataclasses
 from typing import Any
@@ -36,7 +38,7 @@ from ..windows._windows import Windows
 
 
 class SweptGraphs(eqx.Module):
-    """Graphs along a grid of coefficients, and how well each predicts what it has not seen.
+    """The graphs along a grid of coefficients, and their prediction errors on held-out data.
 
     - `coefficients`: λ, ascending, `[coefficient]`.
     - `graphs`: `[coefficient source target lag]`.
@@ -45,8 +47,8 @@ class SweptGraphs(eqx.Module):
     - `scores`: the method's scores averaged over the grid and the training: a ranking.
     - `held_out`: mean squared error of the refitted graphs on held-out blocks, summed over targets
         in standardised units, `[coefficient]`.
-    - `standard_error`: of its difference from the best coefficient's, from blocks.
-    - `status`: of the underlying fit.
+    - `standard_error`: standard error of its difference from the best coefficient's, from blocks.
+    - `status`: status of the underlying fit.
     """
 
     coefficients: Float[Array, "coefficient"]
@@ -58,11 +60,11 @@ class SweptGraphs(eqx.Module):
     status: Status
 
     def select(self, errors: Checked[float] = 1.0) -> Float[Array, ""]:
-        """The largest coefficient whose held-out risk is within so many standard errors of the
-        best.
+        """Return the largest coefficient whose held-out risk is within a number of standard errors
+        of the best.
 
-        The difference is paired, block by block, so what both graphs fail to explain cancels; 1e-4
-        per target is added, the error of difference quotients. The rule errs towards sparse graphs
+        The difference is paired, block by block, so errors common to both graphs cancel; 1e-4 per
+        target is added, the error of difference quotients. The rule errs towards sparse graphs
         where data are few, and keeps stand-ins of true drivers where candidates are collinear:
         these predict as well.
         """
@@ -72,7 +74,7 @@ class SweptGraphs(eqx.Module):
         return jnp.max(jnp.where(good, self.coefficients, -jnp.inf))
 
     def graph(self, coefficient: Any = None) -> Graph:
-        """The graph at a coefficient of the grid, by default the selected one."""
+        """Return the graph at a coefficient of the grid, by default the selected one."""
         if coefficient is not None:
             check_non_negative(coefficient, "coefficient")
         chosen = self.select() if coefficient is None else jnp.asarray(coefficient)
@@ -96,7 +98,7 @@ def coefficient_path(
 
     **Arguments:**
 
-    - `method`: whose penalty is swept; its own `coefficient` and `path` are replaced.
+    - `method`: the method whose penalty is swept; its own `coefficient` and `path` are replaced.
     - `windows`: of one system.
     - `coefficients`: λ, positive, ascending.
     - `key`: for the fit and the refits.
@@ -150,7 +152,7 @@ def coefficient_path(
 
 
 def without_refinement(config: FitConfig) -> FitConfig:
-    """The same, where only the graph is wanted."""
+    """Return the settings without refinement, for fits of which only the graph is wanted."""
     return dataclasses.replace(config, refine="none")
 
 
@@ -187,8 +189,8 @@ def held_out_errors(
     *,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "target graph block"], Float[Array, "block"]]:
-    """Mean squared error of refitted graphs on held-out folds, by bootstrap block, and the blocks'
-    shares of the weight.
+    """Return the mean squared error of refitted graphs on held-out folds, by bootstrap block, and
+    the blocks' shares of the weight.
     """
     data = FlatData(windows)
     fold, train = _folds(windows, data, config.folds)

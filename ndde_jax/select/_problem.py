@@ -1,4 +1,6 @@
-"""One target and a shortlist of inputs: networks that judge edges added, dropped and swapped."""
+"""The problem of one target and a shortlist of inputs: networks judge edges added, dropped and
+swapped.
+"""
 
 import itertools
 from typing import Any
@@ -21,7 +23,9 @@ REFITTED = 4
 
 
 class MoveProblem(eqx.Module):
-    """One target and its shortlist. Networks see all slots; a mask closes those not chosen."""
+    """A problem of one target and its shortlist. Networks see all slots; a mask closes those not
+    chosen.
+    """
 
     inputs: Float[jax.Array, "window slot"]
     output: Float[jax.Array, "window"]
@@ -46,7 +50,7 @@ class MoveProblem(eqx.Module):
         self.possible = to_jax(~(moves & ~undecided[None]).any(axis=1))
 
     def fit(self, mask, network, steps, decay=1e-2):
-        """A network trained from another, on the slots that are open."""
+        """Return a network trained from another, on the slots that are open."""
         inputs = self.inputs * mask[None].astype(self.inputs.dtype)
         found = fit_network(
             network, inputs, self.output, self.weight, n_iterations=steps, decay=decay
@@ -54,7 +58,7 @@ class MoveProblem(eqx.Module):
         return found
 
     def from_scratch(self, mask, key):
-        """The best of several starts, its mask with it."""
+        """Return the best of several starts, with its mask."""
         config = self.config
         starts = init_layers(
             config.restarts,
@@ -69,12 +73,12 @@ class MoveProblem(eqx.Module):
         return mask, jax.tree.map(lambda leaf: leaf[best], fits)
 
     def alive(self, network, mask):
-        """The network with zero weights on closed slots."""
+        """Return the network with zero weights on closed slots."""
         (weight, bias), *rest = network
         return ((weight * mask[None].astype(weight.dtype), bias), *rest)
 
     def linearised(self, mask, found) -> Float[jax.Array, "move"]:
-        """Risk after each move by one Gauss–Newton step from the present network.
+        """Return the risk after each move by one Gauss–Newton step from the present network.
 
         Good for additions. Removals come out too cheap, since the derivatives with respect to all
         other weights still contain the input; that is why the best few moves are refitted.
@@ -114,7 +118,7 @@ class MoveProblem(eqx.Module):
         return jax.lax.map(after, self.moves)
 
     def search(self, state, n):
-        """The best move, again and again, while it pays."""
+        """Return the mask after the best moves, one by one, while they pay."""
 
         def price_of(found):
             return self.price(found.corrected_risk(n), n, self.n_inputs, self.config.width)
@@ -153,7 +157,7 @@ class MoveProblem(eqx.Module):
         return mask, found, linear, price_of(found)
 
     def evidence(self, mask: Bool[jax.Array, "slot"], found, linear, n) -> Float[jax.Array, "slot"]:
-        """Change of the log-risk by each slot, positive where it speaks for the edge."""
+        """Return the change of the log-risk by each slot, positive where it supports the edge."""
         n_slots = self.inputs.shape[1]
         network = self.alive(found.network, mask)
 

@@ -1,4 +1,4 @@
-"""One verb for graphs: which variables drive which, by a strategy and at a price."""
+"""The search for a graph, the variables that drive each rate, by a strategy and at a price."""
 
 from typing import Any
 
@@ -36,15 +36,15 @@ def recover(
         [`Moves`][ndde_jax.select.Moves], [`Exhaustive`][ndde_jax.select.Exhaustive] or
         [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default
         [`Default`][ndde_jax.select.Default]: closed forms, and networks where these explain more.
-    - `price`: what an edge must be worth: [`EBIC`][ndde_jax.select.EBIC], the default,
+    - `price`: least worth of a kept edge: [`EBIC`][ndde_jax.select.EBIC], the default,
         [`PerInput`][ndde_jax.select.PerInput] or a number λ, which means the latter.
     - `key`: all randomness.
 
     **Returns:** [`Recovery`][ndde_jax.select.Recovery]; NaN, and a status that says so, for windows
     that [`fit`][ndde_jax.fit] would refuse.
 
-    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for what is no strategy or
-    price, and for a price that a strategy cannot use.
+    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for a value that is no
+    strategy or price, and for a price that a strategy cannot use.
 
     ```python
     import jax, numpy as np
@@ -66,16 +66,16 @@ def recover(
 
 
 def check_strategy(strategy: Any) -> None:
-    """A value, not a class."""
+    """Raise unless `strategy` is a strategy: a value, not a class."""
     if not isinstance(strategy, AbstractStrategy):
         expected = "a strategy such as ndde_jax.select.Moves()"
         raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
 
 
 def default_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
-    """Return the best of those that judge every edge by refitted networks, with these settings:
-    gates where candidates are few, and moves from 25 candidate inputs (variables × lags) on and for
-    midpoint windows, since the cost of gates grows with the square of their number.
+    """Return the best of the strategies that judge every edge by refitted networks, with these
+    settings: gates where candidates are few, and moves from 25 candidate inputs (variables × lags)
+    on and for midpoint windows, since the cost of gates grows with the square of their number.
     """
     refit = StrengthConfig() if refit is None else refit
     return Moves(refit=refit) if searches_by_moves(windows) else Gates(refit=refit)

@@ -1,9 +1,9 @@
-"""Whether an oscillation that keeps time comes from outside or is the system's own.
+"""A test of whether an oscillation that keeps time comes from outside or is the system's own.
 
 Little noise shifts the phase of a strong oscillator, whose line in the spectrum is then as sharp as
-that of a season. What tells them apart is the drift. With a season taken out, what remains of a
-driven system is explained about as well as before, or better; an oscillator that is robbed of its
-oscillation is left with what no drift explains.
+that of a season. The drift distinguishes them. With a season taken out, what remains of a driven
+system is explained about as well as before, or better; without its oscillation, the rest of an
+oscillator is explained by no drift.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ def with_own_rhythm(
     prior: PriorKnowledge | None,
     inputs: tuple[str, ...] = (),
 ) -> Samples:
-    """Samples that [`prepare_samples`][ndde_jax.prepare_samples] returned for `steps`, with the
-    season back where graphs at `lags` say that the system makes it itself; a treatment named
+    """Return the samples that [`prepare_samples`][ndde_jax.prepare_samples] made by `steps`, with
+    the season back where graphs at `lags` show that the system makes it itself; a treatment named
     `"rhythm"`, which changes nothing, then says so. Samples that came with a season removed (no
     such step) stay as they are.
     """
@@ -64,8 +64,9 @@ def with_own_rhythm(
 
 
 def left_of_rates(samples: Samples, n_more: int, *, lags, prior) -> float:
-    """The logarithm of what the best graph of splines leaves of the rates, in their units, with
-    what its edges and `n_more` numbers per variable cost; a mean over variables.
+    """Return the logarithm of the residual variance of the rates under the best graph of splines,
+    in their units, with the cost of its edges and of `n_more` numbers per variable; a mean over
+    variables.
     """
     screened, _ = choose_windows(samples, lags=lags, scheme="auto", prior=prior)
     windows, found = screened.windows, screened.found

@@ -1,4 +1,4 @@
-"""Windows together with what splines find in them, so that several uses share one search."""
+"""The windows together with the splines' result on them, so that several uses share one search."""
 
 import functools
 from typing import Any
@@ -12,11 +12,11 @@ from ._splines import SHORTLIST, SplineGraph, search_known
 
 
 class Screened:
-    """Windows of one system, and what is made of them when it is first asked for: flat arrays
-    (`data`), splines of all inputs (`design`), and the graph that
+    """A set of windows of one system with results computed on first use: flat arrays (`data`),
+    splines of all inputs (`design`), and the graph that
     [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given. `steps` are
-    what windows halfway through steps were made of, and others will be; `readings` what the record
-    says as a map and as a flow, where they were compared.
+    the steps from which windows halfway through them are made; `readings` is the comparison of the
+    record as a map and as a flow, where it was made.
     """
 
     def __init__(

@@ -60,8 +60,8 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
 
 
 def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
-    """[`fit_splines`][ndde_jax.select.fit_splines] to windows whose columns may be at hand, of a
-    graph that is known to be one.
+    """Return [`fit_splines`][ndde_jax.select.fit_splines] of windows whose columns may be at hand,
+    on a graph that is known to be one.
     """
     windows, mask = screened.windows, from_graph_axes(graph)
     base = np.asarray(mask).reshape(len(mask), -1)
@@ -70,7 +70,7 @@ def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
 
 
 def spline_drift(data: KnownData, design: Design, mask, networks=None) -> SplineDrift:
-    """The drift of a mask `[target input]`, of windows whose columns are at hand.
+    """Return the drift of a mask `[target input]`, of windows whose columns are at hand.
 
     `networks`: one per target, with its slots, for the targets that splines do not describe, or
     None for those they do.
@@ -104,7 +104,7 @@ def spline_drift(data: KnownData, design: Design, mask, networks=None) -> Spline
 
 
 def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
-    """One network per target on all inputs; zero where there is none."""
+    """Return one network per target on all inputs; zero where there is none."""
     given = [network for network in networks if network is not None]
     if not given:
         return None
@@ -132,12 +132,14 @@ def _nothing(n_slots: int):
 
 
 def _padded(needed: int, n_inputs: int) -> int:
-    """Slots in steps of four: few shapes, few compilations of what evaluates the drift."""
+    """Return a number of slots rounded up to a multiple of four, at most all inputs: few
+    compilations.
+    """
     return max(min(-(-needed // 4) * 4, n_inputs), 1)
 
 
 def _target(design: Design, output, inputs, n_slots: int):
-    """Index, constant and coefficients of one target, in the terms of `SplineDrift`."""
+    """Return the index, constant and coefficients of one target, in the terms of `SplineDrift`."""
     y, size = design.standardised(output)
     weight = design.root**2
     mean = float(weight @ output) / max(float(weight.sum()), 1)
@@ -160,8 +162,8 @@ def _target(design: Design, output, inputs, n_slots: int):
 
 
 def known_drift(model: Any) -> Callable | None:
-    """Physical drift of many physical histories `[window lag dim]` in NumPy, of a model of splines
-    alone; None for others.
+    """Return the physical drift of many physical histories `[window lag dim]` in NumPy, of a model
+    of splines alone; None for others.
     """
     drift = getattr(model, "drift", None)
     if not isinstance(drift, SplineDrift) or drift.networks is not None:

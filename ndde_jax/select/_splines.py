@@ -1,4 +1,4 @@
-"""Graphs by spline regression: closed-form fits, fast enough to search among many lags.
+"""The search for graphs by spline regression: closed-form fits, fast enough for many lags.
 
 With twenty variables and ten lags a target has two hundred candidate inputs, most of them nearly
 copies of one another. A network refit for every one of them at every step of a search takes hours,
@@ -26,7 +26,7 @@ SHORTLIST = 12
 
 
 class SplineGraph(eqx.Module):
-    """What [`spline_graph`][ndde_jax.select.spline_graph] found.
+    """A graph found by [`spline_graph`][ndde_jax.select.spline_graph], with its evidence.
 
     - `graph`: `[source target lag]`.
     - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
@@ -63,7 +63,7 @@ def _worth(graph, evidence, risk):
 
 
 def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST) -> SplineGraph:
-    """Return which inputs drive each rate, by spline regression and the extended Bayesian
+    """Return the inputs that drive each rate, by spline regression and the extended Bayesian
     information criterion.
 
     For each target, inputs are added, straight or bent, dropped, straightened and *exchanged* while
@@ -72,12 +72,12 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
         n log(risk + 10⁻⁴) + (features) log n · n / (n − features − 2) + 2 log (F choose inputs)
 
     ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), F being the number of
-    candidates. An exchange is what corrects a wrong choice among neighbouring lags, which no single
-    addition or removal mends. What the model leaves of the rate then tells which products of two
-    inputs may help, since those that act only through one another have no spline to be found by;
-    the search goes on with these, until no product helps. A product costs a column, the choice of
-    its inputs, and 2 log (pairs choose products). What is worth less than 10⁻⁴ of the rate's
-    variance goes, the resolution of difference quotients.
+    candidates. An exchange corrects a wrong choice among neighbouring lags, which no single
+    addition or removal mends. The residual then shows which products of two inputs may help, since
+    those that act only through one another have no spline to be found by; the search goes on with
+    these, until no product helps. A product costs a column, the choice of its inputs, and 2 log
+    (pairs choose products). What is worth less than 10⁻⁴ of the rate's variance goes, the
+    resolution of difference quotients.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
     a network does not need, so let [`Gates`][ndde_jax.select.Gates] or
@@ -135,7 +135,7 @@ def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph
 
 
 def _fitted(design: Design, outputs, sizes, found: Described, raw):
-    """Return the rates as terms say, `[window target]`, with their means."""
+    """Return the rates that terms predict, `[window target]`, with their means."""
     xp = namespace_of((design, outputs))
     root, weight = design.root[:, None], design.root[:, None] ** 2
     fitted = (outputs - found.residual.T) * sizes[None]
@@ -144,7 +144,7 @@ def _fitted(design: Design, outputs, sizes, found: Described, raw):
 
 
 def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph:
-    """Return what was found, `[target input]`, on the axes of a graph; NaN where refused."""
+    """Return a result, `[target input]`, on the axes of a graph; NaN where refused."""
     dim = data.dim
     dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
     shape = (dim, data.inputs.shape[1] // dim, dim)

@@ -1,4 +1,4 @@
-"""Strategies as values: each owns its settings and says what it costs."""
+"""The strategies as values: each has its own settings, and its docstring says what it costs."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ MAX_INPUTS = 16
 
 
 def _read_starts(starts: Any):
-    """Graphs to start a search from; None stays."""
+    """Return graphs to start a search from; None stays None."""
     if starts is None:
         return None
     expected = "booleans [source target lag] or with a first axis of several"
@@ -38,20 +38,21 @@ def _read_starts(starts: Any):
 
 
 class Gates(AbstractStrategy):
-    """Gates, or whatever a penalty closes inputs by, improved edge by edge until no flip pays.
+    """A search by gates, or by any penalty that closes inputs, improved edge by edge until no flip
+    pays.
 
-    What a penalty keeps along its path of coefficients, and nothing, are where the search starts;
-    what gates keep is seldom such a local optimum, above all among collinear lags. Every target
-    takes the inputs of the start that serves it best, then its best addition or removal, again and
-    again, judged by refitted networks: the risk, corrected for the parameters used, plus the price
-    of the edges must fall. Costs a refit per candidate and flip. No target gets more than 16
-    inputs, and a start with more is passed over.
+    The search starts from the graphs that a penalty keeps along its path of coefficients, and from
+    the empty graph. The graph of the gates is seldom such a local optimum, above all among
+    collinear lags. Every target takes the inputs of the start that serves it best, then its best
+    addition or removal, again and again, judged by refitted networks: the risk, corrected for the
+    parameters used, plus the price of the edges must fall. Costs a refit per candidate and flip. No
+    target gets more than 16 inputs, and a start with more is passed over.
 
     - `penalty`: [`L0NDDE`][ndde_jax.L0NDDE] by default; any of the five.
-    - `config`: of their training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
+    - `config`: settings of the training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
         default, since only the graph is wanted.
-    - `refit`: of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; at most its
-        `search` flips per target.
+    - `refit`: settings of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; at most
+        its `search` flips per target.
     - `improve`: False takes what the penalty keeps at its own coefficient, or at the λ of a price
         per input, as the paper does.
     - `starts`: graphs to start from instead, `[source target lag]` or with a first axis of several;
@@ -73,7 +74,7 @@ class Gates(AbstractStrategy):
             raise ValueError("starts are for gates that are improved; leave out improve=False.")
 
     def search(self, windows, price, key) -> Recovery:
-        """Fit, then flip."""
+        """Return the graph after the fit of the penalty and the flips."""
         if self.starts is not None:
             return self._flip(windows, _inputs_of(windows, self.starts), price, key)
         fit_key, search_key = jr.split(key)
@@ -100,7 +101,9 @@ class Gates(AbstractStrategy):
         return self._flip(windows, starts, price, search_key, scores, result)
 
     def _flip(self, windows, starts, price, key, scores=None, result=None) -> Recovery:
-        """From masks `[target start input]`; edges have no ranking where no gates gave one."""
+        """Return the graph after flips from masks `[target start input]`; without gates edges have
+        no ranking.
+        """
         price, most = EBIC() if price is None else price, min(MAX_INPUTS, starts.shape[2])
         mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=key)
         graph = _edges(windows, mask)
@@ -109,7 +112,8 @@ class Gates(AbstractStrategy):
 
 
 class Splines(AbstractStrategy):
-    """Spline regression with the extended Bayesian information criterion: closed forms, no network.
+    """A spline regression with the extended Bayesian information criterion: closed forms, no
+    network.
 
     Milliseconds once compiled. See [`spline_graph`][ndde_jax.select.spline_graph]. Its criterion
     counts features of splines, so it takes no other price.
@@ -123,7 +127,7 @@ class Splines(AbstractStrategy):
         check_whole(self.shortlist, "shortlist")
 
     def search(self, windows, price, key) -> Recovery:
-        """Nothing random in it."""
+        """Return the graph of the spline regression; nothing in it is random."""
         if not (price is None or isinstance(price, EBIC)):
             raise ValueError(
                 f"price must be EBIC() for splines; got {type(price).__name__}. Use Moves() with "
@@ -135,13 +139,14 @@ class Splines(AbstractStrategy):
 
 
 class Moves(AbstractStrategy):
-    """Moves, judged by networks, from what splines choose: edges added, dropped and exchanged.
+    """A search by moves from the choice of splines, judged by networks: edges are added, dropped
+    and exchanged.
 
     The cost hardly grows with the number of candidates, and neighbouring lags can be exchanged.
     See [`search_lags`][ndde_jax.select.search_lags].
 
     - `shortlist`: inputs per target to search among.
-    - `refit`: of first fits and refits.
+    - `refit`: settings of first fits and refits.
     """
 
     shortlist: Checked[int] = eqx.field(static=True, default=12)
@@ -152,19 +157,19 @@ class Moves(AbstractStrategy):
         check_config(self.refit, StrengthConfig, "refit")
 
     def search(self, windows, price, key) -> Recovery:
-        """Splines, then moves."""
+        """Return the graph after moves from the choice of splines."""
         options = dict(config=self.refit, shortlist=self.shortlist)
         found = search_lags(windows, key=key, coefficient=price, **options)
         return recovery(windows, found.graph, found.evidence, found.risk, found.threshold, found)
 
 
 class Exhaustive(AbstractStrategy):
-    """Every subset of inputs of every target, for at most twelve candidates.
+    """A trial of every subset of inputs of every target, for at most twelve candidates.
 
     Scores are by how much the best cost rises when an edge is flipped, signed so that positive
     speaks for the edge. See [`exact_graph`][ndde_jax.select.exact_graph].
 
-    - `refit`: of the refits.
+    - `refit`: settings of the refits.
     """
 
     refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
@@ -173,7 +178,7 @@ class Exhaustive(AbstractStrategy):
         check_config(self.refit, StrengthConfig, "refit")
 
     def search(self, windows, price, key) -> Recovery:
-        """2^F refits per target."""
+        """Return the best of all graphs, at 2^F refits per target."""
         found = exact_graph(windows, key=key, coefficient=price, config=self.refit)
         subsets = found.subsets.reshape(len(found.subsets), -1)
         count = jnp.sum(subsets, axis=1).astype(found.risk.dtype)
@@ -190,14 +195,14 @@ class Exhaustive(AbstractStrategy):
 
 
 class CoefficientPath(AbstractStrategy):
-    """A whole grid of coefficients in one batch, of which held-out blocks choose one.
+    """A fit of a whole grid of coefficients in one batch, of which held-out blocks choose one.
 
     See [`coefficient_path`][ndde_jax.select.coefficient_path]. A price per input chooses the
     coefficient of the grid next to it instead.
 
     - `coefficients`: λ, at least two, ascending.
-    - `penalty`: whose grid it is.
-    - `config`, `refit`: of training and refits.
+    - `penalty`: the penalty whose coefficient is varied.
+    - `config`, `refit`: settings of training and refits.
     """
 
     coefficients: Float[Array, "coefficient"] = eqx.field(converter=jnp.asarray)
@@ -211,7 +216,7 @@ class CoefficientPath(AbstractStrategy):
         check_config(self.refit, StrengthConfig, "refit")
 
     def search(self, windows, price, key) -> Recovery:
-        """Fit all, choose one, refit it."""
+        """Return the refitted graph of the selected coefficient, after a fit of all."""
         if not (price is None or isinstance(price, PerInput)):
             raise ValueError(
                 "price must be a coefficient per input for a path of coefficients; got "
@@ -229,11 +234,11 @@ class CoefficientPath(AbstractStrategy):
 
 
 def _edges(windows, flat):
-    """[target input] -> [source target lag]."""
+    """Return a mask `[target input]` as a graph `[source target lag]`."""
     return to_graph_axes(flat.reshape(windows.dim, windows.n_lags, windows.dim))
 
 
 def _inputs_of(windows, starts) -> Bool[Array, "target start input"]:
-    """One graph or several, by target and flat (lag, source)."""
+    """Return one graph or several as masks, by target and flat (lag, source)."""
     graphs = [starts] if np.ndim(starts) == 3 else list(starts)
     return jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)

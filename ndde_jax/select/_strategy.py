@@ -1,4 +1,4 @@
-"""What a strategy must provide, and what every one of them answers."""
+"""The interface of a strategy, and the result that every one of them returns."""
 
 import abc
 from typing import Any
@@ -15,16 +15,16 @@ from ..windows._windows import Windows
 
 
 class Recovery(eqx.Module):
-    """A graph and what speaks for it, whatever strategy found it.
+    """A graph and its evidence, whatever strategy found it.
 
     - `graph`: edges kept, `[source target lag]`.
     - `scores`: a ranking of all candidate edges, higher is surer; the unit is the strategy's.
     - `risk`: standardised mean squared error of the graph per target, corrected for the parameters
         used; 1 is as good as predicting the mean rate.
-    - `price`: what an edge had to lower that risk by, `[target]`; NaN where the strategy has a
-        criterion of its own.
+    - `price`: least fall of that risk for which an edge was kept, `[target]`; NaN where the
+        strategy has a criterion of its own.
     - `status`: a [`Status`][ndde_jax.Status]. Failures are data, so a batch never stops.
-    - `details`: what the strategy itself returns.
+    - `details`: the strategy's own result.
     """
 
     graph: Graph
@@ -44,11 +44,11 @@ class AbstractStrategy(eqx.Module):
 
     @abc.abstractmethod
     def search(self, windows: Windows, price: AbstractPrice | None, key: PRNGKeyArray) -> Recovery:
-        """The graph of one system; `price` is None where none was given."""
+        """Return the graph of one system; `price` is None where none was given."""
 
 
 def recovery(windows: Windows, graph, scores, risk, price, details, status=None) -> Recovery:
-    """With the status that the numbers imply."""
+    """Return the result with the status that its numbers imply."""
     refused = FlatData(windows).refused
     failed = ~jnp.all(jnp.isfinite(risk)) & ~refused
     status = Status.converged if status is None else status

@@ -1,4 +1,4 @@
-"""Least squares of one target on chosen inputs, and what they tell."""
+"""The least squares fit of one target on chosen inputs, and quantities derived from it."""
 
 import functools
 
@@ -16,8 +16,8 @@ FOLDS = 5
 
 
 class TargetFit:
-    """Least squares of one target on the terms that describe it best with some inputs, all of which
-    they read; with and without each.
+    """A least squares fit of one target on the terms that describe it best with some inputs, all of
+    which they read; with and without each.
     """
 
     def __init__(self, design: Design, data: KnownData, j: int, mask):
@@ -30,13 +30,13 @@ class TargetFit:
 
     @functools.cached_property
     def fit(self) -> Fit:
-        """The least squares with all inputs."""
+        """The least squares fit with all inputs."""
         terms = find_terms(self.design, self.y, self.mask, self.mask)
         return fit_terms(self.design, self.y, terms)
 
     @property
     def linear(self) -> bool:
-        """Whether the best model takes every input as it is."""
+        """The model's linearity: True where its best terms take every input as it is."""
         return bool(self.fit.terms.linear())
 
     def criterion(self) -> float:
@@ -44,7 +44,7 @@ class TargetFit:
         return self.fit.criterion()
 
     def gone(self, keep) -> Bool[np.ndarray, " input"]:
-        """Return which inputs are left out where some of those of the mask are kept."""
+        """Return the inputs that are left out where some of those of the mask are kept."""
         gone = np.zeros(len(self.mask), bool)
         gone[self.inputs[~np.asarray(keep)]] = True
         return gone
@@ -57,8 +57,8 @@ class TargetFit:
         return float(risk / (1 - min(count / max(self.n, 1), 0.9)) ** 2)
 
     def held_out(self, reach: int) -> float:
-        """Return the share of the variance of the rate that is left on blocks of windows that were
-        not fitted, all of them in turn, separated from those that were by the `reach` of a window.
+        """Return the share of the rate's variance that is left on blocks of windows that were not
+        fitted, all of them in turn, separated from the fitted ones by the `reach` of a window.
 
         The inputs and the kind of model stay; coefficients and the mean of the rate are those of
         the other blocks.
@@ -85,21 +85,21 @@ class TargetFit:
         return float(error / power) if power > 0 else np.nan
 
     def left(self) -> Float[np.ndarray, " window"]:
-        """What is left of the rate, standardised; 0 in windows that do not count."""
+        """Return the residual of the rate, standardised; 0 in windows that do not count."""
         root = np.where(self.root > 0, self.root, 1)
         size = np.sqrt(self.power * max(float(self.root @ self.root), 1))
         return size * self.fit.residual / root
 
     def leftover(self) -> float:
-        """Return the chance that smooth functions of the inputs explain more of nothing but
-        noise.
+        """Return the probability that pure noise lets smooth functions of the inputs explain as
+        much of the residual.
         """
         inputs = self.design.inputs[:, self.inputs]
         return chance_of_leftover(self.fit.residual, self.fit.columns, inputs, self.root)
 
     def hidden(self, data: KnownData, sizes) -> float:
-        """Return the share of the rate's variance that errors of these `sizes` in the inputs, each
-        on its own, make the model miss; at most all it misses.
+        """Return the share of the rate's variance that the model misses because of errors of these
+        `sizes` in the inputs, each on its own; at most all it misses.
         """
         splines, pairs, paired = coefficients_of(self.design, self.fit)
         total = 0.0
@@ -118,7 +118,8 @@ class TargetFit:
 
     def without_stand_ins(self, data: KnownData, sizes) -> "TargetFit":
         """Return the fit without lags of a source that has several, as long as the least of them
-        explains less than errors in the inputs hide: what averages errors out cannot explain more.
+        explains less than errors in the inputs hide: an input that averages errors out cannot
+        explain more.
         """
         mask, limit, own = self.mask.copy(), self.hidden(data, sizes), self
         while True:
@@ -136,12 +137,14 @@ class TargetFit:
             own = TargetFit(self.design, data, self.target, mask)
 
     def second_lags(self, data: KnownData, sizes) -> Bool[np.ndarray, " input"]:
-        """Inputs that are not kept, of sources with errors that are kept at another lag."""
+        """Return the inputs that are not kept, of sources with errors that are kept at
+        another lag.
+        """
         kept = np.bincount(self.inputs % data.dim, minlength=data.dim) > 0
         return np.tile(kept & (sizes > 0), len(self.mask) // data.dim) & ~self.mask
 
     def outside(self) -> Float[np.ndarray, " input"]:
-        """Return by how much every other input would lower the risk."""
+        """Return the fall of the risk that every other input would bring."""
         return np.maximum(outside_gains(self.design, self.fit), 0)
 
     def errors(self, keep) -> Float[np.ndarray, " window"]:

@@ -1,4 +1,6 @@
-"""Whether noise was filtered before sampling, or a signal is smooth: what a law leaves says."""
+"""A test of whether noise was filtered before sampling or a signal is smooth, by a law's
+residual.
+"""
 
 import numpy as np
 
@@ -19,9 +21,9 @@ ROUNDS = 6
 
 
 def leaves_white_noise(windows: Windows) -> bool:
-    """Whether polynomials of all present states leave white noise of every rate.
+    """Return whether polynomials of all present states leave white noise of every rate.
 
-    `windows` hold forward differences. Where no polynomial is the law, what it leaves is no noise,
+    `windows` hold forward differences. Where no polynomial is the law, its residual is no noise,
     and the answer is no, as it is for measurement errors, of which a step and the next share one.
     NumPy: it compiles nothing.
     """
@@ -37,8 +39,8 @@ def leaves_white_noise(windows: Windows) -> bool:
         return monomials(np.asarray(z, np.float64), exponents)
 
     def fitted(seen):
-        """Coefficients `[term dim]`, and what is left of every rate; NaN where a polynomial that
-        ran away has left no numbers to fit.
+        """Return coefficients `[term dim]`, and the residual of every rate; NaN where a diverging
+        polynomial has left no numbers to fit.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             columns, rate = terms(seen.history[:, 0]), np.asarray(seen.increment, np.float64)
@@ -68,7 +70,7 @@ def leaves_white_noise(windows: Windows) -> bool:
 
 
 def memory_of_steps(windows: Windows, left) -> np.ndarray:
-    """Correlation of what is left of a step with what is left of the next, `[dim]`; NaN if there is
+    """Return the correlation of the residuals of consecutive steps, `[dim]`; NaN if there is
     none.
     """
     left, valid = np.asarray(left, np.float64), np.asarray(windows.valid)
