@@ -226,7 +226,8 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
 
 def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
     """Return samples and prior without variables that count rows or time, and remarks on these."""
-    kept = (*given, *(transform if isinstance(transform, Mapping) else ()))
+    named = transform if isinstance(transform, Mapping) else ()
+    kept = (*given, *(name for name in named if isinstance(name, str)))
     names, dim = samples.names, samples.dim
     whole = prior is None or prior.allowed.shape[-2] == dim
     if not whole:

@@ -125,7 +125,7 @@ SPECS = [
     Spec("select.search_lags", ndde.select.search_lags, W, {
         **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
     Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {
-        "windows": "windows", "shortlist": "count", "steps": "count_from_0"}),
+        "windows": "windows", "shortlist": "count"}),
     Spec("assess.error_rates", ndde.assess.error_rates, {"windows": windows, "graph": graph}, {
         "windows": "windows", "graph": "graph"}),
     Spec("assess.relations", ndde.assess.relations, {"windows": windows, "graph": graph}, {
@@ -154,7 +154,7 @@ SPECS = [
     Spec("risk", ndde.risk, {"model": model, "windows": windows}, {
         "model": "model", "windows": "windows"}),
     _signed(ndde.select.PerInput, coefficient="positive"),
-    _signed(ndde.select.Splines, shortlist="count", steps="count_from_0"),
+    _signed(ndde.select.Splines, shortlist="count"),
     _signed(ndde.select.Moves, shortlist="count", refit="strength_config"),
     _signed(ndde.select.Exhaustive, refit="strength_config"),
     _signed(ndde.fitting.Flow, rounds="count_from_0"),
@@ -233,7 +233,7 @@ SPECS = [
     Spec("kaplan_yorke_dimension", ndde.kaplan_yorke_dimension, {}, {"spectrum": "spectrum"}),
     Spec("simulate.DelayTerm", ndde.simulate.DelayTerm,
          {"drift": drift, "lags": 1.0, "history": lambda t: t}, {
-        "drift": "function", "history": "function", "lags": "positive_lags"}),
+        "drift": "function", "lags": "positive_lags"}),
     Spec("simulate.DelaySolver", ndde.simulate.DelaySolver, {"solver": diffrax.Tsit5()}, {
         "solver": "function", "capacity": "count"}),
     Spec("simulate.GridBrownianPath", ndde.simulate.GridBrownianPath,

@@ -108,7 +108,7 @@ def prepare_samples(
     if not isinstance(steps, Iterable):
         raise refusal("steps", f"some of {', '.join(EVERY)}", steps)
     steps = tuple(steps)
-    if unknown := [step for step in steps if step not in EVERY]:
+    if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:
         raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
     kinds = read_transform(transform, samples.names)
     if samples.treatments:

@@ -112,8 +112,8 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
     longest = math.ceil(high * (1 - close))
     if shortest < 1:
         raise ValueError(
-            f"the shortest delay, {low * float(dt):g}, is below the step dt = {float(dt):g}, so a "
-            "step would need its own end; take dt no larger than the shortest delay."
+            f"the shortest of {name}, {low * float(dt):g}, is below the step dt = {float(dt):g}, "
+            "so a step would need its own end; take dt no larger than the shortest delay."
         )
     return Delays(steps, shortest, longest, on_grid, stray)
 

@@ -134,6 +134,8 @@ def kinks(
         raise ValueError(
             f"delays must be one number or one per delay; got shape {np.shape(delays)}."
         )
+    if not np.size(delays):
+        raise ValueError("delays must be one number or more; got none.")
     check_number(t0, "t0")
     check_number(t1, "t1")
     check_whole(order, "order")
