@@ -155,7 +155,7 @@ def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
     numbers = np.arange(n_inputs)
     if xp is np:
         own = np.flatnonzero(terms.level > OUT)
-        level, pairs, used = terms.level[own], terms.pairs[terms.used], np.array([], bool)
+        level, pairs = terms.level[own], terms.pairs[terms.used]
         used = np.ones(len(pairs), bool)
     else:
         own = jnp.nonzero(terms.level > OUT, size=min(MOST, n_inputs), fill_value=n_inputs)[0]

@@ -66,13 +66,14 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     """Return the inputs that drive each rate, by spline regression and the extended Bayesian
     information criterion.
 
-    For each target, inputs are added, straight or bent, dropped, straightened and *exchanged* while
-    that lowers
+    For each target, inputs are added, dropped and *exchanged* while that lowers
 
         n log(risk + 10⁻⁴) + (features) log n · n / (n − features − 2) + 2 log (F choose inputs)
 
     ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), F being the number of
-    candidates. An exchange corrects a wrong choice among neighbouring lags, which no single
+    candidates. The better of two kinds of model is taken: a linear one, with one feature for each
+    input, or splines and products, with as many features for each input as its spline has. An
+    exchange corrects a wrong choice among neighbouring lags, which no single
     addition or removal mends. The residual then shows which products of two inputs may help, since
     those that act only through one another have no spline to be found by; the search goes on with
     these, until no product helps. A product costs a column, the choice of its inputs, and 2 log
