@@ -133,10 +133,14 @@ def columns_price(n: Any, columns: Any) -> Any:
     return xp.where(may, columns * xp.log(n) * n / xp.where(may, n - columns - 2, 1), xp.inf)
 
 
-def log_choices(n: float | int, k: int) -> float:
+def log_choices(n: Any, k: Any) -> Any:
     """Return log (n choose k); from k = n/2 on its value at n/2, so that it never falls with k."""
-    k = min(k, int(n) // 2)
-    return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+    if namespace_of((n, k)) is np:
+        k = min(int(k), int(n) // 2)
+        return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
+    n, k = jnp.asarray(n), jnp.minimum(k, n // 2)
+    whole, some, rest = (jax.lax.lgamma(jnp.asarray(a + 1, float)) for a in (n, k, n - k))
+    return whole - some - rest
 
 
 @functools.cache

@@ -108,7 +108,7 @@ class Fit(NamedTuple):
     n: Any
     charged: Any
 
-    def criterion(self, candidates: int | None = None) -> float:
+    def criterion(self, candidates: int | None = None) -> Any:
         """Return n log(risk + 10⁻⁴) with the prices of the columns and of the choices of inputs
         and of products.
 
@@ -116,12 +116,13 @@ class Fit(NamedTuple):
             choice that was free.
         """
         candidates = len(self.terms.level) if candidates is None else candidates
-        number, products = int(self.terms.reads().sum()), int(self.terms.used.sum())
-        pairs = number * (number - 1) // 2
-        price = columns_price(float(self.n), float(self.charged))
-        price = price + 2 * log_choices(candidates, number)
-        price = price + 2 * log_choices(pairs, min(products, pairs))
-        return float(self.n * np.log(self.risk + FLOOR) + price)
+        number, products, dtype = self.terms.reads().sum(), self.terms.used.sum(), self.risk.dtype
+        xp = namespace_of((self.n, self.risk))
+        inputs = log_choices(candidates, number)
+        pairs = log_choices(number * (number - 1) // 2, products)
+        price = columns_price(self.n, xp.asarray(self.charged, dtype))
+        price = price + 2 * (xp.asarray(inputs, dtype) + xp.asarray(pairs, dtype))
+        return self.n * xp.log(self.risk + FLOOR) + price
 
     def rise_without(self, inputs: Bool[Any, "input"]) -> Any:
         """Return the rise of the risk without all columns that read one of some inputs."""
@@ -508,12 +509,43 @@ def find_all_terms(
     """Return [`find_terms`][ndde_jax.regression.find_terms] of several rates, `[window target]`,
     each with inputs of its own, `[target input]`; on the host.
     """
-    most = _most(required.sum(1).max(initial=0)[None])
-    kinds = _sums(design, outputs, allowed, required, most, design.n_inputs)
-    rows = [tuple(jax.tree.map(lambda a, j=j: a[j], k) for k in kinds) for j in range(len(allowed))]
+    begun = _begun(design, outputs, allowed, required, step, design.n_inputs)
     return [
-        find_terms(design, y, allowed[j], required[j], step, rows[j])
+        find_terms(design, y, allowed[j], required[j], step, begun[j])
         for j, y in enumerate(outputs.T)
+    ]
+
+
+class _Begun(NamedTuple):
+    """What a search for the terms of a rate starts from.
+
+    - `linear`: the best linear model; `bent`: the best sum of splines.
+    - `now`: the best terms of the inputs at the first lag, if there are others.
+    """
+
+    linear: Selection
+    bent: Selection
+    now: Terms | None
+
+
+def _begun(
+    design: Design, outputs: Any, allowed: Any, required: Any, step: int, choices: int
+) -> list[_Begun]:
+    """Return what the searches for the terms of several rates start from.
+
+    Many lags of all sources follow a smooth path closely as sums, from where no single move leads
+    to the products of a few present states that drive it. So these are looked for by themselves.
+    """
+    most = _most(required.sum(1).max(initial=0)[None])
+    kinds = _sums(design, outputs, allowed, required, most, choices)
+    rows = [tuple(jax.tree.map(lambda a, j=j: a[j], k) for k in kinds) for j in range(len(allowed))]
+    if not 0 < step < design.n_inputs:
+        return [_Begun(*row, None) for row in rows]
+    first, wide = slice(0, step), (0, design.n_inputs - step)
+    few = find_all_terms(design.of_inputs(first), outputs, allowed[:, first], required[:, first], 0)
+    return [
+        _Begun(*row, now._replace(level=np.maximum(np.pad(now.level, wide), CURVE * forced)))
+        for row, now, forced in zip(rows, few, required, strict=True)
     ]
 
 
@@ -523,7 +555,7 @@ def find_terms(
     allowed: Any,
     required: Any,
     step: int = 0,
-    found: tuple[Selection, Selection] | None = None,
+    begun: _Begun | None = None,
 ) -> Terms:
     """Return the terms that minimise the extended Bayesian information criterion of a rate: of a
     linear model, or of splines and products.
@@ -540,7 +572,7 @@ def find_terms(
     - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
     - `step`: how far apart the numbers of a source at neighbouring lags are, static: the number of
         sources where inputs are (lag, source); 0, the default, where inputs are no lags.
-    - `found`: the best linear model and the best sum of splines, if they are known.
+    - `begun`: what the search starts from, if it is known.
 
     ```python
     import numpy as np
@@ -558,9 +590,9 @@ def find_terms(
         return _find_traced(design, y, allowed, required, step)
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
-    if found is None and not allowed.all():
+    if begun is None and not allowed.all():
         return _find_among(design, y, allowed, required)
-    return _find_known(design, y, allowed, required, step, found, design.n_inputs)
+    return _find_known(design, y, allowed, required, step, begun, design.n_inputs)
 
 
 def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
@@ -601,16 +633,15 @@ def _find_known(
     allowed: Any,
     required: Any,
     step: int,
-    found: tuple[Selection, Selection] | None,
+    begun: _Begun | None,
     choices: int,
 ) -> Terms:
-    """Return the best terms, on the host, from a given selection of sums or from nothing."""
+    """Return the best terms, on the host, from given starts or from those of `_begun`."""
     most = _most(required)
     given = (design, y[:, None], allowed[None], required[None])
-    if found is None:
-        kinds = _sums(*given, most, choices)
-        found = tuple(jax.tree.map(lambda a: a[0], kind) for kind in kinds)
-    linear, bent = found
+    if begun is None:
+        (begun,) = _begun(*given, step, choices)
+    linear, bent, now = begun
     # Weak straight lines may be many, and each is cheap.
     room = most
     while room < len(allowed) and (linear.level > OUT).sum() >= room:
@@ -626,18 +657,38 @@ def _find_known(
         if best[-1][0].used.any():
             best.append(_with_rounds(design, rate, nothing, np.inf, most))
         starts = [_multiplied(one) for one, _ in best[:3]]
+        if now is not None:
+            starts.append(_with_room(now, nothing))
         for k, one in enumerate(starts):
-            known = any((one.level == other.level).all() for other in starts[:k])
+            known = any(_same(one, other) for other in starts[:k])
             if not one.used.any() or known:
                 continue
-            products, worth = (
-                _Products(one.pairs, one.used, np.inf),
-                np.where(one.reads(), np.inf, 0),
-            )
-            pruned = _with_products(design, rate, one, worth, products, most)
+            pruned = _pruned(design, rate, one, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
     return min(best, key=lambda one: one[1])[0]
+
+
+def _same(one: Terms, other: Terms) -> bool:
+    """Return whether two terms are the same, their pairs in the same order."""
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _with_room(terms: Terms, empty: Terms) -> Terms:
+    """Return terms with as many places for products as empty ones have."""
+    pairs, used = empty.pairs.copy(), empty.used.copy()
+    kept = terms.pairs[terms.used][: len(pairs)]
+    pairs[: len(kept)], used[: len(kept)] = kept, True
+    return Terms(terms.level.astype(empty.level.dtype), pairs, used)
+
+
+def _pruned(design: Design, rate: _Rate, terms: Terms, most: int) -> tuple[Terms, Any]:
+    """Return the terms, and their cost, of a search among the products of given terms and the
+    inputs that are worth most, on the host.
+    """
+    products = _Products(terms.pairs, terms.used, np.inf)
+    worth = np.where(terms.reads(), np.inf, 0)
+    return _with_products(design, rate, terms, worth, products, most)
 
 
 def _with_rounds(
@@ -721,10 +772,12 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
     body of the loop is compiled once.
     """
     worth = jnp.zeros(design.n_inputs, y.dtype)
+    now = np.arange(design.n_inputs) < step
 
     def searched(begin, kind):
-        bent, at_once, relaxed, goes_on, multiplied = kind
-        given = (jnp.asarray(allowed), jnp.asarray(required), bent, step, design.n_inputs)
+        bent, at_once, relaxed, goes_on, multiplied, of_now = kind
+        may = jnp.asarray(allowed) & (jnp.asarray(required) | now | ~of_now)
+        given = (may, jnp.asarray(required), bent, step, design.n_inputs)
         rate, nothing = _beginning(design, y, *given)
         rate = rate._replace(relaxed=relaxed)
         level = jnp.where(begin > OUT, jnp.where(bent, CURVE, LINE), OUT).astype(begin.dtype)
@@ -757,15 +810,19 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
         return terms.level, (terms, jnp.where(relaxed, jnp.inf, cost))
 
     # Inputs to begin with, down from them a linear model, from it sums of splines and then their
-    # products, and all products; then each from nothing, and splines with products at once.
+    # products, and all products; then each from nothing, and splines with products at once; and
+    # where there are several lags, products of the first and from them all others.
     yes, no = True, False
-    kinds = (
-        jnp.array([no, no, yes, yes, no, yes, yes]),
-        jnp.array([no, no, no, yes, no, no, yes]),
-        jnp.array([yes, no, no, no, no, no, no]),
-        jnp.array([no, yes, yes, yes, no, no, no]),
-        jnp.array([no, no, no, yes, no, no, no]),
-    )
+    kinds = [
+        jnp.array([no, no, yes, yes, no, yes, yes, yes, yes]),
+        jnp.array([no, no, no, yes, no, no, yes, yes, yes]),
+        jnp.array([yes, no, no, no, no, no, no, no, no]),
+        jnp.array([no, yes, yes, yes, no, no, no, no, yes]),
+        jnp.array([no, no, no, yes, no, no, no, no, yes]),
+        jnp.array([no, no, no, no, no, no, no, yes, no]),
+    ]
+    if not 0 < step < design.n_inputs:
+        kinds = [kind[:7] for kind in kinds]
     begin = jnp.zeros(design.n_inputs, np.int32)
     _, (terms, cost) = jax.lax.scan(searched, begin, kinds)
     return jax.tree.map(lambda a: a[jnp.argmin(cost)], terms)
@@ -781,6 +838,8 @@ class Described(NamedTuple):
     - `slots`: the inputs that are worth most, those that are read first, `[slot]`.
     - `risk`: share of the variance that is left.
     - `residual`: standardised and weighted, `[window]`.
+    - `cost`: the criterion, for each window.
+    - `products`: number of products of inputs.
     """
 
     mask: Any
@@ -789,6 +848,8 @@ class Described(NamedTuple):
     slots: Any
     risk: Any
     residual: Any
+    cost: Any
+    products: Any
 
 
 def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> Described:
@@ -823,4 +884,7 @@ def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> De
         xp.log((fit.risk + FLOOR) / (fit.risk - gain + FLOOR)),
     )
     slots = xp.argsort(-xp.where(mask, 1 + rise, gain), stable=True)[:n_slots]
-    return Described(mask, evidence, rise_of_source, slots, fit.risk, fit.residual)
+    cost = fit.criterion() / xp.maximum(fit.n, 1)
+    return Described(
+        mask, evidence, rise_of_source, slots, fit.risk, fit.residual, cost, terms.used.sum()
+    )

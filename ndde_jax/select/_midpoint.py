@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
-from ..fit._prices import RESOLUTION
 from ..models._model import AbstractDelayModel
 from ..regression._readings import CLEARLY, Readings, compare_readings
 from ..samples._samples import Samples
@@ -35,6 +34,25 @@ SIGNAL = (
     "polynomials leave of them is white: it is the signal that does. So they are forward "
     "differences, with the states halfway through each step."
 )
+DECIDED = {
+    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow.",
+    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map.",
+}
+UNDECIDED = {
+    "map": "Map or flow is undecided ({nats} between them); the graph is that of a map, from one "
+    "sample to the next.",
+    "flow": "Map or flow is undecided ({nats} between them); the graph is that of a flow, with "
+    "states halfway through each step.",
+}
+OF_PRODUCTS = {
+    "map": "The samples move as a map, from one to the next: with products of inputs {nats} "
+    "likelier than a flow.",
+    "flow": "The samples are of a continuous path, a flow: with products of inputs {nats} likelier "
+    "than a map.",
+}
+# Nats for each window and variable by which products must favour a reading that sums do not: a
+# tenth of what is left. States halfway through a step are predicted, and so not exactly known.
+PRODUCTS_DECIDE = 0.05
 IRREGULAR = (
     "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
     "stamps, or interpolate to a regular grid."
@@ -251,29 +269,6 @@ def choose_windows(
     return Screened(halfway(steps), steps=steps, readings=readings), said
 
 
-def _map_of_products(
-    readings: Readings, measured: Measurements, lags: tuple[int, ...], prior, between: Screened
-) -> tuple[Screened, tuple[str, ...]] | None:
-    """Return the windows of a map where products of inputs tell that the samples are one.
-
-    Both readings were compared as sums of splines, which have no products: of a map that is made of
-    these, and has little noise, the one with more columns comes nearer. So the splines and products
-    that describe increments from the samples themselves are asked, too: they must leave half of
-    what those from states halfway leave, in the median of the variables.
-    """
-    plain = Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
-    left = [np.log(np.asarray(one.found.risk) + RESOLUTION) for one in (plain, between)]
-    if not np.median(left[0] - left[1]) < -np.log(2):
-        return None
-    n = float(np.asarray(plain.windows.valid).sum())
-    plain.readings = readings._replace(evidence=float(n * (left[0] - left[1]).sum() / 2))
-    why = (
-        "The samples move as a map, from one to the next: with products of inputs it leaves less "
-        "than half of what a flow leaves."
-    )
-    return plain, (why,)
-
-
 def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings | None:
     """Return the comparison of a record read as a map and as a flow; None where it is too short."""
     data = measured.data
@@ -297,36 +292,39 @@ def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings 
 def _as_read(
     readings: Readings, decided: str, measured: Measurements, lags: tuple[int, ...], prior, said
 ) -> tuple[Screened, tuple[str, ...]]:
-    """Return the windows of a map or of a flow, whichever reading of the record is likelier."""
-    nats = f"{abs(readings.evidence):.3g} nats"
+    """Return the windows of a map or of a flow, whichever reading of the record is likelier.
+
+    The readings were compared as sums of splines, which have no products. Where the likelier one
+    multiplies inputs, both are searched with products, and these decide if they tell more than the
+    sums did.
+    """
+
+    def read_as(reading: str) -> Screened:
+        if reading == "map":
+            return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
+        steps = cut_steps(measured, lags, prior)
+        rate = None if decided == "midpoint" else Screened(steps.plain).found.rate
+        return Screened(halfway(steps, rate), steps=steps, readings=readings)
+
     limit = TIE if decided == "euler" else -CLEARLY
-    if readings.evidence <= limit:
-        plain = cut_windows(measured, lags, "euler", prior)
-        if readings.name == "map":
-            why = f"The samples move as a map, from one to the next: {nats} likelier than a flow."
-        else:
-            why = (
-                f"Map or flow is undecided ({nats} between them); the graph is that of a map, from "
-                "one sample to the next."
-            )
-        return Screened(plain, readings=readings), (why,)
-    steps = cut_steps(measured, lags, prior)
-    if decided == "midpoint":
-        between = Screened(halfway(steps), steps=steps, readings=readings)
+    likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
+    chosen = read_as(likelier)
+    nats = f"{abs(readings.evidence):.3g} nats"
+    if np.asarray(chosen.found.products).any():
+        second = read_as(other)
+        n = float(np.asarray(chosen.windows.valid).sum())
+        worse = np.asarray(chosen.found.cost) - np.asarray(second.found.cost)
+        gain = n * float(worse.sum()) / 2
+        if gain > max(abs(readings.evidence), PRODUCTS_DECIDE * n * len(worse)):
+            evidence = gain if other == "flow" else -gain
+            second.readings = readings._replace(evidence=evidence)
+            return second, (OF_PRODUCTS[other].format(nats=f"{gain:.3g} nats"),)
+    if readings.name == "undecided":
+        why = UNDECIDED[likelier]
     else:
-        rate = Screened(steps.plain).found.rate
-        between = Screened(halfway(steps, rate), steps=steps, readings=readings)
-    products = _map_of_products(readings, measured, lags, prior, between)
-    if products is not None:
-        return products
-    if readings.name == "flow":
-        why = f"The samples are of a continuous path, a flow: {nats} likelier than a map."
-    else:
-        why = (
-            f"Map or flow is undecided ({nats} between them); the graph is that of a flow, with "
-            "states halfway through each step."
-        )
-    return between, (*said, why)
+        why = DECIDED[likelier]
+    said = said if likelier == "flow" else ()
+    return chosen, (*said, why.format(nats=nats))
 
 
 def _only_the_signal_falls(windows: Windows, measured: Measurements) -> bool:

@@ -34,6 +34,8 @@ class SplineGraph(eqx.Module):
     - `shortlist`: inputs worth a closer look, flat (lag, source), best first, `[target slot]`.
     - `risk`: standardised mean squared error per target, in-sample.
     - `rate`: fitted standardised rates, `[window target]`.
+    - `cost`: the criterion that was minimised, for each window, `[target]`.
+    - `products`: number of products of two inputs in use, `[target]`.
     - `source_value`: rise of the risk when a source is left out at all its kept lags, which can
       stand in for one another in `value`; 0 where none is kept, `[source target]`.
     """
@@ -44,6 +46,8 @@ class SplineGraph(eqx.Module):
     shortlist: Int[Array, "target slot"]
     risk: Float[Array, "target"]
     rate: Float[Array, "window target"]
+    cost: Float[Array, "target"]
+    products: Int[Array, "target"]
 
     @property
     def value(self) -> Scores:
@@ -73,12 +77,13 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), F being the number of
     candidates. The better of two kinds of model is taken: a linear one, with one feature for each
     input, or splines and products, with as many features for each input as its spline has. An
-    exchange corrects a wrong choice among neighbouring lags, which no single
-    addition or removal mends. The residual then shows which products of two inputs may help, since
-    those that act only through one another have no spline to be found by; the search goes on with
-    these, until no product helps. A product costs a column, the choice of its inputs, and 2 log
-    (pairs choose products). What is worth less than 10⁻⁴ of the rate's variance goes, the
-    resolution of difference quotients.
+    exchange corrects a wrong choice among neighbouring lags, which no single addition or
+    removal mends. The residual then shows which products of two inputs may help, since those
+    that act only through one another have no spline to be found by; the search goes on with
+    these, until no product helps. Many lags of all sources follow a smooth path closely as
+    sums, so the products of the states at the first lag are searched by themselves, too. A
+    product costs a column, the choice of its inputs, and 2 log (pairs choose products). What is
+    worth less than 10⁻⁴ of the rate's variance goes, the resolution of difference quotients.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
     a network does not need, so let [`Gates`][ndde_jax.select.Gates] or
@@ -122,7 +127,8 @@ def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph
         nothing = np.zeros((dim, n_inputs))
         slots = np.tile(np.arange(n_slots), (dim, 1))
         rate = np.zeros((dim, len(data.weight)))
-        blank = Described(nothing > 0, nothing, nothing[:, :dim], slots, nothing[:, 0], rate)
+        zero, none = nothing[:, 0], np.zeros(dim, int)
+        blank = Described(nothing > 0, nothing, nothing[:, :dim], slots, zero, rate, zero, none)
         return _graph_of(blank, rate.T, data)
     sides = [design.standardised(output) for output in data.outputs.T]
     outputs = np.stack([y for y, _ in sides], axis=1)
@@ -159,6 +165,8 @@ def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph
         shortlist=to_jax(found.slots),
         risk=known(found.risk),
         rate=known(rate),
+        cost=known(found.cost),
+        products=to_jax(found.products),
     )
 
 

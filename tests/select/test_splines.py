@@ -14,7 +14,7 @@ from ndde_jax.regression._design import design_of
 from ndde_jax.regression._features import QUANTILES, WIDTH
 from ndde_jax.regression._terms import find_terms, fit_terms
 
-from .small import QUICK, TRUTH
+from .small import QUICK, TRUTH, lorenz_ring
 
 
 def test_spline_graph_finds_the_lag_among_its_neighbours(pair):
@@ -128,6 +128,21 @@ def test_inputs_that_act_only_through_one_another_are_found_among_many():
 
 
 @pytest.mark.slow
+def test_products_of_present_states_are_found_among_many_lags():
+    """Sums over all lags follow the smooth path of a ring closely, but its drift is of products."""
+    x, truth = lorenz_ring(5, 400)
+    windows = ndde.lagged_windows(x, dt=0.05, lags=range(5), scheme="central4")
+    found = ndde.select.spline_graph(windows)
+    np.testing.assert_array_equal(found.graph[:, :, 0], truth)
+    assert not np.asarray(found.graph)[:, :, 1:].any()
+    # As the present alone is searched, at the price of five times as many candidates.
+    alone = ndde.select.spline_graph(
+        ndde.lagged_windows(x[4:], dt=0.05, lags=(0,), scheme="central4")
+    )
+    np.testing.assert_array_equal(found.products, alone.products)
+    assert (np.asarray(found.cost) > np.asarray(alone.cost)).all()
+
+
 def test_a_full_shortlist_makes_room():
     """Products of neighbours on a ring: the first models fill their shortlists with stand-ins."""
     system = ndde.systems.get("lorenz96_delayed")
