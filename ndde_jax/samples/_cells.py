@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._dates import is_date
+from ._clock import is_date
 
 MISSING = {
     *("", "nan", "na", "n/a", "null", "none", "nil", "<na>", "nat", "missing", "nodata", "no data"),

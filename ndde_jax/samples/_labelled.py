@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._cells import clean_name
-from ._clock import sampling
-from ._dates import Dates, settled
+from ._clock import Dates, sampling, settled
 from ._examples import Example
 from ._formats import TIME_NAMES
 from ._samples import Samples, as_given

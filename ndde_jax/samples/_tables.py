@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._cells import COMMA_NUMBER, Numbers, as_numbers, clean_name, is_missing, is_value
-from ._clock import check_increasing
+from ._clock import PACKED, Dates, check_increasing, is_date, read_clock, read_dates, settled
 from ._columns import is_clock
-from ._dates import PACKED, Dates, is_date, read_clock, read_dates, settled
 from ._formats import (
     TIME_NAMES,
     Found,
