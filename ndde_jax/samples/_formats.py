@@ -194,17 +194,15 @@ def read_excel(path: Path, options: Options) -> Found:
             return "" if cell != cell else str(cell).replace(".", mark)
         return "" if cell is None or cell is pandas.NaT else str(cell).strip()
 
-    rows = rows.map(written)
-    full = rows.ne("").sum(axis=1)
-    rows, full = rows[full > 0], full[full > 0]
-    if not len(rows):
+    rows = [row for row in rows.map(written).to_numpy().tolist() if any(row)]
+    if not rows:
         raise ValueError(f"{path.name} holds no data.")
-    check_width(path, rows.shape[1], len(rows), options)
-    usual = float(full.median())
-    start = int(np.argmax(full >= usual / 2)) if usual > 2 else 0
+    check_width(path, len(rows[0]), len(rows), options)
+    full = [sum(map(bool, row)) for row in rows]
+    usual = float(np.median(full))
+    start = next(i for i, n in enumerate(full) if n >= usual / 2) if usual > 2 else 0
     said = (f"{path.name}: its first {start} rows are taken for a title.",) if start else ()
-    options = options._replace(decimal=mark)
-    return found_in(path, rows.iloc[start:].reset_index(drop=True), [], ";", options, said)
+    return found_in(path, rows[start:], [], ";", options._replace(decimal=mark), said)
 
 
 _REFERENCE = re.compile(rb"""[\s:]r\s*=\s*["']([^"']*)["']""")

@@ -3,10 +3,11 @@
 import codecs
 import csv
 import io
+import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ._cells import COMMA_NUMBER, MISSING, decimal_mark, is_missing, is_value, to_float
 from ._formats import Found, Options, check_width, refuse_signature, unique_names
@@ -30,49 +31,62 @@ def read_text(path: Path, options: Options) -> Found:
     # Counted before anything is cut, because a million cells take their time.
     check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
     separator = _separator(lines[:LOOKED_AT], options)
-    rows, widths = _cut(path, lines, separator, options)
-    most = Counter(widths).most_common(1)[0][0]
-    foot = 0
-    while most > 1 and foot < 5 and widths[-1 - foot] == 1 and foot < len(widths) - 2:
-        foot += 1
-    if foot and to_float(rows.iloc[-foot, 0]) is None:
+    rows = _rows(lines, separator)
+    if "\n" in rows[-1][-1] and text.count('"') % 2:
+        raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
+    rows = [[cell.strip() for cell in row] for row in rows]
+    most = Counter(map(len, rows)).most_common(1)[0][0]
+    alone = itertools.takewhile(lambda row: len(row) == 1, reversed(rows[2:][-5:]))
+    foot = len(list(alone)) if most > 1 else 0
+    if foot and to_float(rows[-foot][0]) is None:
         said += (f"{path.name}: its last {foot} lines are taken for a note.",)
-        rows, widths = rows.iloc[: len(rows) - foot], widths[: len(widths) - foot]
-    other = [i for i, n in enumerate(widths[: TITLE + 1]) if n != most]
+        rows = rows[:-foot]
+    other = [i for i, row in enumerate(rows[: TITLE + 1]) if len(row) != most]
     start = other[-1] + 1 if other and most > 1 else 0
-    bare = start == 1 and widths[0] == most - 1  # a header one name short
-    if bare and rows.iloc[1:, most - 1].str.strip().any():
-        rows.iloc[0] = ["", *rows.iloc[0, : most - 1]]  # R gives its row names none
-    if bare:  # or there is a comma at the end of every other row
-        start, widths[0] = 0, most
+    if start == 1 and len(rows[0]) == most - 1:  # a header one name short
+        # R gives its row names none, or there is a comma at the end of every other row.
+        named = any(row[-1] for row in rows[1:])
+        rows[0], start = ["", *rows[0]] if named else [*rows[0], ""], 0
     elif 0 < start <= min(TITLE, len(rows) - start) and not any(
-        to_float(cell) is not None
-        for cells, n in zip(rows.iloc[:start].to_numpy(), widths, strict=False)
-        for cell in cells[: n if n == most else 0]
+        to_float(cell) is not None for row in rows[:start] if len(row) == most for cell in row
     ):
         said += (f"{path.name}: its first {start} lines are taken for a title.",)
     else:
         start = 0
-    _check_ragged(path, widths, start, separator, options)
-    return found_in(path, rows.iloc[start:].map(str.strip), title, separator, options, said)
+    rows = rows[start:]
+    for number, row in enumerate(rows, start=start + 1):
+        if len(row) != len(rows[0]):
+            comma = separator == "," and options.separator is None
+            hint = " If commas are decimal commas, say so with --decimal ,." * comma
+            raise ValueError(
+                f"{path.name}: expected {len(rows[0])} columns, as in the first row; row {number} "
+                f"has {len(row)}.{hint}"
+            )
+    return found_in(path, rows, title, separator, options, said)
 
 
 def found_in(
-    path: Path, rows: Any, title: list[str], separator: str | None, options: Options, said=()
+    path: Path,
+    rows: list[list[str]],
+    title: list[str],
+    separator: str | None,
+    options: Options,
+    said: tuple[str, ...] = (),
 ) -> Found:
     """Return the contents of text rows: names, units below them, numbers with either decimal
     mark.
     """
-    rows.columns = range(rows.shape[1])
-    decimal = options.decimal or decimal_mark(
-        [cell for cell in rows.iloc[:1000].to_numpy().ravel() if cell], separator or ""
-    )
+    import pandas as pd
+
+    cells = [cell for row in rows[:1000] for cell in row if cell]
+    decimal = options.decimal or decimal_mark(cells, separator or "")
     if decimal == "," and options.decimal is None:
         said += (f"{path.name}: numbers are read with a decimal comma.",)
     header, rows, more = _headed(path, rows, title, separator, decimal, options)
     rows, units = _without_units(path, rows, decimal)
-    kept = [j for j, name in enumerate(header) if name.strip() or rows[j].ne("").any()]
-    frame = rows[kept].reset_index(drop=True)
+    frame = pd.DataFrame(rows, columns=range(len(header)), dtype=object)
+    kept = [j for j, name in enumerate(header) if name.strip() or frame[j].ne("").any()]
+    frame = frame[kept]
     frame.columns = unique_names(path.name, [header[j] for j in kept])
     return Found(frame, None, (*said, *more, *units), None, decimal)
 
@@ -153,60 +167,17 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
 
 def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
     if separator is None:
-        return [line.split() for line in lines]
+        separator, lines = " ", [" ".join(line.split()) + "\n" for line in lines]
     try:
         return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
     except csv.Error:
         return [line.rstrip("\r\n").split(separator) for line in lines]
 
 
-def _cut(path: Path, lines: list[str], separator: str | None, options: Options):
-    """Return cells as texts `[row column]`, and the number of cells of each row."""
-    import pandas as pd
-
-    quoted = any('"' in line for line in lines)
-    if separator is None or quoted:
-        widths = [len(row) for row in _rows(lines, separator)]
-    else:
-        widths = [line.count(separator) + 1 for line in lines]
-    most = max(widths)
-    if most * len(widths) > 4 * sum(widths) + 10_000:
-        _check_ragged(path, widths, 0, separator, options)
-    try:
-        rows = pd.read_csv(
-            io.StringIO("".join(lines)),
-            sep=r"\s+" if separator is None else separator,
-            header=None,
-            names=range(most),
-            index_col=False,
-            dtype=object,
-            na_filter=False,
-            skipinitialspace=True,
-        )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
-        raise ValueError(f"{path.name} is no table of numbers: {error}.") from error
-    return rows, widths[: len(rows)]
-
-
-def _check_ragged(path: Path, widths, start: int, separator: str | None, options: Options) -> None:
-    """Raise an error for rows of different widths, and name the first."""
-    expected = widths[start]
-    for number, width in enumerate(widths[start:], start=start + 1):
-        if width != expected:
-            hint = " If commas are decimal commas, say so with --decimal ,." * (
-                separator == "," and options.separator is None
-            )
-            raise ValueError(
-                f"{path.name}: expected {expected} columns, as in the first row; row {number} "
-                f"has {width}.{hint}"
-            )
-
-
-def _headed(path: Path, rows: Any, title: list[str], separator, decimal: str, options: Options):
+def _headed(path: Path, rows: list[list[str]], title, separator, decimal: str, options: Options):
     """Return names, the rows below them, and the assumptions made."""
-    first, body = list(rows.iloc[0]), rows.iloc[1:]
-    numbered = [f"x{j}" for j in range(len(first))]
-    headed, sure = _is_header(first, body.iloc[:1000], decimal)
+    first = rows[0]
+    headed, sure = _is_header(first, _columns(rows[1:1001], len(first)), decimal)
     said: tuple[str, ...] = ()
     if options.header is not None:
         headed = options.header
@@ -214,73 +185,70 @@ def _headed(path: Path, rows: Any, title: list[str], separator, decimal: str, op
         listed = ", ".join(first[:5])
         said = (f"{path.name}: its first row, {listed}, is taken for names; --header no if not.",)
     if headed:
-        return first, body, said
+        return first, rows[1:], said
     for names in _rows(title, separator):
-        if len(names) == len(first) and not any(is_value(name) for name in names):
+        if len(names) == len(first) and not any(map(is_value, names)):
             return names, rows, said
     if separator == "," and len(first) == 2 and options.separator is None:
-        whole = rows.map(lambda cell: cell.lstrip("+-").isdecimal())
-        if whole.all(axis=None):
+        if all(cell.lstrip("+-").isdecimal() for row in rows for cell in row):
             said += (
                 f"{path.name}: read as two columns of whole numbers; if they are one column with "
                 "decimal commas, say so with --decimal ,.",
             )
-    return numbered, rows, said
+    return [f"x{j}" for j in range(len(first))], rows, said
 
 
-def _is_header(first: list[str], body: Any, decimal: str) -> tuple[bool, bool]:
+def _columns(rows: list[list[str]], width: int) -> list[list[str]]:
+    return [[row[j] for row in rows] for j in range(width)]
+
+
+def _is_header(first: list[str], below: list[list[str]], decimal: str) -> tuple[bool, bool]:
     """Return whether a row holds names, and whether that is plain enough to go without a remark.
 
     Names stand over numbers. Numbers are names where the first is missing and the others whole, as
     pandas writes an index beside columns without names; or where they count from 0 or 1 over
     numbers that all have decimals.
     """
-    words = [j for j, cell in enumerate(first) if not _like_below(cell, body, j, decimal)]
-    if not len(body):
+    width, count = len(first), len(below[0])
+    words = [j for j in range(width) if not _like_below(first[j], below[j], decimal)]
+    if not count:
         return bool(words), True
-    over_numbers = any(
-        sum(is_value(below, decimal) for below in body[j]) > len(body) / 2 for j in words
-    )
-    if over_numbers or len(words) == len(first):
+    over_numbers = any(sum(is_value(c, decimal) for c in below[j]) > count / 2 for j in words)
+    if over_numbers or len(words) == width:
         return True, True
-    whole = [cell for cell in first if cell.lstrip("-").isdecimal()]
-    if len(set(whole)) == len(whole) == len(first) - 1 and not first[0] and len(first) > 1:
+    whole = {cell for cell in first if cell.lstrip("-").isdecimal()}
+    if len(whole) == width - 1 > 0 and not first[0]:
         return True, True
-    count = [str(k) for k in range(len(first))], [str(k + 1) for k in range(len(first))]
-    if first in count and len(first) > 1:
-        mark = "," if decimal == "," else "."
-        decimals = all(mark in cell for j in body for cell in body[j] if not is_missing(cell))
-        return decimals, not decimals
-    return False, True
+    counted = (list(map(str, range(start, start + width))) for start in (0, 1))
+    headed = width > 1 and first in counted and all(
+        decimal in cell for column in below for cell in column if not is_missing(cell)
+    )  # fmt: skip
+    return headed, not headed
 
 
-def _like_below(cell: str, body: Any, j: int, decimal: str) -> bool:
+def _like_below(cell: str, below: list[str], decimal: str) -> bool:
     """Return whether a cell is a value, or is written like the one below it: 45% over 47%."""
-    if is_value(cell, decimal):
-        return True
-    if not len(body) or not any(letter.isdigit() for letter in cell):
-        return False
-
-    def shape(text: str) -> str:
-        return "".join(letter for letter in text if not (letter.isdigit() or letter in ".,+- "))
-
-    return shape(cell) == shape(body[j].iloc[0]) != "" and len(shape(cell)) < 6
+    if is_value(cell, decimal) or not below or not any(map(str.isdigit, cell)):
+        return is_value(cell, decimal)
+    shape, other = (re.sub(r"[\d.,+\- ]", "", text) for text in (cell, below[0]))
+    return shape == other and 0 < len(shape) < 6
 
 
-def _without_units(path: Path, rows: Any, decimal: str):
+def _without_units(path: Path, rows: list[list[str]], decimal: str):
     """Return the rows below a row of units, if there is one: words above numbers, and no number in
     it.
     """
     if len(rows) < 3:
         return rows, ()
-    first, body = list(rows.iloc[0]), rows.iloc[1:LOOKED_AT]
-    words = [j for j, cell in enumerate(first) if not is_value(cell, decimal)]
+    first, below = rows[0], _columns(rows[1:LOOKED_AT], len(rows[0]))
     numbers = any(
-        to_float(cell) is not None or COMMA_NUMBER.fullmatch(cell) or cell[:1] in tuple("<>")
+        to_float(cell) is not None or COMMA_NUMBER.fullmatch(cell) or cell.startswith(("<", ">"))
         for cell in first
     )
-    over = [j for j in words if all(is_value(cell, decimal) for cell in body[j])]
-    if numbers or not over:
-        return rows, ()
-    listed = ", ".join(cell for cell in first if cell)
-    return rows.iloc[1:], (f"{path.name}: a row of units ({listed[:60]}) is left out.",)
+    units = not numbers and any(
+        not is_value(cell, decimal) and all(is_value(c, decimal) for c in below[j])
+        for j, cell in enumerate(first)
+    )
+    listed = ", ".join(cell for cell in first if cell)[:60]
+    return (rows[1:], (f"{path.name}: a row of units ({listed}) is left out.",)) if units else (
+        rows, ())  # fmt: skip
