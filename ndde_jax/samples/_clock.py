@@ -422,6 +422,43 @@ def _since_midnight(clock: Any, half: Any) -> Any:
     return elapsed + twelve * pd.Timedelta(hours=12)
 
 
+# ---- containers ----
+
+
+def typed_stamps(column: Any) -> Dates | None:
+    """Return a column or index of pandas dates, spans of time or dates of another calendar; None
+    for one of any other type. Dates with a zone keep their local clock time.
+    """
+    if column.dtype.kind == "m":
+        return Dates(column.to_numpy())
+    if column.dtype.kind != "M":
+        values = column.to_numpy()
+        return (
+            Dates(_from_calendar(values))
+            if len(values) and hasattr(values[0], "calendar")
+            else None
+        )
+    import pandas as pd
+
+    index = pd.DatetimeIndex(column)
+    if index.tz is None:
+        return Dates(index.to_numpy())
+    universal = index.tz_convert("UTC").tz_localize(None)
+    return Dates(universal.to_numpy(), index.tz_localize(None).to_numpy())
+
+
+def _from_calendar(stamps: np.ndarray) -> np.ndarray:
+    """Return dates of another calendar (360 days, no leap years): as months if they are monthly,
+    else as durations since the first.
+    """
+    months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
+    within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
+    if len(stamps) > 1 and np.ptp(within) <= 72 and (np.diff(months) >= 1).all():
+        return (months - 12 * 1970 - 1).astype("datetime64[M]").astype("datetime64[s]")
+    seconds = np.array([(stamp - stamps[0]).total_seconds() for stamp in stamps])
+    return np.round(seconds * 1e6).astype("timedelta64[us]")
+
+
 # ---- zones ----
 
 
@@ -431,6 +468,8 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
 
     **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
     """
+    if dates.stamps.dtype.kind == "m":
+        return dates
     if zone is not None:
         local = dates.stamps if dates.wall is None else dates.wall
         try:

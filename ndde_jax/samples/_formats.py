@@ -3,34 +3,22 @@
 What a file announces is checked before anything is unpacked; pandas and xarray read it then.
 """
 
-import importlib
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._archive import check_size, opened, read_array, read_member
-from ._cells import clean_name, decimal_mark
+from ._cells import check_there, clean_name, decimal_mark
 
-TRIAL_NAMES = {
-    *("trial", "series", "run", "realization", "realisation", "ensemble", "member", "recording"),
-    "system",
-}
-TIME_NAMES = {
-    "t",
-    "time",
-    "date",
-    "datetime",
-    "timestamp",
-    "month",
-    "year",
-    "day",
-    "times",
-    "dates",
-}
+TRIAL_NAMES = set(
+    "trial series run realization realisation ensemble member recording system".split()
+)
+TIME_NAMES = set("t time date datetime timestamp month year day times dates".split())
 # More columns than this, and than rows, are variables and samples the wrong way round.
 WIDE = 2_000
 # What other files begin with that end up under the wrong name.
@@ -100,13 +88,33 @@ def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> No
         )
 
 
-def _frame_of(path: Path, x: np.ndarray, names: Any, what: str, options: Options):
+@contextmanager
+def _blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
+    """Blame on a file whatever a reader raises, in one line.
+
+    **Raises:** `ValueError` that names the file; `ImportError` for a library that is not there.
+    """
+    try:
+        yield
+    except ImportError as error:
+        needed = (error.name or str(error)).partition(".")[0]
+        raise ImportError(
+            f"Reading {path.suffix} files needs {needed}: pip install 'ndde_jax[data]'."
+        ) from error
+    except Exception as error:  # readers raise what they stumble over
+        text = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
+        if not (isinstance(error, ValueError) and path.name in text):
+            text = f"{path.name} cannot be read as {kind}: {text}"
+        raise ValueError(f"{text}.{remedy and ' ' + remedy}") from error
+
+
+def _frame_of(path: Path, x: np.ndarray, names: Any, key: str, options: Options):
     """Return a frame from an array `[time dim]`, or `[series time dim]` with the series of each
     row.
     """
     import pandas as pd
 
-    trials = None
+    what, trials = f"{path.name}[{key!r}]", None
     if x.ndim == 3 and 0 not in x.shape:
         trials = np.repeat(np.arange(len(x)), x.shape[1])
         x = x.reshape(-1, x.shape[2])
@@ -138,14 +146,10 @@ def read_npz(path: Path, options: Options) -> Found:
         raise ValueError(f"{path.name} is not an NPZ archive; np.savez(path, x=array) makes one.")
     with opened(path, path.name) as archive:
         members = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
-        key = options.key or (members[0] if len(members) == 1 else "x")
         if not members:
             raise ValueError(f"{path.name} holds no array of numbers.")
-        if key not in members:
-            raise ValueError(
-                f"{path.name} has no array {key!r}; it has: {', '.join(members[:20])}. Name one "
-                "with --key."
-            )
+        key = options.key or (members[0] if len(members) == 1 else "x")
+        check_there(path.name, [key], members, "array", " Name one with --key.")
         x, dt, names = (
             read_array(archive, f"{name}.npy", path.name) if name in members else None
             for name in (key, "dt", "names")
@@ -159,7 +163,7 @@ def read_npz(path: Path, options: Options) -> Found:
             f"{path.name}['names'] must be one text per column; got shape {names.shape} and dtype "
             f"{names.dtype}."
         )
-    frame, trials = _frame_of(path, x, names, f"{path.name}[{key!r}]", options)
+    frame, trials = _frame_of(path, x, names, key, options)
     return Found(frame, None if dt is None else float(dt.item()), (), trials)
 
 
@@ -170,31 +174,23 @@ def read_excel(path: Path, options: Options) -> Found:
     """Return the first sheet of a workbook, or the one that `key` names."""
     from ._text import found_in
 
-    pandas = _extra("pandas", path)
-    remedy = "Export the spreadsheet as CSV (.csv)."
-    try:
+    with _blamed_on(path, "an Excel workbook", "Export the spreadsheet as CSV (.csv)."):
+        import pandas as pd
+
         _check_workbook(path)
-    except ValueError as error:
-        raise ValueError(f"{error} {remedy}") from error
-    _extra("openpyxl", path)
-    try:
-        rows = pandas.read_excel(
+        sheet = pd.read_excel(
             path, sheet_name=options.key or 0, header=None, dtype=object, na_filter=False,
             engine="openpyxl",
         )  # fmt: skip
-    except Exception as error:  # of openpyxl, which raises what it stumbles over
-        raise ValueError(
-            f"{path.name} cannot be read as an Excel workbook ({_first_line(error)}). {remedy}"
-        ) from error
-    texts = [cell for cell in rows.to_numpy().ravel() if isinstance(cell, str)]
+    texts = [cell for cell in sheet.to_numpy().ravel() if isinstance(cell, str)]
     mark = options.decimal or decimal_mark(texts[:10_000], ";")
 
     def written(cell: Any) -> str:
-        if isinstance(cell, float):
-            return "" if cell != cell else str(cell).replace(".", mark)
-        return "" if cell is None or cell is pandas.NaT else str(cell).strip()
+        if cell is None or cell != cell:
+            return ""
+        return str(cell).replace(".", mark) if isinstance(cell, float) else str(cell).strip()
 
-    rows = [row for row in rows.map(written).to_numpy().tolist() if any(row)]
+    rows = [row for row in sheet.map(written).to_numpy().tolist() if any(row)]
     if not rows:
         raise ValueError(f"{path.name} holds no data.")
     check_width(path, len(rows[0]), len(rows), options)
@@ -206,7 +202,6 @@ def read_excel(path: Path, options: Options) -> Found:
 
 
 _REFERENCE = re.compile(rb"""[\s:]r\s*=\s*["']([^"']*)["']""")
-_PLACE = re.compile(rb"([A-Z]{0,3})(\d{0,7})")
 
 
 def _check_workbook(path: Path) -> None:
@@ -218,35 +213,34 @@ def _check_workbook(path: Path) -> None:
         check_size(
             path.name, sum(part.file_size for part in sizes), sum(p.compress_size for p in sizes)
         )
-        for part in sizes:
-            if not part.filename.endswith((".xml", ".rels")):
-                continue
-            content = read_member(book, part.filename, path.name)
+        for name in (n for n in book.namelist() if n.endswith((".xml", ".rels"))):
+            content = read_member(book, name, path.name)
             if b"\0" in content or b"<!DOCTYPE" in content or b"<!ENTITY" in content:
                 raise ValueError(
-                    f"{path.name} is refused: {part.filename} is no plain UTF-8 or defines "
-                    "entities, which no spreadsheet does."
+                    f"{path.name} is refused: {name} is no plain UTF-8 or defines entities, which "
+                    "no spreadsheet does."
                 )
-            if part.filename.startswith("xl/worksheets/"):
-                _check_span(path, content)
+            if name.startswith("xl/worksheets/"):
+                _check_span(path, _REFERENCE.findall(content))
 
 
-def _check_span(path: Path, content: bytes) -> None:
+def _check_span(path: Path, references: list[bytes]) -> None:
     """Raise an error for cells placed so far out that the rows and columns up to them fill
     memory.
     """
-    width = height = count = 0
-    for reference in _REFERENCE.findall(content):
-        place = _PLACE.fullmatch(reference)
-        if place is None:
-            raise ValueError(f"{path.name} names a cell {reference[:20].decode('latin-1')!r}.")
-        column = 0
-        for letter in place[1]:
-            column = 26 * column + letter - 64
-        width, height, count = max(width, column), max(height, int(place[2] or 0)), count + 1
-    if width * height > SPAN + SPARSE * count:
+    from openpyxl.utils.cell import coordinate_to_tuple
+
+    width = height = 0
+    for reference in references:
+        text = reference.decode("latin-1")
+        try:
+            row, column = coordinate_to_tuple(f"A{text}" if reference.isdigit() else text)
+        except ValueError as error:
+            raise ValueError(f"{path.name} names a cell {text[:20]!r}.") from error
+        width, height = max(width, column), max(height, row)
+    if width * height > SPAN + SPARSE * len(references):
         raise ValueError(
-            f"{path.name} spans {height} rows of {width} columns and has {count} cells."
+            f"{path.name} spans {height} rows of {width} columns and has {len(references)} cells."
         )
 
 
@@ -257,50 +251,45 @@ def read_columns(path: Path, options: Options) -> Found:
     """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index
     first.
     """
-    pandas = _extra("pandas", path)
     kind = {".parquet": "Parquet", ".feather": "Feather"}.get(path.suffix.lower(), "JSON lines")
-    try:
+    with _blamed_on(path, kind):
+        import pandas as pd
+
         if kind == "Parquet":
-            about = _extra("pyarrow.parquet", path).ParquetFile(path).metadata
-            _check_rows(path, about.num_rows, about.num_columns)
-            frame = pandas.read_parquet(path)
+            import pyarrow.parquet
+
+            about = pyarrow.parquet.ParquetFile(path).metadata
+            check_size(path.name, 8 * about.num_rows * about.num_columns, path.stat().st_size)
+            frame = pd.read_parquet(path)
         elif kind == "Feather":
-            frame = _read_feather(_extra("pyarrow", path), pandas, path)
+            frame = _read_feather(path)
         else:
-            frame = pandas.read_json(path, lines=True, dtype=False)
-    except ImportError:
-        raise
-    except Exception as error:  # of pyarrow and pandas, which raise what they stumble over
-        if isinstance(error, ValueError) and path.name in str(error):
-            raise
-        raise ValueError(f"{path.name} cannot be read as {kind}: {_first_line(error)}") from error
-    if not isinstance(frame.index, pandas.RangeIndex):
-        names = [
-            name or ("time" if i == 0 else f"level_{i}") for i, name in enumerate(frame.index.names)
-        ]
-        frame = frame.reset_index(names=names)
+            frame = pd.read_json(path, lines=True, dtype=False)
+    if not isinstance(frame.index, pd.RangeIndex):
+        names = ["time", *(f"level_{i}" for i in range(1, frame.index.nlevels))]
+        own = zip(frame.index.names, names, strict=True)
+        frame = frame.reset_index(names=[name or other for name, other in own])
     check_width(path, frame.shape[1], len(frame), options)
     frame.columns = unique_names(path.name, list(frame.columns))
     return Found(frame)
 
 
-def _check_rows(path: Path, rows: int, columns: int) -> None:
-    check_size(path.name, 8 * rows * columns, path.stat().st_size)
-
-
-def _read_feather(pyarrow: Any, pandas: Any, path: Path) -> Any:
+def _read_feather(path: Path) -> Any:
     """Return the messages of a Feather file as a frame, once their sizes are known; offsets in its
     footer are not followed.
     """
-    importlib.import_module("pyarrow.ipc")
+    import pandas as pd
+    import pyarrow.ipc
+
     with pyarrow.memory_map(str(path)) as source:
         if source.read(8) != b"ARROW1\0\0":
             refuse_signature(path, path.read_bytes()[:8], "a Feather file")
-            return pandas.read_feather(path)  # the first version of the format packs nothing
-        reader, announced = pyarrow.ipc.MessageReader.open_stream(source), 0
-        for message in reader:
-            if message.type in ("record batch", "dictionary"):
-                announced += _unpacked(message.metadata.to_pybytes(), message.body)
+            return pd.read_feather(path)  # the first version of the format packs nothing
+        announced = sum(
+            _unpacked(message.metadata.to_pybytes(), message.body)
+            for message in pyarrow.ipc.MessageReader.open_stream(source)
+            if message.type in ("record batch", "dictionary")
+        )
         check_size(path.name, announced, path.stat().st_size)
         source.seek(8)
         return pyarrow.ipc.open_stream(source).read_pandas()
@@ -343,70 +332,65 @@ def read_grid(path: Path, options: Options) -> Found:
     """Return variables of a NetCDF or Zarr file along one dimension, or one variable `[time
     dim]`.
     """
-    xarray = _extra("xarray", path)
-    name, key = path.name, options.key
-    group, _, key = key.rpartition("/") if key else ("", "", None)
-    try:
-        data = _opened_grid(xarray, path, group)
-    except ImportError as error:  # xarray is there, what reads the format is not
-        raise ImportError(f"{error} Try: pip install 'ndde_jax[data]'.") from error
-    except Exception as error:  # of xarray and its readers, which raise what they stumble over
-        raise ValueError(f"{name} cannot be read as NetCDF: {_first_line(error)}") from error
+    group, _, key = (options.key or "").rpartition("/")
+    with _blamed_on(path, "NetCDF"):
+        data = _opened_grid(path, group)
     with data:
-        if not data.data_vars and not group and (groups := _groups(path)):
-            raise ValueError(
-                f"{name} keeps its variables in groups: {', '.join(groups)}. Name one with --key "
-                f"{groups[0]}/VARIABLE."
-            )
+        chosen = [key] if key else _variables(path, data, group)
+        check_there(path.name, chosen, list(map(str, data.data_vars)), "variable")
         files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-        size = sum(file.stat().st_size for file in files)
-        if key is None:
-            series = {str(n): a for n, a in data.squeeze().data_vars.items() if a.ndim == 1}
-            rest = [str(n) for n, a in data.squeeze().data_vars.items() if a.ndim > 1]
-            if series and not rest and len({a.dims for a in series.values()}) == 1:
-                check_size(name, 8 * sum(a.size for a in series.values()), size)
-                (dimension,) = next(iter(series.values())).dims
-                columns = {n: a.to_numpy() for n, a in series.items()}
-                return _with_time(path, data, dimension, columns, 1, None)
-            if series or len(rest) != 1:
-                listed = ", ".join(map(str, data.data_vars))
-                raise ValueError(f"{name}: name the variable to use with --key; it has: {listed}.")
-            (key,) = rest
-        if key not in data:
-            raise ValueError(
-                f"{name} has no variable {key!r}; it has: {', '.join(map(str, data.data_vars))}."
-            )
-        array = data[key]
-        if array.ndim == 0:
-            raise ValueError(f"{name}[{key!r}] is a single number; expected [time dim].")
-        check_size(name, 8 * array.size, size)
-        array = array.squeeze()
-        dimension = next((d for d in array.dims if str(d).lower() in TIME_NAMES), None)
-        dimension = array.dims[0] if dimension is None and array.ndim else dimension
-        others = [d for d in array.dims if d != dimension]
+        packed = sum(file.stat().st_size for file in files)
+        check_size(path.name, 8 * sum(data[name].size for name in chosen), packed)
+        array, what = data[chosen[0]].squeeze(), ", ".join(chosen)
+        if array.ndim == 1 and not key:
+            array = data[chosen].squeeze().to_dataarray("").transpose(..., "")
+        if not array.ndim:
+            raise ValueError(f"{path.name}[{what!r}] is a single number; expected [time dim].")
+        named = [d for d in array.dims if str(d).lower() in TIME_NAMES]
+        time = next(iter([*named, *array.dims]), None)
+        others = [d for d in array.dims if d != time]
         trial = [d for d in others if d == options.trial] or [
             d for d in others if str(d).lower() in TRIAL_NAMES and d not in options.variables
         ]
         inner = [d for d in others if d not in trial[:1]]
         if len(inner) > 1 and set(inner) != set(options.variables):
-            listed = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
+            sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
             raise ValueError(
-                f"{name}[{key!r}] has the dimensions {listed} beside {dimension}. Say which are "
+                f"{path.name}[{what!r}] has the dimensions {sizes} beside {time}. Say which are "
                 f"variables, --variables {','.join(map(str, inner))}, or which tells recordings "
                 f"apart, --trial {inner[0]}; averages over regions are fewer and clearer variables."
             )
-        array = array.transpose(*trial[:1], dimension, *inner)
-        names = _labels(array, inner)
+        array = array.transpose(*trial[:1], time, *inner)
         x = array.to_numpy()
-        x = x.reshape(*x.shape[: x.ndim - len(inner)], -1) if inner else x
-        if trial and not inner:
-            x = x[..., None]
-        frame, trials = _frame_of(path, x, names, f"{name}[{key!r}]", options)
-        series = 1 if trials is None else len(array)
-        return _with_time(path, data, dimension, dict(frame.items()), series, trials)
+        x = x.reshape(*x.shape[: x.ndim - len(inner)], -1 if inner else 1)
+        frame, trials = _frame_of(path, x, _labels(array, inner), what, options)
+        if time in data.coords:
+            stamps = _stamps(data.coords[time])
+            names = unique_names(path.name, [time, *frame])
+            frame.insert(0, names[0], np.tile(stamps, len(frame) // max(len(stamps), 1)))
+        return Found(frame, None, (), trials)
 
 
-def _opened_grid(xarray: Any, path: Path, group: str) -> Any:
+def _variables(path: Path, data: Any, group: str) -> list[str]:
+    """Return the variables that are meant if none is named: all along one dimension, or the one
+    there is.
+    """
+    if not data.data_vars and not group and (groups := _groups(path)):
+        raise ValueError(
+            f"{path.name} keeps its variables in groups: {', '.join(groups)}. Name one with --key "
+            f"{groups[0]}/VARIABLE."
+        )
+    long = {str(name): x.dims for name, x in data.squeeze().data_vars.items() if x.ndim}
+    along = {dims for dims in long.values() if len(dims) == 1}
+    if len(long) != 1 and (len(along) != 1 or along != set(long.values())):
+        names = ", ".join(map(str, data.data_vars))
+        raise ValueError(f"{path.name}: name the variable to use with --key; it has: {names}.")
+    return list(long)
+
+
+def _opened_grid(path: Path, group: str) -> Any:
+    import xarray
+
     # Numbers with the unit "days" are numbers, and not spans of time.
     shared = {"decode_timedelta": False, "group": group or None}
     if path.suffix.lower() == ".zarr":
@@ -421,7 +405,9 @@ def _opened_grid(xarray: Any, path: Path, group: str) -> Any:
 
 def _groups(path: Path) -> list[str]:
     try:
-        with importlib.import_module("netCDF4").Dataset(path) as file:
+        import netCDF4
+
+        with netCDF4.Dataset(path) as file:
             return list(file.groups)
     except (ImportError, OSError):
         return []
@@ -434,40 +420,16 @@ def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
     labels = [""]
     for d in inner:
         own = array.coords[d].to_numpy() if d in array.coords else range(array.sizes[d])
-        own = [str(v) if isinstance(v, str) else f"{d}{v:g}" if np.ndim(v) == 0 and np.isreal(v)
+        own = [f"{d}{v:g}" if np.ndim(v) == 0 and np.isreal(v) and not isinstance(v, str)
                else str(v) for v in own]  # fmt: skip
         labels = [f"{before} {label}".strip() for before in labels for label in own]
     return labels
 
 
-def _with_time(path: Path, data: Any, dimension: Any, columns: Mapping, series: int, trials):
-    """Return the columns behind their time, where the file has one."""
-    import pandas as pd
-
-    columns = dict(columns)
-    if dimension in data.coords:
-        stamps = data.coords[dimension]
-        values = stamps.to_numpy()
-        if str(stamps.attrs.get("units", "")).lower().startswith("months since"):
-            start = np.datetime64(stamps.attrs["units"].split()[2][:7], "M")
-            values = start + np.floor(values).astype(int)
-            values = values.astype("datetime64[s]")
-        columns = {str(dimension): np.tile(values, series), **columns}
-    frame = pd.DataFrame({name: np.asarray(column) for name, column in columns.items()})
-    frame.columns = unique_names(path.name, list(columns))
-    return Found(frame, None, (), trials)
-
-
-def _extra(module: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(
-            f"Reading {path.suffix} files needs {package}: pip install 'ndde_jax[data]'."
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+def _stamps(coordinate: Any) -> np.ndarray:
+    """Return the times of a coordinate; months, of which xarray knows none, as dates."""
+    units, values = str(coordinate.attrs.get("units", "")), coordinate.to_numpy()
+    if not units.lower().startswith("months since"):
+        return values
+    start = np.datetime64(units.split()[2][:7], "M")
+    return (start + np.floor(values).astype(int)).astype("datetime64[s]")

@@ -1,14 +1,14 @@
 """The samples as one value: read once, and kept with every result made from them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ._masks import mask_at
+from .._checks import refusal
 from ._transforms import FORMULAS, LABELS, TRANSFORM, restored
 from ._treatments import OFFSETS, Treatment
 
@@ -204,3 +204,70 @@ def as_given(samples: Samples) -> tuple[list, float | None, list | None]:
     kept = samples.precision
     values = [jnp.asarray(value, kept) if kept else value for value in samples.values]
     return (values, samples.dt, None) if samples.regular else (values, None, list(samples.times))
+
+
+# ---- masks ----
+
+
+def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Return one bool array per trajectory; an empty sequence if every sample counts.
+
+    **Raises:** `ValueError` for anything but booleans, for another number of samples, and if no
+    sample is in.
+    """
+    if mask is None:
+        return ()
+    parts = _parts(mask, len(lengths))
+    expected = "booleans, one per sample, [time] (a list of arrays for several trajectories)"
+    remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
+    if not parts or any(part.dtype != bool for part in parts):
+        raise refusal("mask", expected, mask, remedy)
+    if len(parts) == 1 and len(set(lengths)) == 1:
+        parts = parts * len(lengths)
+    if [part.shape for part in parts] != [(n,) for n in lengths]:
+        shapes = ", ".join(str(part.shape) for part in parts[:6])
+        listed = ", ".join(map(str, lengths[:6]))
+        raise ValueError(
+            f"mask must hold one boolean per sample, for trajectories of {listed} samples; got "
+            f"shapes {shapes}."
+        )
+    if not any(part.any() for part in parts):
+        raise ValueError("mask must be True somewhere: it leaves no sample as a present.")
+    return () if all(part.all() for part in parts) else tuple(parts)
+
+
+def _parts(mask: Any, count: int) -> list[np.ndarray]:
+    """Return the arrays, not yet checked; empty if there are none."""
+    if isinstance(mask, str | bytes | Mapping):
+        return []
+    try:
+        many = isinstance(mask, list | tuple) and any(np.ndim(part) > 0 for part in mask)
+        parts = [np.asarray(part) for part in (list(mask) if many else [mask])]
+    except (TypeError, ValueError):  # nested unevenly
+        return []
+    if not many and parts[0].ndim == 2 and len(parts[0]) == count:
+        return list(parts[0])
+    return parts
+
+
+def mask_at(
+    mask: tuple[np.ndarray, ...], times: Sequence[np.ndarray], new: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """Return the mask at other times: its value at the nearest sample."""
+    return tuple(
+        m[np.clip(np.searchsorted((t[1:] + t[:-1]) / 2, at), 0, len(m) - 1)]
+        for m, t, at in zip(mask, times, new, strict=True)
+    )
+
+
+def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
+    """Return a sentence on the mask for a report."""
+    if not mask:
+        return ()
+    inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
+    return (
+        f"Only the {inside} of {every} samples in the mask serve as the present of a window: "
+        f"{n_left} of {n_rows} windows are left, whose past is read from everywhere. Seasons, "
+        "trends, noise and measurement errors are estimated on the whole record, and passing "
+        "events are not looked for.",
+    )
