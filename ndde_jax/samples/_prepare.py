@@ -11,14 +11,21 @@ import numpy as np
 from .._checks import refusal
 from .._spoken import times as said_as_times
 from .._types import Checked
-from ._blocks import APART, trend
-from ._clock import around_a_grid, find_grid, interpolated, with_rows
-from ._columns import codes_of, find_spikes, is_clock as counts, is_event
-from ._gaps import bridged, fill_gaps
+from ._clock import find_grid
+from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trend
+from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._lines import Line, find_lines
 from ._samples import Samples, named, treated
-from ._transforms import TRANSFORM, read_transform, said_of_transform, tables_of, transformed
-from ._treatments import OFFSETS, offsets_of, terms
+from ._treatments import (
+    OFFSETS,
+    TRANSFORM,
+    offsets_of,
+    read_transform,
+    said_of_transform,
+    tables_of,
+    terms,
+    transformed,
+)
 
 STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.

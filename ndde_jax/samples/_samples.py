@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
-from ._transforms import FORMULAS, LABELS, TRANSFORM, restored
-from ._treatments import OFFSETS, Treatment
+from ._treatments import FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
 # Treatments that put an estimate where nothing was measured.
 ESTIMATES = ("gaps", "impute")

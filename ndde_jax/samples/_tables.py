@@ -1,7 +1,7 @@
 """Measurements from files, one row per sample: which column is time, and which are variables."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,24 +31,8 @@ from ._clock import (
     typed_stamps,
 )
 from ._columns import is_clock
-from ._formats import (
-    TIME_NAMES,
-    Found,
-    Options,
-    read_columns,
-    read_excel,
-    read_grid,
-    read_npz,
-)
-from ._text import read_text
+from ._formats import READERS, TIME_NAMES, Options
 
-READERS: dict[str, Callable[[Path, Options], Found]] = {
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".dat"), read_text),
-    ".npz": read_npz,
-    ".xlsx": read_excel,
-    **dict.fromkeys((".parquet", ".feather", ".jsonl", ".ndjson"), read_columns),
-    **dict.fromkeys((".nc", ".zarr"), read_grid),
-}
 # How programs call the number of a row.
 INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
 # Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
