@@ -6,7 +6,7 @@ Containers are recognised by module, so none has to be installed.
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from ._examples import Example
 from ._formats import TIME_NAMES
 from ._samples import Samples, as_given, read_mask
 from ._tables import Table, read_table, rows_of
-from ._trajectories import Trajectories, first_stamps, read_trajectories
+from ._trajectories import read_trajectories
 
 
 def read_samples(
@@ -75,7 +75,10 @@ def read_samples(
     default = jnp.dtype(data.dtype) == jnp.result_type(float)
     return Samples(
         values=tuple(value.astype(np.float32) if single else value for value in data.complete),
-        times=tuple(_times(data, t)),
+        times=tuple(
+            start + np.concatenate([np.zeros(1), np.cumsum(intervals)])
+            for start, intervals in zip(data.starts, data.intervals, strict=True)
+        ),
         dt=float(data.dt),
         regular=data.regular,
         names=names,
@@ -83,13 +86,6 @@ def read_samples(
         precision="" if default else jnp.dtype(data.dtype).name,
         mask=read_mask(mask, [len(value) for value in data.complete]),
     )
-
-
-def _times(data: Trajectories, t: Any) -> Iterator[np.ndarray]:
-    """Yield the times of each trajectory, counted from its first stamp."""
-    starts = [0.0] * len(data.values) if t is None else first_stamps(t, len(data.values))
-    for start, intervals in zip(starts, data.intervals, strict=True):
-        yield start + np.concatenate([np.zeros(1), np.cumsum(intervals)])
 
 
 # ---- containers ----

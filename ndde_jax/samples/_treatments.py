@@ -238,42 +238,39 @@ def transformed(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
 
 def restored(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
     """Return measured values, by the inverse transformation."""
-    return _by_column(treatment, values, xp, one_restored)
+    return _by_column(treatment, values, xp, _one_restored)
 
 
 def _by_column(treatment, values, xp, function):
     if treatment is None or not treatment.kinds:
         return values
-    parts = [values[..., j] for j in range(values.shape[-1])]
-    for j in treatment.columns:
-        parts[j] = function(treatment, j, parts[j], xp)
-    return xp.stack(parts, axis=-1)
+    columns = range(values.shape[-1])
+    return xp.stack([function(treatment, j, values[..., j], xp) for j in columns], axis=-1)
 
 
 def one_transformed(treatment: Treatment | None, column: int, values: Any, xp: Any = np) -> Any:
     """Return one variable transformed, without checks."""
     kind, table = _kind(treatment, column)
-    if kind == "log":
-        return xp.log(values)
-    return values if kind == "" else _between(values, table[:, 0], table[:, 1], xp)
+    return xp.log(values) if kind == "log" else _along(table, values, xp)
 
 
-def one_restored(treatment: Treatment | None, column: int, values: Any, xp: Any = np) -> Any:
+def _one_restored(treatment: Treatment, column: int, values: Any, xp: Any) -> Any:
     """Return one variable restored; logarithms are clipped to where their exponential is finite."""
     kind, table = _kind(treatment, column)
-    if kind == "log":
-        most = float(np.log(np.finfo(values.dtype).max)) / 2
-        return xp.exp(xp.clip(values, -most, most))
-    return values if kind == "" else _between(values, table[:, 1], table[:, 0], xp)
+    if kind != "log":
+        return _along(table[:, ::-1], values, xp)
+    most = float(np.log(np.finfo(values.dtype).max)) / 2
+    return xp.exp(xp.clip(values, -most, most))
 
 
-def _kind(treatment, column):
+def _kind(treatment: Treatment | None, column: int) -> tuple[str, np.ndarray]:
     if treatment is None or column not in treatment.columns or not treatment.kinds:
-        return "", None
+        return "", np.zeros((0, 2))
     place = treatment.columns.index(column)
     return treatment.kinds[place], treatment.tables[place]
 
 
-def _between(values, knots, heights, xp):
-    dtype = values.dtype
-    return xp.interp(values, xp.asarray(knots, dtype), xp.asarray(heights, dtype)).astype(dtype)
+def _along(table: np.ndarray, values: Any, xp: Any) -> Any:
+    """Return values mapped along straight lines between the rows of a table, if it has any."""
+    knots, heights = (xp.asarray(column, values.dtype) for column in table.T)
+    return xp.interp(values, knots, heights).astype(values.dtype) if len(table) else values
