@@ -59,15 +59,22 @@ TITLE = 100
 
 
 class Options(NamedTuple):
-    """Options for reading a file; None leaves a choice to the file's own contents."""
+    """Options for reading a file, which `read_table` explains; None leaves a choice to the file."""
 
+    columns: Sequence[str] | None = None
+    time_column: str | None = None
     key: str | None = None
     separator: str | None = None
     decimal: str | None = None
     header: bool | None = None
+    missing: Sequence[str] = ()
+    day_first: bool | None = None
+    time_zone: str | None = None
     trial: str | None = None
     variables: Sequence[str] = ()
-    wide: bool = False  # many columns are meant, because some of them were asked for
+    only: Sequence[tuple[str, tuple[str, ...]]] = ()
+    months: Sequence[int] = ()
+    kept: Sequence[str] = ()
 
 
 class Found(NamedTuple):
@@ -102,7 +109,7 @@ def unique_names(file: str, names: Sequence[Any]) -> list[str]:
 
 def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> None:
     """Raise an error for a table that seems to be transposed."""
-    if n_columns > WIDE and n_columns > n_rows and not options.wide:
+    if n_columns > WIDE and n_columns > n_rows and not options.columns:
         raise ValueError(
             f"{path.name} has {n_columns} columns and only {n_rows} rows: rows are samples and "
             "columns are variables, so it may have to be transposed. Otherwise choose some with "
@@ -217,7 +224,7 @@ def read_excel(path: Path, options: Options) -> Found:
     full = [sum(map(bool, row)) for row in rows]
     usual = float(np.median(full))
     start = next(i for i, n in enumerate(full) if n >= usual / 2) if usual > 2 else 0
-    said = (f"{path.name}: its first {start} rows are taken for a title.",) if start else ()
+    said = (f"its first {start} rows are taken for a title.",) if start else ()
     return found_in(path, rows[start:], [], ";", options._replace(decimal=mark), said)
 
 
@@ -475,7 +482,7 @@ def read_text(path: Path, options: Options) -> Found:
     alone = itertools.takewhile(lambda row: len(row) == 1, reversed(rows[2:][-5:]))
     foot = len(list(alone)) if most > 1 else 0
     if foot and to_float(rows[-foot][0]) is None:
-        said += (f"{path.name}: its last {foot} lines are taken for a note.",)
+        said += (f"its last {foot} lines are taken for a note.",)
         rows = rows[:-foot]
     other = [i for i, row in enumerate(rows[: TITLE + 1]) if len(row) != most]
     start = other[-1] + 1 if other and most > 1 else 0
@@ -486,7 +493,7 @@ def read_text(path: Path, options: Options) -> Found:
     elif 0 < start <= min(TITLE, len(rows) - start) and not any(
         to_float(cell) is not None for row in rows[:start] if len(row) == most for cell in row
     ):
-        said += (f"{path.name}: its first {start} lines are taken for a title.",)
+        said += (f"its first {start} lines are taken for a title.",)
     else:
         start = 0
     rows = rows[start:]
@@ -517,7 +524,7 @@ def found_in(
     cells = [cell for row in rows[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
     if decimal == "," and options.decimal is None:
-        said += (f"{path.name}: numbers are read with a decimal comma.",)
+        said += ("numbers are read with a decimal comma.",)
     header, rows, more = _headed(path, rows, title, separator, decimal, options)
     rows, units = _without_units(path, rows, decimal)
     frame = pd.DataFrame(rows, columns=range(len(header)), dtype=object)
@@ -552,9 +559,8 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
             ) from error
     if sum(byte < 32 and byte not in b"\t\r\n\f" for byte in raw[:10_000]) > len(raw[:10_000]) / 50:
         raise ValueError(f"{path.name} is not text. Export it as CSV in UTF-8.")
-    return raw.decode("latin-1"), (
-        f"{path.name} is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8.",
-    )
+    said = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
+    return raw.decode("latin-1"), (said,)
 
 
 def _without_comments(text: str) -> tuple[list[str], list[str]]:
@@ -614,23 +620,19 @@ def _headed(path: Path, rows: list[list[str]], title, separator, decimal: str, o
     """Return names, the rows below them, and the assumptions made."""
     first = rows[0]
     headed, sure = _is_header(first, _columns(rows[1:1001], len(first)), decimal)
-    said: tuple[str, ...] = ()
-    if options.header is not None:
-        headed = options.header
-    elif not sure:
-        listed = ", ".join(first[:5])
-        said = (f"{path.name}: its first row, {listed}, is taken for names; --header no if not.",)
-    if headed:
-        return first, rows[1:], said
+    if options.header or (headed and options.header is None):
+        said = f"its first row, {', '.join(first[:5])}, is taken for names; --header no if not."
+        return first, rows[1:], () if sure or options.header else (said,)
     for names in _rows(title, separator):
         if len(names) == len(first) and not any(map(is_value, names)):
-            return names, rows, said
-    if separator == "," and len(first) == 2 and options.separator is None:
-        if all(cell.lstrip("+-").isdecimal() for row in rows for cell in row):
-            said += (
-                f"{path.name}: read as two columns of whole numbers; if they are one column with "
-                "decimal commas, say so with --decimal ,.",
-            )
+            return names, rows, ()
+    said: tuple[str, ...] = ()
+    plain = (cell.lstrip("+-").isdecimal() for row in rows for cell in row)
+    if separator == "," and len(first) == 2 and options.separator is None and all(plain):
+        said = (
+            "read as two columns of whole numbers; if they are one column with decimal commas, say "
+            "so with --decimal ,.",
+        )
     return [f"x{j}" for j in range(len(first))], rows, said
 
 
@@ -685,9 +687,10 @@ def _without_units(path: Path, rows: list[list[str]], decimal: str):
         not is_value(cell, decimal) and all(is_value(c, decimal) for c in below[j])
         for j, cell in enumerate(first)
     )
+    if not units:
+        return rows, ()
     listed = ", ".join(cell for cell in first if cell)[:60]
-    return (rows[1:], (f"{path.name}: a row of units ({listed}) is left out.",)) if units else (
-        rows, ())  # fmt: skip
+    return rows[1:], (f"a row of units ({listed}) is left out.",)
 
 
 READERS: dict[str, Callable[[Path, Options], Found]] = {

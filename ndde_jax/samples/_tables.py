@@ -83,24 +83,7 @@ class Time(NamedTuple):
     said: tuple[str, ...] = ()
 
 
-def read_table(
-    path: str | Path,
-    *,
-    columns: Sequence[str] | None = None,
-    time_column: str | None = None,
-    key: str | None = None,
-    separator: str | None = None,
-    decimal: str | None = None,
-    header: bool | None = None,
-    missing: Sequence[str] = (),
-    day_first: bool | None = None,
-    time_zone: str | None = None,
-    trial: str | None = None,
-    variables: Sequence[str] = (),
-    only: Sequence[tuple[str, tuple[str, ...]]] = (),
-    months: Sequence[int] = (),
-    kept: Sequence[str] = (),
-) -> Table:
+def read_table(path: str | Path, **choices: Any) -> Table:
     """Read measurements from a file, one row per sample.
 
     - Text (.csv, .tsv, .txt, .dat): `separator`, `decimal` mark and `header` are found by trying
@@ -127,30 +110,31 @@ def read_table(
     their values, and `months` (1 to 12, of dates) say which rows may be the present of a window;
     such a column is a variable only if `columns` names it.
 
+    The choices are the fields of `Options`.
+
     **Raises:** `ValueError` if the file cannot be read as a table, a column is missing or not
     numeric; `ImportError` if the extra is missing; `OSError` if the file cannot be opened.
     """
-    path = Path(path)
-    _check_options(path, separator, decimal)
-    options = Options(key, separator, decimal, header, trial, variables, bool(columns))
+    path, options = Path(path), Options(**choices)
+    _check_options(path, options)
     found = READERS[path.suffix.lower()](path, options)
     file, frame, trials = path.name, found.frame, found.trials
     if not frame.size:
         raise ValueError(f"{file} holds no data.")
-    columns = [clean_name(name) for name in columns or ()]
-    mask = rows_with(file, frame, only) if only else None
-    if trial is not None and trials is None:
-        check_there(file, [trial], frame)
-        trials = np.array([str(cell) for cell in frame.pop(trial)])
-    read = _Clocks(file, frame, trials, found.decimal, missing, day_first, time_zone)
-    time = read.time(time_column)
+    columns = [clean_name(name) for name in options.columns or ()]
+    mask = rows_with(file, frame, options.only) if options.only else None
+    if options.trial is not None and trials is None:
+        check_there(file, [options.trial], frame)
+        trials = np.array([str(cell) for cell in frame.pop(options.trial)])
+    read = _Clocks(file, frame, trials, options._replace(decimal=found.decimal))
+    time = read.time()
     stamps, said = time.stamps, (*found.said, *time.said)
     if trials is None and stamps is not None and (panel := _panel(frame, time)):
         trials = _groups(frame, panel)
         frame = frame.drop(columns=list(panel))
         tell = f"column {panel[0]!r} tells" if len(panel) == 1 else f"columns {listed(panel)} tell"
-        said += (f"{file}: {tell} recordings apart, whose clocks repeat.",)
-    others = {*time.columns, *(name for name, _ in only)}
+        said += (f"{tell} recordings apart, whose clocks repeat.",)
+    others = {*time.columns, *(name for name, _ in options.only)}
     wanted = columns or [name for name in frame if name not in others]
     check_there(file, wanted, frame)
     if not wanted:
@@ -159,26 +143,28 @@ def read_table(
         raise ValueError(f"--columns names a column of {file} twice: {listed(wanted)}.")
     numbers = {name: read.number(name) for name in wanted}
     if not columns:
-        free = {name: each for name, each in numbers.items() if name not in kept}
-        left, more = _variables(file, free, frame, stamps, rows_of(trials, len(frame)))
-        numbers = {name: numbers[name] for name in wanted if name in left or name in kept}
+        free = {name: each for name, each in numbers.items() if name not in options.kept}
+        left, more = _variables(free, frame, stamps, rows_of(trials, len(frame)))
+        numbers = {name: numbers[name] for name in wanted if name in left or name in options.kept}
         said += more
     _check_numeric(file, numbers, frame)
     for text in dict.fromkeys(each.said for each in numbers.values() if each.said):
         names = [name for name, each in numbers.items() if each.said == text]
-        said += (f"{file}: {text} ({listed(names)}).",)
+        said += (f"{text} ({listed(names)}).",)
     values = np.stack([each.values for each in numbers.values()], axis=1)
-    if months:
-        inside = rows_of_months(file, stamps, months)
+    if options.months:
+        inside = rows_of_months(file, stamps, options.months)
         mask = inside if mask is None else mask & inside
     if stamps is not None and trials is None and len(stamps) > 1 and _falls(stamps):
         values, stamps = values[::-1], stamps[::-1]
         mask = None if mask is None else mask[::-1]
-        said += (f"{file}: its rows begin with the last; they are turned round.",)
-    return Table(values, tuple(numbers), stamps, found.dt, said, trials, mask)
+        said += ("its rows begin with the last; they are turned round.",)
+    notices = tuple(f"{file}: {text}" for text in said)
+    return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask)
 
 
-def _check_options(path: Path, separator: str | None, decimal: str | None) -> None:
+def _check_options(path: Path, options: Options) -> None:
+    separator, decimal = options.separator, options.decimal
     if not path.exists():
         raise FileNotFoundError(f"No such file: {path}")
     if path.is_dir() and path.suffix != ".zarr":
@@ -245,7 +231,7 @@ def _comparable(cell: Any) -> Any:
 # ---- variables ----
 
 
-def _variables(file: str, numbers: dict[str, Numbers], frame, stamps, rows):
+def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
     """Return the columns that can be variables, and remarks on the others; raise if there are
     none.
     """
@@ -281,7 +267,7 @@ def _variables(file: str, numbers: dict[str, Numbers], frame, stamps, rows):
         one = len(gone) == 1
         columns, are = (f"column {gone[0]!r}", "is") if one else (f"columns {listed(gone)}", "are")
         what = what.format(s="s" if one else "", are=are)
-        said += (f"{file}: {columns} {what} and {are} left out.",)
+        said += (f"{columns} {what} and {are} left out.",)
     return numbers, said
 
 
@@ -318,18 +304,17 @@ class _Clocks(NamedTuple):
     file: str
     frame: Any
     trials: np.ndarray | None
-    decimal: str
-    missing: Sequence[str]
-    day_first: bool | None
-    zone: str | None
+    options: Options
 
     def number(self, name: str) -> Numbers:
         """Return a column as numbers."""
-        return as_numbers(self.frame[name], decimal=self.decimal, marks=self.missing)
+        return as_numbers(
+            self.frame[name], decimal=self.options.decimal, marks=self.options.missing
+        )
 
-    def time(self, given: str | None) -> Time:
+    def time(self) -> Time:
         """Return the time column that was named, or the most likely one."""
-        names = list(self.frame)
+        names, given = list(self.frame), self.options.time_column
         if given is not None:
             check_there(self.file, [given], names)
             return self._of((given,))
@@ -344,7 +329,7 @@ class _Clocks(NamedTuple):
         for name in names:
             words = set(re.split(r"[^a-z]+", name.lower()))
             if self._dated(name) or (words & TIME_NAMES and self._rises(name)):
-                said = f"{self.file}: column {name!r} is taken for the time."
+                said = f"column {name!r} is taken for the time."
                 return self._of((name, *index), said)
         return self._of((names[0],)) if index and self._rises(names[0]) else Time()
 
@@ -387,7 +372,7 @@ class _Clocks(NamedTuple):
         minutes = 1440 * days + 60 * part("hour", 0) + part("minute", 0)
         stamps = (start.astype("datetime64[m]") + minutes).astype("datetime64[us]")
         stamps, said = self._settled(Dates(stamps))
-        said = (f"{self.file}: columns {', '.join(found.values())} are taken for the time.", *said)
+        said = (f"columns {', '.join(found.values())} are taken for the time.", *said)
         index = [name for name in list(self.frame)[:1] if name.lower() in INDEX_NAMES]
         time = Time((*found.values(), *index), stamps, said)
         rises = all(is_rising(stamps[r]).all() for r in self._rows())
@@ -424,7 +409,7 @@ class _Clocks(NamedTuple):
         if word in TIME_NAMES - {"t", "time", "times"} and all(map(PACKED.fullmatch, cells)):
             return self._settled(read_dates(cells, where))
         if column.dtype.kind not in "fiub" and is_date(cells[0]):
-            return self._settled(read_dates(cells, where, day_first=self.day_first))
+            return self._settled(read_dates(cells, where, day_first=self.options.day_first))
         if column.dtype.kind not in "fiub" and (seconds := read_clock(cells)) is not None:
             return np.round(seconds * 1e6).astype("timedelta64[us]"), ()
         values, wrong, *_ = self.number(name)
@@ -441,7 +426,7 @@ class _Clocks(NamedTuple):
         )
         if word in EPOCHS and (scale := next(scales, None)):
             stamps = np.round(values * (1e6 / scale)).astype("datetime64[us]")
-            return stamps, (f"{self.file}: column {name!r} counts from 1970; --dt says otherwise.",)
+            return stamps, (f"column {name!r} counts from 1970; --dt says otherwise.",)
         whole, most = (values == np.round(values)).all(), np.abs(values).max()
         if word in PARTS["year"][0] and whole and most < 10_000:
             years = (values.astype(int) - 1970).astype("datetime64[Y]")
@@ -449,9 +434,8 @@ class _Clocks(NamedTuple):
         return values.astype(int) if whole and most < 2**53 else values, ()
 
     def _settled(self, dates: Dates) -> tuple[np.ndarray, tuple[str, ...]]:
-        found = settled(dates, self.zone, self._rows())
-        said = dict.fromkeys(text for text in (dates.said, found.said) if text)
-        return found.stamps, tuple(f"{self.file}: {text}" for text in said)
+        found = settled(dates, self.options.time_zone, self._rows())
+        return found.stamps, tuple(dict.fromkeys(filter(None, (dates.said, found.said))))
 
 
 def _falls(stamps: np.ndarray) -> bool:
