@@ -87,10 +87,10 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     return "," if sure or separator == ";" else "."
 
 
-def listed(names: Iterable[Any]) -> str:
-    """Return names for a sentence, of many the first twenty."""
+def listed(names: Iterable[Any], most: int = 20) -> str:
+    """Return names for a sentence, of many the first few."""
     names = [str(name) for name in names]
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def check_there(

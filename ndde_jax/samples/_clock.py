@@ -204,13 +204,10 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     exact = _multiples(times, pooled, step) or _multiples(times, pooled, shortest)
     if exact is not None and (same.mean() >= MOSTLY or len(pooled) < MANY):
         return exact
-    ranks = tuple(np.arange(len(t)) for t in times)
-    if (np.abs(pooled - step) <= ON_GRID / 2 * step).all():
-        return _fitted(times, ranks, np.inf)
     if len(pooled) < MANY or rounding >= step:
         return exact
     return (
-        _fitted(times, ranks, rounding / 2)
+        _fitted(times, [np.arange(len(t)) for t in times], rounding / 2)
         or exact
         or _fitted(times, _counts(times, step), min(rounding / 2, step / 4))
     )
@@ -317,11 +314,10 @@ def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tupl
 
     if days.str.fullmatch(PACKED).all():
         return read({6: "%Y%m", 8: "%Y%m%d"}.get(len(days.iloc[0]), "%Y%m%d%H")), ""
-    if days.str.fullmatch(r"\d{4}-?[Qq][1-4]").all():
-        quarters = pd.PeriodIndex(days.str.replace("-", "").str.upper(), freq="Q")
-        return pd.Series(quarters.to_timestamp()), ""
-    if days.str.fullmatch(r"\d{4}-?[Ww]\d{2}").all():
-        weeks = days.str.replace("-", "").str.upper() + "-1"
+    quarter, week = r"(\d{4})-?[Qq]([1-4])", r"(\d{4})-?[Ww](\d{2})"
+    days = days.str.replace(quarter, lambda q: f"{q[1]}-{3 * int(q[2]) - 2:02d}", regex=True)
+    if days.str.fullmatch(week).all():
+        weeks = days.str.replace(week, r"\1W\2-1", regex=True)
         return pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), ""
     if days.str.match(r"\d{1,2}-\d{1,2}-").all():
         first, second = read(*_DAY_FIRST), read(*_MONTH_FIRST)

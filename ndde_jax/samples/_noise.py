@@ -10,6 +10,7 @@ import numpy as np
 
 from .._checks import check_whole
 from .._types import Array, Checked, Float, TrajectoryLike, to_jax
+from ._cells import listed
 from ._gaps import runs
 from ._samples import Samples
 from ._trajectories import Trajectories, read_trajectories
@@ -325,17 +326,14 @@ def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
 
 def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
     """Return a sentence for a report on measurement errors; empty if there are none."""
-    shares = [
-        f"{np.sqrt(error) / np.nanstd(np.concatenate([x[:, j] for x in samples.values])):.1%} of "
-        f"{samples.names[j]}"
-        for j, error in enumerate(errors)
-        if error > 0
-    ]
-    if not shares:
+    shown = np.flatnonzero(np.asarray(errors) > 0)
+    if not len(shown):
         return ()
-    more = f" and {len(shares) - 4} more" if len(shares) > 4 else ""
+    spread = np.nanstd(np.concatenate(samples.values)[:, shown], axis=0)
+    parts = zip(np.sqrt(np.asarray(errors)[shown]) / spread, shown, strict=True)
+    shares = (f"{share:.1%} of {samples.names[j]}" for share, j in parts)
     return (
-        f"Measurement errors are about {', '.join(shares[:4])}{more}, in standard deviations. "
+        f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. "
         "Several lags of one source average them out, so those are left out that explain less than "
         "such errors hide.",
     )

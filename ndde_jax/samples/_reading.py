@@ -156,14 +156,14 @@ def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
 
 def joined(parts: list[Labelled]) -> Labelled:
     """Return several recordings as one, their variables matched by name."""
-    first = parts[0]
+    first, names = parts[0], parts[0].names
     if len(parts) == 1:
         return first
-    names, values = first.names, []
+    values = []
     for number, part in enumerate(parts):
         value = np.asarray(part.values)
         if names is not None and part.names != names and len(names) > 1:
-            if part.names is None or set(part.names) != set(names):
+            if set(part.names or ()) != set(names):
                 first_has, this = (", ".join(own[:8]) for own in (names, part.names or ()))
                 raise ValueError(
                     f"x: all frames of a list must have the same columns; the first has "
@@ -171,19 +171,15 @@ def joined(parts: list[Labelled]) -> Labelled:
                 )
             value = value[:, [part.names.index(name) for name in names]]
         values.append(value)
-    masks = tuple(mask for part in parts for mask in part.mask)
     if any(part.time_unit != first.time_unit for part in parts):
         raise ValueError("x: the recordings count time in different units; give dt.")
-    steps = [part.dt for part in parts]
-    if None not in steps and np.allclose(steps, steps[0], rtol=1e-3, atol=0):
-        return Labelled(values, names, steps[0], None, first.time_unit, masks)
-    if any(part.dt is None and part.t is None for part in parts):
-        return Labelled(values, names, None, None, first.time_unit, masks)
-    times = [
-        float(part.dt or 1) * np.arange(len(part.values)) if part.t is None else part.t
-        for part in parts
-    ]
-    return Labelled(values, names, None, times, first.time_unit, masks)
+    dt, times, steps = None, None, [part.dt for part in parts]
+    if None not in steps and np.allclose(steps, first.dt, rtol=1e-3, atol=0):
+        dt = first.dt
+    elif all(part.dt is not None or part.t is not None for part in parts):
+        times = [p.dt * np.arange(len(p.values)) if p.t is None else p.t for p in parts]
+    masks = tuple(mask for part in parts for mask in part.mask)
+    return Labelled(values, names, dt, times, first.time_unit, masks)
 
 
 def _from_frame(x: Any, time: bool) -> list[Labelled]:

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
-from ._treatments import FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
+from ._cells import listed
+from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
 # Treatments that put an estimate where nothing was measured.
 ESTIMATES = ("gaps", "impute")
@@ -121,15 +122,8 @@ class Samples:
         if not self.treatments:
             return self
         first = self.treatments[0]
-        return dataclasses.replace(
-            self,
-            values=first.values,
-            times=first.times,
-            dt=first.dt,
-            regular=first.regular,
-            treatments=(),
-            mask=mask_at(self.mask, self.times, first.times) if self.mask else (),
-        )
+        mask = mask_at(self.mask, self.times, first.times) if self.mask else ()
+        return dataclasses.replace(self, **first.before, treatments=(), mask=mask)
 
     def __repr__(self) -> str:
         lengths = ", ".join(str(len(value)) for value in self.values)
@@ -154,17 +148,9 @@ def treated(
     **kept: Any,
 ) -> Samples:
     """Return changed samples that keep a record of what they were before."""
-    treatment = Treatment(
-        name=name,
-        text=text,
-        size=float(size),
-        columns=tuple(int(j) for j in columns),
-        values=samples.values,
-        times=samples.times,
-        dt=samples.dt,
-        regular=samples.regular,
-        **kept,
-    )
+    before = {field: getattr(samples, field) for field in BEFORE}
+    columns = tuple(int(j) for j in columns)
+    treatment = Treatment(name, text, float(size), columns, **before, **kept)
     # As precise as what came in.
     values = tuple(
         new.astype(old.dtype, copy=False)
@@ -191,8 +177,7 @@ def undone(
 
 def named(samples: Samples, columns: Iterable) -> str:
     """Return the names of some variables, for a sentence."""
-    names = [samples.names[int(j)] for j in columns]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return listed((samples.names[int(j)] for j in columns), most=4)
 
 
 def as_given(samples: Samples) -> tuple[list, float | None, list | None]:

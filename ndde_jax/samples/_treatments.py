@@ -12,14 +12,22 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import is_traced, refusal, shown
+from ._cells import listed
 
 # Recordings of one system that differ by a constant: the height of a gauge, the gain of a day.
 OFFSETS = "offsets"
+# Fields of samples that a treatment keeps as they were before.
+BEFORE = ("values", "times", "dt", "regular")
 TRANSFORM = "transform"
 # Of a variable, in pictures and tables of effects, and in equations.
 LABELS = {"log": "log {}", "ranks": "score of {}"}
 FORMULAS = {"log": "log({})", "ranks": "score({})"}
 KINDS = tuple(LABELS)
+# In sentences: of one variable, of several, and in what unit.
+READ_AS = {
+    "log": ("its logarithm", "their logarithms", "the logarithm"),
+    "ranks": ("the normal scores of its ranks", "normal scores of their ranks", "the scores"),
+}
 # Beyond the data, scores go on along the line through the outermost tenth, this far.
 OUTER, FAR = 1.2816, 1e4
 
@@ -53,6 +61,11 @@ class Treatment:
     coefficients: tuple[np.ndarray, ...] = ()
     kinds: tuple[str, ...] = ()
     tables: tuple[np.ndarray, ...] = ()
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The fields of the samples before, by name."""
+        return {field: getattr(self, field) for field in BEFORE}
 
     def removed(
         self, times: Float[np.ndarray, "time"], trajectory: int = 0
@@ -210,16 +223,11 @@ def tables_of(
 def said_of_transform(transform: Mapping[str, str]) -> str:
     """Return a sentence on the transformation for the report."""
     parts, units = [], []
-    for kind, one, many, unit in (
-        ("log", "its logarithm", "their logarithms", "the logarithm"),
-        ("ranks", "the normal scores of its ranks", "normal scores of their ranks", "the scores"),
-    ):
+    for kind, (one, many, unit) in READ_AS.items():
         names = [name for name, own in transform.items() if own == kind]
         if names:
-            more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-            listed = ", ".join(names[:4]) + more
             verb = f"is read as {one}" if len(names) == 1 else f"are read as {many}"
-            parts.append(f"{listed} {verb}")
+            parts.append(f"{listed(names, most=4)} {verb}")
             units.append(unit)
     own = "it" if len(transform) == 1 else "them"
     return (
