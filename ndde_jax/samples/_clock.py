@@ -320,18 +320,15 @@ def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tupl
         weeks = days.str.replace(week, r"\1W\2-1", regex=True)
         return pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), ""
     if days.str.match(r"\d{1,2}-\d{1,2}-").all():
-        first, second = read(*_DAY_FIRST), read(*_MONTH_FIRST)
-        if day_first is None and first.isna().any() == second.isna().any():
-            within = elapsed.to_numpy("timedelta64[us]")
-            ranks = [_rank(d.to_numpy("datetime64[us]") + within, ()) for d in (first, second)]
-            day_first = dotted or ranks[0] > ranks[1]
-            if not dotted and ranks[0] == ranks[1]:
-                return second, (
-                    "dates are read with the month first; if the day is, say --dates day-first."
-                )
-        elif day_first is None:
-            day_first = bool(second.isna().any())
-        return (first if day_first else second), ""
+        tried, within = (read(*_DAY_FIRST), read(*_MONTH_FIRST)), elapsed.to_numpy("m8[us]")
+        first, second = (
+            (bool(d.notna().all()), point, _rank(d.to_numpy("M8[us]") + within, ()))
+            for d, point in zip(tried, (dotted, False), strict=True)
+        )
+        said = "dates are read with the month first; if the day is, say --dates day-first."
+        unsure = day_first is None and first == second
+        day_first = first > second if day_first is None else day_first
+        return tried[0 if day_first else 1], said if unsure else ""
     try:  # years of any number, which older releases of pandas refuse
         return pd.Series(np.array(days, "datetime64[s]")), ""
     except ValueError:

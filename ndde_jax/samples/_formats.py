@@ -50,6 +50,14 @@ SIGNATURES = {
 SPARSE, SPAN = 50, 2_000_000
 # Marks between cells, in the order in which they are believed; None are blanks.
 SEPARATORS = (";", "\t", ",", "|", None)
+# The marks with which texts begin that are not plain UTF-8.
+BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
 # What no text holds stands between the cells of a single column.
 _NOTHING = "\x1f"
 # Lines and cells that are looked at to tell what was meant.
@@ -537,30 +545,25 @@ def found_in(
 def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
     """Return the text of a file in its likely encoding, and the assumptions made."""
     raw = path.read_bytes()
-    marks = {
-        codecs.BOM_UTF8: "utf-8-sig",
-        codecs.BOM_UTF32_LE: "utf-32",
-        codecs.BOM_UTF16_LE: "utf-16",
-        codecs.BOM_UTF16_BE: "utf-16",
-    }
-    encoding = next((name for mark, name in marks.items() if raw.startswith(mark)), None)
-    if encoding is None:
+    encoding = next((name for mark, name in BOMS.items() if raw.startswith(mark)), "")
+    if not encoding:
         refuse_signature(path, raw, "text")
-        if b"\0" in raw:
-            raise ValueError(
-                f"{path.name} is not text (it holds zero bytes). Export it as CSV in UTF-8."
-            )
+    start = raw[:10_000]
+    odd = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in start) > len(start) / 50
     try:
-        return raw.decode(encoding or "utf-8"), ()
+        text, said = raw.decode(encoding or "utf-8"), ()
+        odd = False
     except UnicodeDecodeError as error:
-        if encoding is not None:
+        if encoding:
             raise ValueError(
                 f"{path.name} is damaged: it begins like {encoding} and is not. Save it as UTF-8."
             ) from error
-    if sum(byte < 32 and byte not in b"\t\r\n\f" for byte in raw[:10_000]) > len(raw[:10_000]) / 50:
-        raise ValueError(f"{path.name} is not text. Export it as CSV in UTF-8.")
-    said = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
-    return raw.decode("latin-1"), (said,)
+        text, said = raw.decode("latin-1"), (LATIN,)
+    if odd or (b"\0" in raw and not encoding):
+        raise ValueError(
+            f"{path.name} is not text: it holds bytes that no text does. Export it as CSV in UTF-8."
+        )
+    return text, said
 
 
 def _without_comments(text: str) -> tuple[list[str], list[str]]:

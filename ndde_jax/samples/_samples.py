@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from .._checks import refusal
 from ._cells import listed
+from ._trajectories import vectors
 from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
 # Treatments that put an estimate where nothing was measured.
@@ -201,37 +202,23 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
     """
     if mask is None:
         return ()
-    parts = _parts(mask, len(lengths))
     expected = "booleans, one per sample, [time] (a list of arrays for several trajectories)"
-    remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
+    try:
+        parts = [np.asarray(part) for part in vectors(mask, len(lengths))]
+    except (TypeError, ValueError):  # nested unevenly
+        parts = []
     if not parts or any(part.dtype != bool for part in parts):
+        remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
         raise refusal("mask", expected, mask, remedy)
-    if len(parts) == 1 and len(set(lengths)) == 1:
-        parts = parts * len(lengths)
     if [part.shape for part in parts] != [(n,) for n in lengths]:
-        shapes = ", ".join(str(part.shape) for part in parts[:6])
-        listed = ", ".join(map(str, lengths[:6]))
+        shapes = listed((part.shape for part in parts), most=6)
         raise ValueError(
-            f"mask must hold one boolean per sample, for trajectories of {listed} samples; got "
-            f"shapes {shapes}."
+            f"mask must hold one boolean per sample, for trajectories of {listed(lengths, most=6)} "
+            f"samples; got shapes {shapes}."
         )
     if not any(part.any() for part in parts):
         raise ValueError("mask must be True somewhere: it leaves no sample as a present.")
     return () if all(part.all() for part in parts) else tuple(parts)
-
-
-def _parts(mask: Any, count: int) -> list[np.ndarray]:
-    """Return the arrays, not yet checked; empty if there are none."""
-    if isinstance(mask, str | bytes | Mapping):
-        return []
-    try:
-        many = isinstance(mask, list | tuple) and any(np.ndim(part) > 0 for part in mask)
-        parts = [np.asarray(part) for part in (list(mask) if many else [mask])]
-    except (TypeError, ValueError):  # nested unevenly
-        return []
-    if not many and parts[0].ndim == 2 and len(parts[0]) == count:
-        return list(parts[0])
-    return parts
 
 
 def mask_at(

@@ -217,11 +217,8 @@ def _times(
 
 
 def _stamps(t: Any, lengths: list[int]) -> list[Any]:
-    """Return one vector of time stamps per trajectory, checked; a single one holds for all."""
-    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
-    stamps = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (t if many else [t])]
-    if not many:
-        stamps = list(stamps[0]) if stamps[0].ndim == 2 else stamps * len(lengths)
+    """Return one vector of time stamps per trajectory, checked."""
+    stamps = vectors(t, len(lengths))
     if len(stamps) != len(lengths):
         raise ValueError(
             f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
@@ -238,3 +235,14 @@ def _stamps(t: Any, lengths: list[int]) -> list[Any]:
                 f"have shape {stamp.shape}."
             )
     return stamps
+
+
+def vectors(x: Any, count: int) -> list[Any]:
+    """Return one vector per trajectory, not yet checked: of a list, of the rows of a matrix; a
+    single one holds for all.
+    """
+    many = isinstance(x, list | tuple) and any(np.ndim(item) > 0 for item in x)
+    found = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (x if many else [x])]
+    if many:
+        return found
+    return list(found[0]) if found[0].ndim == 2 else found * count
