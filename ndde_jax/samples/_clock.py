@@ -14,7 +14,7 @@ MANY = 20
 MOSTLY = 0.7
 # What dates are rounded to, in seconds, and numbers.
 DATES, DECIMALS = (60.0, 1.0, 1e-3, 1e-6), tuple(10.0**-k for k in range(13))
-LENGTHS = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
+LENGTHS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 
 _NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _WEEKDAY = r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s+"

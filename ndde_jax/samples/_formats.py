@@ -533,8 +533,8 @@ def found_in(
     decimal = options.decimal or decimal_mark(cells, separator or "")
     if decimal == "," and options.decimal is None:
         said += ("numbers are read with a decimal comma.",)
-    header, rows, more = _headed(path, rows, title, separator, decimal, options)
-    rows, units = _without_units(path, rows, decimal)
+    header, rows, more = _headed(rows, title, separator, decimal, options)
+    rows, units = _without_units(rows, decimal)
     frame = pd.DataFrame(rows, columns=range(len(header)), dtype=object)
     kept = [j for j, name in enumerate(header) if name.strip() or frame[j].ne("").any()]
     frame = frame[kept]
@@ -589,7 +589,7 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
     given = options.separator
     if given is not None:
         return None if given.isspace() and given != "\t" else given
-    best, found = (0.0, 0), _NOTHING
+    best, found = 0.0, _NOTHING
     for candidate in SEPARATORS:
         if candidate == "," == options.decimal:
             continue
@@ -598,15 +598,13 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
         cells = [cell for row in rows[1:] if len(row) == width for cell in row][:CELLS]
         good = sum(is_value(cell, options.decimal) for cell in cells) + 1
         score = round(count / len(rows) * good / (len(cells) + 1), 2)
-        if width > 1 and score > best[0]:
-            best, found = (score, width), candidate or " "
-    alone = [line.strip() for line in lines]
-    name, *rest = alone
+        if width > 1 and score > best:
+            best, found = score, candidate or " "
+    name, *rest = (line.strip() for line in lines)
     # One column: its name holds no mark, or is a number itself, as are all others.
     plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
     good = sum(is_value(cell, options.decimal) for cell in rest) / len(rest) if rest else 0
-    if plain and good > best[0]:
-        return _NOTHING
+    found = _NOTHING if plain and good > best else found
     return None if found == " " else found
 
 
@@ -619,17 +617,19 @@ def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
         return [line.rstrip("\r\n").split(separator) for line in lines]
 
 
-def _headed(path: Path, rows: list[list[str]], title, separator, decimal: str, options: Options):
+def _headed(rows: list[list[str]], title, separator, decimal: str, options: Options):
     """Return names, the rows below them, and the assumptions made."""
     first = rows[0]
-    headed, sure = _is_header(first, _columns(rows[1:1001], len(first)), decimal)
+    below = list(zip(*rows[1:1001], strict=True)) or [()] * len(first)
+    headed, sure = _is_header(first, below, decimal)
     if options.header or (headed and options.header is None):
-        said = f"its first row, {', '.join(first[:5])}, is taken for names; --header no if not."
-        return first, rows[1:], () if sure or options.header else (said,)
+        names = ", ".join(first[:5])
+        said = (f"its first row, {names}, is taken for names; --header no if not.",)
+        return first, rows[1:], () if sure or options.header else said
     for names in _rows(title, separator):
         if len(names) == len(first) and not any(map(is_value, names)):
             return names, rows, ()
-    said: tuple[str, ...] = ()
+    said = ()
     plain = (cell.lstrip("+-").isdecimal() for row in rows for cell in row)
     if separator == "," and len(first) == 2 and options.separator is None and all(plain):
         said = (
@@ -639,11 +639,7 @@ def _headed(path: Path, rows: list[list[str]], title, separator, decimal: str, o
     return [f"x{j}" for j in range(len(first))], rows, said
 
 
-def _columns(rows: list[list[str]], width: int) -> list[list[str]]:
-    return [[row[j] for row in rows] for j in range(width)]
-
-
-def _is_header(first: list[str], below: list[list[str]], decimal: str) -> tuple[bool, bool]:
+def _is_header(first: list[str], below: list[tuple[str, ...]], decimal: str) -> tuple[bool, bool]:
     """Return whether a row holds names, and whether that is plain enough to go without a remark.
 
     Names stand over numbers. Numbers are names where the first is missing and the others whole, as
@@ -667,7 +663,7 @@ def _is_header(first: list[str], below: list[list[str]], decimal: str) -> tuple[
     return headed, not headed
 
 
-def _like_below(cell: str, below: list[str], decimal: str) -> bool:
+def _like_below(cell: str, below: Sequence[str], decimal: str) -> bool:
     """Return whether a cell is a value, or is written like the one below it: 45% over 47%."""
     if is_value(cell, decimal) or not below or not any(map(str.isdigit, cell)):
         return is_value(cell, decimal)
@@ -675,13 +671,13 @@ def _like_below(cell: str, below: list[str], decimal: str) -> bool:
     return shape == other and 0 < len(shape) < 6
 
 
-def _without_units(path: Path, rows: list[list[str]], decimal: str):
+def _without_units(rows: list[list[str]], decimal: str):
     """Return the rows below a row of units, if there is one: words above numbers, and no number in
     it.
     """
     if len(rows) < 3:
         return rows, ()
-    first, below = rows[0], _columns(rows[1:LOOKED_AT], len(rows[0]))
+    first, below = rows[0], list(zip(*rows[1:LOOKED_AT], strict=True))
     numbers = any(
         to_float(cell) is not None or COMMA_NUMBER.fullmatch(cell) or cell.startswith(("<", ">"))
         for cell in first

@@ -6,7 +6,7 @@ Containers are recognised by module, so none has to be installed.
 import dataclasses
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 
 from .._checks import check_names, check_sizes, refusal
 from .._types import Checked
-from ._cells import clean_name
+from ._cells import clean_name, listed
 from ._clock import sampling, settled, typed_stamps
 from ._examples import Example
 from ._formats import TIME_NAMES
@@ -76,7 +76,7 @@ def read_samples(
     return Samples(
         values=tuple(value.astype(np.float32) if single else value for value in data.complete),
         times=tuple(
-            start + np.concatenate([np.zeros(1), np.cumsum(intervals)])
+            float(start) + np.concatenate([np.zeros(1), np.cumsum(intervals)])
             for start, intervals in zip(data.starts, data.intervals, strict=True)
         ),
         dt=float(data.dt),
@@ -120,8 +120,9 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     many = isinstance(x, list | tuple) and len(x) > 0 and all(map(_kind, x))
     if not (many or _kind(x)):
         return Labelled(x, None, None, None, "")
-    readers = {"pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame}
-    readers["file"] = _from_file
+    readers: dict[str, Callable[[Any, bool], list[Labelled]]] = {
+        "pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame, "file": _from_file,
+    }  # fmt: skip
     items = x if many else [x]
     return joined([part for item in items for part in readers[_kind(item)](item, time)])
 
@@ -161,15 +162,14 @@ def joined(parts: list[Labelled]) -> Labelled:
         return first
     values = []
     for number, part in enumerate(parts):
-        value = np.asarray(part.values)
-        if names is not None and part.names != names and len(names) > 1:
-            if set(part.names or ()) != set(names):
-                first_has, this = (", ".join(own[:8]) for own in (names, part.names or ()))
+        value, own = np.asarray(part.values), part.names or ()
+        if names is not None and own != names and len(names) > 1:
+            if set(own) != set(names):
                 raise ValueError(
-                    f"x: all frames of a list must have the same columns; the first has "
-                    f"{first_has}, number {number} has {this or 'none with names'}."
+                    "x: all frames of a list must have the same columns; the first has "
+                    f"{listed(names)}, number {number} has {listed(own) or 'none with names'}."
                 )
-            value = value[:, [part.names.index(name) for name in names]]
+            value = value[:, np.array([own.index(name) for name in names])]
         values.append(value)
     if any(part.time_unit != first.time_unit for part in parts):
         raise ValueError("x: the recordings count time in different units; give dt.")
@@ -177,7 +177,9 @@ def joined(parts: list[Labelled]) -> Labelled:
     if None not in steps and np.allclose(steps, first.dt, rtol=1e-3, atol=0):
         dt = first.dt
     elif all(part.dt is not None or part.t is not None for part in parts):
-        times = [p.dt * np.arange(len(p.values)) if p.t is None else p.t for p in parts]
+        times = [
+            p.dt * np.arange(len(v)) if p.dt else p.t for p, v in zip(parts, values, strict=True)
+        ]
     masks = tuple(mask for part in parts for mask in part.mask)
     return Labelled(values, names, dt, times, first.time_unit, masks)
 

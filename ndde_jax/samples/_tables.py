@@ -47,6 +47,8 @@ PARTS = {
     "hour": (("hour", "hr", "hh"), 0, 24),
     "minute": (("minute", "min", "mn"), 0, 59),
 }
+# Parts that mean something beside one of these only.
+WITHIN = {"hour": {"day", "yearday"}, "minute": {"hour"}}
 
 
 class Table(NamedTuple):
@@ -273,10 +275,10 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
 
 def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     """Raise an error for columns of text: name the cell, the usable columns, and the remedies."""
-    text = [name for name, each in numbers.items() if each.wrong is not None]
+    text = {name: each.wrong for name, each in numbers.items() if each.wrong is not None}
     if not text:
         return
-    name, row = text[0], numbers[text[0]].wrong
+    name, row = next(iter(text.items()))
     cell = str(frame[name].iloc[row]).strip()
     rest = [other for other in numbers if other not in text]
     if COMMA_NUMBER.fullmatch(cell):
@@ -353,17 +355,16 @@ class _Clocks(NamedTuple):
         found: dict[str, str] = {}
         values: dict[str, np.ndarray] = {}
         for part, (words, low, high) in PARTS.items():
+            if part in WITHIN and not WITHIN[part] & set(found):
+                continue
             for name in (n for n in self.frame if n.lower() in words and part not in found):
                 x = self.number(name).values
                 if ((x == np.round(x)) & (low <= x) & (x <= high)).all():
                     found[part], values[part] = name, x.astype(int)
-        for part, above in (("hour", {"day", "yearday"}), ("minute", {"hour"})):
-            if not above & set(found):
-                found.pop(part, None)
         pairs = ({"year", "month"}, {"year", "quarter"}, {"year", "yearday"}, {"month", "day"})
         if not any(pair <= set(found) for pair in pairs):
             return None
-        part = {part: values[part] for part in found}.get
+        part = values.get
         months = part("month", 3 * part("quarter", np.ones(len(self.frame), int)) - 2)
         years = part("year", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
         years = np.where((years >= 0) & (years < 100), years + 1900, years)
