@@ -148,6 +148,7 @@ def interpolated(
     """
     from scipy.interpolate import CubicSpline
 
+    fits = (lambda at, known: lambda new: np.interp(new, at, known), CubicSpline)
     grid = times[0] + step * np.arange(int((times[-1] - times[0]) / step * (1 + 1e-12)) + 1)
     values = np.full((len(grid), x.shape[1]), np.nan)
     error = np.zeros(x.shape[1])
@@ -157,12 +158,10 @@ def interpolated(
         if len(known) < 8:
             continue
         kept, left = np.arange(0, len(at), 2), np.arange(1, len(at) - 1, 2)
-        straight = np.interp(at[left], at[kept], known[kept]) - known[left]
-        curved = CubicSpline(at[kept], known[kept])(at[left]) - known[left]
-        straight, curved = np.mean(straight**2), np.mean(curved**2)
-        spline = curved < straight
-        values[:, j] = CubicSpline(at, known)(grid) if spline else np.interp(grid, at, known)
-        error[j] = min(straight, curved) / 2
+        off = [fit(at[kept], known[kept])(at[left]) - known[left] for fit in fits]
+        square = np.mean(np.square(off), axis=1)
+        values[:, j] = fits[np.argmin(square)](at, known)(grid)
+        error[j] = square.min() / 2
         after = np.clip(np.searchsorted(at, grid), 1, len(at) - 1)
         hole = at[after] - at[after - 1] > LONGEST_HOLE * step
         on_sample = np.minimum(np.abs(grid - at[after]), np.abs(grid - at[after - 1])) < 1e-9 * step

@@ -110,10 +110,8 @@ def prepare_samples(
     """
     if not isinstance(samples, Samples):
         raise refusal("samples", "what read_samples returns", samples)
-    steps = (steps,) if isinstance(steps, str) else steps
-    if not isinstance(steps, Iterable):
-        raise refusal("steps", f"some of {', '.join(EVERY)}", steps)
-    steps = tuple(steps)
+    several = isinstance(steps, Iterable) and not isinstance(steps, str)
+    steps = tuple(steps) if several else (steps,)
     if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:
         raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
     kinds = read_transform(transform, samples.names)

@@ -185,16 +185,12 @@ def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray,
     scores = np.bincount(slot.ravel(), each) / np.bincount(slot.ravel())
     low = max(int(np.searchsorted(scores, -OUTER)), 1)
     high = min(int(np.searchsorted(scores, OUTER)) - 1, len(scores) - 2)
+    table = np.stack([different, scores], axis=1)
     first = (different[low] - different[0]) / (scores[low] - scores[0])
     last = (different[-1] - different[high]) / (scores[-1] - scores[high])
-    ends = [different[0] - FAR * first, different[-1] + FAR * last]
-    return np.stack(
-        [
-            np.concatenate([ends[:1], different, ends[1:]]),
-            np.concatenate([scores[:1] - FAR, scores, scores[-1:] + FAR]),
-        ],
-        axis=1,
-    )
+    before = table[:1] - FAR * np.array([[first, 1.0]])
+    after = table[-1:] + FAR * np.array([[last, 1.0]])
+    return np.concatenate([before, table, after])
 
 
 def tables_of(
