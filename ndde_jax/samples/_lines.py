@@ -94,7 +94,7 @@ def find_lines(
             return False
         if any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks):
             return True
-        left = total[line.column] * max(1 - line.share, 0.0)
+        left = float(total[line.column]) * max(1 - line.share, 0.0)
         return wanders or (line.share < MOSTLY and _roughness(x[:, line.column]) > ROUGH * left)
 
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
