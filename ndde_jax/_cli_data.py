@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .samples._labelled import from_table, joined
+from .samples._reading import from_table, joined
 from .samples._tables import read_table
 
 

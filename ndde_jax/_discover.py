@@ -34,15 +34,13 @@ from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
 from .samples._columns import is_pulse
-from .samples._error import measurement_errors, said_of_errors
 from .samples._lag_times import has_unit, lags_in_samples
-from .samples._masks import said_of_mask
+from .samples._noise import measurement_errors, said_of_errors
 from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
-from .samples._samples import Samples
+from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
-from .samples._transforms import TRANSFORM
-from .samples._treatments import OFFSETS
+from .samples._treatments import OFFSETS, TRANSFORM
 from .select._midpoint import choose_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm

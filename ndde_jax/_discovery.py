@@ -30,7 +30,7 @@ from .measure._record import Record
 from .measure._stability import check_finder
 from .measure._strength import SignalStrengths
 from .models._model import AbstractDelayModel
-from .samples._error import measurement_errors
+from .samples._noise import measurement_errors
 from .samples._samples import Samples
 from .select._strategy import AbstractStrategy
 from .use._export import discovery_formulas

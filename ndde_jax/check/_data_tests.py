@@ -6,7 +6,7 @@ Each is made not to fire on what a system does by itself: oscillations, bursts, 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..samples._blocks import best_step, blocks, line, standard_errors
+from ..samples._columns import best_step, blocks, line, standard_errors
 
 # Largest lag at which a column is looked for as a copy of another.
 COPY_LAGS = 24

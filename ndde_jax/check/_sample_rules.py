@@ -10,9 +10,8 @@ from jaxtyping import Bool, Float
 from .._checks import refusal
 from .._spoken import percent, time_span
 from .._types import Checked
-from ..samples._blocks import APART, trend
-from ..samples._columns import is_event
-from ..samples._error import measurement_error, stretch
+from ..samples._columns import APART, is_event, trend
+from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
 from ..samples._treatments import Treatment, terms

@@ -21,7 +21,7 @@ from ..fit._drift import Flow, fit_drift
 from ..models._families import AbstractFamily, Best
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials
-from ..samples._error import measurement_errors
+from ..samples._noise import measurement_errors
 from ..samples._samples import Samples
 from ..select._leftover import beyond_chance, chance_of_leftover
 from ..windows._stack import pad_windows

@@ -2,29 +2,18 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._dates import is_date
+from ._clock import is_date
 
 MISSING = {
-    *("", "nan", "na", "n/a", "null", "none", "nil", "<na>", "nat", "missing", "nodata", "no data"),
-    *(
-        "#n/a",
-        "#na",
-        "#n/a n/a",
-        "#div/0!",
-        "#value!",
-        "#ref!",
-        "#name?",
-        "#num!",
-        "#null!",
-        "n.a.",
-    ),
-    *("-nan", "1.#ind", "-1.#ind", "1.#qnan", "n/d", "nd"),
-}
+    "", "no data", "#n/a n/a", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
+    *"nan na n/a null none nil <na> nat missing nodata #n/a #na n.a.".split(),
+    *"-nan 1.#ind -1.#ind 1.#qnan n/d nd".split(),
+}  # fmt: skip
 # A comma that separates decimals: 1,5 and 1.234,5.
 COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
 POINT_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
@@ -98,6 +87,21 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     return "," if sure or separator == ";" else "."
 
 
+def listed(names: Iterable[Any], most: int = 20) -> str:
+    """Return names for a sentence, of many the first few."""
+    names = [str(name) for name in names]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def check_there(
+    where: str, names: Iterable[str], there: Iterable, what: str = "column", remedy: str = ""
+) -> None:
+    """Raise an error for a name that is not among those there are."""
+    for name in names:
+        if name not in there:
+            raise ValueError(f"{where} has no {what} {name!r}; it has: {listed(there)}.{remedy}")
+
+
 def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) -> Numbers:
     """Return a column of a table as numbers, whatever type its cells have.
 
@@ -105,22 +109,19 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
     """
     import pandas as pd
 
-    kind = getattr(column.dtype, "kind", "O")
-    if kind in "fiub":
+    codes = [number for mark in marks if (number := to_float(mark)) is not None]
+    if column.dtype.kind in "fiub":
         values = column.to_numpy(float, na_value=np.nan)
-        for mark in marks:
-            values = np.where(values == to_float(mark), np.nan, values)
+        values = np.where(np.isin(values, codes), np.nan, values)
         return Numbers(values, empty=bool(np.isnan(values).all()))
-    if kind in "mMc":
+    if column.dtype.kind in "mMc":
         return Numbers(np.full(len(column), np.nan), 0)
     texts = column.map(lambda cell: "" if cell is None or cell != cell else str(cell).strip())
     gone = texts.map(is_missing) | texts.isin(marks)
     for mark in marks:
         if mark.endswith("*"):
             gone |= texts.str.startswith(mark[:-1])
-    odd = sorted(
-        {text for text in texts[gone].unique() if text.lower() not in MISSING | set(marks)}
-    )
+    odd = sorted({t for t in texts[gone].unique() if t.lower() not in MISSING and t not in marks})
     said = [f"{odd[0]!r} is taken for missing" if len(odd) == 1 else "marks are taken for missing"]
     said = said if set(odd) - {"-", ".", "--", "---"} else []
     texts = texts.mask(gone, "nan").str.replace("−", "-")
@@ -131,11 +132,10 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
         values[~gone] = pd.to_numeric(again, errors="coerce")
         left = values.isna() & ~gone
         said += more if not left.any() else []
-    values[values.isin([to_float(mark) for mark in marks])] = np.nan
+    values[values.isin(codes)] = np.nan
     wrong = int(np.argmax(left)) if left.any() else None
     words = left[~gone].all() and not texts[~gone].str.fullmatch(COMMA_NUMBER).any()
-    empty = bool(gone.all() or words)
-    return Numbers(values.to_numpy(float), wrong, "; ".join(said), empty)
+    return Numbers(values.to_numpy(float), wrong, "; ".join(said), bool(gone.all() or words))
 
 
 def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:

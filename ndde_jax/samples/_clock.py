@@ -1,22 +1,60 @@
-"""Time stamps: the interval between them, and resampling of irregular ones to a regular grid."""
+"""Time stamps: dates as people write them, zones, the interval between stamps, regular grids."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 # Stamps this close to whole multiples of one interval, as a share of it, are a grid.
 ON_GRID = 2e-3
-# Longest hole, in typical intervals, that interpolation bridges.
-LONGEST_HOLE = 2.5
 # From so many stamps on, rounded ones on one straight line are no accident.
 MANY = 20
 # Share of intervals that are the shortest one from which on the others are holes.
 MOSTLY = 0.7
 # What dates are rounded to, in seconds, and numbers.
 DATES, DECIMALS = (60.0, 1.0, 1e-3, 1e-6), tuple(10.0**-k for k in range(13))
-LENGTHS = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
+LENGTHS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
+
+_NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_WEEKDAY = r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s+"
+# What can be a date is cheap to tell; what it is, pandas tells.
+_LOOKS = re.compile(
+    rf"({_WEEKDAY})?"
+    r"([+-]?\d{4}[-/]\d{1,2}|[+-]?\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)"
+    rf"|\d{{1,2}}[-/]\d{{4}}|\d{{1,2}}[-/. ]?{_NAME}\.?[-/., ]*(\d{{4}}|\d\d)"
+    rf"|{_NAME}\.?[-/. ]*(\d{{1,2}},?\s+)?\d{{4}}|{_NAME}\.?-\d\d"
+    rf"|\d{{4}}[-/. ]?{_NAME}([-/. ]?\d{{1,2}})?|\d{{4}}[-: ]?(q[1-4]|m\d{{1,2}}|w\d{{2}}))"
+    r"([t ,:]+\d{1,2}:\d\d.*)?",
+    re.IGNORECASE,
+)
+# The time of day, with the zone, at the end of a date; and a time of day alone, days before it.
+_HALF = r"\s*([AaPp])?\.?(?:[Mm]\.?)?"
+_CLOCK = re.compile(
+    rf"(?:[T ,]+|(?<=\d):)(\d{{1,2}}:\d{{2}}(?::\d{{2}}(?:[.,]\d+)?)?){_HALF}\s*"
+    r"(?:(Z|UTC|GMT)|([+-]\d{2}):?(\d{2})?)?$"
+)
+_TIME = rf"^(?:(\d+)\s*(?:d|days?)[ ,]*)?(\d{{1,3}}:\d\d(?::\d\d(?:\.\d+)?)?){_HALF}$"
+_FORMATS = (
+    *("%Y-%m-%d", "%Y-%m", "%m-%Y", "%d-%b-%Y", "%d-%B-%Y", "%d-%b-%y", "%b-%d-%Y", "%B-%d-%Y"),
+    *("%b-%Y", "%B-%Y", "%b-%y", "%Y-%b-%d", "%Y-%b", "%Y-%B", "%d%b%Y", "%YM%m", "%Y-M%m"),
+)
+_DAY_FIRST, _MONTH_FIRST = ("%d-%m-%Y", "%d-%m-%y"), ("%m-%d-%Y", "%m-%d-%y")
+# 195001, 19500131, 1950013123: only where the column is called a date.
+PACKED = re.compile(r"\d{4}(0[1-9]|1[0-2])((0[1-9]|[12]\d|3[01])([01]\d|2[0-3])?)?")
+# Where clocks change, one for each rule that is in use.
+ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", "Australia/Sydney",
+         "Pacific/Auckland", "America/Santiago")  # fmt: skip
+
+
+class Dates(NamedTuple):
+    """Dates as `datetime64[us]`, in universal time where they name a zone; `wall` holds local clock
+    time, `said` the assumptions made.
+    """
+
+    stamps: np.ndarray
+    wall: np.ndarray | None = None
+    said: str = ""
 
 
 class Grid(NamedTuple):
@@ -43,6 +81,9 @@ class Sampling(NamedTuple):
     times: np.ndarray
 
 
+# ---- the interval ----
+
+
 def sampling(stamps: np.ndarray) -> Sampling:
     """Return the sampling interval of stamps given as numbers, dates or durations.
 
@@ -55,35 +96,28 @@ def sampling(stamps: np.ndarray) -> Sampling:
     stamps = np.asarray(stamps)
     if stamps.dtype.kind == "m":
         stamps = np.datetime64(0, "s") + stamps
-    dated = stamps.dtype.kind == "M"
-    if dated and np.datetime_data(stamps.dtype)[0] in "YMWDhm":
+    if stamps.dtype.kind == "M" and np.datetime_data(stamps.dtype)[0] in "YMWDhm":
         stamps = stamps.astype("datetime64[s]")
-    start = 0.0 if dated or not len(stamps) else float(stamps[0])
-    times = (
-        (stamps - stamps[:1]) / np.timedelta64(1, "s")
-        if dated
-        else np.asarray(stamps, float) - start
-    )
     check_increasing(stamps)
-    if dated and (days := _working_days(stamps)) is not None:
-        grid = find_grid((days,), (1.0,))
-        return Sampling(1.0 if grid and grid.complete else None, "working day", days)
-    if dated and (months := _months(stamps)) is not None:
-        grid, unit, length = find_grid((months,), (1.0,)), "month", 1.0
-        if grid is not None and grid.step % 12 == 0:
-            unit, length = "year", 12.0
-        if grid is None:
-            return Sampling(None, unit, months)
+    start, irregular, printed = 0.0, "", (1.0,)
+    units: dict[str, float] = {"": 1.0}
+    if stamps.dtype.kind != "M":
+        start = float(stamps[0])
+        times = np.asarray(stamps, float) - start
+        printed = printed if stamps.dtype.kind in "iu" else DECIMALS
+    elif (times := _working_days(stamps)) is not None:
+        units, irregular = {"working day": 1.0}, "working day"
+    elif (times := _months(stamps)) is not None:
+        units, irregular = {"year": 12.0, "month": 1.0}, "month"
     else:
-        grid = find_grid((times,), DATES if dated else _decimals(stamps))
-        unit, length = "", 1.0
-        if dated:
-            whole = (n for n, size in LENGTHS.items() if grid and grid.step % size == 0)
-            unit = "day" if grid is None else next(whole, "second")
-            length = LENGTHS[unit]
+        times = (stamps - stamps[:1]) / np.timedelta64(1, "s")
+        units, irregular, printed = LENGTHS, "day", DATES
+    grid = find_grid((times,), printed)
     if grid is None:
-        return Sampling(None, unit, start + times / length)
-    step = float(f"{grid.step / length:.12g}")
+        return Sampling(None, irregular, start + times / units[irregular])
+    whole = (unit for unit, length in units.items() if grid.step % length == 0)
+    unit = next(whole, list(units)[-1])
+    step = float(f"{grid.step / units[unit]:.12g}")
     return Sampling(step if grid.complete else None, unit, start + step * grid.counts[0])
 
 
@@ -92,7 +126,7 @@ def check_increasing(stamps: np.ndarray) -> None:
 
     **Raises:** `ValueError`.
     """
-    rises = np.diff(stamps) > np.zeros((), np.diff(stamps[:2]).dtype)
+    rises = is_rising(stamps)
     if len(stamps) > 1 and rises.all():
         return
     row = int(np.argmin(rises)) + 2 if len(stamps) > 1 else 1
@@ -101,9 +135,7 @@ def check_increasing(stamps: np.ndarray) -> None:
         raise ValueError(f"{text}.")
     before, after = stamps[row - 2], stamps[row - 1]
     text += f", where {_written(before)} is followed by {_written(after)}. "
-    if stamps.dtype.kind == "M" and np.timedelta64(0, "h") <= before - after < np.timedelta64(
-        1, "h"
-    ):
+    if stamps.dtype.kind == "M" and before - after < np.timedelta64(1, "h"):
         text += (
             "If clocks went back an hour there, as daylight saving time ends, name the zone with "
             "--time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
@@ -112,6 +144,11 @@ def check_increasing(stamps: np.ndarray) -> None:
         f"{text}If the file holds several recordings, name the column that tells them apart with "
         "--trial. Sort the rows by time otherwise, or give dt instead."
     )
+
+
+def is_rising(stamps: np.ndarray) -> np.ndarray:
+    """Return whether each stamp, whatever it counts, is later than the one before."""
+    return stamps[1:] > stamps[:-1]
 
 
 def _written(stamp: Any) -> str:
@@ -139,15 +176,14 @@ def _months(stamps: np.ndarray) -> np.ndarray | None:
         months = shifted.astype("datetime64[M]")
         within = shifted - months.astype("datetime64[s]")
         steps = np.diff(stamps)
-        near = within.max() - within.min() <= np.timedelta64(3, "D") and len(steps)
-        near = near and (steps >= np.timedelta64(26, "D")).all() and (steps != steps[0]).any()
+        near = np.ptp(within) <= np.timedelta64(3, "D") and (steps != steps[0]).any()
+        near = near and (steps >= np.timedelta64(26, "D")).all()
         if (within == within[0]).all() or near:
             return (months - months[0]).astype(float)
     return None
 
 
-def _decimals(stamps: np.ndarray) -> tuple[float, ...]:
-    return (1.0,) if stamps.dtype.kind in "iu" else DECIMALS
+# ---- grids ----
 
 
 def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> Grid | None:
@@ -168,13 +204,10 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     exact = _multiples(times, pooled, step) or _multiples(times, pooled, shortest)
     if exact is not None and (same.mean() >= MOSTLY or len(pooled) < MANY):
         return exact
-    ranks = tuple(np.arange(len(t)) for t in times)
-    if (np.abs(pooled - step) <= ON_GRID / 2 * step).all():
-        return _fitted(times, ranks, np.inf)
     if len(pooled) < MANY or rounding >= step:
         return exact
     return (
-        _fitted(times, ranks, rounding / 2)
+        _fitted(times, [np.arange(len(t)) for t in times], rounding / 2)
         or exact
         or _fitted(times, _counts(times, step), min(rounding / 2, step / 4))
     )
@@ -221,51 +254,213 @@ def _fitted(times, counts, tolerance: float) -> Grid | None:
     return Grid(float(f"{step:.12g}"), tuple(counts))
 
 
-def around_a_grid(times: Float[np.ndarray, "time"]) -> bool:
-    """Return whether each stamp lies nearest to its own point of a regular grid."""
-    count = np.arange(len(times))
-    step, start = np.polyfit(count, times, 1)
-    return bool(np.abs(times - start - step * count).max() < step / 2)
+# ---- dates ----
 
 
-def with_rows(
-    x: Float[np.ndarray, "time dim"], count: np.ndarray, start: float, step: float
-) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"]]:
-    """Return the samples on a grid with a row for every count; NaN where nothing was measured."""
-    values = np.full((count[-1] + 1, x.shape[1]), np.nan)
-    values[count] = x
-    return values, start + step * np.arange(len(values))
+def is_date(cell: Any) -> bool:
+    """Return whether a cell is written as a date, with or without a time of day."""
+    return isinstance(cell, str) and _LOOKS.fullmatch(cell.strip()) is not None
 
 
-def interpolated(
-    x: Float[np.ndarray, "time dim"], times: Float[np.ndarray, "time"], step: float
-) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"], Float[np.ndarray, "dim"]]:
-    """Return samples interpolated to a grid of this step, its times, and the variance of the error.
+def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = None) -> Dates:
+    """Return a column of dates as time stamps.
 
-    Per variable a cubic spline or straight lines, whichever finds every other value, left out, from
-    the rest with the smaller error. That error belongs to twice the interval: a fourth of its
-    variance, for paths that noise drives half of it, is what the grid has. The half is taken.
-    Grid points in holes wider than 2.5 intervals are NaN.
+    Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
+    the reading that all cells allow, of two the one with the more regular clock, and then the month
+    first after a slash.
+
+    **Raises:** `ValueError` that names the first cell that is no date, and its row.
     """
-    from scipy.interpolate import CubicSpline
+    import pandas as pd
 
-    grid = times[0] + step * np.arange(int((times[-1] - times[0]) / step * (1 + 1e-12)) + 1)
-    values = np.full((len(grid), x.shape[1]), np.nan)
-    error = np.zeros(x.shape[1])
-    for j, column in enumerate(x.T):
-        there = np.isfinite(column)
-        at, known = times[there], column[there]
-        if len(known) < 8:
+    texts = pd.Series([cell.strip() for cell in cells], dtype=object)
+    parts = texts.str.extract(_CLOCK)
+    days = texts.str.replace(_CLOCK, "", regex=True)
+    dotted = "." in days.iloc[0]
+    days = days.str.replace(f"^{_WEEKDAY}", "", regex=True, case=False)
+    days = days.str.replace(r"(?<!^)[-/.,\s]+", "-", regex=True)
+    elapsed = _since_midnight(parts[0].fillna("0:00").str.replace(",", "."), parts[1])
+    base, said = _days(days, elapsed, day_first, dotted)
+    wrong = base.isna() | elapsed.isna()
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{where} holds {texts[row][:40]!r} in data row {row + 1}; expected dates such as "
+            "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001, or numbers."
+        )
+    wall = base.to_numpy("datetime64[us]") + elapsed.to_numpy("timedelta64[us]")
+    if not parts[[2, 3]].notna().any(axis=None):
+        return Dates(wall, None, said)
+    hours, minutes = (parts[k].fillna("0").astype(int).to_numpy() for k in (3, 4))
+    ahead = 60 * hours + np.where(parts[3].fillna("").str.startswith("-"), -minutes, minutes)
+    return Dates(wall - ahead.astype("timedelta64[m]"), wall, said)
+
+
+def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tuple[Any, str]:
+    """Return dates parsed by the format that reads most of the texts, and the assumptions made."""
+    import pandas as pd
+
+    def read(*formats: str) -> Any:
+        tried = [pd.to_datetime(days, format=f, errors="coerce") for f in formats]
+        best = max(range(len(tried)), key=lambda k: int(tried[k].notna().sum()))
+        if "%y" not in formats[best]:
+            return tried[best]
+        # Two digits of a year go back by a century where dates before a later one lie after it.
+        falls = (np.diff(tried[best].dt.year.to_numpy(float)) < -50).astype(int)
+        centuries = np.append(falls[::-1].cumsum()[::-1], 0)
+        months = tried[best].to_numpy("datetime64[s]").astype("datetime64[M]")
+        within = tried[best].to_numpy("datetime64[s]") - months.astype("datetime64[s]")
+        return pd.Series((months - 1200 * centuries).astype("datetime64[s]") + within)
+
+    if days.str.fullmatch(PACKED).all():
+        return read({6: "%Y%m", 8: "%Y%m%d"}.get(len(days.iloc[0]), "%Y%m%d%H")), ""
+    quarter, week = r"(\d{4})-?[Qq]([1-4])", r"(\d{4})-?[Ww](\d{2})"
+    days = days.str.replace(quarter, lambda q: f"{q[1]}-{3 * int(q[2]) - 2:02d}", regex=True)
+    if days.str.fullmatch(week).all():
+        weeks = days.str.replace(week, r"\1W\2-1", regex=True)
+        return pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), ""
+    if days.str.match(r"\d{1,2}-\d{1,2}-").all():
+        tried, within = (read(*_DAY_FIRST), read(*_MONTH_FIRST)), elapsed.to_numpy("m8[us]")
+        first, second = (
+            (bool(d.notna().all()), point, _rank(d.to_numpy("M8[us]") + within, ()))
+            for d, point in zip(tried, (dotted, False), strict=True)
+        )
+        said = "dates are read with the month first; if the day is, say --dates day-first."
+        unsure = day_first is None and first == second
+        day_first = first > second if day_first is None else day_first
+        return tried[0 if day_first else 1], said if unsure else ""
+    try:  # years of any number, which older releases of pandas refuse
+        return pd.Series(np.array(days, "datetime64[s]")), ""
+    except ValueError:
+        return read(*_FORMATS), ""
+
+
+def read_clock(cells: Sequence[str]) -> np.ndarray | None:
+    """Return times of day such as 13:45 or 0:00:01.5 in seconds, counted on past midnight; or
+    None.
+    """
+    import pandas as pd
+
+    parts = pd.Series(list(cells), dtype=object).str.strip().str.extract(_TIME)
+    if not len(parts) or parts[1].isna().any():
+        return None
+    seconds = _since_midnight(parts[1], parts[2]).dt.total_seconds().to_numpy()
+    seconds = seconds + 86400 * parts[0].fillna("0").astype(float).to_numpy()
+    return seconds + 86400 * np.cumsum(np.diff(seconds, prepend=seconds[0]) < -43200)
+
+
+def _since_midnight(clock: Any, half: Any) -> Any:
+    """Return the span from midnight to times such as 1:45 or 13:45:00.5, with a or p for its half
+    of the day.
+    """
+    import pandas as pd
+
+    clock = clock.where(clock.str.count(":") == 2, clock + ":00")
+    elapsed = pd.to_timedelta(clock, errors="coerce")
+    half, hour = half.str.lower(), np.floor(elapsed / pd.Timedelta(hours=1))
+    twelve = ((half == "p") & (hour < 12)).astype(int) - ((half == "a") & (hour == 12)).astype(int)
+    return elapsed + twelve * pd.Timedelta(hours=12)
+
+
+# ---- containers ----
+
+
+def typed_stamps(column: Any) -> Dates | None:
+    """Return a column or index of pandas dates, spans of time or dates of another calendar; None
+    for one of any other type. Dates with a zone keep their local clock time.
+    """
+    if column.dtype.kind == "m":
+        return Dates(column.to_numpy())
+    if column.dtype.kind != "M":
+        values = column.to_numpy()
+        return (
+            Dates(_from_calendar(values))
+            if len(values) and hasattr(values[0], "calendar")
+            else None
+        )
+    import pandas as pd
+
+    index = pd.DatetimeIndex(column)
+    if index.tz is None:
+        return Dates(index.to_numpy())
+    universal = index.tz_convert("UTC").tz_localize(None)
+    return Dates(universal.to_numpy(), index.tz_localize(None).to_numpy())
+
+
+def _from_calendar(stamps: np.ndarray) -> np.ndarray:
+    """Return dates of another calendar (360 days, no leap years): as months if they are monthly,
+    else as durations since the first.
+    """
+    months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
+    within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
+    if len(stamps) > 1 and np.ptp(within) <= 72 and (np.diff(months) >= 1).all():
+        return (months - 12 * 1970 - 1).astype("datetime64[M]").astype("datetime64[s]")
+    seconds = np.array([(stamp - stamps[0]).total_seconds() for stamp in stamps])
+    return np.round(seconds * 1e6).astype("timedelta64[us]")
+
+
+# ---- zones ----
+
+
+def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
+    """Return the reading of dates that is regular: universal time, or local time with changes of
+    the clock compensated. `rows` are those of each recording.
+
+    **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
+    """
+    if dates.stamps.dtype.kind == "m":
+        return dates
+    if zone is not None:
+        local = dates.stamps if dates.wall is None else dates.wall
+        try:
+            return dates._replace(stamps=_universal(local, zone))
+        except Exception as error:  # of pandas and of the data base of zones, of many kinds
+            raise ValueError(f"--time-zone {zone}: {str(error).splitlines()[0][:200]}") from error
+    rows = rows or (np.arange(len(dates.stamps)),)
+    before = _rank(dates.stamps, rows)
+    if dates.wall is not None:
+        wall = _rank(dates.wall, rows)
+        return dates._replace(stamps=dates.wall) if wall > before else dates
+    seconds = [dates.stamps[r].astype("datetime64[s]").astype(int) for r in rows if len(r) > 2]
+    steps = [np.diff(each) for each in seconds]
+    typical = min(map(np.median, steps), default=0)
+    changes = any((np.abs(step - typical) == 3600).any() for step in steps)
+    if before == 3 or not 0 < typical <= 43200 or not changes:
+        return dates
+    for name in ZONES:
+        try:
+            stamps = np.array(dates.stamps)
+            for r in rows:
+                stamps[r] = _universal(dates.stamps[r], name)
+        except Exception:  # whatever says that these dates are not of this zone
             continue
-        kept, left = np.arange(0, len(at), 2), np.arange(1, len(at) - 1, 2)
-        straight = np.interp(at[left], at[kept], known[kept]) - known[left]
-        curved = CubicSpline(at[kept], known[kept])(at[left]) - known[left]
-        straight, curved = np.mean(straight**2), np.mean(curved**2)
-        spline = curved < straight
-        values[:, j] = CubicSpline(at, known)(grid) if spline else np.interp(grid, at, known)
-        error[j] = min(straight, curved) / 2
-        after = np.clip(np.searchsorted(at, grid), 1, len(at) - 1)
-        hole = at[after] - at[after - 1] > LONGEST_HOLE * step
-        on_sample = np.minimum(np.abs(grid - at[after]), np.abs(grid - at[after - 1])) < 1e-9 * step
-        values[(hole & ~on_sample) | (grid > at[-1]) | (grid < at[0]), j] = np.nan
-    return values, grid, error
+        if _rank(stamps, rows) > max(before, 1):
+            said = (
+                f"clocks change by an hour as daylight saving time has it; read as local time of "
+                f"{name} or the like, --time-zone says which."
+            )
+            return Dates(stamps, dates.stamps, said)
+    return dates
+
+
+def _universal(local: np.ndarray, zone: str) -> np.ndarray:
+    import pandas as pd
+
+    index = pd.DatetimeIndex(local).tz_localize(zone, ambiguous="infer")
+    return index.tz_convert("UTC").tz_localize(None).to_numpy("datetime64[us]")
+
+
+def _rank(stamps: np.ndarray, rows: Sequence[np.ndarray]) -> int:
+    """Return 3 for a regular clock, 2 for one with missing rows, 1 for one that increases,
+    else 0.
+    """
+    worst = 3
+    for r in rows or (slice(None),):
+        try:
+            found = sampling(stamps[r])
+        except ValueError:
+            return 0
+        steps = np.diff(found.times)
+        holes = np.allclose(steps % steps.min(), 0, atol=1e-6)
+        worst = min(worst, 3 if found.dt is not None else 1 + holes)
+    return worst

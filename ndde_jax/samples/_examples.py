@@ -120,17 +120,14 @@ def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> E
     about = _described()[name]
     if name == BLOWFLIES:
         time, values = _blowflies(path)
-    elif name == "elbe_flood":
-        header, rows = _rows("elbe_flood.csv.gz")
-        columns = [header.index(gauge) for gauge in about["columns"]]
-        time = np.array([row[0] for row in rows], dtype="datetime64[m]")
-        values = np.array([[row[k] for k in columns] for row in rows], dtype=np.float64)
     else:
-        header, rows = _rows(f"{name}.csv")
-        time = np.array([row[0] for row in rows], dtype="datetime64[M]")
-        values = np.array([row[1:] for row in rows], dtype=np.float64)
-        # The published index of pressure is a standardised anomaly already.
-        warm = [j for j, unit in enumerate(about["units"]) if unit == "°C"]
+        header, rows = _rows(name)
+        columns = [header.index(column) for column in about.get("columns", header[1:])]
+        unit = "M" if about["time_unit"] == "month" else "m"
+        time = np.array([row[0] for row in rows], dtype=f"datetime64[{unit}]")
+        values = np.array([[row[k] for k in columns] for row in rows], dtype=np.float64)
+    # The published index of pressure is a standardised anomaly already.
+    if warm := [j for j, unit in enumerate(about["units"]) if unit == "°C"]:
         values[:, warm] = _monthly_anomaly(time, values[:, warm])
     known = tuple(
         KnownLink(source, target, None if delay is None else tuple(delay), *rest)
@@ -145,10 +142,11 @@ def _described() -> dict[str, Any]:
     return json.loads((_DATA / "examples.json").read_text(encoding="utf-8"))
 
 
-def _rows(file: str) -> tuple[list[str], list[list[str]]]:
-    raw = (_DATA / file).read_bytes()
-    text = (gzip.decompress(raw) if file.endswith(".gz") else raw).decode()
-    header, *rows = csv.reader(io.StringIO(text, newline=""))
+def _rows(name: str) -> tuple[list[str], list[list[str]]]:
+    file = next(f for f in (_DATA / f"{name}.csv", _DATA / f"{name}.csv.gz") if f.is_file())
+    raw = file.read_bytes()
+    raw = gzip.decompress(raw) if file.name.endswith(".gz") else raw
+    header, *rows = csv.reader(io.StringIO(raw.decode(), newline=""))
     return header, rows
 
 

@@ -22,9 +22,7 @@ MOST = 10_000
 
 def has_unit(lags: Any) -> bool:
     """Return whether lags are given as times."""
-    items = (
-        [lags] if isinstance(lags, str) else list(lags) if isinstance(lags, list | tuple) else []
-    )
+    items = lags if isinstance(lags, list | tuple) else [lags]
     return any(isinstance(item, str) and re.search("[A-Za-z]", item) for item in items)
 
 
@@ -39,78 +37,65 @@ def lags_in_samples(lags: Any, samples: Samples) -> Any:
     """
     if not has_unit(lags):
         return lags
-    texts = [lags] if isinstance(lags, str) else lags
     found: set[int] = set()
-    for item in texts:
-        parts = item.split(",") if isinstance(item, str) else [item]
-        for part in parts:
-            found |= set(_range(part, samples) if _is_range(part) else [_lag(part, samples)])
+    for item in [lags] if isinstance(lags, str) else lags:
+        for part in item.split(",") if isinstance(item, str) else [item]:
+            found.update(_several(part, samples))
     if len(found) > MOST:
         raise ValueError(f"lags: expected at most {MOST}; got {len(found)}: {shown(lags)}.")
     return tuple(sorted(found))
 
 
-def _is_range(part: Any) -> bool:
-    return isinstance(part, str) and ":" in part
-
-
-def _range(part: str, samples: Samples) -> Iterable[int]:
-    ends = [_lag(end, samples) for end in part.split(":")]
-    if len(ends) not in (2, 3) or (len(ends) == 3 and ends[2] < 1) or ends[1] < ends[0]:
+def _several(part: Any, samples: Samples) -> Iterable[int]:
+    """Return the lags, in samples, of one lag or a range."""
+    if not isinstance(part, str):
+        return [part]
+    ends = [_lag(end.strip(), samples) for end in part.split(":")]
+    if len(ends) == 1:
+        return ends
+    start, stop, step = (*ends, 1)[:3]
+    if len(ends) > 3 or step < 1 or stop < start:
         raise ValueError(
             f"lags: expected START:STOP or START:STOP:STEP, such as 0:24h:2h; got {shown(part)}."
         )
-    return range(ends[0], ends[1] + 1, ends[2] if len(ends) == 3 else 1)
+    return range(start, stop + 1, step)
 
 
-def _lag(part: Any, samples: Samples) -> int:
+def _lag(text: str, samples: Samples) -> int:
     """Return one lag in samples."""
-    if not isinstance(part, str):
-        return part
-    part = part.strip()
-    if part.isdecimal():
-        return int(part)
-    match = _TIME.fullmatch(part)
+    if text.isdecimal():
+        return int(text)
+    match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"lags: expected whole numbers of samples or times such as 6h; got {shown(part)}."
+            f"lags: expected whole numbers of samples or times such as 6h; got {shown(text)}."
         )
-    number, unit = float(match[1]), match[2]
-    lag = number * _ratio(unit, samples) / samples.dt
+    own = samples.time_unit.strip()
+    ratio = unit_ratio(match[2], own)
+    if ratio is None:
+        why = (
+            f"cannot convert {match[2]!r} into the unit of the samples, {own!r}; known are "
+            f"{', '.join((*SECONDS, *MONTHS))}, months and years on their own."
+            if own
+            else f"{match[2]!r} means nothing as long as the unit of dt is unknown; give time_unit."
+        )
+        raise ValueError(f"lags: {why}")
+    lag = float(match[1]) * ratio / samples.dt
     if abs(lag - round(lag)) > OFF_GRID:
         raise ValueError(
-            f"lags: {part} is {lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, and no "
+            f"lags: {text} is {lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, and no "
             "whole number. Take the nearest, or interpolate to a finer grid."
         )
     return round(lag)
-
-
-def _ratio(unit: str, samples: Samples) -> float:
-    """Return how many units of the samples one unit is."""
-    own = samples.time_unit.strip()
-    found = unit_ratio(unit, own)
-    if found is not None:
-        return found
-    if not own:
-        raise ValueError(
-            f"lags: {unit!r} means nothing as long as the unit of dt is unknown; give time_unit."
-        )
-    raise ValueError(
-        f"lags: cannot convert {unit!r} into the unit of the samples, {own!r}; known are "
-        f"{', '.join((*SECONDS, *MONTHS))}, months and years on their own."
-    )
 
 
 def unit_ratio(unit: str, own: str) -> float | None:
     """Return how many of a second unit of time the first is; None where that is not known."""
     if unit == own:
         return 1.0
+    one, other = (name.lower() for name in (unit, own))
     for table in (SECONDS, MONTHS):
-        if (one := _known(unit, table)) and (other := _known(own, table)):
-            return table[one] / table[other]
+        known = {**table, **{f"{name}s": length for name, length in table.items()}}
+        if one in known and other in known:
+            return known[one] / known[other]
     return None
-
-
-def _known(unit: str, table: dict[str, float]) -> str:
-    lower = unit.lower()
-    return next((name for name in (lower, lower.removesuffix("s")) if name in table), "")

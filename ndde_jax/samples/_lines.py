@@ -74,20 +74,17 @@ def find_lines(
     x = x - time[:, None] * (time @ x / (time @ time))[None]
     total = (x**2).mean(axis=0)
     found: list[Line] = []
-    wander, rough = np.zeros(dim), np.zeros(dim)
-    for j in np.flatnonzero(total > 0):
-        # In radians squared, of an oscillation that made up all of the variance.
-        wander[j] = n * dynamical_noise(x[:, j]) / (2 * total[j])
-        rough[j] = _roughness(x[:, j])
+    moving = np.flatnonzero(total > 0)
+    for j in moving:
         kept: list[Line] = []
         for frequency in _peaks(x[:, j]):
             line = _tested(x[:, j], frequency, total[j], dim)
-            if line is None:
-                continue
-            line = Line(int(j), *line)
-            if all(abs(1 / other.period - 1 / line.period) * n > 2 for other in kept):
-                kept.append(line)
+            if line and all(abs(1 / other.period - 1 / line[0]) * n > 2 for other in kept):
+                kept.append(Line(int(j), *line))
         found += kept
+    # In radians squared, of an oscillation that made up all of the variance.
+    wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
+    wanders = bool(np.mean(np.log(np.maximum(wander, QUIET))) > np.log(WANDER)) if wander else False
 
     unforeseen = _unforeseen(x, found)
 
@@ -97,10 +94,8 @@ def find_lines(
             return False
         if any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks):
             return True
-        left = total[line.column] * max(1 - line.share, 0.0)
-        if line.share < MOSTLY and rough[line.column] > ROUGH * left:
-            return True
-        return bool(np.mean(np.log(np.maximum(wander[total > 0], QUIET))) > np.log(WANDER))
+        left = float(total[line.column]) * max(1 - line.share, 0.0)
+        return wanders or (line.share < MOSTLY and _roughness(x[:, line.column]) > ROUGH * left)
 
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
 
@@ -139,10 +134,14 @@ def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[floa
 
 def _roughness(x: Float[np.ndarray, "time"]) -> float:
     """Return the variance of white noise whose fourth differences have the size found."""
-    rest = np.diff(x, n=4)
+    return _size(np.diff(x, n=4)) / 70
+
+
+def _size(rest: np.ndarray) -> float:
+    """Return a variance that bursts, between which there is next to nothing, do not raise."""
     if not len(rest):
         return 0.0
-    return min(float(np.mean(rest**2)), (1.4826 * float(np.median(np.abs(rest)))) ** 2) / 70
+    return min(float(np.mean(rest**2)), (1.4826 * float(np.median(np.abs(rest)))) ** 2)
 
 
 def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
@@ -154,19 +153,16 @@ def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
     Their correlation is lowered by one and a half of its standard deviations.
     """
     rest = np.diff(x, n=4)
-    if len(rest) < 20:
+    if len(rest) < 20 or not rest.any():
         return 0.0
-    variance = float(np.mean(rest**2))
-    if not variance > 0:
-        return 0.0
-    correlation = float(np.mean(rest[1:] * rest[:-1])) / variance - 1.5 * 0.5 / np.sqrt(len(rest))
-    # Bursts are no white noise: between them there is next to nothing.
-    variance = min(variance, (1.4826 * float(np.median(np.abs(rest)))) ** 2)
-    return max(0.0, variance * (0.8 + correlation))
+    correlation = float(np.mean(rest[1:] * rest[:-1]) / np.mean(rest**2))
+    return max(0.0, _size(rest) * (0.8 + correlation - 0.75 / np.sqrt(len(rest))))
 
 
 def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
     """Return the frequencies, in cycles per sample, at which the spectrum stands out most."""
+    from scipy.ndimage import median_filter
+
     n = len(x)
     size = PADDING * int(2 ** np.ceil(np.log2(n)))
     power = np.abs(np.fft.rfft(x * np.hanning(n), size)) ** 2
@@ -174,15 +170,12 @@ def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
     width = max(size // n, 1)
     coarse = power[: len(power) // width * width].reshape(-1, width).mean(axis=1)
     half = max(8, len(coarse) // 100)
-    padded = np.pad(coarse, half, mode="reflect" if len(coarse) > half else "edge")
-    around = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1)
-    background = np.repeat(around, width)
-    background = np.pad(background, (0, len(power) - len(background)), mode="edge")
+    ends = "mirror" if len(coarse) > half else "nearest"
+    around = median_filter(coarse, 2 * half + 1, mode=ends)
+    background = around[np.minimum(np.arange(len(power)) // width, len(around) - 1)]
     inner = np.arange(1, len(power) - 1)
     top = (power[inner] >= power[inner - 1]) & (power[inner] > power[inner + 1])
-    frequency = inner / size
-    top &= frequency * n >= FEWEST_CYCLES
-    inner = inner[top]
+    inner = inner[top & (inner / size * n >= FEWEST_CYCLES)]
     floor = 1e-12 * power.max() if power.max() > 0 else 1.0
     ratio = power[inner] / (background[inner] + floor)
     chosen: list[int] = []
@@ -214,15 +207,15 @@ def _tested(x, frequency: float, total: float, dim: int) -> tuple[float, float, 
     z = _pieces(x, frequency, length, count)
     mean = z.mean()
     rest = z - mean
-    scatter = np.sum(np.abs(rest) ** 2) / (count - 2)
+    square = np.sum(np.abs(rest) ** 2)
     if not abs(mean) > 0:
         return None
-    kept = np.real(np.sum(rest[1:] * np.conj(rest[:-1]))) / max(np.sum(np.abs(rest) ** 2), 1e-300)
+    kept = np.real(np.sum(rest[1:] * np.conj(rest[:-1]))) / max(square, 1e-300)
     kept = min(max(kept, 0.0), 0.95)
     effective = count * (1 - kept) / (1 + kept)
     if effective < 3:
         return None
-    log_p = -(effective - 1) * np.log1p(abs(mean) ** 2 / max(scatter, 1e-300))
+    log_p = -(effective - 1) * np.log1p(abs(mean) ** 2 / max(square / (count - 2), 1e-300))
     if log_p > np.log(CHANCE) - np.log(n * dim / 2):
         return None
     turned = rest * np.conj(mean) / abs(mean)

@@ -11,14 +11,21 @@ import numpy as np
 from .._checks import refusal
 from .._spoken import times as said_as_times
 from .._types import Checked
-from ._blocks import APART, trend
-from ._clock import around_a_grid, find_grid, interpolated, with_rows
-from ._columns import codes_of, find_spikes, is_clock as counts, is_event
-from ._gaps import bridged, fill_gaps
+from ._clock import find_grid
+from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trend
+from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._lines import Line, find_lines
 from ._samples import Samples, named, treated
-from ._transforms import TRANSFORM, read_transform, said_of_transform, tables_of, transformed
-from ._treatments import OFFSETS, offsets_of, terms
+from ._treatments import (
+    OFFSETS,
+    TRANSFORM,
+    offsets_of,
+    read_transform,
+    said_of_transform,
+    tables_of,
+    terms,
+    transformed,
+)
 
 STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
@@ -44,7 +51,6 @@ CLOCKS = {
     "hour": (24.0, 168.0, 24 * 365.2425),
     "minute": (1440.0,),
     "second": (86400.0,),
-    "year": (),
 }
 
 
@@ -104,10 +110,8 @@ def prepare_samples(
     """
     if not isinstance(samples, Samples):
         raise refusal("samples", "what read_samples returns", samples)
-    steps = (steps,) if isinstance(steps, str) else steps
-    if not isinstance(steps, Iterable):
-        raise refusal("steps", f"some of {', '.join(EVERY)}", steps)
-    steps = tuple(steps)
+    several = isinstance(steps, Iterable) and not isinstance(steps, str)
+    steps = tuple(steps) if several else (steps,)
     if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:
         raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
     kinds = read_transform(transform, samples.names)
@@ -122,10 +126,8 @@ def prepare_samples(
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
     samples = _transformed(samples, kinds)
-    treatments = (
-        *(_without_codes, _without_spikes, _regular, _filled),
-        *(_without_level, without_offsets, _without_season, _without_trend),
-    )
+    treatments = (_without_codes, _without_spikes, _regular, _filled, _without_level,
+                  _without_offsets, _without_season, _without_trend)  # fmt: skip
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
@@ -138,130 +140,132 @@ def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
         return samples
     columns = [samples.names.index(name) for name in transform]
     tables = tables_of(samples.values, transform, samples.names)
-    kept = {"kinds": tuple(transform.values()), "tables": tables}
     # The treatment first, since it is what transforms, these values and later ones.
     plain = treated(
         samples, TRANSFORM, said_of_transform(transform), len(columns), columns,
-        {"values": samples.values}, **kept,
+        {"values": samples.values}, kinds=tuple(transform.values()), tables=tables,
     )  # fmt: skip
-    (treatment,) = plain.treatments
-    values = [transformed(treatment, np.asarray(x, float)) for x in samples.values]
-    values = tuple(new.astype(x.dtype) for new, x in zip(values, samples.values, strict=True))
-    return dataclasses.replace(plain, values=values)
+    new = [transformed(plain.treatments[0], np.asarray(x, float)) for x in samples.values]
+    new = tuple(x.astype(old.dtype) for x, old in zip(new, samples.values, strict=True))
+    return dataclasses.replace(plain, values=new)
 
 
 def _without_codes(samples: Samples, known) -> Samples:
     codes = [codes_of([x[:, j] for x in samples.values]) for j in range(samples.dim)]
-    columns = [j for j, found in enumerate(codes) if found]
-    if not columns:
+    gone = [
+        np.stack([np.isin(column, own) for column, own in zip(x.T, codes, strict=True)], axis=1)
+        for x in samples.values
+    ]
+    listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
+    text = f"{{}} values of {{}} are {listed}, which stands for a missing value."
+    return _left_out(samples, "codes", text, gone)
+
+
+def _without_spikes(samples: Samples, known) -> Samples:
+    gone = []
+    for x in samples.values:
+        first = find_spikes(x)
+        # Again without them: one may have hidden another beside it.
+        second = find_spikes(bridged(np.where(first, np.nan, x)))
+        gone.append((first | second) & np.isfinite(x) & ~known[None])
+    # More than these are no accidents of a measurement but what the variable does.
+    few = np.mean(np.concatenate(gone), axis=0) <= 0.05
+    text = "{} single values far off both their neighbours ({}) are taken as errors and left out."
+    return _left_out(samples, "spikes", text, [found & few[None] for found in gone])
+
+
+def _left_out(samples: Samples, name: str, text: str, gone: list[np.ndarray]) -> Samples:
+    """Return samples without some values; the sentence has places for their number and names."""
+    counts = sum(found.sum(axis=0) for found in gone)
+    if not counts.any():
         return samples
-    values = tuple(np.array(x) for x in samples.values)
-    number = 0
-    for j in columns:
-        for x in values:
-            gone = np.isin(x[:, j], codes[j])
-            number += int(gone.sum())
-            x[gone, j] = np.nan
-    listed = ", ".join(f"{code:g}" for code in sorted({c for found in codes for c in found}))
-    text = (
-        f"{number} values of {named(samples, columns)} are {listed}, which stands for a missing "
-        "value."
-    )
-    return treated(samples, "codes", text, number, columns, {"values": values})
+    columns, number = np.flatnonzero(counts), int(counts.sum())
+    values = tuple(np.where(g, np.nan, x) for g, x in zip(gone, samples.values, strict=True))
+    text = text.format(number, named(samples, columns))
+    return treated(samples, name, text, number, columns, {"values": values})
 
 
 def _without_level(samples: Samples, known) -> Samples:
     steps = np.concatenate([np.diff(x, axis=0) for x in samples.values])
-    pooled = np.concatenate(samples.values)
     there = np.isfinite(steps).any(axis=0)
-    spread = np.full(samples.dim, np.inf)
+    spread, level = np.zeros(samples.dim), np.zeros(samples.dim)
     spread[there] = np.nanstd(steps[:, there], axis=0)
-    level = np.zeros(samples.dim)
-    level[there] = np.round(np.nanmean(pooled[:, there], axis=0))
-    large = np.abs(level) * np.finfo(np.float32).eps > LOST * spread
-    if not (large & (spread > 0)).any():
+    level[there] = np.round(np.nanmean(np.concatenate(samples.values)[:, there], axis=0))
+    large = (spread > 0) & (np.abs(level) * np.finfo(np.float32).eps > LOST * spread)
+    if not large.any():
         return samples
-    level = np.where(large & (spread > 0), level, 0.0)
-    columns = np.flatnonzero(level)
+    columns = np.flatnonzero(large)
     text = (
         f"{named(samples, columns)} vary little beside their level, which is taken off and added "
         "again to what is said in measured units."
     )
-    shift = np.stack([level, np.zeros_like(level)])
+    level = np.where(large, level, 0.0)
+    size = np.abs(level).max()
+    return _shifted(samples, text, size, columns, np.tile(level, (len(samples.values), 1)))
+
+
+def _without_offsets(samples: Samples, known) -> Samples:
+    """Return every recording with the common mean in place of its own."""
+    if len(samples.values) == 1:
+        return samples
+    offsets, apart = offsets_of(samples.values, known)
+    if not offsets.any():
+        return samples
+    worst = int(np.argmax(apart))
+    text = (
+        f"Each of {len(offsets)} recordings has a mean of its own, which that of all replaces; "
+        f"they lie furthest apart in {samples.names[worst]}, by {apart[worst]:.2g} of its standard "
+        "deviations within recordings. Forecasts start from the offset of the last."
+    )
+    return _shifted(samples, text, apart[worst], np.flatnonzero(~known), offsets)
+
+
+def _shifted(samples: Samples, text: str, size: float, columns, constants) -> Samples:
+    """Return samples without a constant of each recording, `[recording dim]`."""
+    values = tuple(x - at[None] for x, at in zip(samples.values, constants, strict=True))
+    coefficients = tuple(np.stack([at, np.zeros_like(at)]) for at in constants)
     return treated(
-        samples, OFFSETS, text, float(np.abs(level).max()), columns,
-        {"values": tuple(x - level[None] for x in samples.values)},
-        coefficients=(shift,) * len(samples.values),
-    )  # fmt: skip
+        samples, OFFSETS, text, size, columns, {"values": values}, coefficients=coefficients
+    )
 
 
 def _regular(samples: Samples, known) -> Samples:
     if samples.regular or min(map(len, samples.times)) < 8:
         return samples
     unit = f" {samples.time_unit}" if samples.time_unit else ""
-    everything = range(samples.dim)
     pairs = list(zip(samples.values, samples.times, strict=True))
     grid = find_grid(samples.times)
     if grid is not None:
-        step = grid.step
-        values, times = zip(
-            *(with_rows(x, k, t[0], step) for (x, t), k in zip(pairs, grid.counts, strict=True)),
-            strict=True,
-        )
-        new = sum(map(len, values)) - sum(map(len, samples.values))
-        missing = f" with {new} rows missing; these are missing values now" if new else ""
+        name, step = "rows", grid.step
+        rows = [
+            with_rows(x, count, t[0], step)
+            for (x, t), count in zip(pairs, grid.counts, strict=True)
+        ]
+        values, times = zip(*rows, strict=True)
+        size = sum(map(len, values)) - sum(map(len, samples.values))
+        missing = f" with {size} rows missing; these are missing values now" if size else ""
         text = f"The time stamps lie on a grid of {step:.4g}{unit}{missing}."
-        changes = {"values": values, "times": times, "dt": step, "regular": True}
-        return treated(samples, "rows", text, new, everything, changes)
-    intervals = np.concatenate([np.diff(t) for t in samples.times])
-    low, high = np.quantile(intervals, [0.05, 0.95])
-    if high < UNEVEN * low and not all(around_a_grid(t) for t in samples.times):
-        return samples
-    step = float(np.median(intervals))
-    values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
-    weight = np.array([len(x) for x in values], float)
-    error = np.average(np.stack(errors), axis=0, weights=weight)
-    increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
-    share = error / np.where(increment > 0, increment, 1)
-    worst = int(np.argmax(share))
-    text = (
-        f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
-        f"error of that has {said_as_times(share[worst])} the variance of a step of "
-        f"{samples.names[worst]}, where it is largest."
-    )
+    else:
+        intervals = np.concatenate([np.diff(t) for t in samples.times])
+        low, high = np.quantile(intervals, [0.05, 0.95])
+        if high < UNEVEN * low and not all(map(around_a_grid, samples.times)):
+            return samples
+        name, step = "clock", float(np.median(intervals))
+        values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
+        error = np.average(
+            np.stack(errors), axis=0, weights=np.array(list(map(len, values)), float)
+        )
+        increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
+        share = error / np.where(increment > 0, increment, 1)
+        worst = int(np.argmax(share))
+        size = share[worst]
+        text = (
+            f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
+            f"error of that has {said_as_times(size)} the variance of a step of "
+            f"{samples.names[worst]}, where it is largest."
+        )
     changes = {"values": values, "times": times, "dt": step, "regular": True}
-    return treated(samples, "clock", text, share[worst], everything, changes)
-
-
-def _without_spikes(samples: Samples, known) -> Samples:
-    spikes = [find_spikes(x) for x in samples.values]
-    # Again without them: one may have hidden another beside it.
-    again = [
-        find_spikes(bridged(np.where(first, np.nan, x)))
-        for x, first in zip(samples.values, spikes, strict=True)
-    ]
-    spikes = [
-        (first | second) & np.isfinite(x)
-        for first, second, x in zip(spikes, again, samples.values, strict=True)
-    ]
-    counts = sum(found.sum(axis=0) for found in spikes)
-    # More than these are no accidents of a measurement but what the variable does.
-    columns = np.flatnonzero(
-        (counts > 0) & (counts <= 0.05 * sum(map(len, samples.values))) & ~known
-    )
-    if not len(columns):
-        return samples
-    chosen = np.isin(np.arange(samples.dim), columns)
-    values = tuple(
-        np.where(found & chosen[None], np.nan, x)
-        for x, found in zip(samples.values, spikes, strict=True)
-    )
-    number = int(counts[columns].sum())
-    text = (
-        f"{number} single values far off both their neighbours ({named(samples, columns)}) are "
-        "taken as errors and left out."
-    )
-    return treated(samples, "spikes", text, number, columns, {"values": values})
+    return treated(samples, name, text, size, range(samples.dim), changes)
 
 
 def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tuple[str, ...]]:
@@ -285,12 +289,10 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
     """Return the spectral lines in the longest trajectory of regular samples."""
-    if not samples.regular:
-        return ()
     x = max(samples.values, key=len)
-    if np.isnan(x).mean() > 0.3:
+    if not samples.regular or np.isnan(x).mean() > 0.3:
         return ()
-    return find_lines(bridged(x), tuple(c / samples.dt for c in _clocks(samples)))
+    return find_lines(bridged(x), tuple(clock / samples.dt for clock in _clocks(samples)))
 
 
 def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
@@ -309,40 +311,48 @@ def _without_season(samples: Samples, known) -> Samples:
     lines = [line for line in seasons(samples) if line.share > SEASON]
     if not lines or is_clock(samples, lines) or any(known[line.column] for line in lines):
         return samples
-    longest = max(map(len, samples.values))
-    # One period for what the variables say of the same one, weighted by what it is worth there.
-    groups: list[list[Line]] = []
-    for line in lines:
-        for group in groups:
-            if abs(1 / group[0].period - 1 / line.period) * longest < 2:
-                group.append(line)
-                break
-        else:
-            groups.append([line])
-    periods = tuple(_pooled(group, samples, longest) for group in groups)
+    periods = _periods(lines, samples)
     coefficients, values = [], []
     for x, t in zip(samples.values, samples.times, strict=True):
         design = terms(t - t[0], periods)
         found = np.zeros((design.shape[1], samples.dim))
-        for j in range(samples.dim):
-            there = np.isfinite(x[:, j])
-            if there.sum() > 3 * design.shape[1]:
+        for j, there in enumerate(np.isfinite(x).T):
+            if there.sum() > 3 * len(found):
                 found[:, j] = np.linalg.lstsq(design[there], x[there, j], rcond=None)[0]
-        found[0] = 0  # the level stays
-        found[1] = 0  # and so does a trend, which the terms only keep out of the season
+        found[:2] = 0  # the level stays, and so does a trend, which only keeps out of the season
         coefficients.append(found)
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
-    columns = sorted({line.column for line in lines})
     unit = f" {samples.time_unit}" if samples.time_unit else ""
     text = (
         f"A season of {' and '.join(f'{p:.4g}' for p in periods)}{unit} was removed from all "
         f"variables; it held {best.share:.0%} of the variance of {samples.names[best.column]}."
     )
     return treated(
-        samples, "season", text, best.share, columns, {"values": tuple(values)},
-        periods=periods, coefficients=tuple(coefficients),
+        samples, "season", text, best.share, sorted({line.column for line in lines}),
+        {"values": tuple(values)}, periods=periods, coefficients=tuple(coefficients),
     )  # fmt: skip
+
+
+def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
+    """Return one period for what the variables say of the same one, weighted by what it is worth
+    there; that of a known clock if it is close.
+    """
+    longest = max(map(len, samples.values))
+    groups: list[list[Line]] = []
+    for line in lines:
+        apart = [abs(1 / group[0].period - 1 / line.period) * longest for group in groups]
+        if not apart or min(apart) >= 2:
+            groups.append([line])
+        else:
+            groups[next(k for k, far in enumerate(apart) if far < 2)].append(line)
+    periods = []
+    for group in groups:
+        share = np.array([line.share for line in group])
+        frequency = float(share @ np.array([1 / line.period for line in group]) / share.sum())
+        near = (c for c in _clocks(samples) if abs(samples.dt / c - frequency) * longest < 1)
+        periods.append(float(next(near, samples.dt / frequency)))
+    return tuple(periods)
 
 
 def _without_trend(samples: Samples, known) -> Samples:
@@ -361,48 +371,17 @@ def _without_trend(samples: Samples, known) -> Samples:
     coefficients = np.zeros((2, samples.dim))
     for j in columns:
         there = np.isfinite(x[:, j])
-        coefficients[:, j] = np.polyfit(elapsed[there], x[there, j], 1)[::-1]
-    coefficients[0] = 0  # the level stays, at the start of the record
+        coefficients[1, j] = np.polyfit(elapsed[there], x[there, j], 1)[0]  # the level stays
     worst = max(columns, key=lambda j: found[j][1])
+    share = found[worst][1]
     text = (
-        f"A straight trend was removed from {named(samples, columns)}; it held "
-        f"{found[worst][1]:.0%} of the variance of {samples.names[worst]}."
+        f"A straight trend was removed from {named(samples, columns)}; it held {share:.0%} of the "
+        f"variance of {samples.names[worst]}."
     )
-    values = (x - terms(elapsed, ()) @ coefficients,)
     return treated(
-        samples, "trend", text, found[worst][1], columns, {"values": values},
-        coefficients=(coefficients,),
+        samples, "trend", text, share, columns,
+        {"values": (x - terms(elapsed, ()) @ coefficients,)}, coefficients=(coefficients,),
     )  # fmt: skip
-
-
-def without_offsets(samples: Samples, known) -> Samples:
-    """Return every recording with the common mean in place of its own."""
-    if len(samples.values) == 1:
-        return samples
-    offsets, apart = offsets_of(samples.values, known)
-    if not offsets.any():
-        return samples
-    worst = int(np.argmax(apart))
-    text = (
-        f"Each of {len(offsets)} recordings has a mean of its own, which that of all replaces; "
-        f"they lie furthest apart in {samples.names[worst]}, by {apart[worst]:.2g} of its standard "
-        "deviations within recordings. Forecasts start from the offset of the last."
-    )
-    values = tuple(x - at[None] for x, at in zip(samples.values, offsets, strict=True))
-    coefficients = tuple(np.stack([at, np.zeros_like(at)]) for at in offsets)
-    return treated(
-        samples, OFFSETS, text, apart[worst], np.flatnonzero(~known), {"values": values},
-        coefficients=coefficients,
-    )  # fmt: skip
-
-
-def _pooled(group: list[Line], samples: Samples, longest: int) -> float:
-    weight = np.array([line.share for line in group])
-    frequency = weight @ np.array([1 / line.period for line in group]) / weight.sum()
-    for clock in _clocks(samples):
-        if abs(samples.dt / clock - frequency) * longest < 1:
-            return float(clock)
-    return float(samples.dt / frequency)
 
 
 def _filled(samples: Samples, known) -> Samples:
@@ -413,8 +392,7 @@ def _filled(samples: Samples, known) -> Samples:
     counts = sum(short.sum(axis=0) for short in where)
     if not counts.any():
         return samples
-    columns = np.flatnonzero(counts)
-    error = np.max(np.stack(errors), axis=0)
+    columns, error = np.flatnonzero(counts), np.max(np.stack(errors), axis=0)
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = columns[np.argmax(error[columns])]  # of those that were filled
     text = (

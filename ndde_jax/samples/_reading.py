@@ -1,18 +1,26 @@
-"""Reading of measurements in any container as [`Samples`][ndde_jax.Samples]."""
+"""Reading of measurements in any container as [`Samples`][ndde_jax.Samples].
+
+Containers are recognised by module, so none has to be installed.
+"""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_names, check_sizes, refusal
 from .._types import Checked
-from ._labelled import read_labelled
-from ._masks import read_mask
-from ._samples import Samples
-from ._trajectories import Trajectories, first_stamps, read_trajectories
+from ._cells import clean_name, listed
+from ._clock import sampling, settled, typed_stamps
+from ._examples import Example
+from ._formats import TIME_NAMES
+from ._samples import Samples, as_given, read_mask
+from ._tables import Table, read_table, rows_of
+from ._trajectories import read_trajectories
 
 
 def read_samples(
@@ -67,7 +75,10 @@ def read_samples(
     default = jnp.dtype(data.dtype) == jnp.result_type(float)
     return Samples(
         values=tuple(value.astype(np.float32) if single else value for value in data.complete),
-        times=tuple(_times(data, t)),
+        times=tuple(
+            float(start) + np.concatenate([np.zeros(1), np.cumsum(intervals)])
+            for start, intervals in zip(data.starts, data.intervals, strict=True)
+        ),
         dt=float(data.dt),
         regular=data.regular,
         names=names,
@@ -77,8 +88,205 @@ def read_samples(
     )
 
 
-def _times(data: Trajectories, t: Any) -> Iterator[np.ndarray]:
-    """Yield the times of each trajectory, counted from its first stamp."""
-    starts = [0.0] * len(data.values) if t is None else first_stamps(t, len(data.values))
-    for start, intervals in zip(starts, data.intervals, strict=True):
-        yield start + np.concatenate([np.zeros(1), np.cumsum(intervals)])
+# ---- containers ----
+
+
+class Labelled(NamedTuple):
+    """Measurements and their container's labels; `None` where it has none."""
+
+    values: Any
+    names: tuple[str, ...] | None
+    dt: float | None
+    t: Any  # one array, or one per trajectory
+    time_unit: str
+    mask: tuple[np.ndarray, ...] = ()  # which samples may be the present of a window; empty: all
+
+
+def read_labelled(x: Any, *, time: bool = True) -> Labelled:
+    """Unpack samples, examples, files (as a `Path`), and frames of pandas, Polars, Arrow and
+    xarray; return anything else unchanged.
+
+    A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
+    numbers that is not a mere row count, its time axis; an index of two levels, such as site and
+    day, several recordings. Frames in a list are matched by the names of their columns. An xarray
+    DataArray or Dataset must have one dimension for time and at most one for variables.
+    Without `time` the time axis is not looked at: it may be anything.
+    """
+    if isinstance(x, Samples):
+        values, dt, t = as_given(x)
+        return Labelled(values, x.names, dt, t, x.time_unit, x.mask)
+    if isinstance(x, Example):
+        return Labelled(x.values, x.names, x.dt if time else None, None, x.time_unit)
+    many = isinstance(x, list | tuple) and len(x) > 0 and all(map(_kind, x))
+    if not (many or _kind(x)):
+        return Labelled(x, None, None, None, "")
+    readers: dict[str, Callable[[Any, bool], list[Labelled]]] = {
+        "pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame, "file": _from_file,
+    }  # fmt: skip
+    items = x if many else [x]
+    return joined([part for item in items for part in readers[_kind(item)](item, time)])
+
+
+def _kind(x: Any) -> str:
+    """Return the library that a container belongs to; empty if it carries no labels."""
+    module = type(x).__module__.partition(".")[0]
+    if module in ("pandas", "xarray"):
+        return module
+    if isinstance(x, os.PathLike):
+        return "file"
+    return "frame" if hasattr(x, "__dataframe__") or hasattr(x, "__arrow_c_stream__") else ""
+
+
+def _from_file(path: Any, time: bool) -> list[Labelled]:
+    table = read_table(path)
+    if table.notices:
+        warnings.warn(" ".join(table.notices), stacklevel=5)
+    return from_table(table, time=time)
+
+
+def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
+    """Return each recording of a table; with its clock only if `time` is given."""
+    parts = []
+    for rows in table.recordings:
+        stamps = table.stamps[rows] if time and table.stamps is not None else None
+        dt, t, unit = _time(stamps) if table.dt is None else (table.dt if time else None, None, "")
+        mask = () if table.mask is None else (table.mask[rows],)
+        parts.append(Labelled(table.values[rows], table.names, dt, t, unit, mask))
+    return parts
+
+
+def joined(parts: list[Labelled]) -> Labelled:
+    """Return several recordings as one, their variables matched by name."""
+    first, names = parts[0], parts[0].names
+    if len(parts) == 1:
+        return first
+    values = []
+    for number, part in enumerate(parts):
+        value, own = np.asarray(part.values), part.names or ()
+        if names is not None and own != names and len(names) > 1:
+            if set(own) != set(names):
+                raise ValueError(
+                    "x: all frames of a list must have the same columns; the first has "
+                    f"{listed(names)}, number {number} has {listed(own) or 'none with names'}."
+                )
+            value = value[:, np.array([own.index(name) for name in names])]
+        values.append(value)
+    if any(part.time_unit != first.time_unit for part in parts):
+        raise ValueError("x: the recordings count time in different units; give dt.")
+    dt, times, steps = None, None, [part.dt for part in parts]
+    if None not in steps and np.allclose(steps, first.dt, rtol=1e-3, atol=0):
+        dt = first.dt
+    elif all(part.dt is not None or part.t is not None for part in parts):
+        times = [
+            p.dt * np.arange(len(v)) if p.dt else p.t for p, v in zip(parts, values, strict=True)
+        ]
+    masks = tuple(mask for part in parts for mask in part.mask)
+    return Labelled(values, names, dt, times, first.time_unit, masks)
+
+
+def _from_frame(x: Any, time: bool) -> list[Labelled]:
+    """Return any other frame, read by the interchange protocols; a column of time stands for the
+    index.
+    """
+    import pandas as pd
+
+    if hasattr(x, "to_pandas"):
+        frame = x.to_pandas()
+    elif hasattr(x, "__arrow_c_stream__") and hasattr(pd.DataFrame, "from_arrow"):
+        frame = pd.DataFrame.from_arrow(x)
+    else:
+        frame = pd.api.interchange.from_dataframe(x)
+    if isinstance(frame, pd.DataFrame):
+        dated = [c for c in frame if frame[c].dtype.kind == "M" or str(c).lower() in TIME_NAMES]
+        if dated and frame.shape[1] > 1:
+            frame = frame.set_index(dated[0])
+    return _from_pandas(frame, time)
+
+
+def _from_pandas(x: Any, time: bool) -> list[Labelled]:
+    import pandas as pd
+
+    frame = x.to_frame() if isinstance(x, pd.Series) else x
+    # By position: two columns may have the same name, which is for the caller to refuse.
+    text = [str(c) for c, kind in frame.dtypes.items() if not _is_real(kind)]
+    if text:
+        raise ValueError(
+            f"x: all columns must hold real numbers; {', '.join(text)} do not. Drop them with "
+            "x.drop(columns=[...]), or make a time column the index with set_index."
+        )
+    # Columns without names are numbered by pandas.
+    numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)
+    labels = [" ".join(map(str, c)) if isinstance(c, tuple) else c for c in frame.columns]
+    names = None if numbered else tuple(map(clean_name, labels))
+    values, index = frame.to_numpy(float, na_value=np.nan), frame.index
+    if index.nlevels == 1:
+        return [Labelled(values, names, *_time(_stamps(index) if time else None))]
+    levels = [index.get_level_values(k) for k in range(index.nlevels)]
+    dated = pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex
+    clocks = [
+        k for k, level in enumerate(levels)
+        if isinstance(level, dated) or str(level.name).lower() in TIME_NAMES
+    ]  # fmt: skip
+    clock = levels.pop(clocks[0] if clocks else -1)
+    groups = np.array([" ".join(map(str, key)) for key in zip(*levels, strict=True)])
+    stamps = _stamps(clock) if time else None
+    return [
+        Labelled(values[r], names, *_time(None if stamps is None else stamps[r]))
+        for r in rows_of(groups, len(groups))
+    ]
+
+
+def _stamps(index: Any) -> np.ndarray | None:
+    """Return the times of an index; None for one that counts rows or holds texts."""
+    import pandas as pd
+
+    index = index.to_timestamp() if isinstance(index, pd.PeriodIndex) else index
+    typed = typed_stamps(index)
+    if typed is not None:
+        return settled(typed).stamps
+    counts = isinstance(index, pd.RangeIndex)
+    return index.to_numpy(float) if not counts and _is_real(index.dtype) else None
+
+
+def _is_real(kind: Any) -> bool:
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    return is_numeric_dtype(kind) and not is_complex_dtype(kind)
+
+
+def _from_xarray(x: Any, time: bool) -> list[Labelled]:
+    import xarray as xr
+
+    x = x.to_dataarray("variable") if isinstance(x, xr.Dataset) else x
+    x = x.squeeze() if x.ndim > 2 else x
+    if x.ndim not in (1, 2):
+        raise ValueError(
+            "x: an xarray object must have one dimension for time and at most one for variables; "
+            f"got {x.dims}. Average over the others, or make one of those that are variables: "
+            f"x.stack(cell={tuple(map(str, x.dims[1:]))})."
+        )
+    if x.dtype.kind not in "fiub":
+        raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
+    named = [d for d in x.dims if str(d).lower() in ("time", "t", "date")]
+    dated = [d for d in x.dims if d in x.coords and x[d].dtype.kind == "M"]
+    others = [d for d in x.dims if d != "variable"] + list(x.dims)
+    along = (named + dated + others)[0]
+    x = x.transpose(along, ...)
+    if time and along in x.coords and _stamps(x.indexes[along]) is None:
+        raise ValueError(
+            f"x: cannot read the time axis, which begins with {x.indexes[along][0]!r}; expected "
+            "numbers or dates. Pass dt or t instead."
+        )
+    frame = x.to_pandas()
+    if x.ndim == 2:
+        other = x.dims[1]
+        frame.columns = [v if isinstance(v, str) else f"{other}{v}" for v in frame.columns]
+    return _from_pandas(frame, time)
+
+
+def _time(stamps: np.ndarray | None) -> tuple[float | None, np.ndarray | None, str]:
+    """Return the interval of stamps or, if there is none, the stamps; and their unit."""
+    if stamps is None or len(stamps) == 0:
+        return None, None, ""
+    found = sampling(stamps)
+    return found.dt, None if found.dt is not None else found.times, found.unit

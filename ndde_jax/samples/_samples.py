@@ -1,16 +1,17 @@
 """The samples as one value: read once, and kept with every result made from them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ._masks import mask_at
-from ._transforms import FORMULAS, LABELS, TRANSFORM, restored
-from ._treatments import OFFSETS, Treatment
+from .._checks import refusal
+from ._cells import listed
+from ._trajectories import vectors
+from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
 # Treatments that put an estimate where nothing was measured.
 ESTIMATES = ("gaps", "impute")
@@ -122,15 +123,8 @@ class Samples:
         if not self.treatments:
             return self
         first = self.treatments[0]
-        return dataclasses.replace(
-            self,
-            values=first.values,
-            times=first.times,
-            dt=first.dt,
-            regular=first.regular,
-            treatments=(),
-            mask=mask_at(self.mask, self.times, first.times) if self.mask else (),
-        )
+        mask = mask_at(self.mask, self.times, first.times) if self.mask else ()
+        return dataclasses.replace(self, **first.before, treatments=(), mask=mask)
 
     def __repr__(self) -> str:
         lengths = ", ".join(str(len(value)) for value in self.values)
@@ -155,17 +149,9 @@ def treated(
     **kept: Any,
 ) -> Samples:
     """Return changed samples that keep a record of what they were before."""
-    treatment = Treatment(
-        name=name,
-        text=text,
-        size=float(size),
-        columns=tuple(int(j) for j in columns),
-        values=samples.values,
-        times=samples.times,
-        dt=samples.dt,
-        regular=samples.regular,
-        **kept,
-    )
+    before = {field: getattr(samples, field) for field in BEFORE}
+    columns = tuple(int(j) for j in columns)
+    treatment = Treatment(name, text, float(size), columns, **before, **kept)
     # As precise as what came in.
     values = tuple(
         new.astype(old.dtype, copy=False)
@@ -192,8 +178,7 @@ def undone(
 
 def named(samples: Samples, columns: Iterable) -> str:
     """Return the names of some variables, for a sentence."""
-    names = [samples.names[int(j)] for j in columns]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return listed((samples.names[int(j)] for j in columns), most=4)
 
 
 def as_given(samples: Samples) -> tuple[list, float | None, list | None]:
@@ -204,3 +189,56 @@ def as_given(samples: Samples) -> tuple[list, float | None, list | None]:
     kept = samples.precision
     values = [jnp.asarray(value, kept) if kept else value for value in samples.values]
     return (values, samples.dt, None) if samples.regular else (values, None, list(samples.times))
+
+
+# ---- masks ----
+
+
+def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Return one bool array per trajectory; an empty sequence if every sample counts.
+
+    **Raises:** `ValueError` for anything but booleans, for another number of samples, and if no
+    sample is in.
+    """
+    if mask is None:
+        return ()
+    expected = "booleans, one per sample, [time] (a list of arrays for several trajectories)"
+    try:
+        parts = [np.asarray(part) for part in vectors(mask, len(lengths))]
+    except (TypeError, ValueError):  # nested unevenly
+        parts = []
+    if not parts or any(part.dtype != bool for part in parts):
+        remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
+        raise refusal("mask", expected, mask, remedy)
+    if [part.shape for part in parts] != [(n,) for n in lengths]:
+        shapes = listed((part.shape for part in parts), most=6)
+        raise ValueError(
+            f"mask must hold one boolean per sample, for trajectories of {listed(lengths, most=6)} "
+            f"samples; got shapes {shapes}."
+        )
+    if not any(part.any() for part in parts):
+        raise ValueError("mask must be True somewhere: it leaves no sample as a present.")
+    return () if all(part.all() for part in parts) else tuple(parts)
+
+
+def mask_at(
+    mask: tuple[np.ndarray, ...], times: Sequence[np.ndarray], new: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """Return the mask at other times: its value at the nearest sample."""
+    return tuple(
+        m[np.clip(np.searchsorted((t[1:] + t[:-1]) / 2, at), 0, len(m) - 1)]
+        for m, t, at in zip(mask, times, new, strict=True)
+    )
+
+
+def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
+    """Return a sentence on the mask for a report."""
+    if not mask:
+        return ()
+    inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
+    return (
+        f"Only the {inside} of {every} samples in the mask serve as the present of a window: "
+        f"{n_left} of {n_rows} windows are left, whose past is read from everywhere. Seasons, "
+        "trends, noise and measurement errors are estimated on the whole record, and passing "
+        "events are not looked for.",
+    )

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_names, is_real, shown
+from .._checks import check_names, check_number, is_real, refusal, shown
 from .._types import TrajectoryLike
 
 # More candidate lags than anybody means.
@@ -27,6 +27,7 @@ class Trajectories(NamedTuple):
     intervals: list[Any]  # each [time-1]: time between one sample and the next
     dt: Any  # mean interval
     regular: bool
+    starts: list[Any]  # the first time of each
     epsilon: float  # relative rounding error of the numbers as they came in
     dtype: Any  # of what is computed from them
     xp: ModuleType
@@ -40,9 +41,13 @@ class Trajectories(NamedTuple):
 
 def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) -> Trajectories:
     """Check measurements and their times; raise a `ValueError` for what cannot be used."""
-    series = _split(x)
+    series = [_as_array(item) for item in _parts(x)]
+    if len(series) == 1 and series[0].ndim == 3:
+        series = [series[0][i] for i in range(len(series[0]))]
+        if not series:
+            raise ValueError("x is empty: it holds no trajectory.")
     dtype, epsilon = _precision(series)
-    traced = any(isinstance(a, jax.core.Tracer) for a in [*series, dt, *_leaves(t)])
+    traced = any(isinstance(a, jax.core.Tracer) for a in [*series, dt, *_parts(t)])
     xp = jnp if traced else np
     if traced:
         epsilon = max(epsilon, float(jnp.finfo(dtype).eps))
@@ -60,26 +65,29 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
         _check_values(series, names)
     present = [~xp.any(xp.isnan(a), axis=1) for a in series]
     values = [xp.where(p[:, None], a, 0) for p, a in zip(present, series, strict=True)]
-    intervals, mean, regular = _times(dt, t, [len(a) for a in series], xp, dtype)
-    return Trajectories(values, present, intervals, mean, regular, epsilon, dtype, xp, series)
+    intervals, mean, regular, starts = _times(dt, t, list(map(len, series)), xp, dtype)
+    return Trajectories(
+        values, present, intervals, mean, regular, starts, epsilon, dtype, xp, complete=series
+    )
 
 
 def read_lags(lags: Any) -> tuple[int, ...]:
     """Return lags as a tuple of ints; raise a `ValueError` for anything else."""
     expected = "lags must be whole numbers of samples, ascending, unique and not negative"
+    wrong = ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.")
     try:
         # One more than can be meant, because there are endless iterators.
         items = tuple(itertools.islice(lags, MOST_LAGS + 1))
         result = tuple(operator.index(lag) for lag in items)
     except TypeError as error:
-        raise ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.") from error
+        raise wrong from error
     if len(items) > MOST_LAGS:
         raise ValueError(
             f"lags must be at most {MOST_LAGS} candidates; got more: {shown(lags)}. Take every "
             "tenth, say: range(0, stop, 10)."
         )
     if any(isinstance(lag, bool | np.bool_) for lag in items):
-        raise ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.")
+        raise wrong
     if not result:
         raise ValueError(f"{expected}; got none. Use (0,) for a system without delays.")
     if min(result) < 0 or any(b <= a for a, b in itertools.pairwise(result)):
@@ -102,16 +110,10 @@ def transposed_hint(rows: int, columns: int) -> str:
     )
 
 
-def _split(x: Any) -> list[Any]:
-    """Return one array per trajectory."""
-    if isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x):
-        return [_as_array(item) for item in x]
-    x = _as_array(x)
-    if x.ndim == 3:
-        if x.shape[0] == 0:
-            raise ValueError("x is empty: it holds no trajectory.")
-        return [x[i] for i in range(x.shape[0])]
-    return [x]
+def _parts(x: Any) -> list[Any]:
+    """Return the items of a list of arrays; anything else as the only one."""
+    many = isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x)
+    return list(x) if many else [x]
 
 
 def _as_array(x: Any) -> Any:
@@ -170,71 +172,53 @@ def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
 
 def _times(
     dt: Any, t: Any, lengths: list[int], xp: ModuleType, dtype: Any
-) -> tuple[list[Any], Any, bool]:
-    """Return the intervals between samples, their mean, and whether they are all equal."""
+) -> tuple[list[Any], Any, bool, list[Any]]:
+    """Return the intervals between samples, their mean, whether they are all equal, and the first
+    time of each trajectory.
+    """
     if (dt is None) == (t is None):
         raise ValueError(
             "pass exactly one of dt (sampling interval) and t (time stamps); got "
             f"{'neither' if dt is None else 'both'}."
         )
     if t is None:
-        step = xp.asarray(_checked_dt(dt), dtype if xp is jnp else np.float64)
-        return [xp.full((n - 1,), step) for n in lengths], step, True
+        try:
+            check_number(dt, "dt", above=0)
+        except ValueError:
+            raise refusal("dt", "one positive number", dt) from None
+        step = xp.asarray(dt, dtype if xp is jnp else np.float64)
+        return [xp.full((n - 1,), step) for n in lengths], step, True, [0.0] * len(lengths)
     stamps = _stamps(t, lengths)
+    starts = [stamp[0] for stamp in stamps]
     if any(isinstance(s, jax.core.Tracer) for s in stamps):
         # Equal spacing cannot be established without the numbers.
         intervals = [jnp.diff(jnp.asarray(s, dtype)) for s in stamps]
-        return intervals, jnp.mean(jnp.concatenate(intervals)), False
-    rounding = max(
-        float(np.finfo(s.dtype).eps) * float(np.abs(s).max())
-        if jnp.issubdtype(s.dtype, jnp.floating)
-        else 0.0
-        for s in stamps
-    )
+        return intervals, jnp.mean(jnp.concatenate(intervals)), False, starts
+    floats = [s for s in stamps if jnp.issubdtype(s.dtype, jnp.floating)]
+    # Large stamps, such as seconds since 1970, are themselves rounded.
+    rounding = max((float(np.finfo(s.dtype).eps) * np.abs(s).max() for s in floats), default=0.0)
     intervals = [np.diff(np.asarray(s, np.float64)) for s in stamps]
     for i, interval in enumerate(intervals):
-        if not (np.isfinite(interval).all() and (interval > 0).all()):
-            k = int(np.flatnonzero(~(np.isfinite(interval) & (interval > 0)))[0])
+        good = np.isfinite(interval) & (interval > 0)
+        if not good.all():
+            k = int(np.argmin(good))
             raise ValueError(
                 "t must be finite and strictly increasing; it is not between samples "
                 f"{k} and {k + 1} of trajectory {i}."
             )
     pooled = np.concatenate(intervals)
     mean = pooled.mean() if len(pooled) else np.float64(1.0)
-    # Large stamps, such as seconds since 1970, are themselves rounded.
     regular = bool(np.all(np.abs(pooled - mean) <= 1e-6 * mean + 2 * rounding))
     if regular:
         intervals = [np.full_like(interval, mean) for interval in intervals]
     if xp is jnp:
-        intervals = [jnp.asarray(interval, dtype) for interval in intervals]
-    return intervals, xp.asarray(mean, dtype if xp is jnp else np.float64), regular
-
-
-def first_stamps(t: Any, count: int) -> list[float]:
-    """Return the first time stamp of each trajectory."""
-    return [float(stamps[0]) for stamps in _vectors(t, count)]
-
-
-def _checked_dt(dt: Any) -> Any:
-    """Return a positive number, or a traced scalar."""
-    if isinstance(dt, jax.core.Tracer) and dt.ndim == 0:
-        return dt
-    try:
-        number = float(dt) if np.ndim(dt) == 0 else np.nan
-    except (TypeError, ValueError):
-        number = np.nan
-    if not (np.isfinite(number) and number > 0):
-        raise ValueError(f"dt must be one positive number; got {shown(dt)}.")
-    return number
-
-
-def _leaves(t: Any) -> list[Any]:
-    return list(t) if isinstance(t, list | tuple) else [t]
+        intervals, mean = [jnp.asarray(each, dtype) for each in intervals], jnp.asarray(mean, dtype)
+    return intervals, mean, regular, starts
 
 
 def _stamps(t: Any, lengths: list[int]) -> list[Any]:
     """Return one vector of time stamps per trajectory, checked."""
-    stamps = _vectors(t, len(lengths))
+    stamps = vectors(t, len(lengths))
     if len(stamps) != len(lengths):
         raise ValueError(
             f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
@@ -253,10 +237,12 @@ def _stamps(t: Any, lengths: list[int]) -> list[Any]:
     return stamps
 
 
-def _vectors(t: Any, count: int) -> list[Any]:
-    """Return vectors of time stamps as they were given; a single one holds for all trajectories."""
-    many = isinstance(t, list | tuple) and any(np.ndim(item) > 0 for item in t)
-    stamps = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (t if many else [t])]
-    if not many and stamps[0].ndim == 2:
-        return [stamps[0][i] for i in range(stamps[0].shape[0])]
-    return stamps * count if not many and stamps[0].ndim == 1 else stamps
+def vectors(x: Any, count: int) -> list[Any]:
+    """Return one vector per trajectory, not yet checked: of a list, of the rows of a matrix; a
+    single one holds for all.
+    """
+    many = isinstance(x, list | tuple) and any(np.ndim(item) > 0 for item in x)
+    found = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (x if many else [x])]
+    if many:
+        return found
+    return list(found[0]) if found[0].ndim == 2 else found * count

@@ -5,13 +5,31 @@ report says what was done, `Samples.as_measured` goes back, and a forecast adds 
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._checks import is_traced, refusal, shown
+from ._cells import listed
+
 # Recordings of one system that differ by a constant: the height of a gauge, the gain of a day.
 OFFSETS = "offsets"
+# Fields of samples that a treatment keeps as they were before.
+BEFORE = ("values", "times", "dt", "regular")
+TRANSFORM = "transform"
+# Of a variable, in pictures and tables of effects, and in equations.
+LABELS = {"log": "log {}", "ranks": "score of {}"}
+FORMULAS = {"log": "log({})", "ranks": "score({})"}
+KINDS = tuple(LABELS)
+# In sentences: of one variable, of several, and in what unit.
+READ_AS = {
+    "log": ("its logarithm", "their logarithms", "the logarithm"),
+    "ranks": ("the normal scores of its ranks", "normal scores of their ranks", "the scores"),
+}
+# Beyond the data, scores go on along the line through the outermost tenth, this far.
+OUTER, FAR = 1.2816, 1e4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +61,11 @@ class Treatment:
     coefficients: tuple[np.ndarray, ...] = ()
     kinds: tuple[str, ...] = ()
     tables: tuple[np.ndarray, ...] = ()
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The fields of the samples before, by name."""
+        return {field: getattr(self, field) for field in BEFORE}
 
     def removed(
         self, times: Float[np.ndarray, "time"], trajectory: int = 0
@@ -92,3 +115,166 @@ def offsets_of(
     left = sum(np.nansum((x - m[None]) ** 2, axis=0) for x, m in zip(values, means, strict=True))
     within = np.sqrt(left / np.maximum(counts.sum(axis=0), 1))
     return offsets, offsets.std(axis=0) / np.where(within > 0, within, 1.0)
+
+
+# ---- logarithms and normal scores ----
+
+
+def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the kinds of transformation by variable name, in the order of the variables.
+
+    **Raises:** `ValueError` for what is neither a kind nor a mapping from variables to kinds.
+    """
+    kinds = " or ".join(map(repr, KINDS))
+    expected = f"a mapping from variables to {kinds}, or one of these for all variables"
+    if transform is None:
+        return {}
+    if isinstance(transform, str):
+        transform = dict.fromkeys(names, transform)
+    if not isinstance(transform, Mapping):
+        raise refusal("transform", expected, transform, 'Write transform={"flow": "log"}.')
+    for name, kind in transform.items():
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise refusal("transform", expected, kind)
+        if name not in names:
+            raise ValueError(
+                f"transform names {shown(name)}, which is no variable; these are "
+                f"{', '.join(names[:20])}."
+            )
+    return {name: transform[name] for name in names if name in transform}
+
+
+def check_logarithm(values: Any, name: str, remedy: str) -> None:
+    """Raise an error unless all values to be logged are above 0; traced numbers pass.
+
+    **Raises:** `ValueError` that says how many are not, and what to do.
+    """
+    if is_traced(values):
+        return
+    values = np.asarray(values, float)
+    below = values <= 0
+    if not below.any():
+        return
+    if values.size == 1:
+        raise ValueError(f"{name}: {values.item():.4g} has no logarithm. {remedy}")
+    count, verb = int(below.sum()), "have" if below.sum() > 1 else "has"
+    raise ValueError(
+        f"{name}: {count} of {values.size} values {verb} no logarithm, not being above 0 (the "
+        f"smallest is {np.nanmin(values):.4g}). {remedy}"
+    )
+
+
+def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray, "knot 2"]:
+    """Return the distinct values, ascending, and their normal scores, with a point far beyond
+    either end.
+
+    The r-th of n ordered values has the score at which a standard normal lies below it with
+    probability r/(n + 1); equal values have the mean of theirs.
+
+    **Raises:** `ValueError` for fewer than two different values.
+    """
+    from scipy.special import ndtri
+
+    known = np.sort(values[np.isfinite(values)])
+    different, slot = np.unique(known, return_inverse=True)
+    if len(different) < 2:
+        raise ValueError(
+            f"transform: {name} has fewer than two different values, so its ranks say nothing."
+        )
+    each = ndtri(np.arange(1, len(known) + 1) / (len(known) + 1))
+    scores = np.bincount(slot.ravel(), each) / np.bincount(slot.ravel())
+    low = max(int(np.searchsorted(scores, -OUTER)), 1)
+    high = min(int(np.searchsorted(scores, OUTER)) - 1, len(scores) - 2)
+    table = np.stack([different, scores], axis=1)
+    first = (different[low] - different[0]) / (scores[low] - scores[0])
+    last = (different[-1] - different[high]) / (scores[-1] - scores[high])
+    before = table[:1] - FAR * np.array([[first, 1.0]])
+    after = table[-1:] + FAR * np.array([[last, 1.0]])
+    return np.concatenate([before, table, after])
+
+
+def tables_of(
+    values: tuple[np.ndarray, ...], transform: Mapping[str, str], names: tuple[str, ...]
+) -> tuple[np.ndarray, ...]:
+    """Return the tables that each transformed variable needs for both directions; empty for a
+    logarithm.
+
+    **Raises:** `ValueError` for variables that cannot be transformed so.
+    """
+    tables = []
+    for name, kind in transform.items():
+        column = np.concatenate([np.asarray(x[:, names.index(name)], float) for x in values])
+        if kind == "log":
+            remedy = (
+                f"Mark them as missing if they are errors, or read {name} by its ranks "
+                f'(transform={{"{name}": "ranks"}}, --ranks "{name}") or as it is.'
+            )
+            check_logarithm(column, f"transform: {name}", remedy)
+            tables.append(np.zeros((0, 2)))
+        else:
+            tables.append(scores_of(column, name))
+    return tuple(tables)
+
+
+def said_of_transform(transform: Mapping[str, str]) -> str:
+    """Return a sentence on the transformation for the report."""
+    parts, units = [], []
+    for kind, (one, many, unit) in READ_AS.items():
+        names = [name for name, own in transform.items() if own == kind]
+        if names:
+            verb = f"is read as {one}" if len(names) == 1 else f"are read as {many}"
+            parts.append(f"{listed(names, most=4)} {verb}")
+            units.append(unit)
+    own = "it" if len(transform) == 1 else "them"
+    return (
+        f"{', and '.join(parts)}: slopes, effects and units of {own} are those of "
+        f"{' and of '.join(units)}. Forecasts and what is set are in measured units."
+    )
+
+
+# ---- there and back ----
+
+
+def transformed(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
+    """Return measured values `[... dim]` as a treatment transforms them, in NumPy or JAX."""
+    return _by_column(treatment, values, xp, one_transformed)
+
+
+def restored(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
+    """Return measured values, by the inverse transformation."""
+    return _by_column(treatment, values, xp, _one_restored)
+
+
+def _by_column(treatment, values, xp, function):
+    if treatment is None or not treatment.kinds:
+        return values
+    columns = range(values.shape[-1])
+    return xp.stack([function(treatment, j, values[..., j], xp) for j in columns], axis=-1)
+
+
+def one_transformed(treatment: Treatment | None, column: int, values: Any, xp: Any = np) -> Any:
+    """Return one variable transformed, without checks."""
+    kind, table = _kind(treatment, column)
+    return xp.log(values) if kind == "log" else _along(table, values, xp)
+
+
+def _one_restored(treatment: Treatment, column: int, values: Any, xp: Any) -> Any:
+    """Return one variable restored; logarithms are clipped to where their exponential is finite."""
+    kind, table = _kind(treatment, column)
+    if kind != "log":
+        return _along(table[:, ::-1], values, xp)
+    most = float(np.log(np.finfo(values.dtype).max)) / 2
+    return xp.exp(xp.clip(values, -most, most))
+
+
+def _kind(treatment: Treatment | None, column: int) -> tuple[str, np.ndarray]:
+    if treatment is None or column not in treatment.columns or not treatment.kinds:
+        return "", np.zeros((0, 2))
+    place = treatment.columns.index(column)
+    return treatment.kinds[place], treatment.tables[place]
+
+
+def _along(table: np.ndarray, values: Any, xp: Any) -> Any:
+    """Return values mapped along straight lines between the rows of a table, if it has any."""
+    knots, heights = (xp.asarray(column, values.dtype) for column in table.T)
+    return xp.interp(values, knots, heights).astype(values.dtype) if len(table) else values

@@ -15,8 +15,14 @@ from .._spoken import times
 from .._types import namespace_of
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
-from ..samples._transforms import check_logarithm, one_transformed, restored, transformed
-from ..samples._treatments import OFFSETS, Treatment
+from ..samples._treatments import (
+    OFFSETS,
+    Treatment,
+    check_logarithm,
+    one_transformed,
+    restored,
+    transformed,
+)
 from ._arguments import read_span, variable
 from ._ensemble import Ensemble
 from ._simulate import Change, check_memory, learned_paths, no_change, with_column

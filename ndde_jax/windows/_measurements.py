@@ -6,8 +6,8 @@ import numpy as np
 
 from .._checks import check_names
 from .._types import TrajectoryLike
-from ..samples._labelled import read_labelled
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
+from ..samples._reading import read_labelled
 from ..samples._trajectories import Trajectories, read_trajectories
 from ._rows import check_range
 

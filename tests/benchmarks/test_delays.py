@@ -18,7 +18,7 @@ from benchmarks.delays.networks import random_network
 from benchmarks.delays.runner import choose, run
 from benchmarks.delays.scoring import near_scores, score
 from benchmarks.delays.settings import Specification, settings, specifications
-from ndde_jax.samples._error import measurement_error
+from ndde_jax.samples._noise import measurement_error
 
 
 def test_there_are_enough_tasks():

@@ -6,7 +6,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._spoken import percent, times
 from ndde_jax.check import _data_tests as tests
-from ndde_jax.samples._error import measurement_error
+from ndde_jax.samples._noise import measurement_error
 
 N = 1200
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
-from ndde_jax.samples._transforms import restored, transformed
+from ndde_jax.samples._treatments import restored, transformed
 
 DT, KEY = 0.2, jax.random.key(0)
 NAMES = ("rain", "flow")

@@ -8,7 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.measure._measured import find_and_measure
-from ndde_jax.samples._error import measurement_error, measurement_errors
+from ndde_jax.samples._noise import measurement_error, measurement_errors
 from ndde_jax.windows._flat import KnownData
 
 DT, LAGS = 0.1, (0, 5, 10, 15)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ndde_jax.samples._labelled import read_labelled
+from ndde_jax.samples._reading import read_labelled
 
 pd = pytest.importorskip("pandas")
 xr = pytest.importorskip("xarray")
@@ -128,7 +128,7 @@ def test_xarray_dataset_and_series():
     assert read(data) == (0.5, None, "")
     found = read_labelled(data["a"])
     assert found.names == ("a",)
-    np.testing.assert_array_equal(found.values, VALUES[:, 0])
+    np.testing.assert_array_equal(found.values, VALUES[:, :1])
     assert found.dt == 0.5
     assert read_labelled(xr.DataArray(VALUES[:, 0], dims="variable")).names is None
 
