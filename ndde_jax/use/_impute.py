@@ -19,10 +19,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..samples._gaps import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
-from ._ensemble import Ensemble
+from ._ensemble import Ensemble, in_precision
 from ._noise import relative_amplitude
-from ._one_step import NODES, nodes
-from ._simulate import Learned, make_learned, no_change, simulate
+from ._simulate import Steps, make_steps, no_change
 
 IMPUTE = ESTIMATES[-1]
 # Rows whose derivatives are taken at once: one shape for all gaps of all records.
@@ -364,11 +363,11 @@ def impute(
     unknown, left = _looked_for(gone, inside)
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
     x = np.where(unknown, np.concatenate(start), plain)
-    learned = make_learned(found, dataclasses.replace(ensemble, theta=ensemble.center[None]))
-    offsets = _offsets(tuple(found.lags), learned.step)
+    steps = make_steps(found, ensemble, no_change(1, x.shape[1]), [-1], found.lags[-1] + 2)
+    offsets = steps.back
     rows = seen_rows(x, unknown, offsets, part, inside)
-    law = functools.partial(_law, learned, offsets)
-    center, scale = (np.asarray(a, np.float64) for a in (learned.center, learned.scale))
+    law, scaling = functools.partial(_law, steps), found.model.scaling
+    center, scale = (np.asarray(a, np.float64) for a in (scaling.center, scaling.scale))
     white = _white(ensemble, x, rows, center, scale)
     problem = Problem(x, unknown, rows, offsets, white, center, scale, part)
     known = np.where(unknown, np.nan, x)
@@ -420,18 +419,6 @@ def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
     return unknown, missing & ~unknown
 
 
-def _offsets(lags: tuple[int, ...], step: str) -> tuple[int, ...]:
-    """Return the samples that a step of the simulator reads, counted back."""
-    read = {0, *lags, *(lag - 1 for lag in lags if lag > 0)}
-    if step == "flow":
-        newest = lags[-1] + 1
-        count = min(NODES, newest + 1)
-        for lag in lags:
-            first = int(nodes(min(newest - lag, newest - 1), newest, np, count))
-            read |= {newest - first - a for a in range(count)}
-    return tuple(sorted(read))
-
-
 def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
     """Return the matrices that whiten the noise of each step, `[row dim dim]`, where it depends on
     the state x.
@@ -465,17 +452,15 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
     return better_of(path, other)
 
 
-def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
+def _law(steps: Steps, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return values and derivatives of the step of many rows, in batches of one shape."""
-    n, dtype = len(past), learned.dt.dtype
-    batches = -(-n // ROWS)
-    padded = np.zeros((batches * ROWS, *past.shape[1:]))
+    n, dim = len(past), past.shape[2]
+    padded = np.zeros((-(-n // ROWS) * ROWS, *past.shape[1:]))
     padded[:n] = past
     parts = [
-        _linearised(learned, offsets, jnp.asarray(padded[b * ROWS : (b + 1) * ROWS], dtype))
-        for b in range(batches)
+        _linearised(steps, in_precision(steps.members, padded[b : b + ROWS]))
+        for b in range(0, len(padded), ROWS)
     ]
-    dim = past.shape[2]
     value, slope = np.zeros((0, dim)), np.zeros((0, dim, *past.shape[1:]))
     if parts:
         value, slope = (np.concatenate([np.asarray(a, np.float64) for a in z])
@@ -484,23 +469,16 @@ def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
 
 
 @eqx.filter_jit
-def _linearised(
-    learned: Learned, offsets: tuple[int, ...], past: Float[Array, "row offset dim"]
-) -> tuple[Array, Array]:
+def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Array, Array]:
     """Return the next sample, by one step of the simulator, and its derivatives."""
-    dim, dtype = past.shape[2], past.dtype
-    # As long as a forecast has it; what is not read may be anything.
-    at = np.arange(learned.lags[-1] + 1, -1, -1)
-    place = np.array([offsets.index(o) if o in offsets else 0 for o in at])
-    change, noise = no_change(1, dim, dtype), jnp.zeros((1, 1, dim), dtype)
 
     def following(past):
-        paths, _ = simulate(learned, change, past[place][None], jnp.zeros(1, int), noise)
-        return paths[0, 0]
+        states = past[:, None]
+        return (states[0] + steps(0.0, states[0], states[1:]))[0]
 
     def linearised(past):
         value, pull_back = jax.vjp(following, past)
-        return value, jax.vmap(pull_back)(jnp.eye(dim, dtype=dtype))[0]
+        return value, jax.vmap(pull_back)(jnp.eye(len(value), dtype=value.dtype))[0]
 
     return jax.vmap(linearised)(past)
 
