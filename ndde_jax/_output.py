@@ -1,7 +1,6 @@
 """The files that the command line writes: all results of a discovery together, or none of them."""
 
 import contextlib
-import csv
 import io
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,11 +15,8 @@ from ._report import PICTURES, USES, Report
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
 
-# As in `Discovery.to_frame`.
-EDGE_COLUMNS = (
-    *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"),
-    *("delay_estimate", "delay_low", "delay_high", "p", "q", "reason"),
-)
+# Columns of `Discovery.to_frame` that are empty where nothing was estimated.
+ESTIMATES = ("delay_estimate", "delay_low", "delay_high", "p", "q")
 
 
 def write_results(
@@ -94,24 +90,17 @@ def plain_names() -> Iterator[None]:
         yield
 
 
+def csv_table(frame: Any) -> bytes:
+    """Return a pandas DataFrame as a CSV file that no spreadsheet takes for formulas."""
+    words = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind == "O"}
+    return frame.assign(**words).to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
+
+
 def _edges(found: Any) -> bytes:
-    """Return one row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
-    kept, scores = found.graph.ravel(), np.asarray(found.scores).ravel()
-    order = np.lexsort((-scores, ~kept))
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(EDGE_COLUMNS)
-    names = [harmless(name) for name in found.names]
-    for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
-        lag, edge = found.lags[k], (i, j, k)
-        numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
-        lags = (lag, found.level_lags[k])
-        measured = (found.delays[edge], *found.delay_intervals[edge])
-        measured += (found.p_values[edge], found.q_values[edge])
-        estimate = [f"{value:.6g}" if np.isfinite(value) else "" for value in measured]
-        ends = (names[i], names[j])
-        writer.writerow([*ends, *lags, *map(str, numbers), *estimate, found.reasons[edge]])
-    return file.getvalue().encode()
+    """Return one row per candidate edge."""
+    frame = found.to_frame()
+    said = lambda value: f"{value:.6g}" if np.isfinite(value) else ""  # noqa: E731
+    return csv_table(frame.assign(**{name: frame[name].map(said) for name in ESTIMATES}))
 
 
 def _pictures(found: Any) -> dict[str, bytes]:

@@ -8,8 +8,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from .._checks import check_whole
 from .._scaling import Scaling
@@ -132,6 +133,11 @@ class Ensemble:
         theta = np.concatenate([self.theta, self.center[None]])[which]
         parts = (self.basis, self.trust, theta)
         return Member(model, *jax.tree.map(partial(in_precision, model), parts))
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """Return a NumPy generator, from a key of JAX."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())
 
 
 def in_precision(model: AbstractDelayModel, value: Any) -> Array:

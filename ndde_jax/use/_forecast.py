@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
-from .._spoken import times
-from .._types import namespace_of
+from .._spoken import amount, times
+from .._types import Checked, namespace_of
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._transforms import check_logarithm, one_transformed, restored, transformed
@@ -75,11 +75,12 @@ class Forecast:
         return plot_forecast(self)
 
     def __repr__(self) -> str:
-        unit = f" {self.time_unit}" if self.time_unit else ""
-        return (
-            f"Forecast of {', '.join(self.names)}: {self.paths.shape[0]} paths from "
-            f"{self.ts[0]:.6g} to {self.ts[-1]:.6g}{unit}"
-        )
+        return f"Forecast of {', '.join(self.names)}: {len(self.paths)} paths {times_of(self)}"
+
+
+def times_of(made: Any) -> str:
+    """Return the times of a forecast or an intervention, in words."""
+    return f"from {made.ts[0]:.6g} to {amount(made.ts[-1], made.time_unit, 6)}"
 
 
 def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
@@ -107,28 +108,73 @@ def path_quantile(paths: Any, q: Any) -> Any:
     return np.quantile(np.asarray(paths), np.asarray(q, float), axis=0, method="weibull")
 
 
-def forecast(
-    found: Any,
-    ensemble: Ensemble,
-    horizon: Any,
-    paths: Any,
-    key: Any,
-    history: Any = None,
-    inputs: Any = None,
-) -> Forecast:
-    """Return paths from the end of the record; see `found.forecast`."""
-    key = check_key(key)
-    steps = read_span(horizon, found, "horizon")
-    check_whole(paths, "paths")
-    check_memory(steps, paths, len(found.names))
-    past, notes, ends = read_history(found, history)
-    change, told = known_inputs(found, no_change(steps, len(found.names)), inputs)
-    run, diverged = learned_paths(found, ensemble, change, newest(found, past), paths, key)
-    ts = ends.after(found, np.arange(1, steps + 1))
-    run = ends.level(found, ts).outside(run)
-    notes = (*notes, *told, *_beyond_note(found, past), *divergence_note(diverged))
-    past = ends.level(found, ends.after(found, np.arange(1 - len(past), 1))).outside(past)
-    return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
+class WithForecasts:
+    """The forecasts of a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def forecast(
+        self: Any,
+        horizon: Checked[int | str] = 24,
+        *,
+        paths: Checked[int] = 200,
+        key: Checked[PRNGKeyArray],
+        history: Any = None,
+        inputs: Checked[Mapping | None] = None,
+        ensemble: Checked[Ensemble | None] = None,
+    ) -> Forecast:
+        """Return paths from the end of the record on, as they would be measured.
+
+        Each path follows one member of an ensemble of drifts (see
+        [`resample`][ndde_jax.Discovery.resample]), with noise drawn from what one-step forecasts of
+        this very simulator leave on the data, so that one step is calibrated by construction: with
+        its covariance between variables, its tails, its dependence on the state where the data
+        clearly show one, and measurement error apart from it where neighbouring residuals clearly
+        show that.
+
+        **Arguments:**
+
+        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
+            long one reports the memory it needs and shows a progress bar.
+        - `paths`: number of paths; with 200, the default, the ends of a 90 % interval vary by a
+            tenth of its width.
+        - `key`: for the noise.
+        - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
+            the data and at least the largest lag and one sample long; or
+            [`Samples`][ndde_jax.Samples], whose times say where in a season it ends. By default the
+            end of the (last) record. Seasons and trends that were removed go on in the forecast.
+        - `inputs`: future values `[horizon]` of known inputs by name: of variables that the prior
+            lets no other drive.
+        - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
+            halves.
+
+        **Returns:** [`Forecast`][ndde_jax.use.Forecast].
+
+        **Raises:** `ValueError` for irregular sampling, a unit that cannot be compared with that of
+        the data, a history that is too short or not finite, and paths that this machine has no
+        memory for.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        t = np.arange(400) * 0.1
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        found = ndde.discover(x, dt=0.1, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        f = found.forecast(20, key=jax.random.key(1))
+        print(f.median[-1], np.sin(f.ts[-1]))
+        ```
+        """
+        ensemble, key = self._given(ensemble), check_key(key)
+        steps = read_span(horizon, self, "horizon")
+        check_whole(paths, "paths")
+        check_memory(steps, paths, len(self.names))
+        past, notes, ends = read_history(self, history)
+        change, told = known_inputs(self, no_change(steps, len(self.names)), inputs)
+        run, diverged = learned_paths(self, ensemble, change, newest(self, past), paths, key)
+        ts = ends.after(np.arange(1, steps + 1))
+        run = ends.level(self, ts).outside(run)
+        notes = (*notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
+        past = ends.level(self, ends.after(np.arange(1 - len(past), 1))).outside(past)
+        return Forecast(ts, run, diverged, past, self.names, self.time_unit, notes)
 
 
 def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
@@ -277,14 +323,17 @@ def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.nd
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """The end of a history: `time`, and whether it is known; else it counts as 0."""
+    """The end of a history: `time`, whether it is known (else it counts as 0), and the interval of
+    what follows.
+    """
 
     time: float
+    dt: float
     known: bool = True
 
-    def after(self, found: Any, k: np.ndarray) -> np.ndarray:
-        """Return times this many samples later."""
-        return self.time + float(found.dt) * k
+    def after(self, k: Any) -> Any:
+        """Return the time this many samples later, which may be traced."""
+        return self.time + self.dt * k
 
     def level(self, found: Any, times: np.ndarray) -> Level:
         """Return the level, without seasons and trends where their phase is unknown."""
@@ -299,15 +348,18 @@ def read_history(
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
     need = int(found.lags[-1]) + 1 if need is None else need
-    dim, told = len(found.names), ()
+    dim, dt, told = len(found.names), float(found.dt), ()
     if history is None:
         values = np.asarray(found.samples.values[-1], np.float64)
-        ends = Ends(float(found.samples.times[-1][-1]))
+        ends = Ends(float(found.samples.times[-1][-1]), dt)
     elif isinstance(history, Samples):
         values, times = read_timed(found, history, "history")
-        ends = Ends(float(times[-1]))
+        ends = Ends(float(times[-1]), dt)
     else:
-        values, ends = read_array(history, dim, "history", ", newest last"), Ends(0.0, known=False)
+        values, ends = (
+            read_array(history, dim, "history", ", newest last"),
+            Ends(0.0, dt, known=False),
+        )
         values, told = level_of(found).inside(values, "history"), _untimed(found)
     if len(values) < need:
         raise ValueError(

@@ -14,12 +14,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from .._checks import check_key, check_whole
+from .._types import Checked
 from ..samples._gaps import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
-from ._ensemble import Ensemble, in_precision
+from ._ensemble import Ensemble, generator, in_precision
 from ._noise import relative_amplitude
 from ._simulate import Steps, make_steps, no_change
 
@@ -322,11 +325,11 @@ class Imputed:
         return sum(int(np.isfinite(error).sum()) for error in self.errors)
 
     def rows(self) -> list[tuple]:
-        """Return the rows of `to_frame`, without pandas."""
+        """Return the rows of `to_frame` as tuples."""
         return list(self.table)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each gap; needs pandas."""
+        """Return a pandas DataFrame with a row for each gap."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
@@ -341,6 +344,49 @@ class Imputed:
             f"Imputed: {self.count} values of {', '.join(self.samples.names)} estimated in "
             f"{stretches}, {int(left.sum())} left missing"
         )
+
+
+class WithImputation:
+    """The imputation of missing values. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def impute(
+        self: Any, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
+    ) -> Imputed:
+        """Estimate missing values, in long gaps too, by the learned system: those that minimise the
+        residuals of its equations, in units of their noise, given everything that was measured.
+
+        Each value enters the equations as present, past and next state. Values that gap filling had
+        estimated are estimated anew. Stretches through which no path of the system leads are left
+        as they were, and so are variables of which a recording has no value. Values that no step
+        leads to, such as the first of a record, are held to the mean and the variance of the
+        variable.
+
+        **Arguments:**
+
+        - `draws`: completed samples to draw for multiple imputation, none by default.
+        - `key`: for draws; by default `jax.random.key(0)`.
+
+        **Returns:** [`Imputed`][ndde_jax.use.Imputed], in measured units.
+        [`Recipe(impute=...)`][ndde_jax.Recipe] repeats the discovery on the completed samples.
+
+        **Raises:** `ValueError` for irregular sampling, or too few complete steps.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 1))
+        for k in range(399):
+            x[k + 1] = 0.9 * x[k] + rng.normal()
+        x[200:210] = np.nan
+        found = ndde.discover(x, dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        made = found.impute()
+        print(made.samples.values[0][200:210, 0], made.errors[0][200:210, 0])
+        ```
+        """
+        check_whole(draws, "draws", least=0)
+        key = jr.key(0) if key is None else check_key(key)
+        return impute(self, self._members, draws=draws, rng=generator(key))
 
 
 def impute(

@@ -189,11 +189,11 @@ class Interactions:
     )
 
     def rows(self) -> list[tuple]:
-        """Return the rows of `to_frame`, without pandas."""
+        """Return the rows of `to_frame` as tuples."""
         return list(self.table)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each pair; needs pandas."""
+        """Return a pandas DataFrame with a row for each pair."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)

@@ -66,7 +66,7 @@ class Change(eqx.Module):
     @property
     def taken(self) -> Bool[Array, "sample dim"]:
         """Where a variable is taken hold of, so that it jumps."""
-        return self.held & ~jnp.pad(self.held, ((1, 0), (0, 0)))[:-1]
+        return jnp.asarray(self.held) & ~jnp.pad(self.held, ((1, 0), (0, 0)))[:-1]
 
     def hold(self, k: Any, state: Float[Array, "path dim"]) -> Float[Array, "path dim"]:
         """Return states of a sample, which may be traced, with variables set; before sample 0 as

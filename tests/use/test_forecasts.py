@@ -1,6 +1,7 @@
 """The simulator behind forecasts, and forecasts against the system they are of."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,9 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.use import _simulate
-from ndde_jax.use._backtest import RIVALS
+from ndde_jax.use._backtest import RIVALS, Asked
 from ndde_jax.use._forecast import path_quantile
+from ndde_jax.use._one_step import step_rows
 from ndde_jax.use._simulate import make_steps, no_change, simulate
 
 from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linear_path, respond
@@ -146,15 +148,16 @@ def test_pysindy_forecasts_its_polynomials():
     for k in range(len(x) - 1):
         x[k + 1] = x[k] + 0.3 * (x[k] - x[k] ** 3) + 0.2 * rng.normal()
     past, steps = x[100:2900:100, None], 3
-    given = ([x], (0,), past, steps, 400, np.random.default_rng(1))
-    found = RIVALS["PySINDy"](*given)
+    rows = step_rows(SimpleNamespace(samples=ndde.read_samples(x, dt=1.0), lags=(0,)))
+    asked = Asked([x], rows, (0,), past, steps, 400, np.random.default_rng(1))
+    found = RIVALS["PySINDy"](asked)
     # The map itself, with the noise that drives it.
     now = np.repeat(past[None, :, 0], 400, axis=0)
     for k in range(steps):
         now = now + 0.3 * (now - now**3) + 0.2 * rng.normal(size=now.shape)
         np.testing.assert_allclose(found[:, :, k].mean(axis=0), now.mean(axis=0), atol=0.12)
         np.testing.assert_allclose(found[:, :, k].std(axis=0), now.std(axis=0), rtol=0.2)
-    straight = RIVALS["VAR"](*given)
+    straight = RIVALS["VAR"](asked)
     assert np.abs(straight[:, :, 2].mean(axis=0) - now.mean(axis=0)).max() > 0.3
 
 
