@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._atomic import Together
-from ._output import csv_table, plain_names, png
+from ._output import csv_table, pictures_or_none
 from ._spoken import amount, parse_edge
 
 # Share of a rate's variance from which on what two sources do together is shown.
@@ -127,9 +126,9 @@ def _effects(arguments: argparse.Namespace) -> None:
     }
     together = pairs.above(TOGETHER)
     if not arguments.no_plot and arguments.out:
-        contents |= _picture("effects.png", effects)
+        contents |= pictures_or_none(lambda: {"effects.png": effects.plot()})
         if together:
-            contents |= _picture("interactions.png", pairs)
+            contents |= pictures_or_none(lambda: {"interactions.png": pairs.plot()})
     said = f"{effects!r}\n{pairs!r}" if together else repr(effects)
     if arguments.equations:
         formulas = found.equations(key=jax.random.key(0))
@@ -185,7 +184,7 @@ def _finish_future(
     """
     contents = {f"{name}.csv": csv_table(made.to_frame())}
     if not arguments.no_plot:
-        contents |= _picture(f"{name}.png", made)
+        contents |= pictures_or_none(lambda: {f"{name}.png": made.plot()})
     at = amount(made.ts[-1], made.time_unit, 6)
     lines = [
         f"  {variable} {verb}{middle:.4g} at {at}, 90 %: {low:.4g} to {high:.4g}"
@@ -195,18 +194,6 @@ def _finish_future(
 
 
 # ---- files ----
-
-
-def _picture(name: str, made: Any) -> dict[str, bytes]:
-    try:
-        with plain_names():
-            figure = made.plot()
-            return {name: png(figure)}
-    except ImportError:
-        print("No picture: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-    except Exception as error:  # whatever cannot be drawn, the results are kept
-        print(f"No picture: {type(error).__name__}: {error}", file=sys.stderr)
-    return {}
 
 
 def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def write_results(
     and of a forecast.
     """
     contents = {"report.txt": report_text(report.text(full=full)), "edges.csv": _edges(found)}
-    pictures, why_not = _pictures(found) if plot else {}, ""
+    pictures, why_not = pictures_or_none(lambda: _drawn(found)) if plot else {}, ""
     if pictures and effects:
         used, why_not = _uses(found)
         pictures |= used
@@ -103,27 +103,27 @@ def _edges(found: Any) -> bytes:
     return csv_table(frame.assign(**{name: frame[name].map(said) for name in ESTIMATES}))
 
 
-def _pictures(found: Any) -> dict[str, bytes]:
-    try:
-        from .plot import plot_lag_matrix, plot_process_graph
-    except ImportError:
-        print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-        return {}
+def pictures_or_none(draw: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
+    """Return figures by name as PNG files; none, after a word on why, if they cannot be drawn."""
     try:
         with plain_names():
-            return _drawn(found, plot_lag_matrix, plot_process_graph)
+            return {name: png(figure) for name, figure in draw().items()}
+    except ImportError:
+        print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
     except Exception as error:  # whatever cannot be drawn, the results are kept
         print(f"No pictures: {type(error).__name__}: {error}", file=sys.stderr)
-        return {}
+    return {}
 
 
-def _drawn(found: Any, plot_lag_matrix: Any, plot_process_graph: Any) -> dict[str, bytes]:
+def _drawn(found: Any) -> dict[str, Any]:
+    from .plot import plot_lag_matrix, plot_process_graph
+
     shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
     shared["time_unit"] = found.time_unit
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
     shared |= {"delays": found.delays, "confounded": found.confounded}
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
-    return {"lag_matrix.png": png(matrix), "process_graph.png": png(process)}
+    return {"lag_matrix.png": matrix, "process_graph.png": process}
 
 
 def _uses(found: Any) -> tuple[dict[str, bytes], str]:

@@ -28,6 +28,8 @@ from ._local_effects import (
 BATCH = 100
 # Beyond it a linear response has no meaning.
 UNSTABLE = 1e6
+# Edges of a printed summary.
+SHOWN = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,18 +210,18 @@ class Effects:
     def __repr__(self) -> str:
         per = f" per {self.found.time_unit}" if self.found.time_unit else ""
         lines = [
-            f"Effects of {int(self.graph.sum())} edges: by how much the target changes more{per} "
-            "where the source is higher by one, 90 % intervals"
+            f"Effects of {int(self.graph.sum())} edges, between variables first: by how much the "
+            f"target changes more{per} where the source is higher by one, 90 % intervals"
         ]
-        for row in self.rows()[:12]:
-            source, target, lag, _, _, slope, low, high, share = row
+        rows = sorted(self.rows(), key=lambda row: row[0] == row[1])
+        for source, target, lag, _, _, slope, low, high, share in rows[:SHOWN]:
             delay = f"@{lag}" if lag else ""
             lines.append(
                 f"  {source}{delay} -> {target}  {slope:+.3g} ({low:.3g} to {high:.3g}), in "
                 f"{share:.0%} of resamples"
             )
-        if len(self.rows()) > 12:
-            lines.append(f"  and {len(self.rows()) - 12} more")
+        if len(rows) > SHOWN:
+            lines.append(f"  and {len(rows) - SHOWN} more: to_frame()")
         return "\n".join(lines)
 
 

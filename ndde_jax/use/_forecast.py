@@ -4,22 +4,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from .._checks import check_key, check_real_array, check_whole, is_traced, shown
 from .._spoken import amount, times
 from .._types import Checked, namespace_of
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._transforms import check_logarithm, one_transformed, restored, transformed
 from ..samples._treatments import OFFSETS, Treatment
-from ._arguments import read_span, variable
+from ._arguments import mapping, read_span, series, variable
 from ._ensemble import Ensemble
-from ._simulate import Change, check_memory, learned_paths, no_change, with_column
+from ._simulate import Change, check_memory, learned_paths, no_change
 
 # Share of the range of the data beyond which a past is said to lie outside of it.
 BEYOND = 0.1
@@ -141,8 +140,8 @@ class WithForecasts:
             the data and at least the largest lag and one sample long; or
             [`Samples`][ndde_jax.Samples], whose times say where in a season it ends. By default the
             end of the (last) record. Seasons and trends that were removed go on in the forecast.
-        - `inputs`: future values `[horizon]` of known inputs by name: of variables that the prior
-            lets no other drive.
+        - `inputs`: future values, one number or `[horizon]`, of known inputs by name: of variables
+            that the prior lets no other drive.
         - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
             halves.
 
@@ -168,7 +167,8 @@ class WithForecasts:
         check_whole(paths, "paths")
         check_memory(steps, paths, len(self.names))
         past, notes, ends = read_history(self, history)
-        change, told = known_inputs(self, no_change(steps, len(self.names)), inputs)
+        level = ends.level(self, ends.after(np.arange(steps + 1)))
+        change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
         run, diverged = learned_paths(self, ensemble, change, newest(self, past), paths, key)
         ts = ends.after(np.arange(1, steps + 1))
         run = ends.level(self, ts).outside(run)
@@ -259,6 +259,16 @@ class Level:
         return one_transformed(self.reading, j, values, xp) - xp.asarray(
             self.offset[..., j], values.dtype
         )
+
+    def series(self, j: int, values: Any, name: str, steps: int) -> Any:
+        """Return values of one variable by sample from 0 on as the drift reads them, from a number
+        or one per step in measured units.
+
+        **Raises:** `ValueError` for values that have no logarithm.
+        """
+        new = series(values, name, steps)
+        self.check(j, new, name)
+        return self.one_inside(j, new, namespace_of((new, self.offset)))
 
     def kind(self, j: int) -> str:
         """Return the transformation of a variable, `"log"` or `"ranks"`, or empty if there is
@@ -419,17 +429,16 @@ def _untimed(found: Any) -> tuple[str, ...]:
     )
 
 
-def known_inputs(found: Any, change: Change, inputs: Any) -> tuple[Change, tuple[str, ...]]:
+def known_inputs(
+    found: Any, change: Change, inputs: Any, level: Level
+) -> tuple[Change, tuple[str, ...]]:
     """Return a change that sets known inputs to values known in advance, and a note on the others.
 
     **Raises:** `ValueError` for variables that others may drive.
     """
     exogenous, steps = [found.names.index(name) for name in found.inputs], len(change.active) - 1
-    inputs = {} if inputs is None else inputs
-    if not isinstance(inputs, Mapping):
-        raise refusal("inputs", "a mapping from known inputs to their future values", inputs)
-    given = set()
-    for name, values in inputs.items():
+    given, after = set(), np.arange(steps + 1) > 0  # the present was measured
+    for name, values in mapping(inputs, "inputs", "known inputs to their future values").items():
         j = variable(name, found, "an input")
         if j not in exogenous:
             known = ", ".join(found.names[i] for i in exogenous)
@@ -438,22 +447,8 @@ def known_inputs(found: Any, change: Change, inputs: Any) -> tuple[Change, tuple
                 f"inputs are {known or 'none'}. Name them in discover(..., inputs=...), or use "
                 "intervene to set a variable."
             )
-        check_real_array(values, f"the future of {name}", "[horizon]", finite=True)
-        xp = namespace_of(values)
-        values = xp.asarray(values, float)
-        if values.shape != (steps,):
-            raise ValueError(
-                f"the future of {name} must hold one value per step, [horizon] = ({steps},); got "
-                f"shape {values.shape}."
-            )
-        level = level_of(found)
-        level.check(j, values, f"the future of {name}")
-        values = level.one_inside(j, values, xp)
         given.add(j)
-        # The present was measured.
-        held = with_column(change.held, j, np.arange(steps + 1) > 0)
-        value = with_column(change.value, j, xp.concatenate([xp.zeros_like(values[:1]), values]))
-        change = eqx.tree_at(lambda c: (c.held, c.value), change, (held, value))
+        change = change.setting(j, after, level.series(j, values, f"the future of {name}", steps))
     missing = [found.names[j] for j in exogenous if j not in given]
     if not missing:
         return change, ()

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from .._types import Checked, namespace_of
-from ._arguments import inputs_of, read_span, variable
+from ._arguments import inputs_of, mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._forecast import (
     Ends,
@@ -169,10 +169,11 @@ class WithInterventions:
         edits, cuts = _edits(self, cut, scale, delay)
         need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
         past, notes, ends = read_history(self, history, need)
-        plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs)
         ts = ends.after(np.arange(steps + 1))
         level = ends.level(self, ts)
-        change, acted = _change(self, plain, values, shift, edits, when, ends, level)
+        plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
+        change = dataclasses.replace(plain, active=when, edits=edits)
+        change, acted = _change(self, change, values, shift, when, ends, level)
         if not acted and edits is None:
             raise ValueError(
                 "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
@@ -192,54 +193,28 @@ class WithInterventions:
         return Intervention(ts[1:], baseline, changed, diverged, names, self.time_unit, notes)
 
 
-def _mapping(value: Any, name: str, what: str) -> dict:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise refusal(name, f"a mapping from {what}", value)
-    return dict(value)
-
-
-def _series(value: Any, name: str, steps: int) -> Any:
-    """Return values by sample from 0 on, from a number or `[horizon]` of them."""
-    check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
-    xp = namespace_of(value)
-    value = xp.asarray(value, float)
-    if value.shape not in ((), (steps,)):
-        raise ValueError(
-            f"{name} must be a number, or [horizon] = ({steps},) of them; got shape {value.shape}."
-        )
-    value = xp.broadcast_to(value, (steps,))
-    return xp.concatenate([value[:1], value])
-
-
-def _change(found, plain: Change, values, shift, edits, when, ends: Ends, level: Level):
+def _change(found, change: Change, values, shift, when, ends: Ends, level: Level):
     """Return the change to make, and the variables it acts on."""
-    steps, dim = len(when) - 1, plain.value.shape[1]
-    held, value, rules, acted = plain.held, plain.value, {}, []
-    for name, given in _mapping(values, "the first argument", "variables to values").items():
+    steps, rules, acted = len(when) - 1, {}, []
+    for name, given in mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
         acted.append(i)
-        held = with_column(held, i, when | held[:, i])
         if callable(given):
-            rules[i] = _rule(given, str(name))
+            rules[i], given = _rule(given, str(name)), None
         else:
-            new = _series(given, f"the value of {name}", steps)
-            level.check(i, given, f"the value of {name}")
-            xp = namespace_of((new, value))
-            new = level.one_inside(i, new, xp)
-            value = with_column(value, i, xp.where(when, new, value[:, i]))
+            given = level.series(i, given, f"the value of {name}", steps)
+        change = change.setting(i, when, given)
     offset = None
-    for name, given in _mapping(shift, "shift", "variables to amounts").items():
+    for name, given in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         if i in acted:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
         acted.append(i)
-        offset = np.zeros((steps + 1, dim)) if offset is None else offset
-        amount = _series(given, f"the shift of {name}", steps)
+        offset = np.zeros(change.value.shape) if offset is None else offset
+        amount = series(given, f"the shift of {name}", steps)
         offset = with_column(offset, i, namespace_of(amount).where(when, amount, 0))
     rule = _together(rules, ends, level, when) if rules else None
-    return Change(held, value, offset, when, edits, rule), acted
+    return dataclasses.replace(change, shift=offset, rule=rule), acted
 
 
 def _rule(function: Any, name: str):
@@ -285,8 +260,8 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
     if len(cut) in (2, 3) and isinstance(cut[0], str):
         cut = [tuple(cut)]
-    scale = _mapping(scale, "scale", "edges such as ('x', 'y') to factors")
-    delay = _mapping(delay, "delay", "edges such as ('x', 'y') to lags in samples")
+    scale = mapping(scale, "scale", "edges such as ('x', 'y') to factors")
+    delay = mapping(delay, "delay", "edges such as ('x', 'y') to lags in samples")
     if not (cut or scale or delay):
         return None, []
     dim, n_lags = len(found.names), len(found.lags)
@@ -360,7 +335,7 @@ def _check_set(found, change: Change, changed, acted) -> None:
 def _said_of_shift(level, shift, found) -> list[str]:
     """Return a note on a shift of a transformed variable: it shifts the transformed values."""
     notes = []
-    for name, amount in _mapping(shift, "shift", "variables to amounts").items():
+    for name, amount in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         kind = level.kind(i)
         if kind == "ranks":

@@ -7,6 +7,7 @@ second order; "flow" is of fourth order in parts of an interval, and reads a pas
 interpolated; "hold" keeps the present during a step.
 """
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable
@@ -67,6 +68,16 @@ class Change(eqx.Module):
     def taken(self) -> Bool[Array, "sample dim"]:
         """Where a variable is taken hold of, so that it jumps."""
         return jnp.asarray(self.held) & ~jnp.pad(self.held, ((1, 0), (0, 0)))[:-1]
+
+    def setting(self, i: int, when: Any, value: Any = None) -> "Change":
+        """Return the change that also sets a variable at some samples, `[sample]`, to values
+        `[sample]`; to those of the rule if there are none.
+        """
+        held, values = with_column(self.held, i, when | self.held[:, i]), self.value
+        if value is not None:
+            xp = namespace_of((value, values))
+            values = with_column(values, i, xp.where(when, value, values[:, i]))
+        return dataclasses.replace(self, held=held, value=values)
 
     def hold(self, k: Any, state: Float[Array, "path dim"]) -> Float[Array, "path dim"]:
         """Return states of a sample, which may be traced, with variables set; before sample 0 as

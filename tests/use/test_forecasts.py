@@ -211,7 +211,7 @@ def test_known_inputs_are_followed():
     assert forecast.notes == ()
     with pytest.raises(ValueError, match=r"inputs holds heat, .* known inputs are sun"):
         made.forecast(HORIZON, key=KEY, inputs={"heat": future})
-    with pytest.raises(ValueError, match="one value per step"):
+    with pytest.raises(ValueError, match=r"a number, or \[horizon\] = \(12,\)"):
         made.forecast(HORIZON, key=KEY, inputs={"sun": future[:3]})
 
 
