@@ -46,12 +46,13 @@ class WithExports:
         """
         known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
         edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(self)]
+        transform = self.samples.transform
         about = {
             "variables": list(self.names),
             "dt": float(self.dt),
             "time_unit": self.time_unit,
             "lags": [int(lag) for lag in self.lags],
-            **({"transform": transform} if (transform := self.samples.transform) else {}),
+            **({"transform": transform} if transform else {}),
             "edges": edges,
         }
         return json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False)
