@@ -16,20 +16,20 @@ from jaxtyping import Float
 from ..samples._samples import Samples
 
 MOST_ROWS = 20_000
-# "heun": the mean of the rates at both ends, the present at the end predicted. "hold": the same
-# with the present held, for maps. "flow": finer than the sampling, the past read between samples.
-KINDS = ("heun", "hold", "flow")
 # Nodes of the cubic; and parts of a step of "flow", each of the classical method of Runge and
 # Kutta, of fourth order. One part is too coarse where the present moves far within a step; four
 # gave what two give on every delayed system tried.
 NODES, PARTS = 4, 2
-# Stages of a step, or of a part: where in it the drift is asked, how far along the last rate, and
-# weight of the rate.
+# "heun": the mean of the rates at both ends, the present at the end predicted. "hold": the same
+# with the present held, for maps. "flow": finer than the sampling, the past read between samples.
+# Stages of a step, or of a part: where in it the drift is asked, how far along this rate the next
+# stage lies, and weight of the rate.
 _STAGES = {
     "heun": ((0.0, 1.0, 1 / 2), (1.0, 0.0, 1 / 2)),
     "hold": ((0.0, 0.0, 1 / 2), (1.0, 0.0, 1 / 2)),
     "flow": ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6)),
 }
+KINDS = tuple(_STAGES)
 # Shares of a step between its ends at which its stages ask for the past.
 WITHIN = (0.25, 0.5, 0.75)
 Drift = Callable[[np.ndarray], np.ndarray]
@@ -184,8 +184,8 @@ def lead(
 def mean_rate(rate: Callable, now: Any, dt: Any, step: str, xp: Any) -> Any:
     """Return the mean rate over a step of the simulator, `[row dim]`, in NumPy or JAX.
 
-    - `rate`: what the drift says a share of the step after its begin, at a present state.
-    - `now`: states at the begin.
+    - `rate`: what the drift says a share of the step after its start, at a present state.
+    - `now`: states at the start.
     """
 
     def stage(carry, given):

@@ -271,7 +271,7 @@ class Past(eqx.Module):
         return values[..., self.place[back], jnp.arange(values.shape[-1])[None]]
 
     def at_end_if(self, end: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from the begin of the step, or from its end, where the present is
+        """Return states seen from the start of a step, or from its end, where the present is
         `state`; what others see shifted is shifted from a sample on, not before.
         """
         past = jnp.where(
@@ -280,7 +280,7 @@ class Past(eqx.Module):
         return jnp.where((lag == 0)[None], state[:, None], past), self._get(self.shift, lag)
 
     def within(self, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from a share `s` of the step after its begin, where the present is
+        """Return states seen from a share `s` of a step after its start, where the present is
         `state`.
         """
         newest, shift = self.newest, self._get(self.shift, lag)
@@ -330,7 +330,9 @@ def _recorded(steps: Steps, history: Any, ys: Any) -> tuple[Any, Any, Any]:
     paths = jax.vmap(steps.seen)(k, ys[1:])
     if steps.change.shift is not None:
         paths = paths + jnp.asarray(steps.change.shift)[k][:, None]
-    past = jnp.concatenate([jnp.asarray(history), ys[1:]])[-len(history) :]
+    # The solver begins with finite states only.
+    kept = jnp.where(jnp.isfinite(ys[1:]), ys[1:], high[None, None])
+    past = jnp.concatenate([jnp.asarray(history), kept])[-len(history) :]
     return paths, diverged, past
 
 

@@ -198,6 +198,9 @@ def test_paths_that_diverge_are_recorded():
     steps = make_steps(made, made.resample(), no_change(2, 1, float), [0, 1, 2], 1)
     paths, diverged, _ = simulate(steps, jnp.full((1, 3, 1), 1e9), jnp.zeros((2, 3, 1)))
     assert diverged.all() and np.isfinite(paths).all()
+    # A long run goes on from there.
+    paths, diverged, past = simulate(steps, jnp.zeros((1, 3, 1)), jnp.full((2, 3, 1), jnp.inf))
+    assert diverged.all() and np.isfinite(paths).all() and np.isfinite(past).all()
 
 
 def test_known_inputs_are_followed():
