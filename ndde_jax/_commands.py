@@ -1,9 +1,7 @@
 """The commands that use a saved discovery: `effects`, `forecast`, `intervene`."""
 
 import argparse
-import csv
-import io
-import sys
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ._atomic import Together
-from ._output import harmless, plain_names, png
-from ._spoken import parse_edge
+from ._output import csv_table, pictures_or_none
+from ._spoken import amount, parse_edge
 
 # Share of a rate's variance from which on what two sources do together is shown.
 TOGETHER = 0.01
+# Quantiles of what is printed: the median and a 90 % interval.
+ENDS = np.array([0.5, 0.05, 0.95])
 
 
 def add_commands(commands: Any, seed: Callable[[str], int]) -> None:
@@ -118,17 +118,17 @@ def _effects(arguments: argparse.Namespace) -> None:
 
     found = _load(arguments)
     effects = found.effects()
-    contents = {"effects.csv": _table(effects.columns, effects.rows())}
-    contents["curves.csv"] = _table(
-        ("source", "target", "lag", "x", "y", "low", "high"), _curves(effects)
-    )
     pairs = effects.interactions()
-    contents["interactions.csv"] = _table(pairs.columns, pairs.rows())
+    contents = {
+        "effects.csv": csv_table(effects.to_frame()),
+        "curves.csv": csv_table(_curves(effects)),
+        "interactions.csv": csv_table(pairs.to_frame()),
+    }
     together = pairs.above(TOGETHER)
     if not arguments.no_plot and arguments.out:
-        contents |= _picture("effects.png", effects)
+        contents |= pictures_or_none(lambda: {"effects.png": effects.plot()})
         if together:
-            contents |= _picture("interactions.png", pairs)
+            contents |= pictures_or_none(lambda: {"interactions.png": pairs.plot()})
     said = f"{effects!r}\n{pairs!r}" if together else repr(effects)
     if arguments.equations:
         formulas = found.equations(key=jax.random.key(0))
@@ -137,14 +137,16 @@ def _effects(arguments: argparse.Namespace) -> None:
     _finish(arguments, contents if arguments.out else {}, said)
 
 
-def _curves(effects: Any):
+def _curves(effects: Any) -> Any:
+    """Return the curves of all edges in one frame."""
+    import pandas as pd
+
+    rows = []
     for source, target, lag, *_ in effects.rows():
-        try:
-            curve = effects.curve(source, target, lag)
-        except ValueError:
-            continue  # too few different values: effects.csv has the slope
-        for point in zip(*curve, strict=True):
-            yield source, target, lag, *map(float, point)
+        with contextlib.suppress(ValueError):  # too few different values: effects.csv has the slope
+            points = zip(*effects.curve(source, target, lag), strict=True)
+            rows += [(source, target, lag, *point) for point in points]
+    return pd.DataFrame(rows, columns=("source", "target", "lag", "x", "y", "low", "high"))
 
 
 def _forecast(arguments: argparse.Namespace) -> None:
@@ -154,13 +156,7 @@ def _forecast(arguments: argparse.Namespace) -> None:
     made = found.forecast(
         arguments.horizon, paths=arguments.paths, key=jax.random.key(arguments.seed)
     )
-    ends = np.asarray(made.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95])))
-    head = ("time", "variable", "median", "low_90", "low_50", "high_50", "high_90")
-    contents = {"forecast.csv": _table(head, _by_time(made, ends))}
-    if not arguments.no_plot:
-        contents |= _picture("forecast.png", made)
-    lines = [repr(made), *_last(made, ends[[0, 1, 4]], ""), *made.notes]
-    _finish(arguments, contents, "\n".join(lines))
+    _finish_future(arguments, made, "forecast", made.quantile(ENDS), "")
 
 
 def _intervene(arguments: argparse.Namespace) -> None:
@@ -177,53 +173,27 @@ def _intervene(arguments: argparse.Namespace) -> None:
         paths=arguments.paths,
         key=jax.random.key(arguments.seed),
     )
-    levels = [np.median(np.asarray(p), axis=0) for p in (made.baseline, made.changed)]
-    effect = np.asarray(made.effect(np.array([0.5, 0.05, 0.95])))
-    head = ("time", "variable", "baseline", "changed", "effect", "low_90", "high_90")
-    contents = {"intervention.csv": _table(head, _by_time(made, [*levels, *effect]))}
+    _finish_future(arguments, made, "intervention", made.effect(ENDS), "changes by ")
+
+
+def _finish_future(
+    arguments: argparse.Namespace, made: Any, name: str, ends: Any, verb: str
+) -> None:
+    """Write a forecast or an intervention, and print where each variable ends, by quantiles
+    `[3 horizon dim]`.
+    """
+    contents = {f"{name}.csv": csv_table(made.to_frame())}
     if not arguments.no_plot:
-        contents |= _picture("intervention.png", made)
-    lines = [repr(made), *_last(made, effect, "changes by "), *made.notes]
-    _finish(arguments, contents, "\n".join(lines))
-
-
-def _by_time(made: Any, columns: Any):
-    """Yield rows of time, variable and numbers `[column horizon dim]`."""
-    for k, time in enumerate(made.ts):
-        for i, name in enumerate(made.names):
-            yield float(time), name, *(float(column[k, i]) for column in columns)
-
-
-def _last(made: Any, ends: np.ndarray, verb: str):
-    """Yield a line for each variable: its value at the end, and a 90 % interval."""
-    unit = f" {made.time_unit}" if made.time_unit else ""
-    for name, (middle, low, high) in zip(made.names, ends[:, -1].T, strict=True):
-        yield (
-            f"  {name} {verb}{middle:.4g} at {made.ts[-1]:.6g}{unit}, 90 %: {low:.4g} to {high:.4g}"
-        )
+        contents |= pictures_or_none(lambda: {f"{name}.png": made.plot()})
+    at = amount(made.ts[-1], made.time_unit, 6)
+    lines = [
+        f"  {variable} {verb}{middle:.4g} at {at}, 90 %: {low:.4g} to {high:.4g}"
+        for variable, (middle, low, high) in zip(made.names, np.asarray(ends)[:, -1].T, strict=True)
+    ]
+    _finish(arguments, contents, "\n".join([repr(made), *lines, *made.notes]))
 
 
 # ---- files ----
-
-
-def _table(head: Any, rows: Any) -> bytes:
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(map(harmless, head))
-    writer.writerows(map(harmless, row) for row in rows)
-    return file.getvalue().encode()
-
-
-def _picture(name: str, made: Any) -> dict[str, bytes]:
-    try:
-        with plain_names():
-            figure = made.plot()
-            return {name: png(figure)}
-    except ImportError:
-        print("No picture: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-    except Exception as error:  # whatever cannot be drawn, the results are kept
-        print(f"No picture: {type(error).__name__}: {error}", file=sys.stderr)
-    return {}
 
 
 def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str) -> None:

@@ -333,7 +333,7 @@ class Discovery(Usable):
         return discovery_formulas(self, key=key, digits=digits, form=form, options=options)
 
     def to_frame(self):
-        """Return a pandas DataFrame with one row per candidate edge, strongest first; needs pandas.
+        """Return a pandas DataFrame with one row per candidate edge, strongest first.
 
         `lag` is that of the rate, which changes the variable from one sample to the next;
         `level_lag` that of the level it moves, counted to that next sample as tigramite does: one

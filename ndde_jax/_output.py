@@ -1,10 +1,9 @@
 """The files that the command line writes: all results of a discovery together, or none of them."""
 
 import contextlib
-import csv
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,8 @@ from ._report import PICTURES, USES, Report
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
 
-# As in `Discovery.to_frame`.
-EDGE_COLUMNS = (
-    *("source", "target", "lag", "level_lag", "delay", "kept", "score", "lower"),
-    *("delay_estimate", "delay_low", "delay_high", "p", "q", "reason"),
-)
+# Columns of `Discovery.to_frame` that are empty where nothing was estimated.
+ESTIMATES = ("delay_estimate", "delay_low", "delay_high", "p", "q")
 
 
 def write_results(
@@ -39,7 +35,7 @@ def write_results(
     and of a forecast.
     """
     contents = {"report.txt": report_text(report.text(full=full)), "edges.csv": _edges(found)}
-    pictures, why_not = _pictures(found) if plot else {}, ""
+    pictures, why_not = pictures_or_none(lambda: _drawn(found)) if plot else {}, ""
     if pictures and effects:
         used, why_not = _uses(found)
         pictures |= used
@@ -94,47 +90,40 @@ def plain_names() -> Iterator[None]:
         yield
 
 
+def csv_table(frame: Any) -> bytes:
+    """Return a pandas DataFrame as a CSV file that no spreadsheet takes for formulas."""
+    words = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind == "O"}
+    return frame.assign(**words).to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
+
+
 def _edges(found: Any) -> bytes:
-    """Return one row per candidate edge, as `Discovery.to_frame` orders them; needs no pandas."""
-    kept, scores = found.graph.ravel(), np.asarray(found.scores).ravel()
-    order = np.lexsort((-scores, ~kept))
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(EDGE_COLUMNS)
-    names = [harmless(name) for name in found.names]
-    for i, j, k in zip(*np.unravel_index(order, found.graph.shape), strict=True):
-        lag, edge = found.lags[k], (i, j, k)
-        numbers = (lag * found.dt, found.graph[edge], found.scores[edge], found.lower[edge])
-        lags = (lag, found.level_lags[k])
-        measured = (found.delays[edge], *found.delay_intervals[edge])
-        measured += (found.p_values[edge], found.q_values[edge])
-        estimate = [f"{value:.6g}" if np.isfinite(value) else "" for value in measured]
-        ends = (names[i], names[j])
-        writer.writerow([*ends, *lags, *map(str, numbers), *estimate, found.reasons[edge]])
-    return file.getvalue().encode()
+    """Return one row per candidate edge."""
+    frame = found.to_frame()
+    said = lambda value: f"{value:.6g}" if np.isfinite(value) else ""  # noqa: E731
+    return csv_table(frame.assign(**{name: frame[name].map(said) for name in ESTIMATES}))
 
 
-def _pictures(found: Any) -> dict[str, bytes]:
-    try:
-        from .plot import plot_lag_matrix, plot_process_graph
-    except ImportError:
-        print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-        return {}
+def pictures_or_none(draw: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
+    """Return figures by name as PNG files; none, after a word on why, if they cannot be drawn."""
     try:
         with plain_names():
-            return _drawn(found, plot_lag_matrix, plot_process_graph)
+            return {name: png(figure) for name, figure in draw().items()}
+    except ImportError:
+        print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
     except Exception as error:  # whatever cannot be drawn, the results are kept
         print(f"No pictures: {type(error).__name__}: {error}", file=sys.stderr)
-        return {}
+    return {}
 
 
-def _drawn(found: Any, plot_lag_matrix: Any, plot_process_graph: Any) -> dict[str, bytes]:
+def _drawn(found: Any) -> dict[str, Any]:
+    from .plot import plot_lag_matrix, plot_process_graph
+
     shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
     shared["time_unit"] = found.time_unit
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
     shared |= {"delays": found.delays, "confounded": found.confounded}
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
-    return {"lag_matrix.png": png(matrix), "process_graph.png": png(process)}
+    return {"lag_matrix.png": matrix, "process_graph.png": process}
 
 
 def _uses(found: Any) -> tuple[dict[str, bytes], str]:

@@ -236,11 +236,12 @@ def report_data(
 def few_lines(found: Any) -> str:
     """Return a summary of a discovery for a prompt: the strongest edges and what to call next."""
     edges = np.argwhere(found.graph)
-    edges = edges[np.argsort(-found.scores[tuple(edges.T)])]
+    own = edges[:, 0] == edges[:, 1]
+    edges = edges[np.lexsort((-found.scores[tuple(edges.T)], own))]
     lines = [
         f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}: "
         f"{len(edges)} of {found.graph.size} candidate edges kept"
-        + (", strongest first" if len(edges) else "")
+        + (", the strongest between variables first" if len(edges) else "")
     ]
     for i, j, a in edges[:SHOWN_EDGES]:
         delay = f"@{found.lags[a]}" if found.lags[a] else ""

@@ -173,7 +173,8 @@ def test_a_discovery_is_shown_in_a_few_lines():
     scores = np.where(graph, 0.25, 0) + np.arange(2) * 0.1
     found = types.SimpleNamespace(names=("sea", "wind"), lags=(0, 1), graph=graph, scores=scores)
     assert ndde.Discovery.__repr__(found).splitlines() == [
-        "Discovery of 2 variables at lags (0, 1): 2 of 8 candidate edges kept, strongest first",
+        "Discovery of 2 variables at lags (0, 1): 2 of 8 candidate edges kept, the strongest "
+        "between variables first",
         "  sea@1 -> wind  0.35",
         "  sea -> sea  0.25",
         "Next: print(found.report()), found.to_frame(), found.plot().",

@@ -229,10 +229,10 @@ SLOW = (
     "measure._stability.edge_stability",
     "measure._strength.signal_strengths",
     "use._front.Usable.resample",
-    "use._front.Usable.effects",
-    "use._front.Usable.forecast",
-    "use._front.Usable.intervene",
-    "use._front.Usable.backtest",
+    "use._effects.WithEffects.effects",
+    "use._forecast.WithForecasts.forecast",
+    "use._intervene.WithInterventions.intervene",
+    "use._backtest.WithBacktests.backtest",
 )
 
 

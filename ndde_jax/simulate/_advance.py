@@ -161,11 +161,15 @@ def _stable(problem: Problem, ys, plan: Plan):
     grown = jnp.max(jnp.abs(last), axis=-1) > GROWN * before
     saved = jnp.round(problem.delays.steps / plan.save_every).astype(int)
     lagged = ys[jnp.maximum(ys.shape[0] - 1 - saved, 0)]
-    t, dt = problem.time(plan.n_steps), problem.dt
-    move = dt * problem.drift(t, last, lagged, problem.args)
-    change = dt * problem.drift(t + dt, last + move, lagged, problem.args) - move
+
+    def move(y, t):
+        by = problem.dt * problem.drift(t, y, lagged, problem.args)
+        return y + by, by
+
+    # A loop, so that the drift is compiled once.
+    moves = jax.lax.scan(move, last, problem.time(plan.n_steps + jnp.arange(2)))[1]
     length = lambda v: jnp.max(jnp.abs(v), axis=-1)  # noqa: E731
-    resolved = length(change) <= STIFF * length(move)
+    resolved = length(moves[1] - moves[0]) <= STIFF * length(moves[0])
     return jnp.all(~grown | resolved)
 
 

@@ -1,12 +1,14 @@
 """Arguments of callers: spans of time in samples, variables by name, edges and their inputs."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from .._checks import check_whole, refusal, shown
+from .._checks import check_real_array, check_whole, refusal, shown
+from .._types import namespace_of
 from ..measure._reads import edge_of_reads
 from ..samples._lag_times import unit_ratio
 
@@ -49,6 +51,34 @@ def _ratio(unit: str, own: str, name: str, value: str) -> float:
             "or in that unit."
         )
     return found
+
+
+def mapping(value: Any, name: str, what: str) -> dict:
+    """Return a mapping that was given, empty for None; `what` says from what to what.
+
+    **Raises:** `ValueError` for anything else.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refusal(name, f"a mapping from {what}", value)
+    return dict(value)
+
+
+def series(value: Any, name: str, steps: int) -> Float[Array | np.ndarray, "sample"]:
+    """Return values by sample from 0 on, from a number or `[horizon]` of them.
+
+    **Raises:** `ValueError` for anything else.
+    """
+    check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
+    xp = namespace_of(value)
+    value = xp.asarray(value, float)
+    if value.shape not in ((), (steps,)):
+        raise ValueError(
+            f"{name} must be a number, or [horizon] = ({steps},) of them; got shape {value.shape}."
+        )
+    value = xp.broadcast_to(value, (steps,))
+    return xp.concatenate([value[:1], value])
 
 
 def variable(value: Any, found: Any, name: str) -> int:

@@ -7,14 +7,13 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole, refusal, shown
 from .._types import Checked
 from ..metrics._ensembles import crps, energy_score
 from ..samples._samples import Samples
 from ._arguments import read_span
-from ._ensemble import Ensemble
 from ._forecast import (
     BEYOND,
     Level,
@@ -25,6 +24,7 @@ from ._forecast import (
     read_timed,
     removed_in_time,
 )
+from ._one_step import Rows
 from ._simulate import learned_paths, no_change
 
 OWN = "ndde_jax"
@@ -88,7 +88,7 @@ class Backtest:
         return better.mean(axis=0), better.std(axis=0, ddof=1) / np.sqrt(len(better))
 
     def to_frame(self):
-        """Return a pandas DataFrame: method, step, variable, crps, coverage; needs pandas."""
+        """Return a pandas DataFrame: method, step, variable, crps, coverage."""
         import pandas as pd
 
         m, s, d = np.indices(self.crps.shape).reshape(3, -1)
@@ -124,43 +124,81 @@ class Backtest:
         return "\n".join(lines)
 
 
-def backtest(
-    found: Any,
-    ensemble: Ensemble,
-    *,
-    horizon: Any,
-    data: Any,
-    origins: Any,
-    paths: Any,
-    key: Any,
-    rivals: Any,
-    at: Any,
-) -> Backtest:
-    """Score forecasts from many origins; see `found.backtest`."""
-    key, steps = check_key(key), read_span(horizon, found, "horizon")
-    check_whole(origins, "origins", least=2)
-    check_whole(paths, "paths", least=2)
-    rivals, at = _rivals(rivals), _steps(at, steps)
-    # One sample more than the largest lag: a finer step reads around it.
-    need = int(found.lags[-1]) + 2
-    record, level = [np.asarray(v, np.float64) for v in found.samples.values], _scale_of(found)
-    given = record if data is None else [_held_back(found, data, level)]
-    past, came = _origins(given, need, steps, origins)
-    rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
-    change = no_change(steps, len(found.names))
-    own = np.asarray(learned_paths(found, ensemble, change, past, paths, key)[0])
-    own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)
-    # Rivals read what the discovery reads; all are scored in measured units.
-    scale = np.nanstd(level.outside(np.concatenate(record)), axis=0)
-    given = (record, found.lags, past, steps, paths, rng)
-    forecasts = (own, *(RIVALS[rival](*given) for rival in rivals))
-    came = level.outside(came)[:, at - 1]
-    scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
-    scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
-    beyond = excess(found, past).max(axis=1) > BEYOND
-    return Backtest(
-        (OWN, *rivals), at, scores_, inside, energy, found.names, beyond, data is not None
-    )  # fmt: skip
+class WithBacktests:
+    """The backtests of a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def backtest(
+        self: Any,
+        horizon: Checked[int | str] = 24,
+        *,
+        data: Any = None,
+        origins: Checked[int] = 20,
+        paths: Checked[int] = 100,
+        key: Checked[PRNGKeyArray],
+        rivals: Checked[Sequence[str]] = ("persistence", "climatology", "VAR"),
+        at: Checked[Sequence[int] | None] = None,
+    ) -> Backtest:
+        """Score forecasts from many origins against later values, beside those of rivals that know
+        the same record and the same lags.
+
+        **Arguments:**
+
+        - `horizon`: in samples, or a time with its unit.
+        - `data`: to forecast, `[time dim]` at the interval of the discovery's, or
+            [`Samples`][ndde_jax.Samples] with times, which seasons that were removed call for. By
+            default its own record, which the drift has seen: then scores flatter it and the
+            autoregression alike. Data and scores are in measured units; rivals read logarithms
+            where the discovery does.
+        - `origins`: evenly spread, 20 by default.
+        - `paths`: of each forecast, 100 by default.
+        - `key`: for the noise.
+        - `rivals`: `"persistence"`, steps of the record, summed up from the present;
+            `"climatology"`, values of the record; `"VAR"`, least squares of increments on all lags;
+            and, if asked for, `"PySINDy"` (`pip install "ndde_jax[peers]"`), polynomials of all
+            lags, with the noise of its residuals, which it does not have by itself.
+        - `at`: steps ahead to score, in samples; 1, 2, 5, 10, 20, … and the last by default.
+
+        **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 %
+        intervals and energy score by step.
+
+        **Raises:** `ValueError` if the data are too short for a history, the horizon and as many
+        origins, for an unknown rival or a step beyond the horizon; `ImportError` without PySINDy.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((600, 1))
+        for k in range(599):
+            x[k + 1] = 0.8 * x[k] + rng.normal()
+        found = ndde.discover(x[:400], dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        print(found.backtest(5, data=x[400:], key=jax.random.key(1)))
+        ```
+        """
+        key, steps = check_key(key), read_span(horizon, self, "horizon")
+        check_whole(origins, "origins", least=2)
+        check_whole(paths, "paths", least=2)
+        rivals, at = _rivals(rivals), _steps(at, steps)
+        # One sample more than the largest lag: a finer step reads around it.
+        need = int(self.lags[-1]) + 2
+        record, level = [np.asarray(v, np.float64) for v in self.samples.values], _scale_of(self)
+        given = record if data is None else [_held_back(self, data, level)]
+        past, came = _origins(given, need, steps, origins)
+        rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
+        change = no_change(steps, len(self.names))
+        own = np.asarray(learned_paths(self, self._members, change, past, paths, key)[0])
+        own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)
+        # Rivals read what the discovery reads; all are scored in measured units.
+        scale = np.nanstd(level.outside(np.concatenate(record)), axis=0)
+        asked = Asked(record, self._members.rows, self.lags, past, steps, paths, rng)
+        forecasts = (own, *(RIVALS[rival](asked) for rival in rivals))
+        came = level.outside(came)[:, at - 1]
+        scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
+        scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
+        beyond = excess(self, past).max(axis=1) > BEYOND
+        return Backtest(
+            (OWN, *rivals), at, scores_, inside, energy, self.names, beyond, data is not None
+        )  # fmt: skip
 
 
 def _scale_of(found: Any) -> Level:
@@ -252,38 +290,78 @@ HELD = 20.0
 Paths = Float[np.ndarray, "path origin step dim"]
 
 
-def persistence(record, lags, past, steps, paths, rng) -> Paths:
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The forecasts that a rival is asked for, and what it may know.
+
+    - `record`: recordings of the discovery; `rows`: their complete steps.
+    - `past`: what came before each origin.
+    """
+
+    record: list[np.ndarray]
+    rows: Rows
+    lags: tuple[int, ...]
+    past: Float[np.ndarray, "origin past dim"]
+    steps: int
+    paths: int
+    rng: np.random.Generator
+
+    @property
+    def inputs(self) -> Float[np.ndarray, "row input"]:
+        """The states at all lags, newest first."""
+        return self.rows.start.reshape(len(self.rows), -1)
+
+    @property
+    def change(self) -> Float[np.ndarray, "row dim"]:
+        """The increments that follow them."""
+        return self.rows.next - self.rows.now
+
+    def drawn(self, values: Float[np.ndarray, "row dim"]) -> Paths:
+        """Return complete rows of some values, drawn anew at every step."""
+        values = values[np.isfinite(values).all(axis=1)]
+        return values[self.rng.integers(len(values), size=(self.paths, len(self.past), self.steps))]
+
+    def iterated(self, step: Callable, factor: np.ndarray, low: Any, high: Any) -> Paths:
+        """Return paths of increments that a step expects, with Gaussian noise, held in bounds."""
+        lags = np.asarray(self.lags)
+        buffer = np.broadcast_to(self.past[None], (self.paths, *self.past.shape)).copy()
+        out = []
+        for _ in range(self.steps):
+            now = buffer[:, :, -1]
+            history = buffer[:, :, buffer.shape[2] - 1 - lags]
+            kick = self.rng.normal(size=now.shape) @ factor.T
+            new = now + step(history.reshape(*history.shape[:2], -1)) + kick
+            new = np.clip(new, low, high)
+            buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
+            out.append(new)
+        return np.stack(out, axis=2)
+
+
+def persistence(asked: Asked) -> Paths:
     """Return forecasts by persistence: steps of the record, summed up from the present."""
-    change = np.concatenate([np.diff(v, axis=0) for v in record])
-    change = change[np.isfinite(change).all(axis=1)]
-    change = change - change.mean(axis=0)
-    drawn = change[rng.integers(len(change), size=(paths, len(past), steps))]
-    return past[None, :, -1:] + np.cumsum(drawn, axis=2)
+    change = np.concatenate([np.diff(v, axis=0) for v in asked.record])
+    change = change - change[np.isfinite(change).all(axis=1)].mean(axis=0)
+    return asked.past[None, :, -1:] + np.cumsum(asked.drawn(change), axis=2)
 
 
-def climatology(record, lags, past, steps, paths, rng) -> Paths:
+def climatology(asked: Asked) -> Paths:
     """Return forecasts by climatology: values of the record."""
-    values = np.concatenate(record)
-    values = values[np.isfinite(values).all(axis=1)]
-    return values[rng.integers(len(values), size=(paths, len(past), steps))]
+    return asked.drawn(np.concatenate(asked.record))
 
 
-def autoregression(record, lags, past, steps, paths, rng) -> Paths:
+def autoregression(asked: Asked) -> Paths:
     """Return forecasts by autoregression: least squares of increments on all lags, iterated, with
     Gaussian noise.
     """
-    inputs, change = _lagged(record, lags)
+    inputs, change = asked.inputs, asked.change
     flat = lambda h: np.concatenate([h, np.ones((*h.shape[:-1], 1))], -1)  # noqa: E731
     weights, *_ = np.linalg.lstsq(flat(inputs), change, rcond=None)
-    left = change - flat(inputs) @ weights
-    factor = _factor(left, inputs.shape[1] + 1)
+    factor = _factor(change - flat(inputs) @ weights, inputs.shape[1] + 1)
     # An unstable autoregression must not overflow.
-    return _iterated(
-        lambda h: flat(h) @ weights, factor, lags, past, steps, paths, rng, (-1e100, 1e100)
-    )
+    return asked.iterated(lambda h: flat(h) @ weights, factor, -1e100, 1e100)
 
 
-def sparse_regression(record, lags, past, steps, paths, rng) -> Paths:
+def sparse_regression(asked: Asked) -> Paths:
     """Return forecasts by PySINDy: increments regressed on polynomials of all lags, iterated. It
     has no noise model: Gaussian noise of its residuals is added, and states are held within twenty
     standard deviations of the record.
@@ -296,7 +374,7 @@ def sparse_regression(record, lags, past, steps, paths, rng) -> Paths:
         raise ImportError(
             'a backtest beside PySINDy needs it: pip install "ndde_jax[peers]".'
         ) from error
-    inputs, change = _lagged(record, lags)
+    inputs, change = asked.inputs, asked.change
     dim, n_inputs = change.shape[1], inputs.shape[1]
     degree = 3 if n_inputs <= CUBIC else 2 if n_inputs <= QUADRATIC else 1
     library = pysindy.PolynomialLibrary(degree=degree)
@@ -322,13 +400,12 @@ def sparse_regression(record, lags, past, steps, paths, rng) -> Paths:
         return mean + size * out
 
     factor = _factor(change - step(inputs), int(used.sum()))
-    values = np.concatenate(record)
+    values = np.concatenate(asked.record)
     center, wide = np.nanmean(values, axis=0), HELD * np.nanstd(values, axis=0)
-    held = (center - wide, center + wide)
-    return _iterated(step, factor, lags, past, steps, paths, rng, held)
+    return asked.iterated(step, factor, center - wide, center + wide)
 
 
-RIVALS: dict[str, Callable[..., Paths]] = {
+RIVALS: dict[str, Callable[[Asked], Paths]] = {
     "persistence": persistence,
     "climatology": climatology,
     "VAR": autoregression,
@@ -336,39 +413,11 @@ RIVALS: dict[str, Callable[..., Paths]] = {
 }
 
 
-def _lagged(record, lags):
-    """Return inputs at all lags, `[row input]`, newest first, and increments, of complete rows."""
-    lags = np.asarray(lags)
-    inputs, outputs = [], []
-    for values in record:
-        k = np.arange(lags[-1], len(values) - 1)
-        inputs.append(values[k[:, None] - lags[None]].reshape(len(k), -1))
-        outputs.append(values[k + 1] - values[k])
-    design, change = np.concatenate(inputs), np.concatenate(outputs)
-    usable = np.isfinite(design).all(axis=1) & np.isfinite(change).all(axis=1)
-    return design[usable], change[usable]
-
-
 def _factor(left, n_fitted: int):
     """Return a square root of the covariance of the residuals."""
     covariance = left.T @ left / max(len(left) - n_fitted, 1)
     values, vectors = np.linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0))
-
-
-def _iterated(step, factor, lags, past, steps, paths, rng, held):
-    lags = np.asarray(lags)
-    buffer = np.broadcast_to(past[None], (paths, *past.shape)).copy()
-    out = []
-    for _ in range(steps):
-        now = buffer[:, :, -1]
-        history = buffer[:, :, buffer.shape[2] - 1 - lags]
-        kick = rng.normal(size=now.shape) @ factor.T
-        new = now + step(history.reshape(*history.shape[:2], -1)) + kick
-        new = np.clip(new, *held)
-        buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
-        out.append(new)
-    return np.stack(out, axis=2)
 
 
 def _positive(a):

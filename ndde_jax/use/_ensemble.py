@@ -2,14 +2,20 @@
 
 import dataclasses
 import itertools
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from .._checks import check_whole
-from ..models._model import model_rates
+from .._scaling import Scaling
+from .._types import to_jax
+from ..models._model import AbstractDelayModel, model_rates
 from ..select._splines import FLOOR
 from ._half_sampling import (
     Basis,
@@ -32,6 +38,49 @@ SLOTS = 12
 CLEARLY = 0.03
 # Share of a rate's variance by which the learned model may fall short of the regression.
 SHORTFALL = 0.05
+
+
+class Member(AbstractDelayModel):
+    """A learned drift and its correction: `trust` times the model plus `theta` times the columns of
+    a basis.
+
+    With a leading axis of `theta` it is a stack of drifts, one for each path.
+    """
+
+    model: AbstractDelayModel
+    basis: Basis
+    trust: Float[Array, "target"]
+    theta: Float[Array, "*path target feature"]
+
+    @property
+    def lags(self) -> tuple[int, ...]:
+        """The lags in samples."""
+        return self.model.lags
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        """The sampling interval."""
+        return self.model.dt
+
+    @property
+    def scaling(self) -> Scaling:
+        """The scaling of the learned drift."""
+        return self.model.scaling
+
+    @property
+    def mask(self) -> Bool[Array, "target lag source"]:
+        """The inputs of the learned drift."""
+        return self.model.mask
+
+    def __call__(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
+        """Return the physical drift for one physical history."""
+        history = jnp.asarray(history)
+        return self.trust * self.model(history) + self.theta @ self.basis(history)
+
+    def each(self, histories: Float[Array, "path lag dim"]) -> Float[Array, "path dim"]:
+        """Return the drift of every member of a stack for its own history."""
+        one = lambda theta, z: eqx.tree_at(lambda m: m.theta, self, theta)(z)  # noqa: E731
+        return jax.vmap(one)(self.theta, histories)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +124,25 @@ class Ensemble:
     def resamples(self) -> int:
         """The number of halves."""
         return len(self.graphs)
+
+    def members(self, model: AbstractDelayModel, which: Any) -> Member:
+        """Return a stack of drifts, in the precision of the learned model.
+
+        - `which`: the number of the member that each of them is, `[path]`; −1 for the centre.
+        """
+        theta = np.concatenate([self.theta, self.center[None]])[which]
+        parts = (self.basis, self.trust, theta)
+        return Member(model, *jax.tree.map(partial(in_precision, model), parts))
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """Return a NumPy generator, from a key of JAX."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())
+
+
+def in_precision(model: AbstractDelayModel, value: Any) -> Array:
+    """Return an array of JAX, numbers in the precision of a model."""
+    return to_jax(value, model.dt.dtype if np.asarray(value).dtype.kind == "f" else None)
 
 
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESAMPLES) -> Ensemble:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import shown
+from .._types import Checked
 from ..fit._prices import EBIC
 from ..fit._risk import window_loss
 from ..measure._measured import measure_graph
@@ -57,30 +58,6 @@ class Validation:
                 f"worth {self.strength[i, j, a]:.3g}"
             )
         return "\n".join(lines)
-
-
-def validate(found: Any, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
-    """Return what holds on another record; see [`Discovery.validate`][ndde_jax.Discovery.validate].
-
-    **Raises:** `ValueError` for other variables or another sampling interval.
-    """
-    samples = _read(found, other, dt, t)
-    windows = _windows(found, samples)
-    histories = np.asarray(windows.history, float)
-    s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
-    physical = histories * s.scale[None, None] + s.center[None, None]
-    dtype = found.model.dt.dtype
-    # A shape of its own for every length would be a program of its own.
-    says = np.asarray(jax.lax.map(found.model, jnp.asarray(physical, dtype), batch_size=256), float)
-    rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
-    weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
-    mean = weight @ rates / weight.sum()
-    left = weight @ (rates - says) ** 2
-    explained = 1 - left / np.maximum(weight @ (rates - mean) ** 2, 1e-300)
-    measured = measure_graph(windows, found.reads, EBIC())
-    strength = np.asarray(measured.strengths.value, float)
-    holds = found.graph & np.asarray(measured.strengths.kept())
-    return Validation(found.names, found.lags, explained, found.graph, holds, strength)
 
 
 def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
@@ -153,9 +130,7 @@ class Influence:
         return np.sort(self.time[order[:enough]])
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row per window: trajectory, time, value; needs
-        pandas.
-        """
+        """Return a pandas DataFrame with a row per window: trajectory, time, value, drop."""
         import pandas as pd
 
         names = ("trajectory", "time", "value", "drop")
@@ -171,26 +146,109 @@ class Influence:
         )
 
 
-def influence(found: Any, source: Any, target: Any, lag: Any) -> Influence:
-    """Return the influence of each window on an edge; see `found.influence`."""
-    i, j = variable(source, found, "a source"), variable(target, found, "a target")
-    reads = np.asarray(found.reads)
-    slots = kept_lags(found, i, j, lag, "lag", "nothing decides it")
-    without = reads.copy()
-    without[i, j] &= ~np.any([inputs_of(found, i, j, int(a)) for a in slots], axis=0)
-    windows = found.windows
-    weight = np.asarray(windows.weight, np.float64)
-    weight = weight / weight.sum()
-    gain = _losses(windows, without)[:, j] - _losses(windows, reads)[:, j]
-    used = weight > 0
-    strength = float(weight[used] @ gain[used])
-    # Leaving a window out raises the weights of the others.
-    drop = weight * (gain - strength) / (1 - weight)
-    trajectory, time = _when(found, windows)
-    lags = tuple(int(found.lags[a]) for a in slots)
-    edge = (found.names[i], found.names[j], lags)
-    value = weight * gain
-    return Influence(value[used], drop[used], strength, time[used], trajectory[used], edge)
+class WithEvidence:
+    """The evidence for a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def validate(self: Any, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
+        """Return what of the discovery holds on another record: the share of each rate that the
+        learned drift explains, unchanged, and which edges are worth their price there.
+
+        **Arguments:**
+
+        - `other`: a record of the same variables at the same interval, as `discover` takes it;
+            seasons and trends that were removed before the discovery must be removed from it, too.
+        - `dt`, `t`: its sampling interval or time stamps; by default that of the discovery.
+
+        **Returns:** [`Validation`][ndde_jax.use.Validation].
+
+        **Raises:** `ValueError` for other variables or another sampling interval, and for records
+        that are too short, as [`lagged_windows`][ndde_jax.lagged_windows].
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((800, 2))
+        for k in range(799):
+            x[k + 1] = 0.8 * x[k] + [0.4 * x[k, 1], 0] + 0.3 * rng.normal(size=2)
+        found = ndde.discover(x[:400], dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        print(found.validate(x[400:]))
+        ```
+        """
+        samples = _read(self, other, dt, t)
+        windows = _windows(self, samples)
+        histories = np.asarray(windows.history, float)
+        s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
+        physical = histories * s.scale[None, None] + s.center[None, None]
+        dtype = self.model.dt.dtype
+        # A shape of its own for every length would be a program of its own.
+        says = np.asarray(
+            jax.lax.map(self.model, jnp.asarray(physical, dtype), batch_size=256), float
+        )
+        rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
+        weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
+        mean = weight @ rates / weight.sum()
+        left = weight @ (rates - says) ** 2
+        explained = 1 - left / np.maximum(weight @ (rates - mean) ** 2, 1e-300)
+        measured = measure_graph(windows, self.reads, EBIC())
+        strength = np.asarray(measured.strengths.value, float)
+        holds = self.graph & np.asarray(measured.strengths.kept())
+        return Validation(self.names, self.lags, explained, self.graph, holds, strength)
+
+    def influence(
+        self: Any,
+        source: Checked[str | int],
+        target: Checked[str | int],
+        *,
+        lag: Checked[int | None] = None,
+    ) -> Influence:
+        """Return which windows decide an edge: the contribution of each to its strength, and the
+        loss without it; in closed form, by splines on the graph.
+
+        **Arguments:**
+
+        - `source`, `target`: variables, by name or index.
+        - `lag`: in samples; by default all kept lags of the source together.
+
+        **Returns:** [`Influence`][ndde_jax.use.Influence].
+
+        **Raises:** `ValueError` for an edge that was not kept.
+
+        Influence of an observation on a minimum: Cook and Weisberg, *Residuals and Influence in
+        Regression* (1982).
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 2))
+        for k in range(399):
+            x[k + 1] = 0.8 * x[k] + [0.4 * x[k, 1], 0] + 0.3 * rng.normal(size=2)
+        found = ndde.discover(
+            x, dt=0.2, lags=(0,), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+        )
+        made = found.influence(1, 0)
+        print(made)
+        ```
+        """
+        i, j = variable(source, self, "a source"), variable(target, self, "a target")
+        reads = np.asarray(self.reads)
+        slots = kept_lags(self, i, j, lag, "lag", "nothing decides it")
+        without = reads.copy()
+        without[i, j] &= ~np.any([inputs_of(self, i, j, int(a)) for a in slots], axis=0)
+        windows = self.windows
+        weight = np.asarray(windows.weight, np.float64)
+        weight = weight / weight.sum()
+        gain = _losses(windows, without)[:, j] - _losses(windows, reads)[:, j]
+        used = weight > 0
+        strength = float(weight[used] @ gain[used])
+        # Leaving a window out raises the weights of the others.
+        drop = weight * (gain - strength) / (1 - weight)
+        trajectory, time = _when(self, windows)
+        lags = tuple(int(self.lags[a]) for a in slots)
+        edge = (self.names[i], self.names[j], lags)
+        value = weight * gain
+        return Influence(value[used], drop[used], strength, time[used], trajectory[used], edge)
 
 
 def _losses(windows: Windows, graph: np.ndarray) -> np.ndarray:

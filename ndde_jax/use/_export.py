@@ -37,76 +37,81 @@ def edge_rows(found: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def to_json(found: Any) -> str:
-    """Return variables, sampling and edges; NaN is written as null."""
-    known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
-    edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(found)]
-    about = {
-        "variables": list(found.names),
-        "dt": float(found.dt),
-        "time_unit": found.time_unit,
-        "lags": [int(lag) for lag in found.lags],
-        **({"transform": transform} if (transform := found.samples.transform) else {}),
-        "edges": edges,
-    }
-    return json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False)
+class WithExports:
+    """The exports of a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
 
+    def to_json(self: Any) -> str:
+        """Return the graph as JSON: variables, sampling interval, and for every kept edge lag,
+        delay, score, sign, slope with its interval, and share of resamples; NaN becomes null.
+        """
+        known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
+        edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(self)]
+        transform = self.samples.transform
+        about = {
+            "variables": list(self.names),
+            "dt": float(self.dt),
+            "time_unit": self.time_unit,
+            "lags": [int(lag) for lag in self.lags],
+            **({"transform": transform} if transform else {}),
+            "edges": edges,
+        }
+        return json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False)
 
-def to_dot(found: Any) -> str:
-    """Return a graph for Graphviz: solid arrows raise their target's rate on average, dashed ones
-    lower it.
-    """
-    quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
-    lines = ["digraph {", *(f"  {quoted(name)};" for name in found.names)]
-    for row in edge_rows(found):
-        style = "solid" if row["sign"] >= 0 else "dashed"
-        label = f', label="{row["lag"]}"' if row["lag"] else ""
-        lines.append(
-            f"  {quoted(row['source'])} -> {quoted(row['target'])} [style={style}{label}];"
+    def to_dot(self: Any) -> str:
+        """Return the graph for Graphviz; edges that lower the rate of their target are dashed, and
+        labels are lags in samples.
+        """
+        quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
+        lines = ["digraph {", *(f"  {quoted(name)};" for name in self.names)]
+        for row in edge_rows(self):
+            style = "solid" if row["sign"] >= 0 else "dashed"
+            label = f', label="{row["lag"]}"' if row["lag"] else ""
+            lines.append(
+                f"  {quoted(row['source'])} -> {quoted(row['target'])} [style={style}{label}];"
+            )
+        return "\n".join([*lines, "}", ""])
+
+    def to_networkx(self: Any):
+        """Return a `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx,
+        which writes GraphML and other formats.
+        """
+        import networkx
+
+        graph = networkx.MultiDiGraph(dt=float(self.dt), time_unit=self.time_unit)
+        graph.add_nodes_from(self.names)
+        for row in edge_rows(self):
+            graph.add_edge(row.pop("source"), row.pop("target"), **row)
+        return graph
+
+    def to_xarray(self: Any):
+        """Return an `xarray.Dataset` over source, target and lag: graph, scores, lower bounds and
+        delays, in units of time, with `delay` as a second coordinate of lags; needs xarray.
+        """
+        import xarray
+
+        edge, bounds = ("source", "target", "lag"), np.moveaxis(self.delay_intervals, -1, 0)
+        values = {
+            "graph": self.graph,
+            "score": self.scores,
+            "lower": self.lower,
+            "delay_estimate": self.delays,
+            "delay_low": bounds[0],
+            "delay_high": bounds[1],
+        }
+        names, lags = list(self.names), np.asarray(self.lags)
+        return xarray.Dataset(
+            {
+                **{name: (edge, np.array(value)) for name, value in values.items()},
+                "source_score": (("source", "target"), np.array(self.source_scores)),
+            },
+            coords={
+                "source": names,
+                "target": names,
+                "lag": lags,
+                "delay": ("lag", lags * float(self.dt)),
+            },
+            attrs={"dt": float(self.dt), "time_unit": self.time_unit},
         )
-    return "\n".join([*lines, "}", ""])
-
-
-def to_networkx(found: Any) -> Any:
-    """Return a `networkx.MultiDiGraph`, whose edges carry lag, delay, score, sign, slope and share;
-    from there to GraphML and other formats.
-    """
-    import networkx
-
-    graph = networkx.MultiDiGraph(dt=float(found.dt), time_unit=found.time_unit)
-    graph.add_nodes_from(found.names)
-    for row in edge_rows(found):
-        graph.add_edge(row.pop("source"), row.pop("target"), **row)
-    return graph
-
-
-def to_xarray(found: Any) -> Any:
-    """Return an `xarray.Dataset` over source, target and lag."""
-    import xarray
-
-    edge, bounds = ("source", "target", "lag"), np.moveaxis(found.delay_intervals, -1, 0)
-    values = {
-        "graph": found.graph,
-        "score": found.scores,
-        "lower": found.lower,
-        "delay_estimate": found.delays,
-        "delay_low": bounds[0],
-        "delay_high": bounds[1],
-    }
-    names, lags = list(found.names), np.asarray(found.lags)
-    return xarray.Dataset(
-        {
-            **{name: (edge, np.array(value)) for name, value in values.items()},
-            "source_score": (("source", "target"), np.array(found.source_scores)),
-        },
-        coords={
-            "source": names,
-            "target": names,
-            "lag": lags,
-            "delay": ("lag", lags * float(found.dt)),
-        },
-        attrs={"dt": float(found.dt), "time_unit": found.time_unit},
-    )
 
 
 # ---- formulas ----

@@ -4,15 +4,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
-from .._spoken import times
-from .._types import namespace_of
+from .._checks import check_key, check_real_array, check_whole, is_traced, shown
+from .._spoken import amount, times
+from .._types import Checked, namespace_of
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._treatments import (
@@ -23,9 +22,9 @@ from ..samples._treatments import (
     restored,
     transformed,
 )
-from ._arguments import read_span, variable
+from ._arguments import mapping, read_span, series, variable
 from ._ensemble import Ensemble
-from ._simulate import Change, check_memory, learned_paths, no_change, with_column
+from ._simulate import Change, check_memory, learned_paths, no_change
 
 # Share of the range of the data beyond which a past is said to lie outside of it.
 BEYOND = 0.1
@@ -81,11 +80,12 @@ class Forecast:
         return plot_forecast(self)
 
     def __repr__(self) -> str:
-        unit = f" {self.time_unit}" if self.time_unit else ""
-        return (
-            f"Forecast of {', '.join(self.names)}: {self.paths.shape[0]} paths from "
-            f"{self.ts[0]:.6g} to {self.ts[-1]:.6g}{unit}"
-        )
+        return f"Forecast of {', '.join(self.names)}: {len(self.paths)} paths {times_of(self)}"
+
+
+def times_of(made: Any) -> str:
+    """Return the times of a forecast or an intervention, in words."""
+    return f"from {made.ts[0]:.6g} to {amount(made.ts[-1], made.time_unit, 6)}"
 
 
 def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
@@ -113,28 +113,74 @@ def path_quantile(paths: Any, q: Any) -> Any:
     return np.quantile(np.asarray(paths), np.asarray(q, float), axis=0, method="weibull")
 
 
-def forecast(
-    found: Any,
-    ensemble: Ensemble,
-    horizon: Any,
-    paths: Any,
-    key: Any,
-    history: Any = None,
-    inputs: Any = None,
-) -> Forecast:
-    """Return paths from the end of the record; see `found.forecast`."""
-    key = check_key(key)
-    steps = read_span(horizon, found, "horizon")
-    check_whole(paths, "paths")
-    check_memory(steps, paths, len(found.names))
-    past, notes, ends = read_history(found, history)
-    change, told = known_inputs(found, no_change(steps, len(found.names)), inputs)
-    run, diverged = learned_paths(found, ensemble, change, newest(found, past), paths, key)
-    ts = ends.after(found, np.arange(1, steps + 1))
-    run = ends.level(found, ts).outside(run)
-    notes = (*notes, *told, *_beyond_note(found, past), *divergence_note(diverged))
-    past = ends.level(found, ends.after(found, np.arange(1 - len(past), 1))).outside(past)
-    return Forecast(ts, run, diverged, past, found.names, found.time_unit, notes)
+class WithForecasts:
+    """The forecasts of a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def forecast(
+        self: Any,
+        horizon: Checked[int | str] = 24,
+        *,
+        paths: Checked[int] = 200,
+        key: Checked[PRNGKeyArray],
+        history: Any = None,
+        inputs: Checked[Mapping | None] = None,
+        ensemble: Checked[Ensemble | None] = None,
+    ) -> Forecast:
+        """Return paths from the end of the record on, as they would be measured.
+
+        Each path follows one member of an ensemble of drifts (see
+        [`resample`][ndde_jax.Discovery.resample]), with noise drawn from what one-step forecasts of
+        this very simulator leave on the data, so that one step is calibrated by construction: with
+        its covariance between variables, its tails, its dependence on the state where the data
+        clearly show one, and measurement error apart from it where neighbouring residuals clearly
+        show that.
+
+        **Arguments:**
+
+        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
+            long one reports the memory it needs and shows a progress bar.
+        - `paths`: number of paths; with 200, the default, the ends of a 90 % interval vary by a
+            tenth of its width.
+        - `key`: for the noise.
+        - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
+            the data and at least the largest lag and one sample long; or
+            [`Samples`][ndde_jax.Samples], whose times say where in a season it ends. By default the
+            end of the (last) record. Seasons and trends that were removed go on in the forecast.
+        - `inputs`: future values, one number or `[horizon]`, of known inputs by name: of variables
+            that the prior lets no other drive.
+        - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
+            halves.
+
+        **Returns:** [`Forecast`][ndde_jax.use.Forecast].
+
+        **Raises:** `ValueError` for irregular sampling, a unit that cannot be compared with that of
+        the data, a history that is too short or not finite, and paths that this machine has no
+        memory for.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        t = np.arange(400) * 0.1
+        x = np.stack([np.sin(t), np.cos(t)], 1)
+        found = ndde.discover(x, dt=0.1, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        f = found.forecast(20, key=jax.random.key(1))
+        print(f.median[-1], np.sin(f.ts[-1]))
+        ```
+        """
+        ensemble, key = self._given(ensemble), check_key(key)
+        steps = read_span(horizon, self, "horizon")
+        check_whole(paths, "paths")
+        check_memory(steps, paths, len(self.names))
+        past, notes, ends = read_history(self, history)
+        level = ends.level(self, ends.after(np.arange(steps + 1)))
+        change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
+        run, diverged = learned_paths(self, ensemble, change, newest(self, past), paths, key)
+        ts = ends.after(np.arange(1, steps + 1))
+        run = ends.level(self, ts).outside(run)
+        notes = (*notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
+        past = ends.level(self, ends.after(np.arange(1 - len(past), 1))).outside(past)
+        return Forecast(ts, run, diverged, past, self.names, self.time_unit, notes)
 
 
 def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
@@ -220,6 +266,16 @@ class Level:
             self.offset[..., j], values.dtype
         )
 
+    def series(self, j: int, values: Any, name: str, steps: int) -> Any:
+        """Return values of one variable by sample from 0 on as the drift reads them, from a number
+        or one per step in measured units.
+
+        **Raises:** `ValueError` for values that have no logarithm.
+        """
+        new = series(values, name, steps)
+        self.check(j, new, name)
+        return self.one_inside(j, new, namespace_of((new, self.offset)))
+
     def kind(self, j: int) -> str:
         """Return the transformation of a variable, `"log"` or `"ranks"`, or empty if there is
         none.
@@ -283,14 +339,17 @@ def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.nd
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """The end of a history: `time`, and whether it is known; else it counts as 0."""
+    """The end of a history: `time`, whether it is known (else it counts as 0), and the interval of
+    what follows.
+    """
 
     time: float
+    dt: float
     known: bool = True
 
-    def after(self, found: Any, k: np.ndarray) -> np.ndarray:
-        """Return times this many samples later."""
-        return self.time + float(found.dt) * k
+    def after(self, k: Any) -> Any:
+        """Return the time this many samples later, which may be traced."""
+        return self.time + self.dt * k
 
     def level(self, found: Any, times: np.ndarray) -> Level:
         """Return the level, without seasons and trends where their phase is unknown."""
@@ -305,15 +364,18 @@ def read_history(
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
     need = int(found.lags[-1]) + 1 if need is None else need
-    dim, told = len(found.names), ()
+    dim, dt, told = len(found.names), float(found.dt), ()
     if history is None:
         values = np.asarray(found.samples.values[-1], np.float64)
-        ends = Ends(float(found.samples.times[-1][-1]))
+        ends = Ends(float(found.samples.times[-1][-1]), dt)
     elif isinstance(history, Samples):
         values, times = read_timed(found, history, "history")
-        ends = Ends(float(times[-1]))
+        ends = Ends(float(times[-1]), dt)
     else:
-        values, ends = read_array(history, dim, "history", ", newest last"), Ends(0.0, known=False)
+        values, ends = (
+            read_array(history, dim, "history", ", newest last"),
+            Ends(0.0, dt, known=False),
+        )
         values, told = level_of(found).inside(values, "history"), _untimed(found)
     if len(values) < need:
         raise ValueError(
@@ -373,17 +435,16 @@ def _untimed(found: Any) -> tuple[str, ...]:
     )
 
 
-def known_inputs(found: Any, change: Change, inputs: Any) -> tuple[Change, tuple[str, ...]]:
+def known_inputs(
+    found: Any, change: Change, inputs: Any, level: Level
+) -> tuple[Change, tuple[str, ...]]:
     """Return a change that sets known inputs to values known in advance, and a note on the others.
 
     **Raises:** `ValueError` for variables that others may drive.
     """
     exogenous, steps = [found.names.index(name) for name in found.inputs], len(change.active) - 1
-    inputs = {} if inputs is None else inputs
-    if not isinstance(inputs, Mapping):
-        raise refusal("inputs", "a mapping from known inputs to their future values", inputs)
-    given = set()
-    for name, values in inputs.items():
+    given, after = set(), np.arange(steps + 1) > 0  # the present was measured
+    for name, values in mapping(inputs, "inputs", "known inputs to their future values").items():
         j = variable(name, found, "an input")
         if j not in exogenous:
             known = ", ".join(found.names[i] for i in exogenous)
@@ -392,22 +453,8 @@ def known_inputs(found: Any, change: Change, inputs: Any) -> tuple[Change, tuple
                 f"inputs are {known or 'none'}. Name them in discover(..., inputs=...), or use "
                 "intervene to set a variable."
             )
-        check_real_array(values, f"the future of {name}", "[horizon]", finite=True)
-        xp = namespace_of(values)
-        values = xp.asarray(values, float)
-        if values.shape != (steps,):
-            raise ValueError(
-                f"the future of {name} must hold one value per step, [horizon] = ({steps},); got "
-                f"shape {values.shape}."
-            )
-        level = level_of(found)
-        level.check(j, values, f"the future of {name}")
-        values = level.one_inside(j, values, xp)
         given.add(j)
-        # The present was measured.
-        held = with_column(change.held, j, np.arange(steps + 1) > 0)
-        value = with_column(change.value, j, xp.concatenate([xp.zeros_like(values[:1]), values]))
-        change = eqx.tree_at(lambda c: (c.held, c.value), change, (held, value))
+        change = change.setting(j, after, level.series(j, values, f"the future of {name}", steps))
     missing = [found.names[j] for j in exogenous if j not in given]
     if not missing:
         return change, ()

@@ -232,6 +232,9 @@ def _families(equations: Equations, basis: Basis, chosen: np.ndarray, halves: An
     return np.stack(costs), [*columns, constant]
 
 
+# Not `regression.search`, which takes one problem at a time: here every half asks about the same
+# columns. For 3 targets with 9 candidates and 40 halves this takes 0.07 s of CPU; 120 searches,
+# without products, take 4.6 s, after 1.9 s of compilation.
 def choose(
     equations: Equations,
     basis: Basis,

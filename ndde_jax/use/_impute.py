@@ -14,15 +14,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from .._checks import check_key, check_whole
+from .._types import Checked
 from ..samples._gaps import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
-from ._ensemble import Ensemble
+from ._ensemble import Ensemble, generator, in_precision
 from ._noise import relative_amplitude
-from ._one_step import NODES, nodes
-from ._simulate import Learned, make_learned, no_change, simulate
+from ._simulate import Steps, make_steps, no_change
 
 IMPUTE = ESTIMATES[-1]
 # Rows whose derivatives are taken at once: one shape for all gaps of all records.
@@ -323,11 +325,11 @@ class Imputed:
         return sum(int(np.isfinite(error).sum()) for error in self.errors)
 
     def rows(self) -> list[tuple]:
-        """Return the rows of `to_frame`, without pandas."""
+        """Return the rows of `to_frame` as tuples."""
         return list(self.table)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each gap; needs pandas."""
+        """Return a pandas DataFrame with a row for each gap."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
@@ -342,6 +344,49 @@ class Imputed:
             f"Imputed: {self.count} values of {', '.join(self.samples.names)} estimated in "
             f"{stretches}, {int(left.sum())} left missing"
         )
+
+
+class WithImputation:
+    """The imputation of missing values. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def impute(
+        self: Any, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
+    ) -> Imputed:
+        """Estimate missing values, in long gaps too, by the learned system: those that minimise the
+        residuals of its equations, in units of their noise, given everything that was measured.
+
+        Each value enters the equations as present, past and next state. Values that gap filling had
+        estimated are estimated anew. Stretches through which no path of the system leads are left
+        as they were, and so are variables of which a recording has no value. Values that no step
+        leads to, such as the first of a record, are held to the mean and the variance of the
+        variable.
+
+        **Arguments:**
+
+        - `draws`: completed samples to draw for multiple imputation, none by default.
+        - `key`: for draws; by default `jax.random.key(0)`.
+
+        **Returns:** [`Imputed`][ndde_jax.use.Imputed], in measured units.
+        [`Recipe(impute=...)`][ndde_jax.Recipe] repeats the discovery on the completed samples.
+
+        **Raises:** `ValueError` for irregular sampling, or too few complete steps.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 1))
+        for k in range(399):
+            x[k + 1] = 0.9 * x[k] + rng.normal()
+        x[200:210] = np.nan
+        found = ndde.discover(x, dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        made = found.impute()
+        print(made.samples.values[0][200:210, 0], made.errors[0][200:210, 0])
+        ```
+        """
+        check_whole(draws, "draws", least=0)
+        key = jr.key(0) if key is None else check_key(key)
+        return impute(self, self._members, draws=draws, rng=generator(key))
 
 
 def impute(
@@ -364,11 +409,11 @@ def impute(
     unknown, left = _looked_for(gone, inside)
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
     x = np.where(unknown, np.concatenate(start), plain)
-    learned = make_learned(found, dataclasses.replace(ensemble, theta=ensemble.center[None]))
-    offsets = _offsets(tuple(found.lags), learned.step)
+    steps = make_steps(found, ensemble, no_change(1, x.shape[1]), [-1], found.lags[-1] + 2)
+    offsets = steps.back
     rows = seen_rows(x, unknown, offsets, part, inside)
-    law = functools.partial(_law, learned, offsets)
-    center, scale = (np.asarray(a, np.float64) for a in (learned.center, learned.scale))
+    law, scaling = functools.partial(_law, steps), found.model.scaling
+    center, scale = (np.asarray(a, np.float64) for a in (scaling.center, scaling.scale))
     white = _white(ensemble, x, rows, center, scale)
     problem = Problem(x, unknown, rows, offsets, white, center, scale, part)
     known = np.where(unknown, np.nan, x)
@@ -420,18 +465,6 @@ def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
     return unknown, missing & ~unknown
 
 
-def _offsets(lags: tuple[int, ...], step: str) -> tuple[int, ...]:
-    """Return the samples that a step of the simulator reads, counted back."""
-    read = {0, *lags, *(lag - 1 for lag in lags if lag > 0)}
-    if step == "flow":
-        newest = lags[-1] + 1
-        count = min(NODES, newest + 1)
-        for lag in lags:
-            first = int(nodes(min(newest - lag, newest - 1), newest, np, count))
-            read |= {newest - first - a for a in range(count)}
-    return tuple(sorted(read))
-
-
 def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
     """Return the matrices that whiten the noise of each step, `[row dim dim]`, where it depends on
     the state x.
@@ -465,17 +498,15 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
     return better_of(path, other)
 
 
-def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
+def _law(steps: Steps, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return values and derivatives of the step of many rows, in batches of one shape."""
-    n, dtype = len(past), learned.dt.dtype
-    batches = -(-n // ROWS)
-    padded = np.zeros((batches * ROWS, *past.shape[1:]))
+    n, dim = len(past), past.shape[2]
+    padded = np.zeros((-(-n // ROWS) * ROWS, *past.shape[1:]))
     padded[:n] = past
     parts = [
-        _linearised(learned, offsets, jnp.asarray(padded[b * ROWS : (b + 1) * ROWS], dtype))
-        for b in range(batches)
+        _linearised(steps, in_precision(steps.members, padded[b : b + ROWS]))
+        for b in range(0, len(padded), ROWS)
     ]
-    dim = past.shape[2]
     value, slope = np.zeros((0, dim)), np.zeros((0, dim, *past.shape[1:]))
     if parts:
         value, slope = (np.concatenate([np.asarray(a, np.float64) for a in z])
@@ -484,23 +515,16 @@ def _law(learned: Learned, offsets: tuple[int, ...], past: np.ndarray):
 
 
 @eqx.filter_jit
-def _linearised(
-    learned: Learned, offsets: tuple[int, ...], past: Float[Array, "row offset dim"]
-) -> tuple[Array, Array]:
+def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Array, Array]:
     """Return the next sample, by one step of the simulator, and its derivatives."""
-    dim, dtype = past.shape[2], past.dtype
-    # As long as a forecast has it; what is not read may be anything.
-    at = np.arange(learned.lags[-1] + 1, -1, -1)
-    place = np.array([offsets.index(o) if o in offsets else 0 for o in at])
-    change, noise = no_change(1, dim, dtype), jnp.zeros((1, 1, dim), dtype)
 
     def following(past):
-        paths, _ = simulate(learned, change, past[place][None], jnp.zeros(1, int), noise)
-        return paths[0, 0]
+        states = past[:, None]
+        return (states[0] + steps(0.0, states[0], states[1:]))[0]
 
     def linearised(past):
         value, pull_back = jax.vjp(following, past)
-        return value, jax.vmap(pull_back)(jnp.eye(dim, dtype=dtype))[0]
+        return value, jax.vmap(pull_back)(jnp.eye(len(value), dtype=value.dtype))[0]
 
     return jax.vmap(linearised)(past)
 

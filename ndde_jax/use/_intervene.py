@@ -2,19 +2,21 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
-from .._types import namespace_of
-from ._arguments import inputs_of, read_span, variable
+from .._types import Checked, namespace_of
+from ._arguments import inputs_of, mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._forecast import (
+    Ends,
+    Level,
     by_time,
     divergence_note,
     known_inputs,
@@ -22,7 +24,9 @@ from ._forecast import (
     newest,
     path_quantile,
     read_history,
+    times_of,
 )
+from ._parametric_bootstrap import spread_by_echoes
 from ._simulate import Change, Edits, check_memory, learned_paths, no_change, with_column
 
 # Share of resamples below which an edge is called unsupported.
@@ -77,118 +81,140 @@ class Intervention:
         return plot_intervention(self)
 
     def __repr__(self) -> str:
-        unit = f" {self.time_unit}" if self.time_unit else ""
         return (
-            f"Intervention on {', '.join(self.names)}: {self.changed.shape[0]} pairs of paths "
-            f"from {self.ts[0]:.6g} to {self.ts[-1]:.6g}{unit}"
+            f"Intervention on {', '.join(self.names)}: {len(self.changed)} pairs of paths "
+            f"{times_of(self)}"
         )
 
 
-def intervene(
-    found: Any,
-    ensemble: Ensemble,
-    values: Any,
-    *,
-    horizon: Any,
-    start: Any,
-    stop: Any,
-    paths: Any,
-    key: Any,
-    shift: Any,
-    cut: Any,
-    scale: Any,
-    delay: Any,
-    inputs: Any,
-    history: Any,
-) -> Intervention:
-    """Return futures with and without an intervention; see `found.intervene`."""
-    key = check_key(key)
-    steps = read_span(horizon, found, "horizon")
-    begin = read_span(start, found, "start", least=0)
-    end = steps + 1 if stop is None else read_span(stop, found, "stop", least=1)
-    if not begin < end or begin >= steps:
-        raise ValueError(
-            f"start must lie before stop and before the horizon; got start {begin}, stop "
-            f"{'none' if stop is None else end}, horizon {steps} samples."
+class WithInterventions:
+    """The interventions on a discovered system. A base of [`Discovery`][ndde_jax.Discovery]."""
+
+    def intervene(
+        self: Any,
+        values: Checked[Mapping | None] = None,
+        *,
+        horizon: Checked[int | str] = 24,
+        start: Checked[int | str] = 0,
+        stop: Checked[int | str | None] = None,
+        paths: Checked[int] = 200,
+        key: Checked[PRNGKeyArray],
+        shift: Checked[Mapping | None] = None,
+        cut: Checked[Sequence | None] = None,
+        scale: Checked[Mapping | None] = None,
+        delay: Checked[Mapping | None] = None,
+        inputs: Checked[Mapping | None] = None,
+        history: Any = None,
+        ensemble: Checked[Ensemble | None] = None,
+    ) -> Intervention:
+        """Return a future with and without an intervention on the system, on the same noise.
+
+        The intervention holds at samples k with `start` ≤ k < `stop`. Sample 0 is the present, and
+        `ts` begins one sample later. Several changes may be made at once.
+
+        **Arguments:**
+
+        - `values`: variables that are set, in measured units, by name or index: a number,
+            `[horizon]` numbers, or a function of time (as in `ts`), or of time and state `[dim]`.
+            With `start` 0 the present is set as well.
+        - `shift`: amounts, one or `[horizon]`, added to the values of a variable that all *others*
+            read, now and later, and to its recorded values; its own drift reads it unshifted. For a
+            variable that is read as its logarithm or by its ranks, the amounts are in these units.
+        - `cut`: edges (source, target), or (source, target, lag): the target reads the source at
+            its mean over the record.
+        - `scale`: edges to factors of their effect: the difference between the rate with the source
+            and the rate with the source at its mean. 0 is the same as a cut.
+        - `delay`: edges to new delays in samples (or with a unit).
+        - `horizon`, `start`, `stop`: in samples, or times with their unit, such as "6h".
+        - `paths`, `key`, `inputs`, `history`, `ensemble`: as for
+            [`forecast`][ndde_jax.Discovery.forecast].
+
+        **Returns:** [`Intervention`][ndde_jax.use.Intervention], whose `notes` say where the answer
+        rests on an edge that fewer than half of the resamples contain, leaves the range of the
+        data, or may miss a hidden driver. Numbers in `values`, `shift` and `scale` may be traced:
+        `jax.grad` of any outcome with respect to them works, and `notes` are then left out.
+
+        **Raises:** `ValueError` for an unknown variable, an edge that is not in the graph, or
+        nothing to do.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        rng, x = np.random.default_rng(0), np.zeros((400, 2))
+        for k in range(399):
+            rate = np.array([x[k, 1] - x[k, 0], -x[k, 1]])
+            x[k + 1] = x[k] + 0.2 * rate + 0.3 * rng.normal(size=2)
+        found = ndde.discover(
+            x, dt=0.2, names=("heat", "sun"), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
         )
-    check_whole(paths, "paths")
-    check_memory(steps, paths, len(found.names))
-    when = (np.arange(steps + 1) >= begin) & (np.arange(steps + 1) < end)
-    edits, cuts = _edits(found, cut, scale, delay)
-    need = int(found.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
-    past, notes, ends = read_history(found, history, need)
-    plain, told = known_inputs(found, no_change(steps, len(found.names)), inputs)
-    ts = ends.after(found, np.arange(steps + 1))
-    level = ends.level(found, ts)
-    clock = (ends.time, float(found.dt), level)
-    change, acted = _change(found, plain, values, shift, edits, when, clock)
-    if not acted and edits is None:
-        raise ValueError(
-            "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
-        )
-    given = (newest(found, past, need), paths, key)
-    baseline, first = learned_paths(found, ensemble, plain, *given)
-    changed, second = learned_paths(found, ensemble, change, *given)
-    _check_set(found, change, changed, acted)
-    notes = (
-        *notes, *told, *_said_of_shift(level, shift, found),
-        *_notes(found, ensemble, acted, cuts, change, when, baseline, changed),
-        *divergence_note(first | second),
-    )  # fmt: skip
-    level = ends.level(found, ts[1:])
-    baseline, changed = level.outside(baseline), level.outside(changed)
-    diverged, names = first | second, found.names
-    return Intervention(ts[1:], baseline, changed, diverged, names, found.time_unit, notes)
+        g = found.intervene({"sun": 1.0}, horizon=30, key=jax.random.key(1))
+        print(g.effect()[-1])  # about what the sun is changed by, for both
+        ```
+        """
+        # A forecast is corrected for what its steps miss of the data; what a change does is not.
+        ensemble = spread_by_echoes(self, self._given(ensemble), self._echoed)
+        key = check_key(key)
+        steps = read_span(horizon, self, "horizon")
+        begin = read_span(start, self, "start", least=0)
+        end = steps + 1 if stop is None else read_span(stop, self, "stop", least=1)
+        if not begin < end or begin >= steps:
+            raise ValueError(
+                f"start must lie before stop and before the horizon; got start {begin}, stop "
+                f"{'none' if stop is None else end}, horizon {steps} samples."
+            )
+        check_whole(paths, "paths")
+        check_memory(steps, paths, len(self.names))
+        when = (np.arange(steps + 1) >= begin) & (np.arange(steps + 1) < end)
+        edits, cuts = _edits(self, cut, scale, delay)
+        need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
+        past, notes, ends = read_history(self, history, need)
+        ts = ends.after(np.arange(steps + 1))
+        level = ends.level(self, ts)
+        plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
+        change = dataclasses.replace(plain, active=when, edits=edits)
+        change, acted = _change(self, change, values, shift, when, ends, level)
+        if not acted and edits is None:
+            raise ValueError(
+                "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
+            )
+        given = (newest(self, past, need), paths, key)
+        baseline, first = learned_paths(self, ensemble, plain, *given)
+        changed, second = learned_paths(self, ensemble, change, *given)
+        _check_set(self, change, changed, acted)
+        notes = (
+            *notes, *told, *_said_of_shift(level, shift, self),
+            *_notes(self, ensemble, acted, cuts, change, when, baseline, changed),
+            *divergence_note(first | second),
+        )  # fmt: skip
+        level = ends.level(self, ts[1:])
+        baseline, changed = level.outside(baseline), level.outside(changed)
+        diverged, names = first | second, self.names
+        return Intervention(ts[1:], baseline, changed, diverged, names, self.time_unit, notes)
 
 
-def _mapping(value: Any, name: str, what: str) -> dict:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise refusal(name, f"a mapping from {what}", value)
-    return dict(value)
-
-
-def _series(value: Any, name: str, steps: int) -> Any:
-    """Return values by sample from 0 on, from a number or `[horizon]` of them."""
-    check_real_array(value, name, "a number, or one per step of the horizon", finite=True)
-    xp = namespace_of(value)
-    value = xp.asarray(value, float)
-    if value.shape not in ((), (steps,)):
-        raise ValueError(
-            f"{name} must be a number, or [horizon] = ({steps},) of them; got shape {value.shape}."
-        )
-    value = xp.broadcast_to(value, (steps,))
-    return xp.concatenate([value[:1], value])
-
-
-def _change(found, plain: Change, values, shift, edits, when, clock):
+def _change(found, change: Change, values, shift, when, ends: Ends, level: Level):
     """Return the change to make, and the variables it acts on."""
-    steps, dim = len(when) - 1, plain.value.shape[1]
-    held, value, rules, acted = plain.held, plain.value, {}, []
-    for name, given in _mapping(values, "the first argument", "variables to values").items():
+    steps, rules, acted = len(when) - 1, {}, []
+    for name, given in mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
         acted.append(i)
-        held = with_column(held, i, when | held[:, i])
         if callable(given):
-            rules[i] = _rule(given, str(name))
+            rules[i], given = _rule(given, str(name)), None
         else:
-            new = _series(given, f"the value of {name}", steps)
-            clock[2].check(i, given, f"the value of {name}")
-            xp = namespace_of((new, value))
-            new = clock[2].one_inside(i, new, xp)
-            value = with_column(value, i, xp.where(when, new, value[:, i]))
+            given = level.series(i, given, f"the value of {name}", steps)
+        change = change.setting(i, when, given)
     offset = None
-    for name, given in _mapping(shift, "shift", "variables to amounts").items():
+    for name, given in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         if i in acted:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
         acted.append(i)
-        offset = np.zeros((steps + 1, dim)) if offset is None else offset
-        amount = _series(given, f"the shift of {name}", steps)
+        offset = np.zeros(change.value.shape) if offset is None else offset
+        amount = series(given, f"the shift of {name}", steps)
         offset = with_column(offset, i, namespace_of(amount).where(when, amount, 0))
-    rule = _together(rules, clock, when) if rules else None
-    return Change(held, value, offset, when, edits, rule), acted
+    rule = _together(rules, ends, level, when) if rules else None
+    return dataclasses.replace(change, shift=offset, rule=rule), acted
 
 
 def _rule(function: Any, name: str):
@@ -209,16 +235,15 @@ def _rule(function: Any, name: str):
     return (lambda t, x: function(t)) if count == 1 else function
 
 
-def _together(rules, clock, when):
+def _together(rules, ends, level, when):
     """Return all functions as one, of states in measured units; where they are not active, values
     set before stay.
     """
-    last, dt, level = clock
 
     def rule(k, state, value):
         here = level.at(k)
         state = here.outside(state)
-        t = last + dt * jnp.asarray(k, value.dtype)
+        t = ends.after(jnp.asarray(k, value.dtype))
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
             new = here.one_inside(i, new(state))
@@ -235,8 +260,8 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
     if len(cut) in (2, 3) and isinstance(cut[0], str):
         cut = [tuple(cut)]
-    scale = _mapping(scale, "scale", "edges such as ('x', 'y') to factors")
-    delay = _mapping(delay, "delay", "edges such as ('x', 'y') to lags in samples")
+    scale = mapping(scale, "scale", "edges such as ('x', 'y') to factors")
+    delay = mapping(delay, "delay", "edges such as ('x', 'y') to lags in samples")
     if not (cut or scale or delay):
         return None, []
     dim, n_lags = len(found.names), len(found.lags)
@@ -310,7 +335,7 @@ def _check_set(found, change: Change, changed, acted) -> None:
 def _said_of_shift(level, shift, found) -> list[str]:
     """Return a note on a shift of a transformed variable: it shifts the transformed values."""
     notes = []
-    for name, amount in _mapping(shift, "shift", "variables to amounts").items():
+    for name, amount in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         kind = level.kind(i)
         if kind == "ranks":

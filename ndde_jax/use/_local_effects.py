@@ -59,6 +59,13 @@ def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.n
     return edges, slot
 
 
+def slice_means(values: np.ndarray, slot: np.ndarray, count: int) -> np.ndarray:
+    """Return means of the rows of each of so many slices, `[slice ...]`; 0 in empty ones."""
+    sums = np.zeros((count, values.shape[1]))
+    np.add.at(sums, slot, values)
+    return sums / np.maximum(np.bincount(slot, minlength=count), 1)[:, None]
+
+
 def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:
     """Return a linear functional of the drift, of the learned model, of the centre of the ensemble
     and of its members, `[... model]`, from its values for the model alone `[...]` and for the
@@ -103,10 +110,7 @@ def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray
         """Return the mean change of a function from one end of each slice to the other,
         `[slice ...]`.
         """
-        change = function(high) - function(low)
-        sums = np.zeros((len(count), change.shape[1]))
-        np.add.at(sums, slot, change)
-        return sums / np.maximum(count, 1)[:, None]
+        return slice_means(function(high) - function(low), slot, len(count))
 
     def accumulated(steps):
         """Return sums of steps, centred over the data, `[... point]`."""
@@ -189,11 +193,11 @@ class Interactions:
     )
 
     def rows(self) -> list[tuple]:
-        """Return the rows of `to_frame`, without pandas."""
+        """Return the rows of `to_frame` as tuples."""
         return list(self.table)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each pair; needs pandas."""
+        """Return a pandas DataFrame with a row for each pair."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
@@ -339,9 +343,7 @@ class Grid:
         """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; an empty
         cell takes the mean of the nearest that are not, as sums across it need a number.
         """
-        sums = np.zeros((self.count.size, values.shape[1]))
-        np.add.at(sums, self._flat, values)
-        means = sums / np.maximum(self.count.reshape(-1, 1), 1)
+        means = slice_means(values, self._flat, self.count.size)
         at = np.stack(list(np.indices(self.shape)), axis=-1).reshape(-1, 2)
         full, empty = np.flatnonzero(self.count.ravel()), np.flatnonzero(self.count.ravel() == 0)
         far = ((at[empty, None] - at[None, full]) ** 2).sum(axis=-1)
@@ -366,9 +368,7 @@ class Grid:
         nodes = np.moveaxis(nodes, axis, 0)
         change = nodes[1:] - nodes[:-1]
         here = (1 - v)[:, None] * change[s, t] + v[:, None] * change[s, t + 1]
-        sums = np.zeros((len(change), nodes.shape[2]))
-        np.add.at(sums, s, here)
-        steps = sums / np.maximum(np.bincount(s, minlength=len(change)), 1)[:, None]
+        steps = slice_means(here, s, len(change))
         return np.concatenate([np.zeros((1, nodes.shape[2])), steps.cumsum(axis=0)])
 
     def at_rows(self, nodes: np.ndarray) -> np.ndarray:

@@ -9,34 +9,41 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from ..samples._samples import Samples
 
 MOST_ROWS = 20_000
+# Nodes of the cubic; and parts of a step of "flow", each of the classical method of Runge and
+# Kutta, of fourth order. One part is too coarse where the present moves far within a step; four
+# gave what two give on every delayed system tried.
+NODES, PARTS = 4, 2
 # "heun": the mean of the rates at both ends, the present at the end predicted. "hold": the same
 # with the present held, for maps. "flow": finer than the sampling, the past read between samples.
-KINDS = ("heun", "hold", "flow")
-# Nodes of the cubic; and parts of a step, each of the classical method of Runge and Kutta, of
-# fourth order. One part is too coarse where the present moves far within a step; four gave what two
-# give on every delayed system tried.
-NODES, PARTS = 4, 2
-# Stages of a part: where in it the drift is asked, how far along the last rate, weight of the rate.
-_STAGES = ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6))
+# Stages of a step, or of a part: where in it the drift is asked, how far along this rate the next
+# stage lies, and weight of the rate.
+_STAGES = {
+    "heun": ((0.0, 1.0, 1 / 2), (1.0, 0.0, 1 / 2)),
+    "hold": ((0.0, 0.0, 1 / 2), (1.0, 0.0, 1 / 2)),
+    "flow": ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6)),
+}
+KINDS = tuple(_STAGES)
 # Shares of a step between its ends at which its stages ask for the past.
 WITHIN = (0.25, 0.5, 0.75)
 Drift = Callable[[np.ndarray], np.ndarray]
 
 
-def stages() -> Float[np.ndarray, "stage 4"]:
+def stages(step: str) -> Float[np.ndarray, "stage 4"]:
     """Return the stages of a whole step: time of the rate, distance to the state of the next stage,
     weight of the rate, and whether a part ends with it; times and lengths in steps.
     """
+    part, parts = _STAGES[step], PARTS if step == "flow" else 1
     table = [
-        ((part + time) / PARTS, on / PARTS, weight / PARTS, float(last == len(_STAGES) - 1))
-        for part in range(PARTS)
-        for last, (time, on, weight) in enumerate(_STAGES)
+        ((k + time) / parts, on / parts, weight / parts, float(last == len(part) - 1))
+        for k in range(parts)
+        for last, (time, on, weight) in enumerate(part)
     ]
     return np.array(table)
 
@@ -153,28 +160,46 @@ def lead(
 ) -> tuple[Quadrature, np.ndarray]:
     """Return the quadrature points of each step, and its mean rate, `[row dim]`."""
     lags = tuple(lags)
+    past = {0.0: rows.start, 1.0: rows.end} | {s: rows.between[:, i] for i, s in enumerate(WITHIN)}
+    # Of several stages at one time the last is the best.
+    states: dict[float, np.ndarray] = {}
 
-    def at(histories, state):
-        if 0 not in lags:
-            return histories
-        histories = histories.copy()
-        histories[:, lags.index(0)] = state
+    def at(s):
+        histories = past[s].copy()
+        if 0 in lags:
+            histories[:, lags.index(0)] = states[s]
         return histories
 
+    def rate(s, state):
+        states[float(s)] = state
+        return drift(at(float(s)))
+
+    mean = mean_rate(rate, rows.now, dt, step, np)
     if step != "flow":
-        first = drift(rows.start)
-        end = at(rows.end, rows.now + (step == "heun") * dt * first)
-        return Quadrature((rows.start, end), (0.5, 0.5)), (first + drift(end)) / 2
-    past = {0.0: rows.start, 1.0: rows.end} | {s: rows.between[:, i] for i, s in enumerate(WITHIN)}
-    begin, state, gone = rows.now, rows.now, np.zeros_like(rows.now)
-    seen = []
-    for s, on, weight, last in stages():
-        rate = drift(at(past[s], state))
-        gone = gone + dt * weight * rate
-        seen.append(state)
-        if last:
-            begin = rows.now + gone
-        state = begin + dt * on * rate
-    states = {0.0: rows.now, 0.5: seen[len(seen) // 2], 1.0: rows.now + gone}
-    histories = tuple(at(past[s], state) for s, state in states.items())
-    return Quadrature(histories, (1 / 6, 2 / 3, 1 / 6)), gone / dt
+        return Quadrature((at(0.0), at(1.0)), (0.5, 0.5)), mean
+    states[1.0] = rows.now + dt * mean
+    return Quadrature((at(0.0), at(0.5), at(1.0)), (1 / 6, 2 / 3, 1 / 6)), mean
+
+
+def mean_rate(rate: Callable, now: Any, dt: Any, step: str, xp: Any) -> Any:
+    """Return the mean rate over a step of the simulator, `[row dim]`, in NumPy or JAX.
+
+    - `rate`: what the drift says a share of the step after its start, at a present state.
+    - `now`: states at the start.
+    """
+
+    def stage(carry, given):
+        begin, state, gone = carry
+        s, on, weight, last = given
+        slope = rate(s, state)
+        gone = gone + dt * weight * slope
+        begin = xp.where(last > 0, now + gone, begin)
+        return (begin, begin + dt * on * slope, gone), None
+
+    carry, table = (now, now, xp.zeros_like(now)), stages(step)
+    if xp is np:
+        for row in table:
+            carry, _ = stage(carry, row)
+    else:  # a loop, so that the drift is compiled once
+        carry, _ = jax.lax.scan(stage, carry, tuple(xp.asarray(table, now.dtype).T))
+    return carry[2] / dt

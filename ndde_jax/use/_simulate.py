@@ -1,11 +1,13 @@
-"""The one simulator behind forecasts and interventions: a pure function of arrays.
+"""The paths of an ensemble, with and without changes, by the one solver of the library.
 
 A step is one sampling interval long, and the very map that the correction and the noise of the
-ensemble were estimated for. Heun's reads the past at the samples only, where it is known, and is of
+ensemble were estimated for, so the solver takes it as Euler's: the drift that it is given is the
+mean rate over a step. Heun's step reads the past at the samples only, where it is known, and is of
 second order; "flow" is of fourth order in parts of an interval, and reads a past that is
 interpolated; "hold" keeps the present during a step.
 """
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable
@@ -21,37 +23,15 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._checks import is_traced
 from .._types import namespace_of, to_jax
-from ._ensemble import Ensemble
-from ._half_sampling import Basis
+from ..simulate._solve import solve_sdde
+from ._ensemble import Ensemble, Member, in_precision
 from ._noise import relative_amplitude
-from ._one_step import NODES, nodes, stages, weights
+from ._one_step import NODES, mean_rate, nodes, weights
 
 # Standard deviations from the mean at which a path is held and counts as diverged.
 FAR = 1e3
 # Steps of one part of a long run, and steps of single paths from which on a bar is shown.
 PART, MANY = 10_000, 10_000_000
-
-
-class Learned(eqx.Module):
-    """The inputs of a simulator: every member's drift, noise, centre and scale of the data."""
-
-    model: Any
-    basis: Basis
-    trust: Float[Array, "target"]
-    theta: Float[Array, "member target feature"]
-    dt: Float[Array, ""]
-    factor: Float[Array, "dim dim"]
-    amplitude: Float[Array, "dim 3"]
-    center: Float[Array, "dim"]
-    scale: Float[Array, "dim"]
-    lags: tuple[int, ...] = eqx.field(static=True)
-    step: str = eqx.field(static=True, default="heun")
-
-    def drift(self, member: Int[Array, "path"], z: Float[Array, "path lag dim"]):
-        """Return physical rates `[path dim]`."""
-        features = self.basis(z)
-        extra = jnp.einsum("pf,ptf->pt", features, self.theta[member])
-        return self.trust[None] * jax.vmap(self.model)(z) + extra
 
 
 class Edits(eqx.Module):
@@ -62,9 +42,9 @@ class Edits(eqx.Module):
     - `scaled`, `factor`: inputs whose effect on a target is multiplied.
     """
 
-    at: Int[ArrayLike, "target lag source"]
-    cut: Bool[ArrayLike, "target lag source"]
-    scaled: Bool[ArrayLike, "edit target lag source"]
+    at: Int[np.ndarray, "target lag source"]
+    cut: Bool[np.ndarray, "target lag source"]
+    scaled: Bool[np.ndarray, "edit target lag source"]
     factor: Float[Array, "edit"]
 
 
@@ -84,6 +64,31 @@ class Change(eqx.Module):
     edits: Edits | None
     rule: Callable | None = eqx.field(static=True, default=None)
 
+    @property
+    def taken(self) -> Bool[Array, "sample dim"]:
+        """Where a variable is taken hold of, so that it jumps."""
+        return jnp.asarray(self.held) & ~jnp.pad(self.held, ((1, 0), (0, 0)))[:-1]
+
+    def setting(self, i: int, when: Any, value: Any = None) -> "Change":
+        """Return the change that also sets a variable at some samples, `[sample]`, to values
+        `[sample]`; to those of the rule if there are none.
+        """
+        held, values = with_column(self.held, i, when | self.held[:, i]), self.value
+        if value is not None:
+            xp = namespace_of((value, values))
+            values = with_column(values, i, xp.where(when, value, values[:, i]))
+        return dataclasses.replace(self, held=held, value=values)
+
+    def hold(self, k: Any, state: Float[Array, "path dim"]) -> Float[Array, "path dim"]:
+        """Return states of a sample, which may be traced, with variables set; before sample 0 as
+        they are.
+        """
+        at = jnp.maximum(k, 0)
+        value = jnp.broadcast_to(self.value[at][None], state.shape)
+        if self.rule is not None:
+            value = self.rule(at, state, value)
+        return jnp.where((self.held[at] & (k >= 0))[None], value, state)
+
 
 def no_change(horizon: int, dim: int, dtype: Any = float) -> Change:
     """Return the change that does nothing."""
@@ -100,99 +105,251 @@ def with_column(table: Any, column: int, new: Any) -> Any:
     return table
 
 
+def samples_read(lags: Any, step: str, newest: int) -> tuple[int, ...]:
+    """Return the samples that a step of the simulator reads, counted back from the present.
+
+    - `newest`: samples of the past before it.
+    """
+    lags = sorted({int(lag) for lag in lags})
+    read = {0, *lags, *(lag - 1 for lag in lags if lag > 0)}
+    if step == "flow" and newest:
+        count = min(NODES, newest + 1)
+        for lag in lags:
+            first = int(nodes(min(newest - lag, newest - 1), newest, np, count))
+            read |= {newest - first - a for a in range(count)}
+    return tuple(sorted(read))
+
+
+class Steps(eqx.Module):
+    """The steps of many paths, as an equation of the solver: its drift is the mean rate over one.
+
+    The solver keeps states as they come out of a step. What is set, shifted or out of bounds is
+    changed where they are read, so that a step that ends where a variable is taken hold of reads
+    what it was before, and one that begins there what it is set to: else the variable would be held
+    half a step too early.
+
+    - `members`: the drift of each path.
+    - `factor`, `amplitude`: of the noise of one step.
+    - `begin`: sample from which on the solver counts.
+    - `back`: samples that a step reads, counted back; `newest`: samples of the past before the
+        present.
+    """
+
+    members: Member
+    factor: Float[Array, "dim dim"]
+    amplitude: Float[Array, "dim 3"]
+    change: Change
+    begin: Int[Array, ""]
+    step: str = eqx.field(static=True)
+    back: tuple[int, ...] = eqx.field(static=True)
+    newest: int = eqx.field(static=True)
+
+    def __call__(self, t: Any, x: Float[Array, "path dim"], lagged: Any, args: Any = None) -> Any:
+        """Return the change of a step, as `solve_sdde` asks for it; time in samples."""
+        past = self.past(self.sample(t), jnp.concatenate([x[None], lagged]))
+        return past.now - x + self.members.dt * self.rate(past)
+
+    def noise(self, t: Any, x: Any, lagged: Any, args: Any = None) -> Float[Array, "path dim dim"]:
+        """Return the root of the covariance of a step's noise."""
+        scaling = self.members.scaling
+        z = (self.seen(self.sample(t), x) - scaling.center[None]) / scaling.scale[None]
+        return relative_amplitude(self.amplitude, z, jnp)[:, :, None] * self.factor[None]
+
+    def sample(self, t: Any) -> Int[Array, ""]:
+        """Return the number of a sample, from the time of the solver."""
+        return self.begin + jnp.round(t).astype(int)
+
+    def limits(self) -> tuple[Float[Array, "dim"], Float[Array, "dim"]]:
+        """Return the states at which paths are held."""
+        center, far = self.members.scaling.center, FAR * self.members.scaling.scale
+        return center - far, center + far
+
+    def seen(self, k: Any, state: Float[Array, "path dim"]) -> Float[Array, "path dim"]:
+        """Return states of one sample as they are read: held within bounds, or where they are
+        set.
+        """
+        low, high = self.limits()
+        bound = jnp.clip(jnp.where(jnp.isfinite(state), state, high[None]), low[None], high[None])
+        return self.change.hold(k, bound)
+
+    def past(self, k: Any, states: Float[Array, "back path dim"]) -> "Past":
+        """Return the past of a step that begins at sample k."""
+        samples, change = k - jnp.asarray(self.back), self.change
+        known, at = (samples >= 0)[:, None], jnp.maximum(samples, 0)
+        seen = jax.vmap(self.seen)(samples, states)
+        jumps = jnp.asarray(change.taken)[at] & known
+        shift = jnp.zeros(jumps.shape, states.dtype)
+        if change.shift is not None:
+            shift = jnp.where(known, jnp.asarray(change.shift)[at], shift)
+        place = np.zeros(self.back[-1] + 1, int)
+        place[list(self.back)] = np.arange(len(self.back))
+        paths = lambda a: jnp.moveaxis(a, 1, 0)  # noqa: E731
+        left = jnp.where(jumps[:, None], states, seen)
+        return Past(paths(seen), paths(left), shift, jumps, jnp.asarray(place), k, self.newest)
+
+    def rate(self, past: "Past") -> Float[Array, "path dim"]:
+        """Return the mean rate over a step."""
+        k, now, change, dt = past.k, past.now, self.change, self.members.dt
+        # What is held on both sides of a step is known within it.
+        held, end = (change.held[k] & change.held[k + 1])[None], now
+        if self.step == "flow" and change.rule is not None:
+            end = now + dt * self._drift(k, partial(past.within, 0.0, now))
+        end = change.hold(k + 1, end)
+
+        def rate(s, state):
+            if self.step == "flow":
+                state = jnp.where(held, now + s * (end - now), state)
+                return self._drift(k, partial(past.within, s, state))
+            free = (s == 0) | change.taken[k + 1][None]
+            state = jnp.where(free, state, change.hold(k + 1, state))
+            return self._drift(k, partial(past.at_end_if, s > 0, state))
+
+        return mean_rate(rate, now, dt, self.step, jnp)
+
+    def _drift(self, k: Any, look: Callable) -> Float[Array, "path dim"]:
+        """Return rates with all changes made; `look` gives states and shifts at lags, of each
+        source.
+        """
+        dim, center = self.factor.shape[0], self.members.scaling.center
+        lags = jnp.asarray(self.members.lags)
+        lags, edits = jnp.broadcast_to(lags[:, None], (len(lags), dim)), self.change.edits
+        if edits is None and self.change.shift is None:
+            return self.members.each(look(lags)[0])
+
+        def rate(target):
+            """Return the rate of a target, which reads others shifted and some inputs changed."""
+
+            def of(at, cut):
+                z, shift = look(at)
+                others = (jnp.arange(dim) != target)[None]
+                z = z + jnp.where(others, shift, 0)[None]
+                z = jnp.where(cut[None], center[None, None], z)
+                return self.members.each(z)[:, target]
+
+            plain = of(lags, jnp.zeros(lags.shape, bool))
+            if edits is None:
+                return plain
+            at, cut = (jnp.asarray(part)[target] for part in (edits.at, edits.cut))
+            base = of(at, cut)
+
+            def scaled(mask, factor):
+                # The rate without the input, which is the same as `base` for other targets.
+                return (factor - 1) * (base - of(at, cut | mask[target]))
+
+            total = base
+            if edits.scaled.shape[0]:
+                total = base + jnp.sum(jax.vmap(scaled)(edits.scaled, edits.factor), axis=0)
+            return jnp.where(self.change.active[k], total, plain)
+
+        return jax.vmap(rate, out_axes=1)(jnp.arange(dim))
+
+
+class Past(eqx.Module):
+    """The past of a step, for every path: what the drift reads, at lags of every source,
+    `[lag source]`, and what is added to what others see.
+
+    - `seen`: states, `[path back dim]`; `left`: the same just before, where a variable jumps.
+    - `shift`: `[back dim]`; `jumps`: where a variable does.
+    - `place`: of each sample, counted back, in these arrays.
+    - `k`: sample at which the step begins.
+    """
+
+    seen: Float[Array, "path back dim"]
+    left: Float[Array, "path back dim"]
+    shift: Float[Array, "back dim"]
+    jumps: Bool[Array, "back dim"]
+    place: Int[Array, "sample"]
+    k: Int[Array, ""]
+    newest: int = eqx.field(static=True)
+
+    @property
+    def now(self) -> Float[Array, "path dim"]:
+        """The present."""
+        return self.seen[:, 0]
+
+    def _get(self, values: Any, back: Any) -> Any:
+        return values[..., self.place[back], jnp.arange(values.shape[-1])[None]]
+
+    def at_end_if(self, end: Any, state: Any, lag: Any) -> tuple[Any, Any]:
+        """Return states seen from the start of a step, or from its end, where the present is
+        `state`; what others see shifted is shifted from a sample on, not before.
+        """
+        past = jnp.where(
+            end, self._get(self.left, jnp.maximum(lag - 1, 0)), self._get(self.seen, lag)
+        )
+        return jnp.where((lag == 0)[None], state[:, None], past), self._get(self.shift, lag)
+
+    def within(self, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
+        """Return states seen from a share `s` of a step after its start, where the present is
+        `state`.
+        """
+        newest, shift = self.newest, self._get(self.shift, lag)
+        here = jnp.broadcast_to(state[:, None], (len(state), *lag.shape))
+        if newest == 0:
+            return here, shift
+        count = min(NODES, newest + 1)
+        place = jnp.minimum(newest - lag, newest - 1)
+        first = nodes(place, newest, jnp, count)
+        place_, first_ = (a.astype(state.dtype) for a in (place, first))
+        shares = weights(place_, first_, s, count)
+        around = [newest - first - a for a in range(count)]
+        cubic = sum(w[None] * self._get(self.seen, b) for w, b in zip(shares, around, strict=True))
+        jump = jnp.stack([self._get(self.jumps, b) for b in around[1:]]).any(axis=0)
+        low, high = self._get(self.seen, newest - place), self._get(self.left, newest - place - 1)
+        before = jnp.where(jump[None], (1 - s) * low + s * high, cubic)
+        return jnp.where((lag == 0)[None], here, before), shift
+
+
 def simulate(
-    learned: Learned,
-    change: Change,
-    history: Float[ArrayLike, "path past dim"],
-    member: Int[ArrayLike, "path"],
-    noise: Float[ArrayLike, "step path dim"],
-) -> tuple[Float[Array, "path step dim"], Bool[Array, "path"]]:
-    """Return paths after the present, and which of them diverged; `noise` has unit covariance."""
-    paths, (_, alive) = _advance(learned, change, history, None, 0, member, noise)
-    return paths, ~alive
+    steps: Steps, history: Float[ArrayLike, "past path dim"], noise: Float[Array, "step path dim"]
+) -> tuple[Float[Array, "step path dim"], Bool[Array, "path"], Float[Array, "past path dim"]]:
+    """Return paths after the present, which of them diverged, and the past of what comes next.
+
+    - `history`: states as the solver keeps them.
+    - `noise`: of unit covariance.
+    """
+    delays = np.asarray(steps.back[1:], float) if len(steps.back) > 1 else None
+    ys = solve_sdde(
+        steps,
+        delays=delays,
+        dt=1.0,
+        n_steps=len(noise),
+        history=history,
+        sigma=steps.noise,
+        increments=noise,
+    ).ys
+    return _recorded(steps, history, ys)
 
 
 @eqx.filter_jit
-def _advance(learned, change, history, carry, begin, member, noise):
-    """Return the next part of all paths, and its end; from `history` on if `carry` is None."""
-
-    def hold(k, state):
-        value = jnp.broadcast_to(change.value[k][None], state.shape)
-        if change.rule is not None:
-            value = change.rule(k, state, value)
-        return jnp.where(change.held[k][None], value, state)
-
-    # Where a variable is taken hold of it jumps. A step that begins there reads what it is set to,
-    # one that ends there what it was before: else it would be held half a step too early.
-    taken = change.held & ~jnp.pad(change.held, ((1, 0), (0, 0)))[:-1]
-
-    def before(k, free, state):
-        return jnp.where(taken[k][None], free, state)
-
-    if carry is None:
-        history = jnp.asarray(history)
-        offset = jnp.zeros_like(history)
-        if change.shift is not None:
-            offset = offset.at[:, -1].add(change.shift[0][None])
-        values = history.at[:, -1].set(hold(0, history[:, -1]))
-        jumps = jnp.zeros(history.shape[1:], bool).at[-1].set(taken[0])
-        carry = (Past(values, history, offset, jumps), jnp.ones(history.shape[0], bool))
-    limit = FAR * learned.scale[None]
-
-    def step(carry, given):
-        past, alive = carry
-        k, draw = given
-        now = past.values[:, -1]
-        first = _drift(learned, change, k, member, _at_samples(past))
-        free = now if learned.step == "hold" else now + learned.dt * first
-        guess = hold(k + 1, free)
-        ahead = None if change.shift is None else change.shift[k + 1]
-        if learned.step == "flow":
-            # What is held on both sides of a step is known within it.
-            held = (change.held[k] & change.held[k + 1])[None]
-            new = _flow(learned, change, k, member, past, held, guess)
-            past = past.push(guess, free, ahead, taken[k + 1])
-        else:
-            # What others see shifted is shifted from a sample on, not before.
-            offset = past.offset
-            past = past.push(guess, before(k + 1, free, guess), ahead, taken[k + 1])
-            end = _at_samples(Past(past.left, past.left, offset, past.jumps))
-            second = _drift(learned, change, k, member, end)
-            new = now + learned.dt / 2 * (first + second)
-        z = (now - learned.center[None]) / learned.scale[None]
-        new = new + (draw @ learned.factor.T) * relative_amplitude(learned.amplitude, z, jnp)
-        away = new - learned.center[None]
-        inside = jnp.all(jnp.abs(away) <= limit, axis=1)
-        bound = jnp.where(jnp.isfinite(away), jnp.clip(away, -limit, limit), limit)
-        bound = bound + learned.center[None]
-        new = hold(k + 1, bound)
-        past = past.settle(new, before(k + 1, bound, new))
-        seen = new if ahead is None else new + ahead[None]
-        return (past, alive & inside), seen
-
-    noise = jnp.asarray(noise)
-    steps = begin + jnp.arange(noise.shape[0])
-    carry, paths = jax.lax.scan(step, carry, (steps, noise))
-    return jnp.moveaxis(paths, 0, 1), carry
+def _recorded(steps: Steps, history: Any, ys: Any) -> tuple[Any, Any, Any]:
+    low, high = steps.limits()
+    inside = (ys[1:] >= low[None, None]) & (ys[1:] <= high[None, None])
+    diverged = ~jnp.all(inside, axis=(0, 2))
+    k = steps.begin + 1 + jnp.arange(len(ys) - 1)
+    paths = jax.vmap(steps.seen)(k, ys[1:])
+    if steps.change.shift is not None:
+        paths = paths + jnp.asarray(steps.change.shift)[k][:, None]
+    # The solver begins with finite states only.
+    kept = jnp.where(jnp.isfinite(ys[1:]), ys[1:], high[None, None])
+    past = jnp.concatenate([jnp.asarray(history), kept])[-len(history) :]
+    return paths, diverged, past
 
 
-def make_learned(found: Any, ensemble: Ensemble) -> Learned:
-    """Return the inputs of the simulator, in the precision of the model."""
-    dtype = found.model.dt.dtype
-    cast = lambda a: to_jax(a, dtype if np.asarray(a).dtype.kind == "f" else None)  # noqa: E731
-    noise, scaling = ensemble.noise, found.model.scaling
-    return Learned(
-        model=found.model,
-        basis=jax.tree.map(cast, ensemble.basis),
-        trust=cast(ensemble.trust),
-        theta=cast(ensemble.theta),
-        dt=cast(float(found.dt)),
-        factor=cast(noise.factor),
-        amplitude=cast(noise.amplitude),
-        center=cast(scaling.center),
-        scale=cast(scaling.scale),
-        lags=tuple(found.lags),
+def make_steps(found: Any, ensemble: Ensemble, change: Change, which: Any, past: int) -> Steps:
+    """Return the steps of paths, of the members `which`, that begin with `past` samples."""
+    model, noise = found.model, ensemble.noise
+    edits = change.edits
+    lags = found.lags if edits is None else np.unique([*found.lags, *edits.at.ravel()])
+    return Steps(
+        members=ensemble.members(model, which),
+        factor=in_precision(model, noise.factor),
+        amplitude=in_precision(model, noise.amplitude),
+        change=change,
+        begin=jnp.asarray(0),
         step=ensemble.step,
+        back=samples_read(lags, ensemble.step, past - 1),
+        newest=past - 1,
     )
 
 
@@ -210,27 +367,31 @@ def learned_paths(
     Long runs are made in parts, after a word on what they take, with a bar. Paths are NumPy unless
     something is traced.
     """
-    learned, noise = make_learned(found, ensemble), ensemble.noise
-    dtype, steps = learned.dt.dtype, len(change.active) - 1
+    cast = partial(in_precision, found.model)
     noise_key, error_key = jr.split(key)
-    start = to_jax(np.repeat(past, paths, axis=0), dtype)
-    member = to_jax(np.tile(np.arange(paths) % ensemble.resamples, len(past)))
-    rows, error = to_jax(noise.draws, dtype), to_jax(noise.error, dtype)
-    change = jax.tree.map(lambda a: to_jax(a, dtype) if a.dtype.kind == "f" else to_jax(a), change)
+    start = cast(np.moveaxis(np.repeat(past, paths, axis=0), 1, 0))
+    which = np.tile(np.arange(paths) % ensemble.resamples, len(past))
+    rows, error = cast(ensemble.noise.draws), cast(ensemble.noise.error)
+    held, n_steps = change.held, len(change.active) - 1
+    dtype = start.dtype
+    change = jax.tree.map(lambda a: to_jax(a, dtype) if a.dtype.kind == "f" else a, change)
+    steps = make_steps(found, ensemble, change, which, len(start))
     parts: list[Any] = []
-    carry: Any = None
-    with _bar(steps, start.shape[0], start.shape[2]) as bar:
-        for begin in range(0, steps, PART):
-            n = min(PART, steps - begin)
+    stray: Any = jnp.zeros(start.shape[1], bool)
+    with _bar(n_steps, *start.shape[1:]) as bar:
+        for begin in range(0, n_steps, PART):
+            n = min(PART, n_steps - begin)
             keys = [jr.fold_in(k, begin) if begin else k for k in (noise_key, error_key)]
-            drawn = _drawn(keys[0], rows, (n, len(start)))
-            part, carry = _advance(learned, change, start, carry, begin, member, drawn)
-            if np.any(noise.error > 0):
-                part = _with_error(part, error, keys[1], change.held[begin + 1 : begin + n + 1])
+            drawn = _drawn(keys[0], rows, (n, start.shape[1]))
+            steps = eqx.tree_at(lambda s: s.begin, steps, jnp.asarray(begin))
+            part, gone, start = simulate(steps, start, drawn)
+            part, stray = jnp.moveaxis(part, 0, 1), stray | gone
+            if np.any(ensemble.noise.error > 0):
+                part = _with_error(part, error, keys[1], held[begin + 1 : begin + n + 1])
             parts.append(part if is_traced(part) else np.asarray(part, np.float64))
             bar.update(n)
     xp = namespace_of(parts)
-    return (parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1)), ~carry[1]
+    return (parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1)), stray
 
 
 def check_memory(steps: int, paths: int, dim: int) -> None:
@@ -276,119 +437,3 @@ def _with_error(run, error, key, held):
     # What is set is known. Drawn as a row of numbers, which compiles in half the time.
     error = error[None, None] * jr.normal(key, (run.size,), run.dtype).reshape(run.shape)
     return run + jnp.where(held[None], 0, error)
-
-
-class Past(eqx.Module):
-    """The last samples of every path, newest last.
-
-    - `values`: `[path past dim]`; `left`: the same just before, where a variable jumps.
-    - `offset`: added to what others see.
-    - `jumps`: which samples a variable jumps at, `[past dim]`.
-    """
-
-    values: Float[Array, "path past dim"]
-    left: Float[Array, "path past dim"]
-    offset: Float[Array, "path past dim"]
-    jumps: Bool[Array, "past dim"]
-
-    def push(self, state, left, ahead, jumps) -> "Past":
-        """Return the past one sample later; offsets that are not used stay."""
-        offset = self.offset
-        if ahead is not None:
-            offset = _push(offset, jnp.broadcast_to(ahead[None], state.shape))
-        jumps = jnp.concatenate([self.jumps[1:], jumps[None]])
-        return Past(_push(self.values, state), _push(self.left, left), offset, jumps)
-
-    def settle(self, state, left) -> "Past":
-        """Return the past with another present."""
-        values, lefts = self.values.at[:, -1].set(state), self.left.at[:, -1].set(left)
-        return Past(values, lefts, self.offset, self.jumps)
-
-
-def _push(buffer, state):
-    return jnp.concatenate([buffer[:, 1:], state[:, None]], axis=1)
-
-
-def _at_samples(past: Past) -> Callable:
-    """Return states and offsets at lags `[lag source]` from the newest sample."""
-    values = past.values
-    newest, source = values.shape[1] - 1, jnp.arange(values.shape[2])[None]
-    return lambda at: (values[:, newest - at, source], past.offset[:, newest - at, source])
-
-
-def _within(past: Past, s, state) -> Callable:
-    """Return states and offsets a share `s` of a step after the newest sample, where the present is
-    `state`.
-    """
-    newest, source = past.values.shape[1] - 1, jnp.arange(past.values.shape[2])[None]
-    count = min(NODES, newest + 1)
-
-    def look(at):
-        offset = past.offset[:, newest - at, source]
-        here = jnp.broadcast_to(state[:, None], offset.shape)
-        if newest == 0:
-            return here, offset
-        place = jnp.minimum(newest - at, newest - 1)
-        first = nodes(place, newest, jnp, count)
-        shares = weights(place.astype(s.dtype), first.astype(s.dtype), s, count)
-        cubic = sum(w[None] * past.values[:, first + a, source] for a, w in enumerate(shares))
-        jump = jnp.stack([past.jumps[first + a, source] for a in range(1, count)]).any(axis=0)
-        low, high = past.values[:, place, source], past.left[:, place + 1, source]
-        before = jnp.where(jump[None], (1 - s) * low + s * high, cubic)
-        return jnp.where((at == 0)[None], here, before), offset
-
-    return look
-
-
-def _flow(learned, change, k, member, past: Past, held, end):
-    """Return the end of a step of fourth order; `held` variables go straight to `end`."""
-    now = past.values[:, -1]
-
-    def stage(carry, given):
-        begin, state, gone = carry
-        s, on, weight, last = given
-        state = jnp.where(held, now + s * (end - now), state)
-        rate = _drift(learned, change, k, member, _within(past, s, state))
-        gone = gone + learned.dt * weight * rate
-        begin = jnp.where(last > 0, now + gone, begin)
-        return (begin, begin + learned.dt * on * rate, gone), None
-
-    table = jnp.asarray(stages(), now.dtype)
-    (reached, _, _), _ = jax.lax.scan(stage, (now, now, jnp.zeros_like(now)), tuple(table.T))
-    return reached
-
-
-def _drift(learned, change, k, member, look):
-    """Return rates with all changes made; `look` gives states and offsets at the lags."""
-    dim, n_lags = learned.center.shape[0], len(learned.lags)
-    lags = jnp.broadcast_to(jnp.asarray(learned.lags)[:, None], (n_lags, dim))
-    edits = change.edits
-    if change.edits is None and change.shift is None:
-        return learned.drift(member, look(lags)[0])
-
-    def rate(target):
-        """Return the rate of one target, which reads the others shifted and some inputs changed."""
-
-        def of(at, cut):
-            z, offset = look(at)
-            others = (jnp.arange(dim) != target)[None, None]
-            z = z + jnp.where(others, offset, 0)
-            z = jnp.where(cut[None], learned.center[None, None], z)
-            return learned.drift(member, z)[:, target]
-
-        plain = of(lags, jnp.zeros(lags.shape, bool))
-        if edits is None:
-            return plain
-        at, cut = edits.at[target], edits.cut[target]
-        base = of(at, cut)
-
-        def scaled(mask, factor):
-            # The rate without the input, which is the same as `base` for other targets.
-            return (factor - 1) * (base - of(at, cut | mask[target]))
-
-        total = base
-        if edits.scaled.shape[0]:
-            total = base + jnp.sum(jax.vmap(scaled)(edits.scaled, edits.factor), axis=0)
-        return jnp.where(change.active[k], total, plain)
-
-    return jax.vmap(rate, out_axes=1)(jnp.arange(dim))

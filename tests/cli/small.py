@@ -5,6 +5,7 @@ import types
 import jax
 import numpy as np
 
+import ndde_jax as ndde
 from ndde_jax import cli
 from ndde_jax._report import EdgeRow, Report, TargetRow
 from ndde_jax.check import Finding, Verdict
@@ -34,6 +35,8 @@ class FakeDiscovery:
         memory = [0.0] * (dim - 1) + [0.125]
         self.verdict = Verdict([finding], lines=["Verdict: with reservations."], memory=memory)
         self.strengths = types.SimpleNamespace(risk=np.linspace(0.5, 0.25, dim))
+
+    to_frame = ndde.Discovery.to_frame
 
     def report_data(self, checked=None):
         memory = (*self.verdict.memory[:-1], 0.125)

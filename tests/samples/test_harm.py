@@ -339,14 +339,14 @@ def test_no_picture_costs_a_report(monkeypatch, capsys):
         delays = np.ones((2, 2, 2))
         confounded = np.zeros((2, 2), bool)
 
-    pictures = _output._pictures(Found)
+    pictures = _output.pictures_or_none(lambda: _output._drawn(Found))
     assert set(pictures) == {"lag_matrix.png", "process_graph.png"}
 
     def broken(*_, **__):
         raise RuntimeError("no such font")
 
     monkeypatch.setattr(plot, "plot_process_graph", broken)
-    assert _output._pictures(Found) == {}
+    assert _output.pictures_or_none(lambda: _output._drawn(Found)) == {}
     assert "No pictures: RuntimeError: no such font" in capsys.readouterr().err
 
 

@@ -2,14 +2,17 @@
 
 import types
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax._scaling import Scaling
+from ndde_jax.use._ensemble import Member
 from ndde_jax.use._half_sampling import make_basis
 from ndde_jax.use._one_step import KINDS, lead, nodes, step_rows, weights
-from ndde_jax.use._simulate import Learned, no_change, simulate
+from ndde_jax.use._simulate import Steps, no_change, samples_read, simulate
 
 from .small import KEY
 
@@ -60,16 +63,35 @@ def test_the_mean_of_a_path_is_that_of_the_step():
     np.testing.assert_allclose(path.mean(rotating), rate, atol=2e-4)
 
 
-def learned(model, rows, lags, dt, step):
-    """That drift alone, without noise."""
+class Known(ndde.AbstractDelayModel):
+    """A drift that is known, for the place of a learned one."""
+
+    drift: object = eqx.field(static=True)
+    lags: tuple[int, ...] = eqx.field(static=True)
+    dt: jnp.ndarray
+    scaling: Scaling
+    mask: jnp.ndarray
+
+    def __call__(self, history):
+        return self.drift(history)
+
+
+def steps_of(drift, rows, lags, dt, step, change, past):
+    """The steps of one path of that drift alone, without noise."""
     basis = make_basis(rows.start, np.array([0]), np.zeros((0, 2), int))
-    n, one = len(np.atleast_1d(model(rows.start[:1]))[0]), jnp.ones
-    theta = jnp.zeros((1, n, len(basis.kind)))
-    zero = jnp.zeros((n, n))
-    return Learned(
-        model, basis, one(n), theta, jnp.asarray(dt), zero,
-        jnp.tile(jnp.array([1.0, 0.0, 0.0]), (n, 1)), jnp.zeros(n), one(n), tuple(lags), step,
-    )  # fmt: skip
+    n, one = len(np.atleast_1d(drift(rows.start[0]))), jnp.ones
+    zero, mask = jnp.zeros(n), one((n, len(lags), n), bool)
+    model = Known(drift, lags, jnp.asarray(dt), Scaling(zero, one(n), zero, one(n)), mask)
+    return Steps(
+        members=Member(model, basis, one(n), jnp.zeros((1, n, len(basis.kind)))),
+        factor=jnp.zeros((n, n)),
+        amplitude=jnp.tile(jnp.array([1.0, 0.0, 0.0]), (n, 1)),
+        change=change,
+        begin=jnp.asarray(0),
+        step=step,
+        back=samples_read(lags, step, past - 1),
+        newest=past - 1,
+    )
 
 
 @pytest.mark.parametrize("step", KINDS)
@@ -79,10 +101,8 @@ def test_the_simulator_takes_the_step_that_was_fitted(step):
     _, rate = lead(rotating, rows, (0, n), dt, step)
     x = np.sin(dt * np.arange(40))[:, None]
     for k in (n + 1, 20, 33):
-        history = jnp.asarray(x[k - n - 1 : k + 1])[None]
-        made = learned(rotating, rows, (0, n), dt, step)
-        still = no_change(1, 1, float)
-        path, _ = simulate(made, still, history, jnp.zeros(1, int), jnp.zeros((1, 1, 1)))
+        made = steps_of(rotating, rows, (0, n), dt, step, no_change(1, 1), n + 2)
+        path, *_ = simulate(made, x[k - n - 1 : k + 1, None], jnp.zeros((1, 1, 1)))
         np.testing.assert_allclose(path[0, 0], (rows.now + dt * rate)[k - n], rtol=1e-12)
 
 
@@ -101,18 +121,16 @@ def test_what_is_held_is_heard_of_after_the_delay_and_no_sooner(begin):
             samples=ndde.read_samples(x + np.arange(20.0)[:, None], dt=dt), lags=(0, lag)
         )
     )
-    made = learned(late_relaxation, rows, (0, lag), dt, "flow")
     change = no_change(n, 2, float)
     held = np.zeros((n + 1, 2), bool)
     held[begin:, 0] = True
     change = type(change)(jnp.asarray(held), jnp.asarray(held * 1.0), None, change.active, None)
-    path, _ = simulate(
-        made, change, jnp.asarray(x[None, : lag + 2]), jnp.zeros(1, int), jnp.zeros((n, 1, 2))
-    )
+    made = steps_of(late_relaxation, rows, (0, lag), dt, "flow", change, lag + 2)
+    path, *_ = simulate(made, x[: lag + 2, None], jnp.zeros((n, 1, 2)))
     t = dt * np.arange(1, n + 1)
     since = np.maximum(t - dt * (begin + lag), 0)
-    np.testing.assert_array_equal(path[0, : begin + lag, 1], 0)
-    np.testing.assert_allclose(path[0, :, 1], 1 - np.exp(-since), atol=2e-6)
+    np.testing.assert_array_equal(path[: begin + lag, 0, 1], 0)
+    np.testing.assert_allclose(path[:, 0, 1], 1 - np.exp(-since), atol=2e-6)
 
 
 def coarse(n=700, seed=0, sigma=0.02):

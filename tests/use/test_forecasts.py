@@ -1,6 +1,7 @@
 """The simulator behind forecasts, and forecasts against the system they are of."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,31 +10,32 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.use import _simulate
-from ndde_jax.use._backtest import RIVALS
+from ndde_jax.use._backtest import RIVALS, Asked
 from ndde_jax.use._forecast import path_quantile
-from ndde_jax.use._simulate import make_learned, no_change, simulate
+from ndde_jax.use._one_step import step_rows
+from ndde_jax.use._simulate import make_steps, no_change, simulate
 
 from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linear_path, respond
 
 
 def test_the_simulator_is_heuns_method(found):
-    learned = make_learned(found, found.resample())
-    rng = np.random.default_rng(0)
-    history = rng.normal(size=(2, LAGS[-1] + 1, 3)) * 0.3
-    noise, member = rng.normal(size=(5, 2, 3)), jnp.array([3, 17])
-    got, diverged = simulate(learned, no_change(5, 3, float), history, member, noise)
+    past, rng = np.array(LAGS), np.random.default_rng(0)
+    steps = make_steps(found, found.resample(), no_change(5, 3, float), [3, 17], LAGS[-1] + 1)
+    history = rng.normal(size=(LAGS[-1] + 1, 2, 3)) * 0.3
+    noise = jnp.asarray(rng.normal(size=(5, 2, 3)))
+    got, diverged, after = simulate(steps, history, noise)
     assert not diverged.any()
-    past = np.array(LAGS)
-    x = list(np.moveaxis(history, 1, 0))
+    x = list(history)
     for k in range(5):
         drift = lambda x: np.asarray(  # noqa: E731
-            learned.drift(member, jnp.stack([jnp.asarray(x[-1 - lag]) for lag in past], axis=1))
+            steps.members.each(jnp.stack([jnp.asarray(x[-1 - lag]) for lag in past], axis=1))
         )
         first = drift(x)
         guess = x[-1] + DT * first
         second = drift([*x, guess])
-        x.append(x[-1] + DT / 2 * (first + second) + noise[k] @ np.asarray(learned.factor).T)
-    np.testing.assert_allclose(got, np.stack(x[-5:], axis=1), rtol=1e-9)
+        x.append(x[-1] + DT / 2 * (first + second) + noise[k] @ np.asarray(steps.factor).T)
+    np.testing.assert_allclose(got, np.stack(x[-5:]), rtol=1e-9)
+    np.testing.assert_allclose(after, np.stack(x[-LAGS[-1] - 1 :]), rtol=1e-9)
 
 
 def test_the_noise_of_a_step_is_that_of_the_system(found):
@@ -146,15 +148,16 @@ def test_pysindy_forecasts_its_polynomials():
     for k in range(len(x) - 1):
         x[k + 1] = x[k] + 0.3 * (x[k] - x[k] ** 3) + 0.2 * rng.normal()
     past, steps = x[100:2900:100, None], 3
-    given = ([x], (0,), past, steps, 400, np.random.default_rng(1))
-    found = RIVALS["PySINDy"](*given)
+    rows = step_rows(SimpleNamespace(samples=ndde.read_samples(x, dt=1.0), lags=(0,)))
+    asked = Asked([x], rows, (0,), past, steps, 400, np.random.default_rng(1))
+    found = RIVALS["PySINDy"](asked)
     # The map itself, with the noise that drives it.
     now = np.repeat(past[None, :, 0], 400, axis=0)
     for k in range(steps):
         now = now + 0.3 * (now - now**3) + 0.2 * rng.normal(size=now.shape)
         np.testing.assert_allclose(found[:, :, k].mean(axis=0), now.mean(axis=0), atol=0.12)
         np.testing.assert_allclose(found[:, :, k].std(axis=0), now.std(axis=0), rtol=0.2)
-    straight = RIVALS["VAR"](*given)
+    straight = RIVALS["VAR"](asked)
     assert np.abs(straight[:, :, 2].mean(axis=0) - now.mean(axis=0)).max() > 0.3
 
 
@@ -192,12 +195,12 @@ def test_paths_that_diverge_are_recorded():
     for k in range(199):
         x[k + 1] = 1.03 * x[k] + 0.01 * rng.normal()
     made = discovery(x, np.ones((1, 1, 1), bool), lags=(0,), dt=1.0, names=("a",))
-    learned = make_learned(made, made.resample())
-    huge = jnp.full((3, 1, 1), 1e9)
-    paths, diverged = simulate(
-        learned, no_change(2, 1, float), huge, jnp.arange(3), jnp.zeros((2, 3, 1))
-    )
+    steps = make_steps(made, made.resample(), no_change(2, 1, float), [0, 1, 2], 1)
+    paths, diverged, _ = simulate(steps, jnp.full((1, 3, 1), 1e9), jnp.zeros((2, 3, 1)))
     assert diverged.all() and np.isfinite(paths).all()
+    # A long run goes on from there.
+    paths, diverged, past = simulate(steps, jnp.zeros((1, 3, 1)), jnp.full((2, 3, 1), jnp.inf))
+    assert diverged.all() and np.isfinite(paths).all() and np.isfinite(past).all()
 
 
 def test_known_inputs_are_followed():
@@ -211,7 +214,7 @@ def test_known_inputs_are_followed():
     assert forecast.notes == ()
     with pytest.raises(ValueError, match=r"inputs holds heat, .* known inputs are sun"):
         made.forecast(HORIZON, key=KEY, inputs={"heat": future})
-    with pytest.raises(ValueError, match="one value per step"):
+    with pytest.raises(ValueError, match=r"a number, or \[horizon\] = \(12,\)"):
         made.forecast(HORIZON, key=KEY, inputs={"sun": future[:3]})
 
 

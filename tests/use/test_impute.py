@@ -3,15 +3,16 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.interpolate import CubicSpline
 
 import ndde_jax as ndde
 from ndde_jax.use import _impute
-from ndde_jax.use._impute import Problem, _law, _offsets, better_of, followed, most_likely
+from ndde_jax.use._impute import Problem, _law, better_of, followed, most_likely
 from ndde_jax.use._one_step import KINDS
-from ndde_jax.use._simulate import make_learned, no_change, simulate
+from ndde_jax.use._simulate import make_steps, no_change, simulate
 
 from .small import DT, LAGS, NAMES, TRUTH, discovery, linear_path
 
@@ -179,19 +180,17 @@ def test_errors_are_as_large_as_they_say(made):
 
 @pytest.mark.parametrize("step", KINDS)
 def test_the_law_is_one_step_of_the_simulator(found, step):
-    members = found._members
-    members = dataclasses.replace(members, theta=members.center[None], step=step)
-    learned, reach = make_learned(found, members), LAGS[-1] + 1
-    offsets = _offsets(LAGS, step)
+    members, reach = dataclasses.replace(found._members, step=step), LAGS[-1] + 1
     k = np.arange(200, 300)
-    past = X[k[:, None] - np.asarray(offsets)]
-    value, slope = _law(learned, offsets, past)
-    whole = X[k[:, None] + np.arange(-reach, 1)]
-    zero = np.zeros((1, len(k), 3))
-    run, _ = simulate(learned, no_change(1, 3, float), whole, np.zeros(len(k), int), zero)
-    np.testing.assert_allclose(value, run[:, 0], atol=1e-12)
+    make = lambda which: make_steps(found, members, no_change(1, 3), which, reach + 1)  # noqa: E731
+    law = make([-1])
+    past = X[k[:, None] - np.asarray(law.back)]
+    value, slope = _law(law, past)
+    whole = X[k[None] + np.arange(-reach, 1)[:, None]]
+    run, *_ = simulate(make([-1] * len(k)), whole, jnp.zeros((1, len(k), 3)))
+    np.testing.assert_allclose(value, run[0], atol=1e-12)
     change = 1e-6 * np.random.default_rng(0).normal(size=past.shape)
-    moved = _law(learned, offsets, past + change)[0] - _law(learned, offsets, past - change)[0]
+    moved = _law(law, past + change)[0] - _law(law, past - change)[0]
     by_slope = 2 * np.einsum("kiod,kod->ki", slope, change)
     np.testing.assert_allclose(moved, by_slope, atol=1e-10)
 

@@ -1,5 +1,7 @@
 """Seasons and trends that were removed come back in what is said of the future."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -45,6 +47,13 @@ def test_a_forecast_goes_on_with_the_season(found):
     # What the last state does is forgotten after a year.
     np.testing.assert_allclose(np.asarray(made.paths).mean(axis=0)[12:], truth[12:], atol=0.45)
     np.testing.assert_allclose(made.history[-5:], DATA[-5:], atol=1e-5)
+
+
+def test_known_inputs_are_given_with_their_season(found):
+    known = dataclasses.replace(found, inputs=("a",))
+    future = waves(np.arange(N, N + 12.0))[:, 0] + 0.5
+    made = known.forecast(12, key=KEY, inputs={"a": future})
+    np.testing.assert_allclose(made.paths[:, :, 0], np.tile(future, (200, 1)), rtol=1e-5)
 
 
 def test_a_history_with_times_is_the_same(found, tmp_path):
