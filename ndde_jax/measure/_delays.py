@@ -24,12 +24,10 @@ from ..fit._prices import EBIC
 from ..fit._refit import StrengthConfig
 from ..models._networks import init_layers
 from ..samples._trajectories import read_lags
+from ..select._between import SHORTEST, student_quantile
 from ..select._midpoint import midpoint_windows
 from ..windows._windows import Windows
 
-# Cubic interpolation half a step after t - τ reads up to two samples later, and must not read the
-# step whose increment is explained.
-SHORTEST = 2.5
 # Half-width of an interval, in samples, that discretisation leaves whatever the noise.
 FINEST = 0.25
 # Fewest steps to explain.
@@ -229,15 +227,6 @@ def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
             )
         )
     return rows
-
-
-def student_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
-    one half.
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))
 
 
 def _joint_fit(data, fixed, terms, target, step, config, key) -> dict:

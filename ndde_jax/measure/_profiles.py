@@ -5,16 +5,42 @@ from jaxtyping import Bool, Float
 
 from ..regression._terms import FLOOR, find_terms, fit_terms
 from ..samples._samples import Samples
+from ..select._between import CONFIDENCE, SHORTEST, Record, runs_of, settle
+from ..select._measured import Measured
 from ..select._screened import Screened
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._delays import SHORTEST
-from ._record import CONFIDENCE, Record, settle
 
 # Candidates to either side that a lag is compared with.
 NEAR = 3
 # How much worse than the model that found the graph splines may explain a rate.
 WORSE = 1.1
+
+
+Delays = tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]
+
+
+def candidate_lags(windows: Windows, graph: Bool[np.ndarray, "source target lag"]) -> Delays:
+    """Return the candidate lags of kept edges, in time, and intervals without length; NaN where
+    there is no edge.
+    """
+    delays = np.where(graph, float(windows.dt) * np.asarray(windows.lags, float), np.nan)
+    return delays, np.repeat(delays[..., None], 2, axis=-1)
+
+
+def delays_of(samples: Samples, windows: Windows, measured: Measured) -> Delays:
+    """Return the delays of what was measured, in time, with 90 % intervals: those at which a
+    strategy searched, and [`profile_delays`][ndde_jax.measure._profiles.profile_delays] of targets
+    for which it has none.
+    """
+    own, half, dt = measured.delays, measured.halves, float(windows.dt)
+    options = dict(
+        risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
+    )
+    delays, intervals = profile_delays(samples, windows, measured.graph, **options)
+    ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
+    there = np.isfinite(own)
+    return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
 
 
 def profile_delays(
@@ -23,12 +49,12 @@ def profile_delays(
     graph: Bool[np.ndarray, "source target lag"],
     risk: Float[np.ndarray, " target"] | None = None,
     known: Bool[np.ndarray, " target"] | None = None,
-) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
+) -> Delays:
     """Return the delays of all kept edges, in time, and their 90 % confidence intervals given the
     graph; NaN where there is no edge.
 
     For every target, splines and products of its inputs describe the rate, and the delays of its
-    sources [`settle`][ndde_jax.measure._record.settle] with them. Kept lags of one source
+    sources [`settle`][ndde_jax.select._between.settle] with them. Kept lags of one source
     that are neighbours among the candidates become one delay where that describes the rate with
     fewer terms.
 
@@ -58,9 +84,7 @@ def profile_delays(
     return delays, intervals
 
 
-def whole_lags(
-    screened: Screened, graph: Bool[np.ndarray, "source target lag"]
-) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
+def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"]) -> Delays:
     """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
     the data do not exclude, in time; NaN where there is no edge.
 
@@ -70,8 +94,7 @@ def whole_lags(
     """
     windows, data = screened.windows, screened.data
     lags, dt = np.asarray(windows.lags, float), float(windows.dt)
-    delays = np.where(graph, dt * lags, np.nan)
-    intervals = np.repeat(delays[..., None], 2, axis=-1)
+    delays, intervals = candidate_lags(windows, graph)
     if data.refused or len(lags) == 1 or not graph.any():
         return delays, intervals
     design = screened.design
@@ -127,12 +150,6 @@ def _target(record: Record, data: KnownData, windows: Windows, graph, target: in
         return []
     found, terms = best
     return [(*term, found.delay[k], float(found.half[k])) for k, term in enumerate(terms)]
-
-
-def runs_of(places) -> list[np.ndarray]:
-    """Return the runs of neighbours among ascending places."""
-    places = np.asarray(places, int)
-    return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
 
 
 def room_of(lags, terms) -> Float[np.ndarray, " term"]:

@@ -95,7 +95,8 @@ class Gates(AbstractStrategy):
         if not self.improve:
             share = (penalty.coefficient / n_inputs).astype(result.risk.dtype)
             graph = to_graph_axes(result.model.mask)
-            return recovery(windows, graph, scores, result.risk, share, result, result.status)
+            found = (graph, scores, result.risk, share, result, result.status)
+            return recovery(windows, *found, model=result.model)
         masks = result.path_masks.reshape(len(result.path_masks), windows.dim, n_inputs)
         starts = jnp.moveaxis(jnp.concatenate([masks, jnp.zeros_like(masks[:1])]), 0, 1)
         return self._flip(windows, starts, price, search_key, scores, result)
@@ -125,6 +126,11 @@ class Splines(AbstractStrategy):
 
     def __check_init__(self):
         check_whole(self.shortlist, "shortlist")
+
+    @property
+    def fits_networks(self) -> bool:
+        """False."""
+        return False
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph of the spline regression; nothing in it is random."""

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole, refusal, shown
-from ..measure._reads import edge_of_reads
 from ..samples._lag_times import unit_ratio
+from ..select._between import edge_of_reads
 
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:

@@ -11,11 +11,12 @@ from jaxtyping import Bool, Float, Int
 from .._checks import shown
 from ..fit._prices import EBIC
 from ..fit._risk import window_loss
-from ..measure._measured import measure_graph
 from ..samples._prepare import prepare_samples
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
+from ..select._measured import measure_graph
 from ..select._midpoint import halfway, read_steps
+from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
@@ -77,7 +78,7 @@ def validate(found: Any, other: Any, *, dt: Any = None, t: Any = None) -> Valida
     mean = weight @ rates / weight.sum()
     left = weight @ (rates - says) ** 2
     explained = 1 - left / np.maximum(weight @ (rates - mean) ** 2, 1e-300)
-    measured = measure_graph(windows, found.reads, EBIC())
+    measured = measure_graph(Screened(windows), found.reads, EBIC())
     strength = np.asarray(measured.strengths.value, float)
     holds = found.graph & np.asarray(measured.strengths.kept())
     return Validation(found.names, found.lags, explained, found.graph, holds, strength)

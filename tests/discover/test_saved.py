@@ -118,7 +118,10 @@ def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monke
         return call
 
     options = dict(
-        dt=DT, names=NAMES, scheme="midpoint", recipe=ndde.Recipe(passes=2, refit=STRENGTH)
+        dt=DT,
+        names=NAMES,
+        scheme="midpoint",
+        recipe=ndde.Recipe(passes=2, strategy=ndde.select.Default(networks=STRENGTH)),
     )
     whole = discover(X, **options)
     for name in stages:

@@ -84,7 +84,7 @@ def test_alone_as_in_a_batch(found):
 def test_no_edge_is_worth_any_price(found):
     name, strategy, _ = found
     price = select.PerInput(3 * 2.0)  # twice the variance of a rate
-    if name in ("Default", "Splines"):
+    if name == "Splines":
         with pytest.raises(ValueError, match=r"price must be EBIC\(\) for splines"):
             ndde.recover(windows(), strategy, price, key=jr.key(0))
         return
