@@ -102,7 +102,8 @@ SPECS = [
           "directory": "directory",
           "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
-        "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
+        "method": "method", "windows": "windows", "config": "fit_config", "key": "key",
+        "loss": "fit_config"}),
     Spec("fit_many", ndde.fit_many,
          {"method": ndde.L0NDDE(), "windows": lambda: [windows()], "key": key, "progress": False},
          {"method": "method", "windows": "list_of_windows", "config": "fit_config", "key": "key",
@@ -282,9 +283,9 @@ SPECS = [
     _signed(gates.HardConcrete, temperature="positive"),
     Spec("gates.sample_gate", gates.sample_gate, {"log_alpha": jnp.ones(2), "key": key}, {
         "log_alpha": "log_alpha", "key": "key", "gate": "gate"}),
-    Spec("gates.gate_from_noise", gates.gate_from_noise,
-         {"noise": jnp.ones(2), "log_alpha": jnp.ones(2)},
-         {"noise": "log_alpha", "log_alpha": "log_alpha", "gate": "gate"}),
+    Spec("gates.sample_gate", gates.sample_gate,
+         {"log_alpha": jnp.ones(2), "noise": jnp.ones(2)},
+         {"log_alpha": "log_alpha", "noise": "log_alpha", "gate": "gate"}),
     *(Spec(f"gates.{f.__name__}", f, {"log_alpha": jnp.ones(2)}, {
         "log_alpha": "log_alpha", "gate": "gate"})
       for f in (gates.open_probability, gates.expected_l0, gates.deterministic_gate)),

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import shown
+from ..fit._loss import window_loss
 from ..fit._prices import EBIC
-from ..fit._risk import window_loss
 from ..samples._prepare import prepare_samples
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
