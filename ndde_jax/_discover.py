@@ -26,9 +26,9 @@ from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
 from ._types import Checked, RealScalarLike
 from .fit._prices import as_price
+from .measure._delays import candidate_lags, delays_of, whole_lags
 from .measure._events import read_events, travel_times
 from .measure._law import FORWARD, fit_law, law_windows
-from .measure._profiles import candidate_lags, delays_of, whole_lags
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best

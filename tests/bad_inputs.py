@@ -120,9 +120,8 @@ SPECS = [
     Spec("fitting.correct_flow", ndde.fitting.correct_flow, {"windows": windows, "model": model}, {
         "windows": "windows", "model": "any_model"}),
     Spec("measure.refine_delays", ndde.measure.refine_delays,
-         {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS, "key": key},
-         {"graph": "graph", "dt": "dt", "lags": "lags", "key": "key", "config": "strength_config",
-          "x": "values"}),
+         {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS},
+         {"graph": "graph", "dt": "dt", "lags": "lags", "x": "values"}),
     Spec("select.search_lags", ndde.select.search_lags, W, {
         **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
     Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {

@@ -14,8 +14,8 @@ from ..samples._samples import Samples
 from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows, lagged_windows
+from ._delays import Delays, candidate_lags
 from ._precedence import Ranking, events_alone, rank_sources
-from ._profiles import Delays, candidate_lags
 from ._relevance import linear_gains
 from ._travel import TravelTime, likeness, travel_time
 

@@ -91,15 +91,30 @@ class Record:
 class Settled(NamedTuple):
     """The estimated delays of some terms of one target, in samples, with all coefficients adapting.
 
-    - `delay`, `half`: estimates, and halves of their 90 % intervals, `[term]`.
+    - `delay`, `error`: estimates and their standard errors, `[term]`.
+    - `curvature`: rise of the risk with the square of the distance from an estimate, `[term]`.
     - `criterion`: the extended Bayesian information criterion, delays counted as parameters.
     - `risk`: share of the variance of the rate that is left.
     """
 
     delay: Float[np.ndarray, " term"]
-    half: Float[np.ndarray, " term"]
+    error: Float[np.ndarray, " term"]
+    curvature: Float[np.ndarray, " term"]
     criterion: float
     risk: float
+
+    @property
+    def half(self) -> Float[np.ndarray, " term"]:
+        """The halves of 90 % intervals, never shorter than half a sampling interval to either side,
+        which interpolation may err.
+        """
+        quantile = student_quantile((1 + CONFIDENCE) / 2, BLOCKS - 1)
+        return np.maximum(quantile * self.error, FINEST)
+
+
+def fewest_windows(n_inputs: int) -> int:
+    """Return the least number of windows from which delays are estimated."""
+    return 10 * n_inputs + BLOCKS
 
 
 def settle(record: Record, data: KnownData, known, sources, start, room, target: int):
@@ -108,8 +123,7 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     them.
 
     Gauss–Newton steps, all coefficients adapting (variable projection, Golub and Pereyra, 1973).
-    Intervals from the sums of influence over stretches of the record (White, 1982), never shorter
-    than half a sampling interval to either side, which interpolation may err.
+    Errors from the sums of influence over stretches of the record (White, 1982).
     """
     start, room = np.asarray(start, float), np.asarray(room, float)
     delay, terms = start.copy(), None
@@ -127,7 +141,7 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     state = linearised(record, data, known, sources, delay, target)
     if state is None:
         return None
-    return Settled(delay, np.maximum(state.halves(), FINEST), state.criterion, state.risk)
+    return Settled(delay, *state.errors(), state.criterion, state.risk)
 
 
 class Linearised(NamedTuple):
@@ -162,14 +176,14 @@ class Linearised(NamedTuple):
         n = len(self.residual)
         return -n * np.log1p(-share) - np.log(n)
 
-    def halves(self) -> Float[np.ndarray, " term"]:
-        """Return half the lengths of 90 % intervals."""
+    def errors(self) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"]]:
+        """Return the standard errors of delays, and the curvature of the risk in each."""
         sums = np.stack(
             [np.bincount(self.stretch, column * self.residual, BLOCKS) for column in self.slopes.T]
         )
         inverse = np.linalg.pinv(self.slopes.T @ self.slopes)
         error = np.sqrt(np.diag(inverse @ (sums @ sums.T) @ inverse) * BLOCKS / (BLOCKS - 1))
-        return student_quantile((1 + CONFIDENCE) / 2, BLOCKS - 1) * error
+        return error, 1 / np.maximum(np.diag(inverse), 1e-300)
 
 
 def linearised(
@@ -183,7 +197,7 @@ def linearised(
         for h in (-REACH, 0.0, REACH)
     ]
     seen = np.isfinite(sum(states)).all(axis=1) & (data.weight > 0)
-    if seen.sum() < 10 * (known.shape[1] + len(sources)) + BLOCKS:
+    if seen.sum() < fewest_windows(known.shape[1] + len(sources)):
         return None
     weight = data.weight[seen]
     low, late, high = (state[seen] for state in states)

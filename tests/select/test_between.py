@@ -300,7 +300,7 @@ def test_a_delay_may_be_in_the_place_of_a_candidate_that_was_left_out():
 @pytest.mark.parametrize("end, stays", [(29.0, True), (2.5, True), (16.0, False)])
 def test_what_runs_to_the_end_of_its_room_stays(end, stays, monkeypatch):
     """From 14 it may move by one and a half steps of ten, and no delay is below 2.5."""
-    settled = Settled(np.array([end]), np.array([0.5]), 0.0, 0.5)
+    settled = Settled(np.array([end]), np.array([0.3]), np.ones(1), 0.0, 0.5)
     monkeypatch.setattr(_between, "settle", lambda *_: settled)
     found = refiner(14)._searched(1, BOTH, [0], np.array([14.0]))
     assert (found is None) == stays

@@ -10,7 +10,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
-from ndde_jax.measure._profiles import profile_delays
+from ndde_jax.measure._delays import profile_delays
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._features import spline_terms
 from ndde_jax.select import _default, _target_fit
