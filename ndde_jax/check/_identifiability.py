@@ -29,7 +29,7 @@ from ..measure._stability import EdgeStability, as_finder, find_again
 from ..measure._strength import signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
 from ..select._measured import SignalStrengths
-from ..select._recover import default_strategy
+from ..select._recover import refitting_strategy
 from ..select._strategy import AbstractStrategy
 from ..windows._windows import Windows
 from ._finding import (
@@ -246,7 +246,7 @@ def identifiability_report(
     check_coefficient(coefficient)
     check_whole(seeds, "seeds")
     check_config(config, StrengthConfig)
-    strategy = as_finder(strategy, default_strategy(windows, config))
+    strategy = as_finder(strategy, refitting_strategy(windows, config))
     if strengths is not None and not isinstance(strengths, SignalStrengths):
         raise refusal("strengths", "what signal_strengths returns", strengths)
     if model is not None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from .._axes import to_graph_axes
+from .._axes import from_flat_inputs
 from .._memory import make_room
 from .._types import Checked
 from ..fit._fixed import checked_graph, input_slots
@@ -17,7 +17,7 @@ from ..fit._refit import (
     compare_alternatives,
 )
 from ..select._measured import SignalStrengths
-from ..select._recover import default_strategy, recover
+from ..select._recover import recover, refitting_strategy
 from ..windows._windows import Windows
 
 
@@ -73,20 +73,17 @@ def signal_strengths(
     config, key = checked_refit("signal_strengths", windows, config, key, max_inputs)
     fit_key, key = jr.split(key)
     if graph is None:
-        graph = recover(windows, default_strategy(windows, config), key=fit_key).graph
+        graph = recover(windows, refitting_strategy(windows, config), key=fit_key).graph
     graph, base = checked_graph(windows, graph)
     max_inputs = input_slots(base, max_inputs)
     make_room(windows, config, key)
     result = compare_alternatives(windows, base, config, max_inputs, key=key)
 
-    def edges(a):
-        return to_graph_axes(a.reshape(windows.dim, windows.n_lags, windows.dim))
-
     n = jnp.maximum(windows.n_valid, 1).astype(result.in_sample.dtype)
     return SignalStrengths(
-        value=edges(result.in_sample),
-        held_out=edges(result.held_out),
-        lower=edges(result.lower),
+        value=from_flat_inputs(result.in_sample),
+        held_out=from_flat_inputs(result.held_out),
+        lower=from_flat_inputs(result.lower),
         source_value=result.source_in_sample.T,
         source_held_out=result.source_held_out.T,
         graph=graph,

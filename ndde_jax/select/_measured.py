@@ -173,7 +173,9 @@ class _Worth(NamedTuple):
     threshold: float
 
 
-def measure_graph(screened: Screened, graph: Graph, price: AbstractPrice) -> Measured:
+def measure_graph(
+    screened: Screened, graph: Graph | Bool[np.ndarray, "source target lag"], price: AbstractPrice
+) -> Measured:
     """Return the measure of a graph found elsewhere, by closed forms, on the graph as it is,
     whatever its edges are worth; the strengths of other edges are the parts of the residual that
     splines explain.

@@ -62,7 +62,7 @@ def recover(
     return strategy.search(windows, price, key)
 
 
-def default_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
+def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
     """Return the best of the strategies that judge every edge by refitted networks, with these
     settings: gates where candidates are few, and moves from 25 candidate inputs (variables × lags)
     on and for midpoint windows, since the cost of gates grows with the square of their number.

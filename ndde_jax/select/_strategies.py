@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._axes import to_graph_axes
+from .._axes import flat_inputs, from_flat_inputs, to_graph_axes
 from .._checks import check_config, check_real_array, check_whole, refusal
 from .._types import Checked
 from ..fit._fit import FitConfig, fit
@@ -107,7 +107,7 @@ class Gates(AbstractStrategy):
         """
         price, most = EBIC() if price is None else price, min(MAX_INPUTS, starts.shape[2])
         mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=key)
-        graph = _edges(windows, mask)
+        graph = from_flat_inputs(mask)
         scores = graph.astype(risk.dtype) if scores is None else scores
         return recovery(windows, graph, scores, risk, paid, result)
 
@@ -193,8 +193,8 @@ class Exhaustive(AbstractStrategy):
         best = lambda keep: jnp.min(  # noqa: E731
             jnp.where(keep.T[None], cost[:, None], jnp.inf), axis=2
         )
-        scores = _edges(windows, best(~subsets) - best(subsets))
-        mask = jnp.moveaxis(found.graph, (0, 1, 2), (2, 0, 1)).reshape(windows.dim, -1)
+        scores = from_flat_inputs(best(~subsets) - best(subsets))
+        mask = flat_inputs(found.graph)
         chosen = jnp.all(mask[:, None] == subsets[None], axis=2)
         risk = jnp.sum(jnp.where(chosen, found.risk, 0), axis=1)
         return recovery(windows, found.graph, scores, risk, found.price, found)
@@ -233,15 +233,10 @@ class CoefficientPath(AbstractStrategy):
         found = coefficient_path(self.penalty, windows, self.coefficients, **options)
         chosen = found.select() if price is None else price.coefficient
         graph = found.graph(chosen)
-        mask = jnp.moveaxis(graph, (0, 1, 2), (2, 0, 1)).reshape(windows.dim, -1)
+        mask = flat_inputs(graph)
         _, risk = fit_layers(windows, mask, self.refit, mask.shape[1], key=fit_key)
         share = jnp.asarray(chosen, risk.dtype) / mask.shape[1]
         return recovery(windows, graph, found.scores, risk, share, found)
-
-
-def _edges(windows, flat):
-    """Return a mask `[target input]` as a graph `[source target lag]`."""
-    return to_graph_axes(flat.reshape(windows.dim, windows.n_lags, windows.dim))
 
 
 def _inputs_of(windows, starts) -> Bool[Array, "target start input"]:
