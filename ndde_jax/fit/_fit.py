@@ -252,8 +252,7 @@ def fit(
     length = padded_length(len(windows.valid))
     if length > len(windows.valid) and not is_traced(windows):
         windows = pad_windows(windows, length)
-    mean_loss = MeanLoss(loss, windows.scaling, windows.dt, windows.lags)
-    result = _fit(method, windows, config, mean_loss, key)
+    result = _fit(method, windows, config, key, loss)
     if config.patience is None:
         return result
     return forward_only(
@@ -284,7 +283,7 @@ def _for_loss(config: FitConfig, loss: Any) -> FitConfig:
     return dataclasses.replace(config, **named)
 
 
-def _fit(method, windows, config, mean_loss, key):
+def _fit(method, windows, config, key, loss=window_loss):
     """Fit as separate programs, so that the two Newton fits of networks, which take longest to
     compile, share one.
     """
@@ -293,6 +292,7 @@ def _fit(method, windows, config, mean_loss, key):
         rate = np.asarray(1e-3 if warmup == "newton" else 5e-3, windows.history.dtype)
         config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
     data, dtype = FlatData(windows), windows.history.dtype
+    mean_loss = MeanLoss(loss, windows.scaling, windows.dt, windows.lags)
     dim, n_inputs = data.allowed.shape
     sizes = (n_inputs, dim, config.batch_size)
     n_networks, steps = dim, 0

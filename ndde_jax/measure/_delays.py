@@ -138,7 +138,9 @@ def refine_delays(
     record, data = Record(read_samples(x, dt=dt), windows), KnownData(windows)
     rows = []
     for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
-        found = _settled(record, data, np.asarray(lags, float), graph[:, target], target, np.inf)
+        # Every delay is chosen among the candidates, for which the extended criterion charges.
+        given = (record, data, np.asarray(lags, float), graph[:, target], target, np.inf)
+        found = _settled(*given, charge=2 * np.log(data.inputs.shape[1]))
         if found is None:
             _check_enough(data, lags, graph[:, target])
             continue
@@ -313,9 +315,11 @@ def _settled(
     graph: Bool[np.ndarray, "source lag"],
     target: int,
     most: float,
+    charge: float = 0.0,
 ) -> tuple[Settled, list[Term]] | None:
     """Return the delays of a target and the terms they belong to; None where it has none, or where
-    splines explain it worse than `most`.
+    splines explain it worse than `most`. Of one delay for neighbouring lags and one for each, the
+    criterion decides, which charges that much more for each.
     """
     fixed, groups = [], []
     for source in range(graph.shape[0]):
@@ -327,15 +331,16 @@ def _settled(
         return None
     known = data.inputs[:, [i * data.dim + source for i, source in fixed]]
     separate = [(source, np.array([i])) for source, run in groups for i in run]
-    best = None
+    best, least = None, np.inf
     for terms in [groups] if len(separate) == len(groups) else [groups, separate]:
         sources = [source for source, _ in terms]
         start = [lags[group].mean() for _, group in terms]
         found = settle(record, data, known, sources, start, room_of(lags, terms), target)
         if found is None or found.risk + FLOOR > most:
             continue
-        if best is None or found.criterion < best[0].criterion:
-            best = (found, terms)
+        cost = found.criterion + charge * len(terms)
+        if cost < least:
+            best, least = (found, terms), cost
     return best
 
 
