@@ -33,8 +33,8 @@ from .check._sample_rules import data_findings as data_findings
 from .fit._drift import fit_drift as fit_drift
 from .fit._edges import edge_scores as edge_scores, window_graph as window_graph
 from .fit._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit
+from .fit._loss import risk as risk, window_loss as window_loss
 from .fit._many import fit_many as fit_many
-from .fit._risk import risk as risk, window_loss as window_loss
 from .fit.penalties import (
     AGL as AGL,
     CNODE as CNODE,

@@ -2,6 +2,9 @@
 networks, [target, lag, source], and back, and the maximum over lags.
 """
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Shaped
 
@@ -19,6 +22,22 @@ def from_graph_axes(array: Array) -> Array:
     `to_graph_axes`.
     """
     return _moved(array, (-1, -3, -2))
+
+
+def flat_inputs(edges: Any) -> Any:
+    """Return edges `[source target lag]` as `[target input]`, inputs being flat (lag, source);
+    NumPy of NumPy, JAX of JAX.
+    """
+    xp = namespace_of(edges)
+    flat = xp.transpose(xp.asarray(edges), (1, 2, 0)).reshape(edges.shape[1], -1)
+    return to_jax(flat) if isinstance(edges, jax.Array) else flat
+
+
+def from_flat_inputs(flat: Any) -> Any:
+    """Return `[target input]` as `[source target lag]`, the inverse of `flat_inputs`."""
+    xp, dim = namespace_of(flat), len(flat)
+    edges = xp.transpose(xp.asarray(flat).reshape(dim, -1, dim), (2, 0, 1))
+    return to_jax(edges) if isinstance(flat, jax.Array) else edges
 
 
 def _moved(array: Array, to: tuple[int, ...]) -> Array:

@@ -21,32 +21,32 @@ from ._checks import (
     check_key,
     refusal,
 )
-from ._discovery import Discovery, record_of
+from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
 from ._stages import Stages
 from ._types import Checked, RealScalarLike
 from .fit._prices import as_price
+from .measure._delays import candidate_lags, delays_of, whole_lags
 from .measure._events import read_events, travel_times
 from .measure._law import FORWARD, fit_law, law_windows
-from .measure._measured import Measured, find_and_measure, measure_graph
-from .measure._profiles import profile_delays, whole_lags
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
 from .samples._columns import is_pulse
 from .samples._lag_times import has_unit, lags_in_samples
-from .samples._noise import measurement_errors, said_of_errors
+from .samples._noise import said_of_errors
 from .samples._prepare import STEPS, prepare_samples, set_aside
 from .samples._reading import read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import OFFSETS, TRANSFORM
+from .select._measured import Measured
 from .select._midpoint import choose_windows
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened
-from .select._strategies import Gates
+from .select._strategy import AbstractStrategy
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
@@ -291,18 +291,16 @@ def _search(
 ) -> Discovery:
     """Return the graph and all that comes with it, from samples that are ready."""
     # Candidate pairs are restricted before the search.
-    wanted = recipe.events and recipe.strategy is None and not samples.mask
+    wanted = recipe.events and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
     beforehand = prior
     if events is not None:
         prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
-        recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, networks=False)
+        strategy = recipe.strategy.without_networks()
+        recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, strategy=strategy)
     started = time.perf_counter()
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
-    # A strategy of one's own answers for the lags it keeps.
-    errors = measurement_errors(samples) if recipe.strategy is None else None
-    choices = (*choices, *said, *_said_of_data(samples, windows, errors))
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
     passes = _passes(recipe, windows)
     family = _family(recipe, windows)
@@ -317,13 +315,11 @@ def _search(
             windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
             screened = Screened(windows, steps=screened.steps, readings=screened.readings)
         reading, evidence = _reading(screened, events is not None)
-        record = record_of(samples, windows, recipe, reading, events is not None)
-        measured = stage(
-            "measuring edges",
-            lambda: _measured(screened, record, errors, recipe, coefficient, search_key),
-        )
-        measured = Measured(*measured)  # what was kept on disk comes back as a tuple
-        strengths, model, networks, graph = measured[:4]
+        screened = with_samples(screened, samples, recipe, reading, events is not None)
+        choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
+        search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
+        measured = stage("measuring edges", search)
+        strengths, model, graph = measured.strengths, measured.model, measured.graph
         if family is not None:
             # Who asks for a scheme has decided what the drift is fitted to as well.
             chosen = recipe.scheme in ("auto", "midpoint")
@@ -333,27 +329,18 @@ def _search(
             fitted = functools.partial(fit_law, rates, measured.reads, family, key=model_key)
             model = stage("fitting the drift", fitted)
         if windows.scheme == "euler" and reading != "flow" and events is None and samples.regular:
-            estimated = functools.partial(whole_lags, screened, graph)
-            delays, intervals = (
-                stage("estimating delays", estimated) if recipe.delays else estimated()
-            )
+            estimate = functools.partial(whole_lags, screened, graph)
         elif not recipe.delays:
-            delays = np.where(graph, windows.dt * np.asarray(windows.lags, float), np.nan)
-            intervals = np.repeat(delays[..., None], 2, axis=-1)
+            estimate = functools.partial(candidate_lags, windows, graph)
+        elif events is not None:
+            estimate = functools.partial(travel_times, samples, windows, graph, key=search_key)
         else:
-            if events is not None:
-                estimate = functools.partial(travel_times, key=search_key)
-            else:
-                own = np.isfinite(measured.delays).any(axis=(0, 2))
-                risk = np.asarray(strengths.risk)
-                estimate = functools.partial(profile_delays, risk=risk, known=own)
-            estimated = functools.partial(estimate, samples, windows, graph)
-            delays, intervals = stage("estimating delays", estimated)
-            delays, intervals = _with_own(delays, intervals, measured, float(windows.dt))
+            estimate = functools.partial(delays_of, samples, windows, measured)
+        delays, intervals = stage("estimating delays", estimate) if recipe.delays else estimate()
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
-        ranking, reasons = rank(samples, screened, strengths.source_value, networks)
+        ranking, reasons = rank(samples, screened, strengths.source_value, measured.networks)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = confine(model, windows=windows)
     return Discovery(
@@ -371,8 +358,8 @@ def _search(
         source_scores=ranking,
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
-        networks=np.asarray(networks),
-        held_out=np.asarray(measured.held_out),
+        networks=measured.networks,
+        held_out=measured.held_out,
         reading=reading,
         evidence=evidence,
         events=events is not None,
@@ -390,12 +377,15 @@ def _reading(screened: Screened, events: bool) -> tuple[str, float]:
     return "undecided" if events else "flow", np.nan
 
 
-def _said_of_data(samples: Samples, windows: Windows, errors) -> tuple[str, ...]:
+def _said_of_data(samples: Samples, screened: Screened, recipe: Recipe) -> tuple[str, ...]:
     """Return remarks on treatments that were asked for, the mask, and measurement errors."""
     said = tuple(t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
     if samples.mask:
+        windows = screened.windows
         said += said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
-    return said if errors is None else (*said, *said_of_errors(samples, errors))
+    if recipe.strategy.averages_out_errors:
+        said += said_of_errors(samples, screened.errors)
+    return said
 
 
 def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -429,7 +419,7 @@ def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
 
 def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
     """Return the family of the final drift; None keeps the model that measured the edges."""
-    if recipe.family is None and recipe.networks and windows.lags == (0,):
+    if recipe.family is None and recipe.strategy.fits_networks and windows.lags == (0,):
         return Best()
     return recipe.family
 
@@ -462,32 +452,11 @@ def _next_windows(screened: Screened):
     return screened.steps.met_by(fit_screened(screened, screened.found.graph))
 
 
-def _recovered(windows: Windows, recipe: Recipe, coefficient, key):
-    """Return the result of a strategy; a coefficient of None leaves it its own price."""
+def _measured(screened: Screened, strategy: AbstractStrategy, coefficient, key) -> Measured:
+    """Return what the strategy finds, measured; a coefficient of None leaves it its own price."""
     price = None if coefficient is None else as_price(coefficient, "coefficient")
-    return recover(windows, recipe.strategy, price, key=key)
-
-
-def _measured(screened: Screened, record, errors, recipe: Recipe, coefficient, key) -> Measured:
-    """Return the graph, the worth of its edges, and the drift."""
-    windows, price = screened.windows, as_price(coefficient, "coefficient")
-    if recipe.strategy is None:
-        config = recipe.refit if recipe.networks else None
-        options = dict(key=key, config=config, screened=screened, errors=errors, record=record)
-        return find_and_measure(windows, price, **options)
-    recovered = _recovered(windows, recipe, coefficient, key)
-    found = measure_graph(windows, recovered.graph, price)
-    # What a penalty alone keeps comes with the networks it was fitted with.
-    alone = isinstance(recipe.strategy, Gates) and not recipe.strategy.improve
-    return found._replace(model=recovered.details.model) if alone else found
-
-
-def _with_own(delays, intervals, measured: Measured, dt: float):
-    """Return the delays, with those at which edges were searched and measured."""
-    own, half = measured.delays, measured.halves
-    ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
-    there = np.isfinite(own)
-    return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
+    found = recover(screened.windows, strategy.on(screened), price, key=key)
+    return found.measure(screened, as_price(price))
 
 
 def _failed(model) -> bool:

@@ -25,13 +25,13 @@ from .check._refits import Finder
 from .check._sample_rules import SampleEvidence
 from .check._verdict import Verdict, verdict
 from .fit._prices import as_price
-from .measure._measured import find_and_measure
-from .measure._record import Record
-from .measure._stability import check_finder
-from .measure._strength import SignalStrengths
+from .measure._stability import as_finder
 from .models._model import AbstractDelayModel
 from .samples._noise import measurement_errors
 from .samples._samples import Samples
+from .select._between import Record
+from .select._measured import SignalStrengths
+from .select._screened import Screened
 from .select._strategy import AbstractStrategy
 from .use._export import discovery_formulas
 from .use._front import Usable
@@ -270,14 +270,12 @@ class Discovery(Usable):
         combines that of this discovery with the findings of the refits.
         """
         check_whole(seeds, "seeds")
-        check_finder(strategy)
-        strategy = self.recipe.strategy if strategy is None else strategy
+        strategy = as_finder(strategy, self._strategy())
         price = None
-        if strategy is None:
-            strategy = self._select
-            seeds = seeds if self.recipe.networks else 1
-        elif self.coefficient is not None and not callable(strategy):
-            price = as_price(self.coefficient, "coefficient")
+        if isinstance(strategy, AbstractStrategy):
+            seeds = seeds if strategy.fits_networks else 1
+            if self.coefficient is not None:
+                price = as_price(self.coefficient, "coefficient")
         return examine(
             evidence_of(self),
             Finder(strategy, price, seeds, progress),
@@ -285,15 +283,10 @@ class Discovery(Usable):
             findings_of(SAMPLES, SampleEvidence(self.samples, self.inputs)),
         )
 
-    def _select(self, windows: Windows, key: PRNGKeyArray) -> np.ndarray:
-        """Return the graph that the same recipe finds in other windows of the same kind."""
-        price = as_price(self.coefficient, "coefficient")
-        config = self.recipe.refit if self.recipe.networks and not self.events else None
-        record = record_of(self.samples, self.windows, self.recipe, self.reading, self.events)
-        record = None if record is None else record.of_rows(windows)
-        errors = measurement_errors(self.samples)
-        options = dict(key=key, config=config, errors=errors, record=record)
-        return find_and_measure(windows, price, **options).graph
+    def _strategy(self) -> AbstractStrategy:
+        """Return the search that found this graph, with what it knew beside windows."""
+        given = (self.samples, self.recipe, self.reading, self.events)
+        return self.recipe.strategy.on(with_samples(Screened(self.windows), *given))
 
     def update(self, more: Any, *, key: PRNGKeyArray | None = None) -> "Discovery":
         """Return the discovery of the longer record: these samples and those measured since.
@@ -418,15 +411,17 @@ class Discovery(Usable):
         return found
 
 
-def record_of(
-    samples: Samples, windows: Windows, recipe: Recipe, reading: str, events: bool
-) -> Record | None:
-    """Return the samples between candidate lags, where delays may lie there; else None."""
-    if windows.scheme == "euler" and reading != "flow":
-        return None  # a map's delays are whole
-    if not recipe.delays or recipe.strategy is not None or events or not samples.regular:
-        return None
-    return Record(samples, windows)
+def with_samples(
+    screened: Screened, samples: Samples, recipe: Recipe, reading: str, events: bool
+) -> Screened:
+    """Return windows with what their samples tell beside them: measurement errors, and values
+    between the candidate lags, where delays may lie there.
+    """
+    windows = screened.windows
+    is_map = windows.scheme == "euler" and reading != "flow"  # whose delays are whole
+    between = recipe.delays and samples.regular and not (events or is_map)
+    record = Record(samples, windows) if between else None
+    return screened.knowing(measurement_errors(samples), record)
 
 
 def _inconsistency(found: Discovery) -> str:

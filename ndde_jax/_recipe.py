@@ -2,12 +2,12 @@
 
 import equinox as eqx
 
-from ._checks import check_choice, check_config, check_flag, check_whole, refusal
+from ._checks import check_choice, check_flag, check_whole, refusal
 from ._types import Checked
 from .fit._fit import FitConfig
-from .fit._refit import StrengthConfig
 from .fit.penalties import L0NDDE
 from .models._families import AbstractFamily
+from .select._default import Default, as_strategy
 from .select._strategies import Gates
 from .select._strategy import AbstractStrategy
 from .windows._stencils import STENCILS
@@ -19,31 +19,29 @@ class Recipe(eqx.Module):
     """The settings of all steps of a discovery; the defaults are the library's best.
 
     Splines and products of inputs choose a graph in closed form. In each of `passes` the drift
-    found so far corrects the windows for the length of a step. In the last pass a test looks for
-    variables whose inputs explain more than their splines do. For these a network is fitted, and
-    where it explains more, networks judge every edge; elsewhere the splines decide.
+    found so far corrects the windows for the length of a step. On the windows of the last pass the
+    `strategy` searches; whichever it is, its edges are measured, their delays estimated, and the
+    verdict and the report are made in the same way.
 
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
         see [`midpoint_windows`][ndde_jax.select.midpoint_windows]. `"auto"` chooses by the noise,
         and between `"euler"` and `"midpoint"` by which explains the data better.
     - `passes`: number of passes over the windows; 3, after which they no longer change on the
         systems tried.
-    - `networks`: whether networks may judge edges.
+    - `strategy`: the search, by default [`Default`][ndde_jax.select.Default], which has the
+        settings of networks; `Default(networks=None)` is closed forms alone.
     - `events`: whether, where a few events pass through all variables, edges between them are
         limited to pairs of which each is the other's first, see
         [`rank_sources`][ndde_jax.measure.rank_sources]; their delays are then
-        [`travel_time`][ndde_jax.measure.travel_time]s, closed forms search, once, on forward
-        differences.
-    - `strategy`: another search in the last pass, for example [`Moves`][ndde_jax.select.Moves]; no
-        network judges what it finds.
+        [`travel_time`][ndde_jax.measure.travel_time]s, and the strategy searches once, on forward
+        differences, without networks if it can.
     - `family`: family of the final drift, see [`fit_drift`][ndde_jax.fit_drift]; by default the
         drift is the model that measured the edges: splines, or networks where these judged them.
         Where only present states are candidates, it is [`Best`][ndde_jax.models.Best], by its flow:
         laws without delays are often polynomials, which then forecast best; networks are fitted
-        only where polynomials leave something to explain.
-    - `refit`: settings of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
+        only where polynomials leave something to explain, and none by a strategy without.
     - `delays`: whether delays are estimated between the candidate lags; such a delay is one edge,
-        listed at the nearest candidate lag.
+        listed at the nearest candidate lag. `Default(delays=False)` only searches without them.
     - `offsets`: whether every recording has a mean of its own, which is taken out before windows
         are made, known inputs excepted, and put back in forecasts; for several recordings whose
         levels differ for reasons that are not the system's. Off by default, because levels are
@@ -69,12 +67,10 @@ class Recipe(eqx.Module):
     ```
     """
 
-    strategy: Checked[AbstractStrategy | None] = None
+    strategy: Checked[AbstractStrategy] = eqx.field(converter=as_strategy, default_factory=Default)
     family: Checked[AbstractFamily | None] = None
-    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
     scheme: Checked[str] = eqx.field(static=True, default="auto")
     passes: Checked[int] = eqx.field(static=True, default=3)
-    networks: Checked[bool] = eqx.field(static=True, default=True)
     events: Checked[bool] = eqx.field(static=True, default=True)
     delays: Checked[bool] = eqx.field(static=True, default=True)
     confine: Checked[bool] = eqx.field(static=True, default=True)
@@ -82,16 +78,12 @@ class Recipe(eqx.Module):
     impute: Checked[int] = eqx.field(static=True, default=0)
 
     def __check_init__(self):
-        if self.strategy is not None and not isinstance(self.strategy, AbstractStrategy):
-            expected = "a strategy such as ndde_jax.select.Gates()"
-            raise refusal("strategy", expected, self.strategy, "Mind the parentheses: Gates().")
         if self.family is not None and not isinstance(self.family, AbstractFamily):
             raise refusal("family", "a family such as ndde_jax.models.Networks()", self.family)
-        check_config(self.refit, StrengthConfig, "refit")
         check_choice(self.scheme, "scheme", SCHEMES)
         check_whole(self.passes, "passes")
         check_whole(self.impute, "impute", least=0)
-        for name in ("networks", "events", "delays", "confine", "offsets"):
+        for name in ("events", "delays", "confine", "offsets"):
             check_flag(getattr(self, name), name)
 
     @classmethod
@@ -99,7 +91,7 @@ class Recipe(eqx.Module):
         """Return a recipe of closed forms only: no network is fitted, and next to nothing
         compiled.
         """
-        return cls(networks=False)
+        return cls(strategy=Default(networks=None))
 
     @classmethod
     def paper(cls) -> "Recipe":

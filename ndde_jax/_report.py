@@ -382,16 +382,7 @@ def _method(found: Any) -> tuple[str, ...]:
             "rate"
         )
     by_networks = [name for name, own in zip(found.names, found.networks, strict=True) if own]
-    if found.recipe.strategy is not None:
-        search = f"Graph found by {type(found.recipe.strategy).__name__.lower()}."
-    elif not found.recipe.networks:
-        search = "Graph found by splines and products of inputs, in closed form."
-    else:
-        judged = listed(by_networks) if by_networks else "no variable"
-        search = (
-            "Graph found by splines and products of inputs; networks judged it for "
-            f"{judged}, where they explain more."
-        )
+    search = found.recipe.strategy.described(listed(by_networks) if by_networks else "")
     share = np.asarray(found.windows.noise_share, float)
     noise = "" if not np.isfinite(share).all() else (
         f" Noise is {percent(float(share.mean()))} of the variance of a step, in the mean."

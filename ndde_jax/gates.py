@@ -4,7 +4,6 @@ from .fit._gates import (
     HardConcrete as HardConcrete,
     deterministic_gate as deterministic_gate,
     expected_l0 as expected_l0,
-    gate_from_noise as gate_from_noise,
     hard_mask as hard_mask,
     logistic_noise as logistic_noise,
     open_probability as open_probability,

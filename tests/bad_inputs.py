@@ -102,7 +102,8 @@ SPECS = [
           "directory": "directory",
           "executor": "executor", "workers": "count", "errors": "choice"}),
     Spec("fit", ndde.fit, {"method": ndde.L0NDDE(), **W}, {
-        "method": "method", "windows": "windows", "config": "fit_config", "key": "key"}),
+        "method": "method", "windows": "windows", "config": "fit_config", "key": "key",
+        "loss": "fit_config"}),
     Spec("fit_many", ndde.fit_many,
          {"method": ndde.L0NDDE(), "windows": lambda: [windows()], "key": key, "progress": False},
          {"method": "method", "windows": "list_of_windows", "config": "fit_config", "key": "key",
@@ -119,9 +120,8 @@ SPECS = [
     Spec("fitting.correct_flow", ndde.fitting.correct_flow, {"windows": windows, "model": model}, {
         "windows": "windows", "model": "any_model"}),
     Spec("measure.refine_delays", ndde.measure.refine_delays,
-         {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS, "key": key},
-         {"graph": "graph", "dt": "dt", "lags": "lags", "key": "key", "config": "strength_config",
-          "x": "values"}),
+         {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS},
+         {"graph": "graph", "dt": "dt", "lags": "lags", "x": "values"}),
     Spec("select.search_lags", ndde.select.search_lags, W, {
         **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
     Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {
@@ -282,9 +282,9 @@ SPECS = [
     _signed(gates.HardConcrete, temperature="positive"),
     Spec("gates.sample_gate", gates.sample_gate, {"log_alpha": jnp.ones(2), "key": key}, {
         "log_alpha": "log_alpha", "key": "key", "gate": "gate"}),
-    Spec("gates.gate_from_noise", gates.gate_from_noise,
-         {"noise": jnp.ones(2), "log_alpha": jnp.ones(2)},
-         {"noise": "log_alpha", "log_alpha": "log_alpha", "gate": "gate"}),
+    Spec("gates.sample_gate", gates.sample_gate,
+         {"log_alpha": jnp.ones(2), "noise": jnp.ones(2)},
+         {"log_alpha": "log_alpha", "noise": "log_alpha", "gate": "gate"}),
     *(Spec(f"gates.{f.__name__}", f, {"log_alpha": jnp.ones(2)}, {
         "log_alpha": "log_alpha", "gate": "gate"})
       for f in (gates.open_probability, gates.expected_l0, gates.deterministic_gate)),

@@ -8,7 +8,7 @@ from ndde_jax._executors import Failed
 from ndde_jax._store import to_bytes
 
 KEY = jr.key(5)
-RECIPE = ndde.Recipe(networks=False, delays=False, passes=1)
+RECIPE = ndde.Recipe(strategy=ndde.select.Default(networks=None), delays=False, passes=1)
 OPTIONS = dict(dt=0.5, lags=(0, 1), scheme="euler", recipe=RECIPE, treat=False)
 
 

@@ -266,7 +266,7 @@ def test_tracers_pass_and_what_needs_numbers_says_so():
         ),
         "thin_windows": lambda x: ndde.windows.thin_windows(ndde.lagged_windows(x, dt=0.5)).history,
         "refine_delays": lambda x: (
-            ndde.measure.refine_delays(x, bad_inputs.graph(), dt=0.5, lags=(0, 1), key=key).delay
+            ndde.measure.refine_delays(x, bad_inputs.graph(), dt=0.5, lags=(0, 1)).delay
         ),
         "fit_many": lambda x: (
             ndde.fit_many(ndde.NODE(), [ndde.lagged_windows(x, dt=0.5)], key=key, progress=False)[

@@ -206,7 +206,6 @@ SLOW = (
     "check._conditioning.noise_covariance",
     "check._conditioning.residual_memory",
     "models._confine.confine",
-    "measure._delays.refine_delays",
     "_discover.discover",
     "_discover_many.discover_many",
     "select._exhaustive.exact_graph",

@@ -126,7 +126,12 @@ def test_a_discovery_holds_nothing_in_double_precision(model):
     found = in_precision(
         False,
         lambda: ndde.discover(
-            X, dt=DT, lags=LAGS, scheme="euler", recipe=ndde.Recipe(refit=REFIT), key=jr.key(0)
+            X,
+            dt=DT,
+            lags=LAGS,
+            scheme="euler",
+            recipe=ndde.Recipe(strategy=ndde.select.Default(networks=REFIT)),
+            key=jr.key(0),
         ),
     )
     parts = (found.windows, found.strengths, found.model)

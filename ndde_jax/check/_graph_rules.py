@@ -11,11 +11,10 @@ from jaxtyping import Bool, Float
 from .._spoken import percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
-from ..measure._reads import delays_between
-from ..measure._refined import left_at_delays
-from ..measure._strength import SignalStrengths
 from ..models._model import AbstractDelayModel
 from ..samples._samples import Samples
+from ..select._between import delays_between, left_at_delays
+from ..select._measured import SignalStrengths
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
 from ..windows._windows import Windows

@@ -25,10 +25,11 @@ from ..fit._fixed import fit_graph
 from ..fit._prices import as_price
 from ..fit._refit import StrengthConfig
 from ..measure._rivals import RivalEdges
-from ..measure._stability import EdgeStability, check_finder, find_again
-from ..measure._strength import SignalStrengths, signal_strengths
+from ..measure._stability import EdgeStability, as_finder, find_again
+from ..measure._strength import signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
-from ..select._recover import default_strategy
+from ..select._measured import SignalStrengths
+from ..select._recover import refitting_strategy
 from ..select._strategy import AbstractStrategy
 from ..windows._windows import Windows
 from ._finding import (
@@ -245,7 +246,7 @@ def identifiability_report(
     check_coefficient(coefficient)
     check_whole(seeds, "seeds")
     check_config(config, StrengthConfig)
-    check_finder(strategy)
+    strategy = as_finder(strategy, refitting_strategy(windows, config))
     if strengths is not None and not isinstance(strengths, SignalStrengths):
         raise refusal("strengths", "what signal_strengths returns", strengths)
     if model is not None:
@@ -257,7 +258,6 @@ def identifiability_report(
             raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
         return examine(evidence_of_windows(windows, model, strengths, coefficient, names))
     keys = jr.split(check_key(key), 4)
-    strategy = default_strategy(windows, config) if strategy is None else strategy
     priced = coefficient is not None and not callable(strategy)
     found_at = as_price(coefficient, "coefficient") if priced else None
     if strengths is None:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..models._networks import Layer
 from ..windows._flat import FlatData
-from ._loss import empirical_risk, gradient_penalty
+from ._loss import MeanLoss, gradient_penalty
 from .penalties._base import group_shrink, scale_inputs
 
 # Adam's decay rates of the mean and of the mean square of gradients.
@@ -59,7 +59,17 @@ def epoch_length(config) -> int:
 
 
 def sparsify(
-    method, config, data, known, coefficient, warmup_steps, layers, initial, selector, key
+    method,
+    config,
+    mean_loss: MeanLoss,
+    data,
+    known,
+    coefficient,
+    warmup_steps,
+    layers,
+    initial,
+    selector,
+    key,
 ) -> Train:
     """Train networks and gates by Adam until the smoothed penalised objective stops improving.
 
@@ -88,7 +98,7 @@ def sparsify(
         gates = known.decide(jnp.where(active, method.gates(selector, noise), 1), 1)
         chex.assert_shape(gates, (n_networks, None, n_inputs))
         layers = _where(active, method.gated_layers(selector, layers, noise), layers)
-        risk = empirical_risk(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
+        risk = mean_loss(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
         paying = scale_inputs(layers, 1 - known.required.astype(dtype))
         charge = method.penalty(selector, paying, coefficient)
         # One number for all networks would be charged to each of them, and say nothing.
@@ -202,7 +212,9 @@ def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ..
     return group_shrink(((weight, moved[0][1]), *moved[1:]), step * shrinkage)
 
 
-def refine_weights(config, data: FlatData, mask, layers, key) -> tuple[Layer, ...]:
+def refine_weights(
+    config, mean_loss: MeanLoss, data: FlatData, mask, layers, key
+) -> tuple[Layer, ...]:
     """Train the networks alone by Adam with a cosine schedule, inputs fixed by the mask."""
     per_epoch = min(config.epoch_steps, config.refine_steps)
     n_epochs, last_steps = divmod(config.refine_steps, per_epoch)
@@ -214,7 +226,7 @@ def refine_weights(config, data: FlatData, mask, layers, key) -> tuple[Layer, ..
     gates = mask[:, None]
 
     def objective(layers, inputs, outputs, weight):
-        risk = empirical_risk(layers, inputs, outputs, weight, gates)
+        risk = mean_loss(layers, inputs, outputs, weight, gates)
         if config.gradient_penalty is not None:
             risk = risk + gradient_penalty(
                 layers,

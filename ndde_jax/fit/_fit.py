@@ -1,5 +1,9 @@
 """Training: warm up, sparsify until the objective plateaus, freeze the mask, refine."""
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,6 +18,7 @@ from .._checks import (
     check_whole,
     check_windows,
     is_traced,
+    refusal,
 )
 from .._memory import make_room, padded_length
 from .._types import Checked, as_number
@@ -24,7 +29,7 @@ from ..windows._stack import pad_windows
 from ..windows._windows import Windows
 from ._adam import Known, epoch_length, refine_weights, sparsify
 from ._forward_only import forward_only
-from ._loss import empirical_risk
+from ._loss import MeanLoss, empirical_risk, window_loss
 from ._newton import fit_network
 from .penalties import AbstractMethod, check_method
 from .penalties._base import scale_inputs
@@ -192,6 +197,7 @@ def fit(
     config: Checked[FitConfig | None] = None,
     *,
     key: Checked[PRNGKeyArray],
+    loss: Checked[Callable] = window_loss,
 ) -> FitResult:
     """Fit a sparse drift to lagged windows.
 
@@ -205,11 +211,20 @@ def fit(
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `config`: [`FitConfig`][ndde_jax.FitConfig]; its defaults if omitted.
     - `key`: random key of initial weights, minibatches and gates.
+    - `loss`: of one window, a function with the arguments and result of
+        [`window_loss`][ndde_jax.window_loss], the default: a model in physical units, one row of
+        `windows.history` and of `windows.increment`, to one number per target. Its mean over
+        windows, weighted by the lengths of their steps, and over draws of the gates is minimised:
+        robust, weighted or with physics. Function or callable `eqx.Module`, whose numbers may be
+        swept; pure. Where it is another, Adam trains all phases, unless `config` asks for
+        `warmup="newton"`, which then begins with least squares. `FitResult.risk` stays the mean
+        squared error.
 
     **Returns:** [`FitResult`][ndde_jax.FitResult].
 
     **Raises:** `ValueError` if `windows` is a batch (use `vmap` or
-    [`fit_many`][ndde_jax.fit_many]).
+    [`fit_many`][ndde_jax.fit_many]); for a loss of another shape, and for settings that know
+    squared errors alone with another loss.
 
     ```python
     import jax, numpy as np
@@ -219,6 +234,12 @@ def fit(
     windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
     result = ndde.fit(ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=500), key=jax.random.key(0))
     print(result.status, ndde.window_graph(result)[:, :, 0])
+
+    def absolute(model, history, rate):
+        return abs(ndde.window_loss(model, history, rate)) ** 0.5
+
+    ndde.fit(ndde.L0NDDE(), windows, ndde.FitConfig(max_steps=500), loss=absolute,
+             key=jax.random.key(0))
     ```
     """
     check_method(method)
@@ -226,11 +247,12 @@ def fit(
     check_config(config, FitConfig)
     key = check_key(key)
     config = FitConfig() if config is None else config
+    config = _for_loss(config, loss)
     make_room(method, windows, config, key)
     length = padded_length(len(windows.valid))
     if length > len(windows.valid) and not is_traced(windows):
         windows = pad_windows(windows, length)
-    result = _fit(method, windows, config, key)
+    result = _fit(method, windows, config, key, loss)
     if config.patience is None:
         return result
     return forward_only(
@@ -240,7 +262,28 @@ def fit(
     )
 
 
-def _fit(method, windows, config, key):
+def _for_loss(config: FitConfig, loss: Any) -> FitConfig:
+    """Return the settings for a loss; those that minimise squared errors are for these alone."""
+    if not callable(loss) or isinstance(loss, type):
+        raise refusal("loss", "a function such as ndde_jax.window_loss", loss)
+    if loss is window_loss:
+        return config
+    if config.refine == "newton":
+        raise ValueError(
+            'refine="newton" minimises squared errors, whatever the loss; with a loss of your own '
+            'use refine="adam" or "none".'
+        )
+    if config.gradient_penalty is not None and config.gradient_penalty_variant == "prediction":
+        raise ValueError(
+            'gradient_penalty_variant="prediction" is derived for squared errors; with a loss of '
+            'your own use "jacobian".'
+        )
+    named = {name: getattr(config, name) for name in ("warmup", "refine")}
+    named = {name: "adam" if value == "auto" else value for name, value in named.items()}
+    return dataclasses.replace(config, **named)
+
+
+def _fit(method, windows, config, key, loss=window_loss):
     """Fit as separate programs, so that the two Newton fits of networks, which take longest to
     compile, share one.
     """
@@ -249,6 +292,7 @@ def _fit(method, windows, config, key):
         rate = np.asarray(1e-3 if warmup == "newton" else 5e-3, windows.history.dtype)
         config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
     data, dtype = FlatData(windows), windows.history.dtype
+    mean_loss = MeanLoss(loss, windows.scaling, windows.dt, windows.lags)
     dim, n_inputs = data.allowed.shape
     sizes = (n_inputs, dim, config.batch_size)
     n_networks, steps = dim, 0
@@ -261,13 +305,14 @@ def _fit(method, windows, config, key):
     if warmup == "newton":
         layers = _newton(initial, data, data.allowed, config.newton_steps)
         steps = config.newton_steps
-    found = _sparsified(method, config, data, layers, initial, warmup, train_key)
+    networks = (layers, initial, warmup, train_key)
+    found = _sparsified(method, config, mean_loss, data, *networks)
     layers = found.layers
     if refine == "newton":
         layers = _newton(layers, data, found.mask, config.newton_steps)
         steps += config.newton_steps
     elif refine == "adam" and config.refine_steps > 0:
-        layers = _refined(config, data, found.mask, layers, refine_key)
+        layers = _refined(config, mean_loss, data, found.mask, layers, refine_key)
         steps += config.refine_steps
     mask, layers, more = _ended(data, found, layers, steps)
     model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
@@ -297,7 +342,7 @@ class _Found(eqx.Module):
 
 
 @eqx.filter_jit
-def _sparsified(method, config, data, layers, initial, warmup: str, key) -> _Found:
+def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, key) -> _Found:
     dtype, (dim, n_inputs) = data.inputs.dtype, data.allowed.shape
     coefficients = method.coefficients(n_inputs, dim, config.batch_size).astype(dtype)
     n_coefficients = coefficients.shape[0]
@@ -316,7 +361,8 @@ def _sparsified(method, config, data, layers, initial, warmup: str, key) -> _Fou
     selector = method.init(layers)
     coefficient = jnp.repeat(coefficients, dim)
     start = (layers, initial, selector)
-    train = sparsify(method, config, data, known, coefficient, warmup_steps, *start, key)
+    given = (method, config, mean_loss, data, known, coefficient, warmup_steps)
+    train = sparsify(*given, *start, key)
     layers, selector = train.params
     waited = train.step - train.best_step
     converged = False if config.patience is None else waited >= config.patience
@@ -346,8 +392,8 @@ def _sparsified(method, config, data, layers, initial, warmup: str, key) -> _Fou
 
 
 @eqx.filter_jit
-def _refined(config, data: FlatData, mask, layers, key):
-    return refine_weights(config, data, mask.astype(data.inputs.dtype), layers, key)
+def _refined(config, mean_loss, data: FlatData, mask, layers, key):
+    return refine_weights(config, mean_loss, data, mask.astype(data.inputs.dtype), layers, key)
 
 
 @eqx.filter_jit

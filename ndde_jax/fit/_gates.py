@@ -63,24 +63,6 @@ def _logits(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
     return (jnp.log(u) - jnp.log1p(-u)).reshape(shape)
 
 
-def gate_from_noise(
-    noise: Checked[Float[Array, "*#shape"]],
-    log_alpha: Checked[Float[Array, "*#shape"]],
-    gate: Checked[HardConcrete | None] = None,
-) -> Float[Array, "..."]:
-    """Return the value of the gate for given [`logistic_noise`][ndde_jax.gates.logistic_noise]."""
-    check_real_array(noise, "noise", "one draw per gate")
-    gate = check_gate(gate, log_alpha)
-    try:
-        jnp.broadcast_shapes(jnp.shape(noise), jnp.shape(log_alpha))
-    except ValueError:
-        raise ValueError(
-            f"noise must broadcast against log_alpha of shape {jnp.shape(log_alpha)}; got "
-            f"{jnp.shape(noise)}."
-        ) from None
-    return _opened(noise, log_alpha, gate)
-
-
 @partial(jax.jit, inline=True)
 def _opened(noise: Any, log_alpha: Any, gate: HardConcrete) -> Array:
     s = jax.nn.sigmoid((noise + log_alpha) / gate.temperature)
@@ -88,12 +70,23 @@ def _opened(noise: Any, log_alpha: Any, gate: HardConcrete) -> Array:
 
 
 def sample_gate(
-    log_alpha: Checked[Float[Array, "*shape"]],
+    log_alpha: Checked[Float[Array, "*#shape"]],
     *,
-    key: Checked[PRNGKeyArray],
+    key: Checked[PRNGKeyArray | None] = None,
+    noise: Checked[Float[Array, "*#shape"] | None] = None,
     gate: Checked[HardConcrete | None] = None,
-) -> Float[Array, "*shape"]:
-    """Return one independent draw of every gate.
+) -> Float[Array, "..."]:
+    """Return one independent draw of every gate, as training draws them.
+
+    **Arguments:**
+
+    - `log_alpha`: locations of the gates.
+    - `key`: of one draw each; or
+    - `noise`: [`logistic_noise`][ndde_jax.gates.logistic_noise] drawn beforehand, of a shape that
+        broadcasts against the locations: training draws that of many steps at once.
+    - `gate`: shape of the distribution, [`HardConcrete`][ndde_jax.gates.HardConcrete].
+
+    **Raises:** `ValueError` unless one of `key` and `noise` is given, and for another shape.
 
     ```python
     import jax, jax.numpy as jnp
@@ -104,8 +97,19 @@ def sample_gate(
     """
     gate = check_gate(gate, log_alpha)
     log_alpha = jnp.asarray(log_alpha)
-    noise = logistic_noise(key, log_alpha.shape, log_alpha.dtype)
-    return gate_from_noise(noise, log_alpha, gate)
+    if (key is None) == (noise is None):
+        raise ValueError("give key, or noise from logistic_noise: one of them.")
+    if noise is None:
+        noise = logistic_noise(key, log_alpha.shape, log_alpha.dtype)
+    check_real_array(noise, "noise", "one draw per gate")
+    try:
+        jnp.broadcast_shapes(jnp.shape(noise), log_alpha.shape)
+    except ValueError:
+        raise ValueError(
+            f"noise must broadcast against log_alpha of shape {log_alpha.shape}; got "
+            f"{jnp.shape(noise)}."
+        ) from None
+    return _opened(noise, log_alpha, gate)
 
 
 def open_probability(
@@ -121,10 +125,15 @@ def open_probability(
 
 
 def expected_l0(
-    log_alpha: Checked[Float[Array, "*shape"]], gate: Checked[HardConcrete | None] = None
+    log_alpha: Checked[Float[Array, "*shape"]],
+    gate: Checked[HardConcrete | None] = None,
+    *,
+    axis: Checked[int | None] = None,
 ) -> Array:
-    """Return the expected number of open gates: the sum of their open probabilities."""
-    return jnp.sum(open_probability(log_alpha, gate))
+    """Return the expected number of open gates, the sum of their open probabilities: of all, or
+    along an axis. [`L0NDDE`][ndde_jax.L0NDDE] charges for that of each network.
+    """
+    return jnp.sum(open_probability(log_alpha, gate), axis=axis)
 
 
 def deterministic_gate(

@@ -3,6 +3,7 @@
 Strengths are at the top: [`signal_strengths`][ndde_jax.signal_strengths].
 """
 
+from ..select._measured import SignalStrengths as SignalStrengths
 from ._certificate import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate
 from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
 from ._precedence import (
@@ -16,5 +17,4 @@ from ._rivals import (
     rival_edges as rival_edges,
 )
 from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
-from ._strength import SignalStrengths as SignalStrengths
 from ._travel import TravelTime as TravelTime, travel_time as travel_time

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 from .._checks import refusal
 from .._types import Checked
 from ..fit._prices import as_price
-from ._strength import SignalStrengths
+from ..select._measured import SignalStrengths
 
 
 class OneFlip(eqx.Module):

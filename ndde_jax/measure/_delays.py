@@ -1,41 +1,44 @@
-"""The delays between the candidate lags: a network and its delays fitted together."""
+"""The delays of a graph between the candidate lags, in closed form."""
 
-import math
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import ArrayLike, Bool, Float, Int
 
-from .._checks import (
-    check_concrete,
-    check_config,
-    check_graph,
-    check_key,
-    check_positive,
-    check_real_array,
-)
+from .._checks import check_concrete, check_graph, check_positive, check_real_array
 from .._types import Checked, RealScalarLike
-from ..fit._newton import fit_network, predict, predict_and_jacobian
-from ..fit._prices import EBIC
-from ..fit._refit import StrengthConfig
-from ..models._networks import init_layers
+from ..regression._terms import FLOOR, find_terms, fit_terms
+from ..samples._reading import read_samples
+from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
+from ..select._between import (
+    BLOCKS,
+    CONFIDENCE,
+    SHORTEST,
+    Record,
+    Settled,
+    fewest_windows,
+    runs_of,
+    settle,
+    student_quantile,
+)
+from ..select._measured import Measured
 from ..select._midpoint import midpoint_windows
+from ..select._screened import Screened
+from ..windows._flat import KnownData
 from ..windows._windows import Windows
 
-# Cubic interpolation half a step after t - τ reads up to two samples later, and must not read the
-# step whose increment is explained.
-SHORTEST = 2.5
-# Half-width of an interval, in samples, that discretisation leaves whatever the noise.
+# Candidates to either side that a lag is compared with.
+NEAR = 3
+# How much worse than the model that found the graph splines may explain a rate.
+WORSE = 1.1
+# Half-width of the interval of an estimate by itself, in samples, that discretisation leaves
+# whatever the noise.
 FINEST = 0.25
-# Fewest steps to explain.
-MINIMUM = 20
-# Steps of the joint fit.
-STEPS = 40
+
+
+Delays = tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]
 
 
 class DelayEstimates(eqx.Module):
@@ -45,10 +48,9 @@ class DelayEstimates(eqx.Module):
     - `lags`: first and last of the candidate lags that the term stands for, in samples,
         `[term 2]`. Two numbers differ where neighbouring kept lags turned out to be one delay.
     - `delay`: the estimate.
-    - `standard_error`: from the spread of blocks of the series, so that autocorrelated residuals
-        and a drift that is not quite a network's are accounted for.
-    - `lower`, `upper`: two-sided 95 % interval, by Student's t with one degree of freedom less than
-        there are blocks.
+    - `standard_error`: from the spread of 32 stretches of the series, so that autocorrelated
+        residuals and a drift that is not quite one of splines are accounted for.
+    - `lower`, `upper`: two-sided 95 % interval, by Student's t with 31 degrees of freedom.
     - `resolution`: how far the delay must move until the fit is worse by the price of an edge.
         Nearer than this, two lags of one source cannot be told apart in these data.
     """
@@ -80,18 +82,16 @@ def refine_delays(
     *,
     dt: Checked[RealScalarLike],
     lags,
-    key: Checked[PRNGKeyArray],
-    config: Checked[StrengthConfig | None] = None,
 ) -> DelayEstimates:
     """Estimate the delays of a graph between the candidate lags, with intervals.
 
-    For each target a network sees the source of every kept edge at its own real-valued delay,
-    interpolated between samples, and weights and delays are fitted together by
-    Levenberg–Marquardt. Rates are forward differences and states are taken half a step later, as in
-    [`midpoint_windows`][ndde_jax.select.midpoint_windows]. Kept lags of one source that are
-    neighbours among the candidates are replaced by one delay where that lowers risk + price ×
-    terms: a delay that falls between two candidates shows as both. A delay stays within one
-    candidate step of where it starts.
+    For each target splines and products describe the rate by the sources of the kept edges, each
+    read off the samples at its own real-valued delay, and coefficients and delays are fitted
+    together by Gauss–Newton steps. Rates are forward differences and states are taken half a step
+    later, as in [`midpoint_windows`][ndde_jax.select.midpoint_windows]. Kept lags of one source
+    that are neighbours among the candidates are replaced by one delay where the extended Bayesian
+    information criterion says so: a delay that falls between two candidates shows as both. A delay
+    stays within one candidate step of where it starts.
 
     The interval covers what noise and a finite series leave open, given the graph. It does not
     cover a wrong graph, nor errors of interpolation where samples are sparse: it is never shorter
@@ -103,17 +103,14 @@ def refine_delays(
     - `x`: one trajectory, no missing values.
     - `graph`, `lags`, `dt`: edges at candidate lags (samples), and the sampling interval. The graph
         is read, and the function runs, outside `jit`.
-    - `key`: initial weights.
-    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]: restarts, steps, blocks and
-        networks.
 
     **Returns:** [`DelayEstimates`][ndde_jax.measure.DelayEstimates].
 
-    **Raises:** `ValueError` if `graph` does not fit `x` and `lags`, or fewer than 20 steps are left
-    to explain, and as [`lagged_windows`][ndde_jax.lagged_windows].
+    **Raises:** `ValueError` if `graph` does not fit `x` and `lags`, or too few steps are left to
+    explain, and as [`lagged_windows`][ndde_jax.lagged_windows].
 
-    Delays as parameters of a fit: the method of steps makes a solution differentiable in its
-    delays (Hale and Verduyn Lunel, 1993); intervals by the sandwich formula (White, 1982).
+    Coefficients adapt to every delay (variable projection, Golub and Pereyra, 1973); intervals by
+    the sandwich formula (White, 1982).
 
     ```python
     import jax, numpy as np
@@ -126,217 +123,231 @@ def refine_delays(
     )
     lags = (0, 15, 20)
     graph = np.array([[[True, True, False]]])
-    found = ndde.measure.refine_delays(path.ys, graph, dt=1.0, lags=lags, key=jax.random.key(1))
+    found = ndde.measure.refine_delays(path.ys, graph, dt=1.0, lags=lags)
     print(found.delay, found.lower, found.upper)  # true: 17
     ```
     """
     check_concrete("refine_delays", (x, graph, dt))
-    check_config(config, StrengthConfig)
-    key = check_key(key)
     check_positive(dt, "dt")
     check_real_array(x, "x", "one trajectory [time dim]", finite=True)
     x, lags = np.asarray(x, float), read_lags(lags)
     if x.ndim != 2:
         raise ValueError(f"x must be one trajectory [time dim]; got shape {x.shape}.")
     graph = np.asarray(check_graph(graph, (x.shape[1], x.shape[1], len(lags))))
-    config = StrengthConfig() if config is None else config
-    steps = np.diff(lags)
-    # Room for the longest delay to grow by one candidate step, and for interpolation.
-    reach = lags[-1] + (int(steps.max()) if len(steps) else 1) + 2
-    data = _Data(midpoint_windows(x, dt=dt, lags=lags), x, reach)
+    windows = midpoint_windows(x, dt=dt, lags=lags)
+    record, data = Record(read_samples(x, dt=dt), windows), KnownData(windows)
     rows = []
-    for target in range(x.shape[1]):
-        rows += _refine_target(data, graph[:, target], lags, target, config, key)
-    columns = [np.array([row[i] for row in rows], float) for i in range(8)]
-    source, target, first, last, delay, error, resolution, quantile = columns
+    for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
+        # Every delay is chosen among the candidates, for which the extended criterion charges.
+        given = (record, data, np.asarray(lags, float), graph[:, target], target, np.inf)
+        found = _settled(*given, charge=2 * np.log(data.inputs.shape[1]))
+        if found is None:
+            _check_enough(data, lags, graph[:, target])
+            continue
+        settled, terms = found
+        # What a straight line costs, the least that an edge does.
+        n, among = float(data.weight.sum()), data.inputs.shape[1]
+        price = (settled.risk + FLOOR) * (np.log(n) + 2 * np.log(among)) / n
+        apart = np.sqrt(price / np.maximum(settled.curvature, 1e-30))
+        for k, (source, group) in enumerate(terms):
+            ends = lags[group[0]], lags[group[-1]]
+            rows.append(
+                _Estimate(source, target, ends, settled.delay[k], settled.error[k], apart[k])
+            )
+
+    def column(name: str, dtype: type = float) -> np.ndarray:
+        return np.array([getattr(row, name) for row in rows], dtype)
+
     unit = float(dt)
-    half = np.maximum(quantile * error, FINEST) * unit
+    delay, error = unit * column("delay"), unit * column("error")
+    half = np.maximum(student_quantile(0.975, BLOCKS - 1) * error, unit * FINEST)
     return DelayEstimates(
-        source=source.astype(int),
-        target=target.astype(int),
-        lags=np.stack([first, last], axis=1).astype(int).reshape(-1, 2),
-        delay=delay * unit,
-        standard_error=error * unit,
-        lower=delay * unit - half,
-        upper=delay * unit + half,
-        resolution=resolution * unit,
+        source=column("source", int),
+        target=column("target", int),
+        lags=column("lags", int).reshape(-1, 2),
+        delay=delay,
+        standard_error=error,
+        lower=delay - half,
+        upper=delay + half,
+        resolution=unit * column("resolution"),
     )
 
 
-class _Data(eqx.Module):
-    """The standardised samples and rates, and the present states half a step ahead."""
+class _Estimate(NamedTuple):
+    """A delay of some lags of one edge, in samples."""
 
-    samples: Float[Array, "time dim"]
-    present: Float[Array, "window dim"]
-    rate: Float[Array, "window dim"]
-    position: Int[Array, "window"]
-    fixed: dict
-
-    def __init__(self, windows: Windows, x, reach: int):
-        s = windows.scaling
-        self.samples = (jnp.asarray(x, windows.history.dtype) - s.center[None]) / s.scale[None]
-        # Not windows of one lag more, which would have to be screened, and compiled, once more.
-        inside = np.flatnonzero(np.asarray(windows.position) > reach)
-        if len(inside) < MINIMUM:
-            raise ValueError(
-                f"a delay may grow to {reach} samples; that leaves {len(inside)} of {len(x)} to "
-                f"explain, and at least {MINIMUM} are needed. Use a longer series or shorter lags."
-            )
-        self.present = windows.history[inside]
-        self.rate = windows.increment[inside]
-        self.position = windows.position[inside]
-        self.fixed = {lag: i for i, lag in enumerate(windows.lags)}
+    source: int
+    target: int
+    lags: tuple[int, int]
+    delay: float
+    error: float
+    resolution: float
 
 
-def _refine_target(data, graph, lags, target, config, key) -> list[tuple]:
-    """Return rows (source, target, first, last, delay, error, resolution, quantile) in samples."""
-    fixed, runs = [], []
+def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:
+    """Raise if a target has delays, and too few steps to estimate them."""
+    delayed = graph & (np.asarray(lags) >= SHORTEST + 0.5)
+    n, needed = int((data.weight > 0).sum()), fewest_windows(int(graph.sum()))
+    if delayed.any():
+        raise ValueError(
+            f"delays of up to {lags[-1]} samples leave {n} steps to explain, not all of which know "
+            f"delays around these, and at least {needed} are needed. Use a longer series or "
+            "shorter lags."
+        )
+
+
+def candidate_lags(windows: Windows, graph: Bool[np.ndarray, "source target lag"]) -> Delays:
+    """Return the candidate lags of kept edges, in time, and intervals without length; NaN where
+    there is no edge.
+    """
+    delays = np.where(graph, float(windows.dt) * np.asarray(windows.lags, float), np.nan)
+    return delays, np.repeat(delays[..., None], 2, axis=-1)
+
+
+def delays_of(samples: Samples, windows: Windows, measured: Measured) -> Delays:
+    """Return the delays of what was measured, in time, with 90 % intervals: those at which a
+    strategy searched, and [`profile_delays`][ndde_jax.measure._delays.profile_delays] of targets
+    for which it has none.
+    """
+    own, half, dt = measured.delays, measured.halves, float(windows.dt)
+    options = dict(
+        risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
+    )
+    delays, intervals = profile_delays(samples, windows, measured.graph, **options)
+    ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
+    there = np.isfinite(own)
+    return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
+
+
+def profile_delays(
+    samples: Samples,
+    windows: Windows,
+    graph: Bool[np.ndarray, "source target lag"],
+    risk: Float[np.ndarray, " target"] | None = None,
+    known: Bool[np.ndarray, " target"] | None = None,
+) -> Delays:
+    """Return the delays of all kept edges, in time, and their 90 % confidence intervals given the
+    graph; NaN where there is no edge.
+
+    For every target, splines and products of its inputs describe the rate, and the delays of its
+    sources [`settle`][ndde_jax.select._between.settle] with them. Kept lags of one source
+    that are neighbours among the candidates become one delay where that describes the rate with
+    fewer terms.
+
+    A delay below 2.5 samples, any delay of irregular samples, of targets whose delays are `known`,
+    and those of a target that splines explain worse than its `risk` by a tenth of it stay at their
+    candidate lag, with half the way to the neighbouring candidates for an interval; a present state
+    has no delay.
+    """
+    lags, dt = np.asarray(windows.lags, float), float(windows.dt)
+    delays = np.where(graph, dt * lags, np.nan)
+    edges = np.concatenate([lags[:1], (lags[1:] + lags[:-1]) / 2, lags[-1:]])
+    around = dt * np.stack([edges[:-1], edges[1:]], axis=-1)
+    around[lags == 0] = 0
+    intervals = np.where(graph[..., None], around[None, None], np.nan)
+    data = KnownData(windows)
+    open_ = np.ones(data.dim, bool) if known is None else ~known
+    free = graph & (lags >= SHORTEST + 0.5) & open_[None, :, None]
+    if data.refused or not samples.regular or not free.any():
+        return delays, intervals
+    record = Record(samples, windows)
+    for target in map(int, np.flatnonzero(free.any(axis=(0, 2)))):
+        most = np.inf if risk is None else WORSE * (float(risk[target]) + FLOOR)
+        found = _settled(record, data, lags, graph[:, target], target, most)
+        if found is None:
+            continue
+        settled, terms = found
+        low, high = np.maximum(settled.delay - settled.half, 0), settled.delay + settled.half
+        for k, (source, group) in enumerate(terms):
+            delays[source, target, group] = dt * settled.delay[k]
+            intervals[source, target, group] = dt * low[k], dt * high[k]
+    return delays, intervals
+
+
+def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"]) -> Delays:
+    """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
+    the data do not exclude, in time; NaN where there is no edge.
+
+    A map's delay is a whole number of samples. With every other lag of the same source in the place
+    of an edge's own, all else refitted, the likelihoods are weights of the lags; the likeliest that
+    together have 90 % of them are not excluded.
+    """
+    windows, data = screened.windows, screened.data
+    lags, dt = np.asarray(windows.lags, float), float(windows.dt)
+    delays, intervals = candidate_lags(windows, graph)
+    if data.refused or len(lags) == 1 or not graph.any():
+        return delays, intervals
+    design = screened.design
+    for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
+        y, _ = design.standardised(data.outputs[:, target])
+        own = graph[:, target]
+        mask = own.T.reshape(-1)
+        terms = find_terms(design, y, mask, mask)
+        inputs = [(int(i), int(k)) for i, k in np.argwhere(own)]
+        for source, place in inputs:
+            if lags[place] == 0 and source == target:
+                continue  # what a variable does by itself has no delay
+            near = range(max(place - NEAR, 0), min(place + NEAR + 1, len(lags)))
+            others = [k for k in near if k == place or not own[source, k]]
+            given = place * data.dim + source
+            fits = [
+                fit_terms(design, y, terms.replaced(given, k * data.dim + source)) for k in others
+            ]
+            risks = np.array([fit.risk for fit in fits])
+            nats = -0.5 * float(design.n_windows) * np.log(risks + 1e-12)
+            weight = np.exp(nats - nats.max())
+            order = np.argsort(-weight)
+            enough = np.cumsum(weight[order]) / weight.sum()
+            kept = {others[k] for k in order[: int(np.searchsorted(enough, CONFIDENCE)) + 1]}
+            kept.add(place)
+            intervals[source, target, place] = dt * lags[min(kept)], dt * lags[max(kept)]
+    return delays, intervals
+
+
+# A source and the places of its lags that one delay stands for.
+Term = tuple[int, Int[np.ndarray, " place"]]
+
+
+def _settled(
+    record: Record,
+    data: KnownData,
+    lags: Float[np.ndarray, " lag"],
+    graph: Bool[np.ndarray, "source lag"],
+    target: int,
+    most: float,
+    charge: float = 0.0,
+) -> tuple[Settled, list[Term]] | None:
+    """Return the delays of a target and the terms they belong to; None where it has none, or where
+    splines explain it worse than `most`. Of one delay for neighbouring lags and one for each, the
+    criterion decides, which charges that much more for each.
+    """
+    fixed, groups = [], []
     for source in range(graph.shape[0]):
-        kept = [i for i in range(len(lags)) if graph[source, i]]
-        fixed += [(source, lags[i]) for i in kept if lags[i] < SHORTEST + 0.5]
+        kept = np.flatnonzero(graph[source])
         free = [i for i in kept if lags[i] >= SHORTEST + 0.5]
-        groups = np.split(free, np.nonzero(np.diff(free) > 1)[0] + 1) if free else []
-        runs += [(source, [lags[i] for i in group]) for group in groups]
-    if not runs:
-        return []
-    separate = [(source, [lag]) for source, group in runs for lag in group]
+        fixed += [(i, source) for i in kept if lags[i] < SHORTEST + 0.5]
+        groups += [(source, run) for run in runs_of(free)]
+    if not groups:
+        return None
+    known = data.inputs[:, [i * data.dim + source for i, source in fixed]]
+    separate = [(source, np.array([i])) for source, run in groups for i in run]
+    best, least = None, np.inf
+    for terms in [groups] if len(separate) == len(groups) else [groups, separate]:
+        sources = [source for source, _ in terms]
+        start = [lags[group].mean() for _, group in terms]
+        found = settle(record, data, known, sources, start, room_of(lags, terms), target)
+        if found is None or found.risk + FLOOR > most:
+            continue
+        cost = found.criterion + charge * len(terms)
+        if cost < least:
+            best, least = (found, terms), cost
+    return best
+
+
+def room_of(lags, terms) -> Float[np.ndarray, " term"]:
+    """Return the distance that the delay of each term may move: a candidate step, and the reach of
+    its lags.
+    """
     gaps = np.diff(lags)
     step = float(gaps.max()) if len(gaps) else 1.0
-    best: tuple = ()
-    for terms in [separate] if len(runs) == len(separate) else [separate, runs]:
-        found = _joint_fit(data, fixed, terms, target, step, config, key)
-        n = data.rate.shape[0]
-        n_inputs = graph.size
-        price = float(EBIC()(found["risk"], n, n_inputs, config.width))
-        cost = float(found["risk"]) + price * len(terms)
-        if not best or cost <= best[0]:
-            best = (cost, price, terms, found)
-    _, price, terms, found = best
-    quantile = student_quantile(0.975, config.blocks - 1)
-    rows = []
-    for i, (source, group) in enumerate(terms):
-        curvature = max(float(found["curvature"][i]), 1e-30)
-        rows.append(
-            (
-                source,
-                target,
-                group[0],
-                group[-1],
-                float(found["delay"][i]),
-                float(found["error"][i]),
-                math.sqrt(price / curvature),
-                quantile,
-            )
-        )
-    return rows
-
-
-def student_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
-    one half.
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))
-
-
-def _joint_fit(data, fixed, terms, target, step, config, key) -> dict:
-    sources = jnp.array([source for source, _ in terms])
-    start = jnp.array([float(np.mean(group)) for _, group in terms], data.samples.dtype)
-    # One delay for several neighbouring lags may lie anywhere among them.
-    room = jnp.array([step * (1 + (len(group) - 1) / 2) for _, group in terms], start.dtype)
-    known = [data.present[:, data.fixed[lag], source] for source, lag in fixed]
-    known = jnp.stack(known, axis=1) if known else jnp.zeros((data.rate.shape[0], 0), start.dtype)
-    args = (data.samples, data.position, known, data.rate[:, target], sources, start, room)
-    return _fit_delays(*args, config, jr.fold_in(key, target))
-
-
-def _interpolated(samples, at):
-    """Return the Catmull–Rom interpolation of a column at real-valued indices, and its
-    derivative.
-    """
-    base = jnp.floor(at)
-    u = at - base
-    i = base.astype(jnp.int32)
-    p = [samples[i + k] for k in (-1, 0, 1, 2)]
-    a = -0.5 * p[0] + 1.5 * p[1] - 1.5 * p[2] + 0.5 * p[3]
-    b = p[0] - 2.5 * p[1] + 2 * p[2] - 0.5 * p[3]
-    c = 0.5 * (p[2] - p[0])
-    return ((a * u + b) * u + c) * u + p[1], (3 * a * u + 2 * b) * u + c
-
-
-@eqx.filter_jit
-def _fit_delays(samples, position, known, rate, sources, start, room, config, key) -> dict:
-    n, n_terms = rate.shape[0], start.shape[0]
-    weight = jnp.ones(n, rate.dtype)
-
-    def inputs(delay):
-        at = position[:, None].astype(delay.dtype) + 0.5 - delay[None]
-        late, slope = jax.vmap(lambda s, a: _interpolated(samples[:, s], a), (0, 1), 1)(sources, at)
-        return jnp.concatenate([known, late], axis=1), -slope
-
-    first = inputs(start)[0]
-    size = dict(width=config.width, depth=config.depth, key=key, dtype=rate.dtype)
-    starts = init_layers(config.restarts, first.shape[1], **size)
-    fits = jax.lax.map(
-        lambda s: fit_network(s, first, rate, weight, n_iterations=config.steps), starts
-    )
-    best = jnp.argmin(jnp.where(jnp.isfinite(fits.risk), fits.risk, jnp.inf))
-    chosen = jax.tree.map(lambda leaf: leaf[best], fits)
-    theta, restore = ravel_pytree(chosen.network)
-    n_theta = theta.shape[0]
-    decay = chosen.decay * n / 1000
-
-    def error_of(theta, delay):
-        return jnp.sum((predict(restore(theta), inputs(delay)[0]) - rate) ** 2)
-
-    def linearised(theta, delay):
-        network = restore(theta)
-        z, slope = inputs(delay)
-        output, jacobian = predict_and_jacobian(network, z)
-        gradient = jax.vmap(jax.grad(lambda row: predict(network, row[None])[0]))(z)
-        late = gradient[:, known.shape[1] :] * slope
-        return jnp.concatenate([jacobian, late], axis=1), output - rate
-
-    is_weight = jnp.arange(n_theta + n_terms) < n_theta
-
-    def step(carry, _):
-        theta, delay, error, damping = carry
-        jacobian, residual = linearised(theta, delay)
-        gram = jacobian.T @ jacobian
-        slope = jacobian.T @ residual + decay * jnp.where(
-            is_weight, jnp.concatenate([theta, jnp.zeros_like(delay)]), 0
-        )
-        # Delays are damped in proportion to their own curvature: their unit is another.
-        own = jnp.where(is_weight, decay + damping, 1e-6 * n + damping / n * jnp.diag(gram))
-        factor = jnp.linalg.cholesky(gram + jnp.diag(own))
-        move = jax.scipy.linalg.cho_solve((factor, True), slope)
-        new_theta = theta - move[:n_theta]
-        new_delay = jnp.clip(delay - move[n_theta:], start - room, start + room)
-        new_delay = jnp.maximum(new_delay, SHORTEST)
-        new_error = error_of(new_theta, new_delay)
-        old = error + decay * jnp.sum(theta**2)
-        accept = new_error + decay * jnp.sum(new_theta**2) < old
-        pick = lambda a, b: jnp.where(accept, a, b)  # noqa: E731
-        damping = pick(jnp.maximum(damping * 0.3, 1e-7 * n), jnp.minimum(damping * 4, 1e6))
-        return (pick(new_theta, theta), pick(new_delay, delay), pick(new_error, error), damping), 0
-
-    begin = (theta, start, error_of(theta, start), jnp.ones((), rate.dtype))
-    (theta, delay, error, _), _ = jax.lax.scan(step, begin, None, length=STEPS)
-
-    jacobian, residual = linearised(theta, delay)
-    gram = jacobian.T @ jacobian
-    gram = gram + jnp.diag(jnp.where(is_weight, decay + 1e-7 * n, 1e-7 * n))
-    unit = jnp.eye(n_theta + n_terms, dtype=gram.dtype)[:, n_theta:]
-    rows = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram), True), unit)
-    influence = (jacobian @ rows) * residual[:, None]
-    block = jnp.arange(n) * config.blocks // n
-    sums = jax.ops.segment_sum(influence, block, num_segments=config.blocks)
-    used = jnp.minimum(chosen.n_effective / n, 0.9)
-    return dict(
-        delay=delay,
-        error=jnp.sqrt(jnp.sum(sums**2, axis=0)),
-        # What remains of the curvature once weights and other delays adapt.
-        curvature=1 / (n * jnp.diagonal(rows[n_theta:])),
-        risk=error / n / (1 - used) ** 2,
-    )
+    return np.array([step * (1 + (len(group) - 1) / 2) for _, group in terms])

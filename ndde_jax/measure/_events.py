@@ -14,6 +14,7 @@ from ..samples._samples import Samples
 from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows, lagged_windows
+from ._delays import Delays, candidate_lags
 from ._precedence import Ranking, events_alone, rank_sources
 from ._relevance import linear_gains
 from ._travel import TravelTime, likeness, travel_time
@@ -100,14 +101,12 @@ def travel_times(
     graph: Bool[np.ndarray, "source target lag"],
     *,
     key: PRNGKeyArray,
-) -> tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]:
+) -> Delays:
     """Return the delays of kept edges between different variables by
     [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals;
     all lags of a pair have the same. Edges of a variable to itself stay at their lag.
     """
-    lags = windows.dt * np.asarray(windows.lags, float)
-    delays = np.where(graph, lags, np.nan)
-    intervals = np.repeat(delays[..., None], 2, axis=-1)
+    delays, intervals = candidate_lags(windows, graph)
     largest = largest_shift(samples)
     if largest < 1:
         return delays, intervals

@@ -16,7 +16,8 @@ from .._executors import run_many
 from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._fit import FitResult
 from ..fit._prices import AbstractPrice, as_price
-from ..select._recover import check_strategy, recover
+from ..select._default import as_strategy
+from ..select._recover import recover
 from ..select._strategy import AbstractStrategy
 from ..windows._thin import half_blocks
 from ..windows._windows import Windows
@@ -87,7 +88,7 @@ def edge_stability(
     check_windows(windows, "edge_stability", "take one with unstack_windows")
     check_concrete("edge_stability", (windows, key), "Halves depend on missing values.")
     check_whole(seeds, "seeds")
-    check_finder(strategy)
+    strategy = as_finder(strategy)
     if price is not None and callable(strategy):
         raise ValueError("price is what a strategy takes; a function of windows has its own.")
     price = None if price is None else as_price(price)
@@ -112,22 +113,26 @@ def edge_stability(
     )
 
 
-def check_finder(strategy: Any) -> None:
-    """Raise unless `strategy` is a strategy, None, or a function of windows and a key."""
-    if isinstance(strategy, type) or not (strategy is None or callable(strategy)):
-        check_strategy(strategy)
+def as_finder(
+    strategy: Any, otherwise: AbstractStrategy | None = None
+) -> AbstractStrategy | Callable:
+    """Return a strategy, as [`as_strategy`][ndde_jax.select._default.as_strategy] does, or a
+    function of windows and a key.
+    """
+    function = callable(strategy) and not isinstance(strategy, type)
+    return strategy if function else as_strategy(strategy, otherwise)
 
 
 def find_again(
     windows: Windows,
-    strategy: AbstractStrategy | Callable | None,
+    strategy: AbstractStrategy | Callable,
     price: AbstractPrice | None,
     key: PRNGKeyArray,
 ) -> tuple[Graph, Bool[Array, "path source target lag"]]:
     """Return a graph, and those that gates alone keep along their path of coefficients where there
     are any.
     """
-    if strategy is not None and not isinstance(strategy, AbstractStrategy):
+    if not isinstance(strategy, AbstractStrategy):
         graph = jnp.asarray(strategy(windows, key))
         return graph, graph[None]
     found = recover(windows, strategy, price, key=key)

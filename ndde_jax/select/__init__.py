@@ -20,6 +20,7 @@ What the strategies are made of can be called by itself: `spline_graph`, `search
 from ..fit._prices import EBIC as EBIC, AbstractPrice as AbstractPrice, PerInput as PerInput
 from ._default import Default as Default
 from ._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
+from ._measured import Measured as Measured
 from ._midpoint import midpoint_windows as midpoint_windows
 from ._moves import LagSearch as LagSearch, search_lags as search_lags
 from ._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_path

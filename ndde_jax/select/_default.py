@@ -1,20 +1,30 @@
-"""The default strategy: closed forms choose, and networks judge where they explain more."""
+"""The default strategy: closed forms choose, also delays between the candidate lags, and networks
+judge where they explain more.
+"""
+
+import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
+from jaxtyping import Bool
 
-from .._axes import to_graph_axes
+from .._axes import flat_inputs, from_flat_inputs
 from .._checks import check_config, check_flag, refusal
 from .._types import Checked, namespace_of, to_jax
 from ..fit._newton import NetworkFit
-from ..fit._prices import EBIC
+from ..fit._prices import EBIC, AbstractPrice
 from ..fit._refit import StrengthConfig
+from ..regression._readings import Readings
 from ..regression._search import columns_price, log_choices
 from ..regression._terms import FLOOR
 from ..windows._flat import KnownData
-from ._judge import Judged, judge
+from ._between import Refined, Refiner
+from ._judge import Judged, fit_on, judge
 from ._leftover import beyond_chance
+from ._measured import Described, Measured, drift_on, measure_targets, networks_of
 from ._screened import Screened
 from ._splines import SplineGraph
 from ._strategies import Splines
@@ -24,21 +34,35 @@ from ._target_fit import TargetFit
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
+# Nats of twice the likelihood within which a map's own inputs are preferred.
+MARGIN = 6.0
 
 
 class Default(AbstractStrategy):
-    """A strategy in which closed forms choose the inputs, and networks judge them where functions
+    """The library's best: closed forms choose the inputs, and networks judge them where functions
     of these explain more.
 
-    The default of [`recover`][ndde_jax.recover], and the first step of
-    [`discover`][ndde_jax.discover]. Under `jit` and `vmap` closed forms decide alone, since the
-    number of targets that need a network depends on the data.
+    The default of [`recover`][ndde_jax.recover] and of [`Recipe`][ndde_jax.Recipe]. Splines and
+    products choose inputs and describe the drift. Where a closed form finds that functions of these
+    inputs explain more, a network is fitted; unless it is clearly worse, networks judge edges
+    added, dropped and exchanged (see [`search_lags`][ndde_jax.select.search_lags]), and where the
+    result is better by the extended Bayesian information criterion, they replace splines. Edges
+    whose lower bound is not positive, or which are not worth a price that was given, go.
+
+    [`discover`][ndde_jax.discover] has the samples at hand, and three things more are done there.
+    Where measurements have errors, several lags of one source average them out: of such lags those
+    go that explain less than such errors in the inputs hide, and networks bring in no others. Of a
+    map, its own inputs are taken where these explain as well. And delays may lie between the
+    candidates; networks then see sources at these delays, too.
+
+    Under `jit` and `vmap` splines decide alone, since the number of targets that need a network
+    depends on the data.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
+    - `delays`: whether to look for delays between the candidate lags, where the samples are known;
+        windows alone know none.
     - `networks`: settings of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig];
         None fits none.
-    - `delays`: whether `discover` looks for delays between the candidate lags, for which it has the
-        samples; windows alone know none.
 
     ```python
     import jax, numpy as np
@@ -62,28 +86,194 @@ class Default(AbstractStrategy):
         check_flag(self.delays, "delays")
 
     def search(self, windows, price, key) -> Recovery:
-        """Return the graph by splines, then by networks for the targets that need them."""
-        if self.networks is None or namespace_of((windows, key)) is jnp:
+        """Return the graph by closed forms, then by networks for the targets that need them."""
+        if namespace_of((windows, key)) is jnp:
             return self.screen.search(windows, price, key)
-        price = EBIC() if price is None else price
-        screened = Screened(windows)
-        data, found = screened.data, screened.found
-        if data.refused:
-            return self.screen.search(windows, None, key)
-        mask = np.moveaxis(np.asarray(found.graph), 0, 2).reshape(data.dim, -1)
-        fits = [TargetFit(screened.design, data, j, own) for j, own in enumerate(mask)]
-        judged = judged_by_networks(data, found, fits, price, self.networks, key)
-        mask = np.stack(
-            [m if row is None else row.mask for m, row in zip(mask, judged, strict=True)]
+        return self._search(Screened(windows), price, key)
+
+    @property
+    def fits_networks(self) -> bool:
+        """Whether networks may judge."""
+        return self.networks is not None
+
+    @property
+    def averages_out_errors(self) -> bool:
+        """True: lags that only do so are left out."""
+        return True
+
+    def without_networks(self) -> "Default":
+        """Return closed forms alone."""
+        return dataclasses.replace(self, networks=None)
+
+    def on(self, screened: Screened) -> "_OnSamples":
+        """Return the strategy that also knows errors of measurement and values between the
+        candidate lags.
+        """
+        return _OnSamples(self, screened)
+
+    def described(self, judged: str) -> str:
+        """Return a sentence for a report."""
+        if self.networks is None:
+            return "Graph found by splines and products of inputs, in closed form."
+        return (
+            "Graph found by splines and products of inputs; networks judged it for "
+            f"{judged or 'no variable'}, where they explain more."
         )
-        risk = [
-            fit.corrected_risk() if row is None else row.risk
-            for fit, row in zip(fits, judged, strict=True)
+
+    def _search(self, screened: Screened, price, key) -> Recovery:
+        """Return the graph of windows that are known, with its measure."""
+        price = EBIC() if price is None else price
+        windows, (plain, data) = screened.windows, _closed_forms(screened)
+        searched = self.delays and isinstance(price, EBIC) and not data.refused
+        refiner, refined = None, [None] * data.dim
+        if searched and screened.record is not None:
+            among = screened.data.allowed
+            refiner = Refiner(screened.record, data, windows.lags, screened.design, among)
+            refined = [refiner(j, own.mask) for j, own in enumerate(plain)]
+        fits = [
+            own if found is None else own.on(found.mask, found.design)
+            for own, found in zip(plain, refined, strict=True)
         ]
-        paid = [np.nan if row is None else row.threshold for row in judged]
-        graph = to_graph_axes(to_jax(mask.reshape(data.dim, windows.n_lags, data.dim)))
-        left, price_paid = (to_jax(np.asarray(a, float), data.dtype) for a in (risk, paid))
-        return recovery(windows, graph, found.evidence, left, price_paid, found)
+        screening, judged = _after(screened.found, fits, refined), [None] * data.dim
+        if self.networks is not None and not data.refused:
+            judged = judged_by_networks(data, screening, fits, price, self.networks, key)
+        value = flat_inputs(np.asarray(screening.value))
+        targets = [
+            Described(own, value[j] if refined[j] is None else own.outside(), judged[j], refined[j])
+            for j, own in enumerate(fits)
+        ]
+        measured = measure_targets(screened, data, targets, price)
+        if refiner is not None and any(found is not None for found in refined):
+            given = (refiner, targets, plain, price, self.networks, key)
+            measured = _reading_candidates(screened, measured, *given)
+        risk = [
+            own.fit.on(mask).corrected_risk() if own.network is None else own.network.risk
+            for own, mask in zip(targets, flat_inputs(measured.graph), strict=True)
+        ]
+        return recovery(
+            windows,
+            to_jax(measured.graph),
+            screening.evidence,
+            to_jax(np.array(risk, float), data.dtype),
+            measured.strengths.threshold,
+            screening,
+            measured=measured,
+        )
+
+
+def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> AbstractStrategy:
+    """Return a strategy; None is the default one, or another that is to stand for it.
+
+    **Raises:** `ValueError` for anything else, a class for example.
+    """
+    if strategy is None:
+        return otherwise or Default()
+    if not isinstance(strategy, AbstractStrategy):
+        expected = "a strategy such as ndde_jax.select.Moves()"
+        raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
+    return strategy
+
+
+class _OnSamples(AbstractStrategy):
+    """The default strategy on windows of samples that are known."""
+
+    default: Default
+    screened: Any
+
+    @property
+    def fits_networks(self) -> bool:
+        """Whether networks may judge."""
+        return self.default.fits_networks
+
+    def search(self, windows, price, key) -> Recovery:
+        """Return the graph of these windows, which may be some of those of the samples."""
+        return self.default._search(self.screened.on(windows), price, key)
+
+
+def _closed_forms(screened: Screened) -> tuple[list[TargetFit], KnownData]:
+    """Return the regressions on the inputs that splines chose, after what samples tell of maps and
+    of errors; and the data, with the inputs that networks may bring in.
+    """
+    data, windows, errors = screened.data, screened.windows, screened.errors
+    chosen = flat_inputs(np.asarray(screened.found.graph))
+    fits = [TargetFit(screened.design, data, j, mask) for j, mask in enumerate(chosen)]
+    if data.refused:
+        return fits, data
+    if screened.readings is not None and windows.scheme == "euler":
+        fits = _or_of_a_map(fits, screened.readings)
+    if errors is not None and np.any(errors > 0):
+        sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
+        fits = [own.without_stand_ins(sizes) for own in fits]
+        data = data.allowing(~np.stack([own.second_lags(sizes) for own in fits]))
+    return fits, data
+
+
+def _or_of_a_map(regressions: list[TargetFit], readings: Readings) -> list[TargetFit]:
+    """Return the regressions, with the inputs of the map in the place of those that explain their
+    target worse, or no better: a straight line costs it one column, where others bend all inputs of
+    a target or none.
+    """
+    found = flat_inputs(readings.map_graph)
+    better = [
+        readings.map_cost[j] <= (own.criterion() + MARGIN) / own.n
+        for j, own in enumerate(regressions)
+    ]
+    return [own.on(found[j]) if better[j] else own for j, own in enumerate(regressions)]
+
+
+def _after(
+    screening: SplineGraph, fits: list[TargetFit], refined: list[Refined | None]
+) -> SplineGraph:
+    """Return the result of splines, with the choices of what describes the targets now, and the
+    shortlists of those that have delays of their own.
+    """
+    shortlist = np.array(screening.shortlist)
+    for j, found in enumerate(refined):
+        if found is not None:
+            shortlist[j] = found.shortlist
+    graph = from_flat_inputs(np.stack([own.mask for own in fits]))
+    return eqx.tree_at(lambda s: (s.graph, s.shortlist), screening, (graph, shortlist))
+
+
+def _reading_candidates(
+    screened: Screened,
+    measured: Measured,
+    refiner: Refiner,
+    targets: list[Described],
+    plain: list[TargetFit],
+    price: AbstractPrice,
+    config: StrengthConfig | None,
+    key: Any,
+) -> Measured:
+    """Return the measure with a drift that reads candidates although delays lie between them: for a
+    target with such delays those around each, as many as describe it best, and a network where that
+    explains more. `plain` are the regressions without such delays.
+    """
+    data, mask = refiner.data, flat_inputs(measured.graph)
+    delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
+    reads, late, networks = mask.copy(), {}, networks_of(targets)
+    for j, own in enumerate(target.refined for target in targets):
+        if own is None:
+            continue
+        delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
+        if refiner.off(own).any():
+            sets: list[Bool[np.ndarray, " input"]] = refiner.readings(
+                j, own, mask[j], plain[j].mask
+            )
+            late[j] = sorted((plain[j].on(inputs) for inputs in sets), key=TargetFit.criterion)
+            reads[j], networks[j] = late[j][0].mask, None
+    asked = [late[j][0].leftover() if j in late else 1.0 for j in range(data.dim)]
+    asked = beyond_chance(asked) if config is not None else [False] * data.dim
+    n = max(float(data.weight.sum()), 1.0)
+    for j in map(int, np.flatnonzero(asked)):
+        # Where data tell that there is more to a law they can tell it from more candidates.
+        own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
+        fit, slots = fit_on(data, j, widest.mask, price, config, jr.fold_in(key, j))
+        if network_criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
+            reads[j], networks[j] = widest.mask, (fit.network, slots)
+    reads, delays, halves = (from_flat_inputs(values) for values in (reads, delays, halves))
+    model = drift_on(screened, data, reads, networks)
+    return dataclasses.replace(measured, model=model, reads=reads, delays=delays, halves=halves)
 
 
 def judged_by_networks(

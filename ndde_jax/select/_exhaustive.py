@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._axes import to_graph_axes
+from .._axes import from_flat_inputs
 from .._memory import make_room
 from .._types import Checked, Graph
 from ..fit._prices import AbstractPrice, as_price
@@ -109,9 +109,8 @@ def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, k
     cost = jnp.where(obeys, cost, jnp.inf)
     best = jnp.argmin(cost, axis=1)
     ordered = jnp.sort(cost, axis=1)
-    mask = subsets[best].reshape(dim, -1, dim)
     return ExactGraph(
-        graph=to_graph_axes(mask),
+        graph=from_flat_inputs(subsets[best]),
         margin=ordered[:, 1] - ordered[:, 0],
         price=paid,
         subsets=subsets.reshape(-1, n_inputs // dim, dim),

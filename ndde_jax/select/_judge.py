@@ -11,6 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._axes import flat_inputs
 from .._memory import padded_length
 from .._types import to_jax
 from ..fit._newton import NetworkFit, predict
@@ -64,8 +65,8 @@ def judge(
     - `inputs`: of each target, `[window input]`; by default those of the data.
     """
     n_inputs, dim = data.inputs.shape[1], data.dim
-    flat = lambda a: np.moveaxis(np.asarray(a), (0, 1, 2), (2, 0, 1)).reshape(dim, -1)  # noqa: E731
-    graph, evidence = flat(screening.graph), flat(screening.evidence)
+    graph = flat_inputs(np.asarray(screening.graph))
+    evidence = flat_inputs(np.asarray(screening.evidence))
     undecided = data.allowed & ~data.required
     found = []
     for j, own in enumerate(jr.split(key, dim)):

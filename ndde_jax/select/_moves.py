@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from .._axes import to_graph_axes
+from .._axes import flat_inputs, from_flat_inputs
 from .._checks import check_whole, is_traced
 from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._prices import AbstractPrice, as_price
@@ -106,8 +106,7 @@ def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
 
 def _as_lag_search(judged, screening, dtype) -> LagSearch:
     def edges(rows):
-        rows = np.stack(rows)
-        return np.moveaxis(rows.reshape(len(rows), -1, len(rows)), (2, 0, 1), (0, 1, 2))
+        return from_flat_inputs(np.stack(rows))
 
     def numbers(values):
         return jnp.asarray(np.asarray(values, float), dtype)
@@ -125,10 +124,8 @@ def _as_lag_search(judged, screening, dtype) -> LagSearch:
 def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     data = FlatData(windows)
     dim, n_inputs = data.dim, data.inputs.shape[1]
-    shape = (dim, n_inputs // dim, dim)
     n = jnp.maximum(jnp.sum(data.weight), 1)
-    first = jnp.moveaxis(screening.graph, (0, 1, 2), (2, 0, 1)).reshape(dim, n_inputs)
-    spline_evidence = jnp.moveaxis(screening.evidence, (0, 1, 2), (2, 0, 1)).reshape(dim, n_inputs)
+    first, spline_evidence = flat_inputs(screening.graph), flat_inputs(screening.evidence)
 
     def target(args):
         output, slots, chosen, undecided, evidence, key = args
@@ -148,8 +145,8 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSe
     mask, evidence, risk, threshold = jax.lax.map(target, each)
     refused = data.refused
     return LagSearch(
-        graph=to_graph_axes(mask.reshape(shape)) & ~refused,
-        evidence=jnp.where(refused, jnp.nan, to_graph_axes(evidence.reshape(shape))),
+        graph=from_flat_inputs(mask) & ~refused,
+        evidence=jnp.where(refused, jnp.nan, from_flat_inputs(evidence)),
         risk=jnp.where(refused, jnp.nan, risk),
         threshold=jnp.where(refused, jnp.nan, threshold),
         screening=screening,

@@ -1,16 +1,14 @@
 """The search for a graph, the variables that drive each rate, by a strategy and at a price."""
 
-from typing import Any
-
 from jaxtyping import PRNGKeyArray
 
-from .._checks import check_key, check_windows, refusal
+from .._checks import check_key, check_windows
 from .._memory import make_room
 from .._types import Checked, RealScalarLike
 from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
 from ..windows._windows import Windows
-from ._default import Default
+from ._default import as_strategy
 from ._moves import searches_by_moves
 from ._strategies import Gates, Moves
 from ._strategy import AbstractStrategy, Recovery
@@ -58,21 +56,13 @@ def recover(
     """
     check_windows(windows, "recover")
     key = check_key(key)
-    strategy = Default() if strategy is None else strategy
-    check_strategy(strategy)
+    strategy = as_strategy(strategy)
     price = None if price is None else as_price(price)
     make_room(windows, strategy, price, key)
     return strategy.search(windows, price, key)
 
 
-def check_strategy(strategy: Any) -> None:
-    """Raise unless `strategy` is a strategy: a value, not a class."""
-    if not isinstance(strategy, AbstractStrategy):
-        expected = "a strategy such as ndde_jax.select.Moves()"
-        raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
-
-
-def default_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
+def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
     """Return the best of the strategies that judge every edge by refitted networks, with these
     settings: gates where candidates are few, and moves from 25 candidate inputs (variables × lags)
     on and for midpoint windows, since the cost of gates grows with the square of their number.

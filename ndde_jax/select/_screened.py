@@ -1,34 +1,55 @@
 """The windows together with the splines' result on them, so that several uses share one search."""
 
+import copy
 import functools
 from typing import Any
+
+import numpy as np
+from jaxtyping import Float
 
 from .._memory import make_room
 from ..regression._design import Design, design_of
 from ..regression._readings import Readings
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
+from ._between import Record
 from ._splines import SHORTLIST, SplineGraph, search_known
 
 
 class Screened:
     """A set of windows of one system with results computed on first use: flat arrays (`data`),
     splines of all inputs (`design`), and the graph that
-    [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`), unless it is given. `steps` are
-    the steps from which windows halfway through them are made; `readings` is the comparison of the
-    record as a map and as a flow, where it was made.
+    [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`).
+
+    What is known of their samples beside windows is at hand where it is: `steps`, from which
+    windows halfway through them are made; `readings`, the comparison of the record as a map and as
+    a flow; `errors`, the variances of measurement errors; and `record`, the samples between the
+    candidate lags, where delays may lie there.
     """
 
     def __init__(
         self,
         windows: Windows,
-        found: SplineGraph | None = None,
         steps: Any = None,
         readings: Readings | None = None,
+        errors: Float[np.ndarray, " dim"] | None = None,
+        record: Record | None = None,
     ):
         self.windows, self.steps, self.readings = windows, steps, readings
-        if found is not None:
-            self.found = found
+        self.errors, self.record = errors, record
+
+    def knowing(self, errors: Float[np.ndarray, " dim"], record: Record | None) -> "Screened":
+        """Return the same with what samples tell beside windows."""
+        other = copy.copy(self)
+        other.errors, other.record = errors, record
+        return other
+
+    def on(self, windows: Windows) -> "Screened":
+        """Return other windows of the same samples, for example those of a half."""
+        if windows is self.windows:
+            return self
+        record = None if self.record is None else self.record.of_rows(windows)
+        return Screened(windows, errors=self.errors, record=record)
 
     @functools.cached_property
     def data(self) -> KnownData:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._axes import from_flat_inputs
 from .._checks import check_whole, check_windows
 from .._memory import make_room
 from .._types import Checked, Graph, Scores, namespace_of, to_jax
@@ -152,15 +153,12 @@ def _fitted(design: Design, outputs, sizes, found: Described, raw):
 
 def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph:
     """Return a result, `[target input]`, on the axes of a graph; NaN where refused."""
-    dim = data.dim
     dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
-    shape = (dim, data.inputs.shape[1] // dim, dim)
     xp = namespace_of((found, rate))
     known = lambda a: to_jax(xp.where(data.refused, np.nan, a), dtype)  # noqa: E731
-    on_axes = lambda a: xp.transpose(a.reshape(shape), (2, 0, 1))  # noqa: E731
     return SplineGraph(
-        graph=to_jax(on_axes(found.mask & xp.logical_not(data.refused))),
-        evidence=known(on_axes(found.evidence)),
+        graph=to_jax(from_flat_inputs(found.mask & xp.logical_not(data.refused))),
+        evidence=known(from_flat_inputs(found.evidence)),
         source_value=known(found.rise.T),
         shortlist=to_jax(found.slots),
         risk=known(found.risk),

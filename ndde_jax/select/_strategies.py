@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._axes import to_graph_axes
+from .._axes import flat_inputs, from_flat_inputs, to_graph_axes
 from .._checks import check_config, check_real_array, check_whole, refusal
 from .._types import Checked
 from ..fit._fit import FitConfig, fit
@@ -95,7 +95,8 @@ class Gates(AbstractStrategy):
         if not self.improve:
             share = (penalty.coefficient / n_inputs).astype(result.risk.dtype)
             graph = to_graph_axes(result.model.mask)
-            return recovery(windows, graph, scores, result.risk, share, result, result.status)
+            found = (graph, scores, result.risk, share, result, result.status)
+            return recovery(windows, *found, model=result.model)
         masks = result.path_masks.reshape(len(result.path_masks), windows.dim, n_inputs)
         starts = jnp.moveaxis(jnp.concatenate([masks, jnp.zeros_like(masks[:1])]), 0, 1)
         return self._flip(windows, starts, price, search_key, scores, result)
@@ -106,7 +107,7 @@ class Gates(AbstractStrategy):
         """
         price, most = EBIC() if price is None else price, min(MAX_INPUTS, starts.shape[2])
         mask, risk, paid = search_mask(windows, starts, self.refit, most, price, key=key)
-        graph = _edges(windows, mask)
+        graph = from_flat_inputs(mask)
         scores = graph.astype(risk.dtype) if scores is None else scores
         return recovery(windows, graph, scores, risk, paid, result)
 
@@ -125,6 +126,11 @@ class Splines(AbstractStrategy):
 
     def __check_init__(self):
         check_whole(self.shortlist, "shortlist")
+
+    @property
+    def fits_networks(self) -> bool:
+        """False."""
+        return False
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph of the spline regression; nothing in it is random."""
@@ -187,8 +193,8 @@ class Exhaustive(AbstractStrategy):
         best = lambda keep: jnp.min(  # noqa: E731
             jnp.where(keep.T[None], cost[:, None], jnp.inf), axis=2
         )
-        scores = _edges(windows, best(~subsets) - best(subsets))
-        mask = jnp.moveaxis(found.graph, (0, 1, 2), (2, 0, 1)).reshape(windows.dim, -1)
+        scores = from_flat_inputs(best(~subsets) - best(subsets))
+        mask = flat_inputs(found.graph)
         chosen = jnp.all(mask[:, None] == subsets[None], axis=2)
         risk = jnp.sum(jnp.where(chosen, found.risk, 0), axis=1)
         return recovery(windows, found.graph, scores, risk, found.price, found)
@@ -227,15 +233,10 @@ class CoefficientPath(AbstractStrategy):
         found = coefficient_path(self.penalty, windows, self.coefficients, **options)
         chosen = found.select() if price is None else price.coefficient
         graph = found.graph(chosen)
-        mask = jnp.moveaxis(graph, (0, 1, 2), (2, 0, 1)).reshape(windows.dim, -1)
+        mask = flat_inputs(graph)
         _, risk = fit_layers(windows, mask, self.refit, mask.shape[1], key=fit_key)
         share = jnp.asarray(chosen, risk.dtype) / mask.shape[1]
         return recovery(windows, graph, found.scores, risk, share, found)
-
-
-def _edges(windows, flat):
-    """Return a mask `[target input]` as a graph `[source target lag]`."""
-    return to_graph_axes(flat.reshape(windows.dim, windows.n_lags, windows.dim))
 
 
 def _inputs_of(windows, starts) -> Bool[Array, "target start input"]:

@@ -21,12 +21,19 @@ class TargetFit:
     """
 
     def __init__(self, design: Design, data: KnownData, j: int, mask):
-        self.target, self.mask, self.inputs = j, np.asarray(mask), np.flatnonzero(mask)
+        self.data, self.target = data, j
+        self.mask, self.inputs = np.asarray(mask), np.flatnonzero(mask)
         self.design, self.root = design, design.root
         self.n = float(design.n_windows)
         self.y, size = design.standardised(data.outputs[:, j])
         self.power = float(size) ** 2 / max(float(self.root @ self.root), 1)
         self.all = np.ones(len(self.inputs), bool)
+
+    def on(self, mask: Bool[np.ndarray, " input"], design: Design | None = None) -> "TargetFit":
+        """Return the fit of the same target on other inputs, or of another design."""
+        if design is None and (mask == self.mask).all():
+            return self
+        return TargetFit(self.design if design is None else design, self.data, self.target, mask)
 
     @functools.cached_property
     def fit(self) -> Fit:
@@ -97,35 +104,36 @@ class TargetFit:
         inputs = self.design.inputs[:, self.inputs]
         return chance_of_leftover(self.fit.residual, self.fit.columns, inputs, self.root)
 
-    def hidden(self, data: KnownData, sizes) -> float:
+    def hidden(self, sizes) -> float:
         """Return the share of the rate's variance that the model misses because of errors of these
         `sizes` in the inputs, each on its own; at most all it misses.
         """
         splines, pairs, paired = coefficients_of(self.design, self.fit)
         total = 0.0
         for i in self.inputs:
-            size = sizes[i % data.dim]
+            size = sizes[i % self.data.dim]
             above, below = (
-                spline_terms(data.inputs[:, i] + sign * size, self.design.knots[i])
+                spline_terms(self.data.inputs[:, i] + sign * size, self.design.knots[i])
                 for sign in (1, -1)
             )
             missed = (above - below) / 2 @ splines[i]
             for (first, second), value in zip(pairs, paired, strict=True):
                 if i in (first, second):
-                    missed += size * data.inputs[:, second if i == first else first] * value
+                    other = second if i == first else first
+                    missed += size * self.data.inputs[:, other] * value
             total += float(np.sum((self.root * missed) ** 2))
         return min(total, float(self.fit.risk))
 
-    def without_stand_ins(self, data: KnownData, sizes) -> "TargetFit":
+    def without_stand_ins(self, sizes) -> "TargetFit":
         """Return the fit without lags of a source that has several, as long as the least of them
         explains less than errors in the inputs hide: an input that averages errors out cannot
         explain more.
         """
-        mask, limit, own = self.mask.copy(), self.hidden(data, sizes), self
+        limit, own, dim = self.hidden(sizes), self, self.data.dim
         while True:
-            sources = own.inputs % data.dim
-            several = np.bincount(sources, minlength=data.dim)[sources] > 1
-            open_ = several & ~data.required[self.target][own.inputs]
+            sources = own.inputs % dim
+            several = np.bincount(sources, minlength=dim)[sources] > 1
+            open_ = several & ~self.data.required[self.target][own.inputs]
             if not open_.any():
                 return own
             risk, places = own.corrected_risk(), np.arange(len(sources))
@@ -133,15 +141,17 @@ class TargetFit:
             least = int(np.argmin(worth))
             if worth[least] - risk >= limit:
                 return own
+            mask = own.mask.copy()
             mask[own.inputs[np.flatnonzero(open_)[least]]] = False
-            own = TargetFit(self.design, data, self.target, mask)
+            own = self.on(mask)
 
-    def second_lags(self, data: KnownData, sizes) -> Bool[np.ndarray, " input"]:
+    def second_lags(self, sizes) -> Bool[np.ndarray, " input"]:
         """Return the inputs that are not kept, of sources with errors that are kept at
         another lag.
         """
-        kept = np.bincount(self.inputs % data.dim, minlength=data.dim) > 0
-        return np.tile(kept & (sizes > 0), len(self.mask) // data.dim) & ~self.mask
+        dim = self.data.dim
+        kept = np.bincount(self.inputs % dim, minlength=dim) > 0
+        return np.tile(kept & (sizes > 0), len(self.mask) // dim) & ~self.mask
 
     def outside(self) -> Float[np.ndarray, " input"]:
         """Return the fall of the risk that every other input would bring."""

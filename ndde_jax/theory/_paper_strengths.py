@@ -16,7 +16,7 @@ from ..fit._fixed import checked_graph
 from ..fit._refit import StrengthConfig, checked_refit
 from ..measure._rivals import rises_without
 from ..select._exhaustive import MOST_INPUTS, exact_graph
-from ..select._recover import default_strategy, recover
+from ..select._recover import recover, refitting_strategy
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 from ._penalty import penalty_window
@@ -118,7 +118,7 @@ def paper_strengths(
         return PaperStrengths(value, risk, chosen, True)
     if graph is None:
         select_key, key = jr.split(key)
-        graph = recover(windows, default_strategy(windows, config), key=select_key).graph
+        graph = recover(windows, refitting_strategy(windows, config), key=select_key).graph
     value, risk = complement_strengths(windows, graph, config, key)
     return PaperStrengths(value, risk, graph, False)
 

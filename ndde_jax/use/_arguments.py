@@ -9,8 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._checks import check_real_array, check_whole, refusal, shown
 from .._types import namespace_of
-from ..measure._reads import edge_of_reads
 from ..samples._lag_times import unit_ratio
+from ..select._between import edge_of_reads
 
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:

@@ -10,13 +10,14 @@ from jaxtyping import Bool, Float, Int
 
 from .._checks import shown
 from .._types import Checked
+from ..fit._loss import window_loss
 from ..fit._prices import EBIC
-from ..fit._risk import window_loss
-from ..measure._measured import measure_graph
 from ..samples._prepare import prepare_samples
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
+from ..select._measured import measure_graph
 from ..select._midpoint import halfway, read_steps
+from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
@@ -190,7 +191,7 @@ class WithEvidence:
         mean = weight @ rates / weight.sum()
         left = weight @ (rates - says) ** 2
         explained = 1 - left / np.maximum(weight @ (rates - mean) ** 2, 1e-300)
-        measured = measure_graph(windows, self.reads, EBIC())
+        measured = measure_graph(Screened(windows), self.reads, EBIC())
         strength = np.asarray(measured.strengths.value, float)
         holds = self.graph & np.asarray(measured.strengths.kept())
         return Validation(self.names, self.lags, explained, self.graph, holds, strength)

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._checks import check_choice, check_key, check_whole
 from ..fit._flow import fit_flow
-from ..fit._risk import risk
+from ..fit._loss import risk
 from ..models._confine import RestoredDDE
 from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
 from ..models._polynomials import MAX_TERMS

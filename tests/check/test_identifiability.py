@@ -279,18 +279,21 @@ def test_a_discovery_selects_again_as_it_did(monkeypatch):
     found = ndde.discover(
         x, dt=1.0, lags=(0, 2), scheme="euler", recipe=ndde.Recipe.fast(), key=jax.random.key(0)
     )
-    np.testing.assert_array_equal(found._select(found.windows, jax.random.key(1)), found.graph)
 
     class Asked(Exception):
         pass
 
     def asked(_, finder, *__):
-        raise Asked(finder.strategy)
+        raise Asked(finder.strategy, finder.seeds)
 
     monkeypatch.setattr("ndde_jax._discovery.examine", asked)
     strategy = ndde.select.Splines(shortlist=3)
     by_strategy = dataclasses.replace(found, recipe=ndde.Recipe(strategy=strategy))
-    for one, expected in ((found, found._select), (by_strategy, strategy)):
-        with pytest.raises(Asked) as caught:
-            one.identifiability(key=jax.random.key(0), seeds=1)
-        assert caught.value.args[0] == expected
+    with pytest.raises(Asked) as caught:
+        by_strategy.identifiability(key=jax.random.key(0))
+    assert caught.value.args == (strategy, 1)  # nothing in it is random
+    # The default searches with what the samples tell, and finds the same graph again.
+    with pytest.raises(Asked) as caught:
+        found.identifiability(key=jax.random.key(0))
+    again = ndde.recover(found.windows, caught.value.args[0], key=jax.random.key(1))
+    np.testing.assert_array_equal(again.graph, found.graph)

@@ -114,7 +114,7 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     ((values, options),) = calls
     np.testing.assert_array_equal(values, np.array(EXPECTED)[:, ::-1])
     key, prior, recipe = (options.pop(name) for name in ("key", "prior", "recipe"))
-    assert not recipe.networks
+    assert not recipe.strategy.fits_networks
     assert bool(prior.allowed.all()) and not bool(prior.required.any())
     assert jax.numpy.array_equal(jax.random.key_data(key), jax.random.key_data(jax.random.key(7)))
     assert options == {

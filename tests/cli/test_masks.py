@@ -105,4 +105,4 @@ def test_offsets_are_a_setting_of_the_recipe(calls, years, tmp_path):
     assert not found_mask(calls, years, tmp_path, "--columns", "a,b")["recipe"].offsets
     words = ("--columns", "a,b", "--offsets", "--recipe", "fast")
     recipe = found_mask(calls, years, tmp_path, *words)["recipe"]
-    assert recipe.offsets and not recipe.networks
+    assert recipe.offsets and not recipe.strategy.fits_networks

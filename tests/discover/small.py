@@ -12,7 +12,7 @@ DT = 0.5
 STRENGTH = ndde.fitting.StrengthConfig(
     width=4, depth=1, steps=20, restarts=1, folds=2, fold_steps=10, resamples=20, search=4
 )
-RECIPE = ndde.Recipe(refit=STRENGTH)
+RECIPE = ndde.Recipe(strategy=ndde.select.Default(networks=STRENGTH))
 # driver -> itself at both lags, driver -> driven at lag 2 samples, driven -> itself.
 TRUTH = np.zeros((2, 2, 2), bool)
 TRUTH[1, 1, :] = TRUTH[1, 0, 1] = TRUTH[0, 0, 0] = True

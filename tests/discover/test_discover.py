@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.select._strategy import recovery
 
 from .small import (
     DT,
@@ -89,7 +90,7 @@ def test_other_recipes_find_the_graph(found, recipe):
     np.testing.assert_array_equal(other.graph, TRUTH)
     assert not other.networks.any()
     assert_same_scores(other.scores[TRUTH], found.scores[TRUTH], atol=0.05)
-    assert other.recipe.networks == recipe.networks
+    assert other.recipe.strategy == recipe.strategy
     name = "moves" if isinstance(recipe.strategy, ndde.select.Moves) else "splines"
     assert name in other.report(full=True)
 
@@ -115,7 +116,7 @@ def test_what_no_spline_describes_is_left_to_networks():
     # One hidden unit is such a ridge.
     refit = dataclasses.replace(STRENGTH, steps=60, fold_steps=30)
     options = dict(dt=1.0, lags=(0,), scheme="euler", key=jax.random.key(0))
-    recipe = ndde.Recipe(refit=refit)
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=refit))
     found = ndde.discover(x, recipe=recipe, names=("a", "b", "c"), **options)
     assert found.networks[0] and found.graph[:, 0, 0].all()
     assert "networks judged it for a," in found.report(full=True).replace("\n", " ")
@@ -129,7 +130,7 @@ def test_a_recipe_is_a_value(found):
         discover(X, dt=DT, recipe=ndde.Recipe)
     with pytest.raises(ValueError, match="Mind the parentheses"):
         ndde.Recipe(strategy=ndde.select.Gates)
-    for bad in (dict(passes=0), dict(scheme="upwind"), dict(networks=1), dict(family="net")):
+    for bad in (dict(passes=0), dict(scheme="upwind"), dict(strategy=1), dict(family="net")):
         with pytest.raises(ValueError, match=next(iter(bad))):
             ndde.Recipe(**bad)
 
@@ -273,7 +274,42 @@ def test_a_strategy_searches_windows_that_all_passes_have_corrected(monkeypatch)
     found = discover(X, recipe=recipe, **options)
     (searched,) = seen
     np.testing.assert_array_equal(found.windows.history, searched.history)
-    by_default = discover(X, recipe=ndde.Recipe(networks=False, passes=3), **options)
+    by_default = discover(
+        X, recipe=ndde.Recipe(strategy=ndde.select.Default(networks=None), passes=3), **options
+    )
     np.testing.assert_array_equal(by_default.windows.history, searched.history)
-    once = discover(X, recipe=ndde.Recipe(networks=False, passes=1), **options)
+    once = discover(
+        X, recipe=ndde.Recipe(strategy=ndde.select.Default(networks=None), passes=1), **options
+    )
     assert not np.array_equal(once.windows.history, searched.history)
+
+
+class Given(ndde.select.AbstractStrategy):
+    """A graph that is known, whatever the windows."""
+
+    graph: jax.Array
+
+    def search(self, windows, price, key):
+        scores, risk = self.graph.astype(windows.history.dtype), jnp.full(windows.dim, 0.5)
+        return recovery(windows, self.graph, scores, risk, jnp.nan, None)
+
+
+def test_any_strategy_gets_strengths_bounds_delays_verdict_and_report(found):
+    """A graph of its own, with one edge too many, measured as it is."""
+    graph = np.array(found.graph)
+    graph[0, 1, 0] = True
+    recipe = ndde.Recipe(strategy=Given(jnp.asarray(graph)))
+    own = discover(X, dt=DT, names=NAMES, recipe=recipe)
+    np.testing.assert_array_equal(own.graph, graph)
+    # The other target's inputs are those that were found.
+    np.testing.assert_allclose(own.scores[:, 0], found.scores[:, 0], atol=0.05)
+    assert (own.lower[graph] < own.scores[graph]).all() and (own.lower[:, 0][TRUTH[:, 0]] > 0).all()
+    assert np.isfinite(own.delays[graph]).all() and np.isfinite(own.held_out).all()
+    assert own.verdict in ("supported", "with reservations", "not supported")
+    assert "Graph found by given." in own.report(full=True).replace("\n", " ")
+
+
+def test_recover_finds_what_discover_does(found):
+    again = ndde.recover(found.windows, found.recipe.strategy, key=jax.random.key(5))
+    np.testing.assert_array_equal(again.graph, found.graph)
+    np.testing.assert_allclose(again.measured.strengths.lower, found.lower, atol=0.01)

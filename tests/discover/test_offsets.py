@@ -23,7 +23,9 @@ def recordings(seed=0, n=250, count=6, apart=5.0):
 
 
 def discover(x, offsets=True, **options):
-    recipe = ndde.Recipe(networks=False, offsets=offsets, scheme="euler")
+    recipe = ndde.Recipe(
+        strategy=ndde.select.Default(networks=None), offsets=offsets, scheme="euler"
+    )
     return ndde.discover(x, dt=DT, names=NAMES, lags=(0, 2, 4), recipe=recipe, key=KEY, **options)
 
 
@@ -116,7 +118,7 @@ def test_what_cannot_be_done_is_said(made):
     spiky[0][40, 0] += 1000.0
     samples = ndde.prepare_samples(ndde.read_samples(spiky, dt=DT, names=NAMES))
     assert samples.treatments
-    recipe = ndde.Recipe(networks=False, offsets=True)
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=None), offsets=True)
     with pytest.raises(ValueError, match="offsets must be True or False"):
         ndde.Recipe(offsets="yes")
     with pytest.raises(ValueError, match="comes too late"):

@@ -102,10 +102,10 @@ def test_a_full_disk_leaves_the_previous_discovery(found, tmp_path, monkeypatch)
     assert (tmp_path / FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("stage", ["fit_screened", "find_and_measure", "profile_delays"])
+@pytest.mark.parametrize("stage", ["fit_screened", "recover", "delays_of"])
 def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monkeypatch):
     """What came before `stage` is not done twice."""
-    stages = ("fit_screened", "find_and_measure", "profile_delays")
+    stages = ("fit_screened", "recover", "delays_of")
     calls = []
 
     def counted(name, original):
@@ -118,7 +118,10 @@ def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monke
         return call
 
     options = dict(
-        dt=DT, names=NAMES, scheme="midpoint", recipe=ndde.Recipe(passes=2, refit=STRENGTH)
+        dt=DT,
+        names=NAMES,
+        scheme="midpoint",
+        recipe=ndde.Recipe(passes=2, strategy=ndde.select.Default(networks=STRENGTH)),
     )
     whole = discover(X, **options)
     for name in stages:
@@ -155,7 +158,7 @@ def test_stages_of_another_call_are_not_used(change, tmp_path, monkeypatch):
 
     options = dict(dt=DT, lags=LAGS, scheme="euler", key=jax.random.key(0), directory=tmp_path)
     kept = []
-    monkeypatch.setattr(_discover, "find_and_measure", reached)
+    monkeypatch.setattr(_discover, "recover", reached)
     monkeypatch.setattr("ndde_jax._kept.Kept.load", lambda self, name: kept.append(name))
     for call in (options, options | change, options):
         with pytest.raises(Reached):

@@ -13,7 +13,7 @@ from ndde_jax.samples._treatments import restored, transformed
 
 DT, KEY = 0.2, jax.random.key(0)
 NAMES = ("rain", "flow")
-RECIPE = ndde.Recipe(networks=False, scheme="euler")
+RECIPE = ndde.Recipe(strategy=ndde.select.Default(networks=None), scheme="euler")
 OPTIONS = {"paths": 30, "key": KEY}
 
 
@@ -197,7 +197,7 @@ def test_ranks_see_the_same_in_any_monotone_scale():
 
 def test_recordings_have_one_scale_and_offsets_come_after_it():
     x = [X[:300], X[300:600] * np.array([1.0, 7.0])]
-    recipe = ndde.Recipe(networks=False, scheme="euler", offsets=True)
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=None), scheme="euler", offsets=True)
     found = discover(x, transform={"flow": "log"}, recipe=recipe)
     logs = [np.log(piece[:, 1]) for piece in x]
     np.testing.assert_allclose(

@@ -47,7 +47,7 @@ def _stored(directory: Path) -> dict[str, tuple[Path, Callable]]:
         steps=5, restarts=1, folds=2, fold_steps=5, resamples=5, search=1, **small
     )
     method = ndde.L0NDDE(path=())
-    recipe = ndde.Recipe(refit=cheap)
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=cheap))
     found = ndde.discover(x, dt=1.0, scheme="euler", recipe=recipe, key=jax.random.key(0))
     found.save(directory / "discovery")
     windows = [ndde.lagged_windows(x, dt=1.0)]

@@ -95,13 +95,12 @@ def test_noise_is_laid_out_as_uniform_draws_of_the_same_shape():
 def test_gradient_flows_through_fractional_draws_only():
     noise = gates.logistic_noise(jr.key(4), (1000,))
     log_alpha = jnp.zeros(1000)
-    z, back = jax.vjp(lambda a: gates.gate_from_noise(noise, a), log_alpha)
+    z, back = jax.vjp(lambda a: gates.sample_gate(a, noise=noise), log_alpha)
     gradient = back(jnp.ones(1000))[0]
     np.testing.assert_array_equal(gradient > 0, (z > 0) & (z < 1))
     step = 1e-6
-    slope = gates.gate_from_noise(noise, log_alpha + step) - gates.gate_from_noise(
-        noise, log_alpha - step
-    )
+    above, below = (gates.sample_gate(log_alpha + by, noise=noise) for by in (step, -step))
+    slope = above - below
     np.testing.assert_allclose(gradient, slope / (2 * step), rtol=1e-4, atol=1e-4)
 
 
@@ -111,7 +110,7 @@ def test_values_and_gradients_stay_finite_at_extremes():
     noise = gates.logistic_noise(jr.key(6), (200, 1), jnp.float32).astype(float)
     with_default = [gates.open_probability, gates.deterministic_gate]
     draws = [
-        lambda a, t=t: gates.gate_from_noise(noise, a[None], gates.HardConcrete(t))
+        lambda a, t=t: gates.sample_gate(a[None], noise=noise, gate=gates.HardConcrete(t))
         for t in (1e-3, 0.33)
     ]
     for function in (*with_default, *draws):

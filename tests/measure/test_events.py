@@ -140,7 +140,9 @@ def test_its_delays_are_travel_times(found):
 
 
 def test_a_recipe_may_do_without(flood):
-    recipe = ndde.Recipe(events=False, networks=False, delays=False, passes=1)
+    recipe = ndde.Recipe(
+        events=False, strategy=ndde.select.Default(networks=None), delays=False, passes=1
+    )
     found = ndde.discover(flood[0], lags=(0, 2), recipe=recipe, key=jax.random.key(0))
     assert not found.events
     assert "passing events" not in found.verdict.text

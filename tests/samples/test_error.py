@@ -1,14 +1,12 @@
 """Errors of measurements, estimated beside noise that a system remembers; lags they bring in."""
 
-import functools
-
 import jax
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.measure._measured import find_and_measure
 from ndde_jax.samples._noise import measurement_error, measurement_errors
+from ndde_jax.select._screened import Screened
 from ndde_jax.windows._flat import KnownData
 
 DT, LAGS = 0.1, (0, 5, 10, 15)
@@ -107,16 +105,19 @@ def test_lags_that_average_errors_out_are_left_out(clean):
     found, quiet = ndde.discover(noisy, **options), ndde.discover(clean, **options)
     assert sum("average them out" in choice for choice in found.choices) == 1
     assert not any("average them out" in choice for choice in quiet.choices)
-    measured = functools.partial(find_and_measure, found.windows, ndde.select.EBIC(), key=key)
-    without = np.asarray(measured().strengths.kept())
-    with_them = np.asarray(measured(errors=measurement_errors(found.samples)).strengths.kept())
+
+    def graph(errors=None):
+        """What the same windows keep where measurements have such errors."""
+        strategy = fast.strategy.on(Screened(found.windows, errors=errors))
+        return np.asarray(ndde.recover(found.windows, strategy, key=key).graph)
+
+    without, with_them = graph(), graph(measurement_errors(found.samples))
     np.testing.assert_array_equal(found.graph, with_them)
     several = without.sum(axis=2) > 1
     assert with_them[several].sum() < without[several].sum()
     assert (with_them[several].sum(axis=1) > 0).all()
     np.testing.assert_array_equal(with_them[~several], without[~several])
-    silent = measured(errors=np.zeros(3))
-    np.testing.assert_array_equal(silent.strengths.kept(), without)
+    np.testing.assert_array_equal(graph(np.zeros(3)), without)
 
 
 def test_networks_are_not_allowed_what_splines_left_out(clean):

@@ -84,7 +84,7 @@ def test_alone_as_in_a_batch(found):
 def test_no_edge_is_worth_any_price(found):
     name, strategy, _ = found
     price = select.PerInput(3 * 2.0)  # twice the variance of a rate
-    if name in ("Default", "Splines"):
+    if name == "Splines":
         with pytest.raises(ValueError, match=r"price must be EBIC\(\) for splines"):
             ndde.recover(windows(), strategy, price, key=jr.key(0))
         return
@@ -105,10 +105,10 @@ def test_refits_depend_on_how_many_candidates_there_are():
     few, many = windows(), np.random.default_rng(0).normal(size=(60, 5)).cumsum(axis=0)
     many = ndde.lagged_windows(many, dt=1.0, lags=range(5))
     assert few.dim * few.n_lags < MANY_INPUTS <= many.dim * many.n_lags
-    from ndde_jax.select._recover import default_strategy
+    from ndde_jax.select._recover import refitting_strategy
 
-    assert isinstance(default_strategy(few), select.Gates)
-    assert isinstance(default_strategy(many), select.Moves)
+    assert isinstance(refitting_strategy(few), select.Gates)
+    assert isinstance(refitting_strategy(many), select.Moves)
 
 
 def test_prices():

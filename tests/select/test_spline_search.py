@@ -10,8 +10,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
 from ndde_jax.fit._correction import meet_midway, meet_midway_known
-from ndde_jax.measure._measured import find_and_measure
-from ndde_jax.measure._profiles import profile_delays
+from ndde_jax.measure._delays import profile_delays
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._features import spline_terms
 from ndde_jax.select import _default, _target_fit
@@ -134,7 +133,7 @@ def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, s
     monkeypatch.setattr(_target_fit, "chance_of_leftover", lambda *_: share * CHANCE)
     monkeypatch.setattr(_default, "judge", judge)
     config = ndde.fitting.StrengthConfig()
-    find_and_measure(windows, ndde.select.EBIC(), key=jr.key(0), config=config)
+    ndde.recover(windows, ndde.select.Default(networks=config), key=jr.key(0))
     assert seen == [asked] * 3
 
 
@@ -142,7 +141,7 @@ def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, s
     "config", [None, ndde.fitting.StrengthConfig(width=4, depth=1, restarts=1)]
 )
 def test_strengths_are_rises_of_the_risk(windows, found, config):
-    measured = find_and_measure(windows, ndde.select.EBIC(), key=jr.key(0), config=config)
+    measured = ndde.recover(windows, ndde.select.Default(networks=config), key=jr.key(0)).measured
     strengths = measured.strengths
     kept = np.asarray(strengths.kept())
     assert kept[2, 0, 0] and kept[1, 0, 1:3].any()

@@ -17,7 +17,13 @@ from ndde_jax.use._simulate import make_steps, no_change, simulate
 from .small import DT, LAGS, NAMES, TRUTH, discovery, linear_path
 
 KEY = jax.random.key(0)
-FAST = ndde.Recipe(networks=False, scheme="midpoint", passes=1, delays=False, events=False)
+FAST = ndde.Recipe(
+    strategy=ndde.select.Default(networks=None),
+    scheme="midpoint",
+    passes=1,
+    delays=False,
+    events=False,
+)
 
 
 # ---- the path itself, of a linear law that is known ----

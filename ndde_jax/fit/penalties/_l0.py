@@ -10,10 +10,11 @@ from .._gates import (
     RULES,
     HardConcrete,
     check_gate,
-    gate_from_noise,
+    expected_l0,
     hard_mask,
     logistic_noise,
     open_probability,
+    sample_gate,
 )
 from ._base import UNITS, AbstractMethod, Layers, as_path
 
@@ -105,14 +106,15 @@ class L0NDDE(AbstractMethod):
 
     def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
         """Return hard-concrete draws."""
-        return gate_from_noise(noise, selector[:, None, :], _cast(self.gate, selector.dtype))
+        gate = _cast(self.gate, selector.dtype)
+        return sample_gate(selector[:, None, :], noise=noise, gate=gate)
 
     def penalty(
         self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
     ) -> Float[Array, "network"]:
         """Return (λ / F) × expected number of open gates."""
-        probability = open_probability(selector, _cast(self.gate, selector.dtype))
-        return coefficient * jnp.mean(probability, axis=1)
+        number = expected_l0(selector, _cast(self.gate, selector.dtype), axis=1)
+        return coefficient * (number / selector.shape[1])
 
     def project(self, selector: Array) -> Array:
         """Clamp `log_alpha`."""

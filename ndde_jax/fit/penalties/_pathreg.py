@@ -12,10 +12,10 @@ from .._gates import (
     HardConcrete,
     check_gate,
     deterministic_gate,
-    gate_from_noise,
     hard_mask,
     logistic_noise,
     open_probability,
+    sample_gate,
 )
 from ._base import UNITS, AbstractMethod, Layers, as_path, path_weights, scale_inputs
 
@@ -91,7 +91,8 @@ class PathReg(AbstractMethod):
     def gates(self, selector: tuple, noise: Array) -> Float[Array, "network draw input"]:
         """Return draws for the inputs."""
         n = selector[0].shape[1]
-        return gate_from_noise(noise[..., :n], selector[0][:, None], _cast(self.gate, noise.dtype))
+        gate = _cast(self.gate, noise.dtype)
+        return sample_gate(selector[0][:, None], noise=noise[..., :n], gate=gate)
 
     def gated_layers(self, selector: tuple, layers: Layers, noise: Array) -> Layers:
         """Return hidden units times their gates, which equals the next layer's columns times
@@ -100,7 +101,8 @@ class PathReg(AbstractMethod):
         ends = [sum(s.shape[1] for s in selector[: i + 1]) for i in range(len(selector))]
         gate, gated = _cast(self.gate, noise.dtype), [layers[0]]
         for log_alpha, end, layer in zip(selector[1:], ends[1:], layers[1:], strict=True):
-            draw = gate_from_noise(noise[:, 0, end - log_alpha.shape[1] : end], log_alpha, gate)
+            own = noise[:, 0, end - log_alpha.shape[1] : end]
+            draw = sample_gate(log_alpha, noise=own, gate=gate)
             gated.extend(scale_inputs((layer,), draw))
         return tuple(gated)
 

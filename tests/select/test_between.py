@@ -8,12 +8,19 @@ import pytest
 import scipy.signal
 
 import ndde_jax as ndde
-from ndde_jax.measure import _refined
-from ndde_jax.measure._reads import delays_between, edge_of_reads, with_a_reader_each
-from ndde_jax.measure._record import Record, Settled, linearised, settle
-from ndde_jax.measure._refined import Refiner
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._terms import find_terms, fit_terms
+from ndde_jax.select import _between
+from ndde_jax.select._between import (
+    Record,
+    Refiner,
+    Settled,
+    delays_between,
+    edge_of_reads,
+    linearised,
+    settle,
+    with_a_reader_each,
+)
 from ndde_jax.windows._flat import KnownData
 
 DT, LAGS, NAMES, PARTS = 0.1, (0, 10, 20, 30), ("driver", "follower"), 10
@@ -43,7 +50,7 @@ def path(*delays, n=3000, law=np.asarray, seed=0):
 
 @functools.cache
 def found(*delays, **options):
-    recipe = ndde.Recipe(networks=False, **options)
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=None), **options)
     return ndde.discover(path(*delays), recipe=recipe, **GIVEN)
 
 
@@ -186,8 +193,8 @@ def test_a_cut_edge_is_cut_at_every_reader():
 
 def test_halves_of_the_record_know_delays_of_their_own():
     one = found(14)
-    again = one._select(one.windows, jax.random.key(2))
-    assert (np.asarray(again)[:, 1] == one.graph[:, 1]).all()
+    again = ndde.recover(one.windows, one._strategy(), key=jax.random.key(2))
+    assert (np.asarray(again.graph)[:, 1] == one.graph[:, 1]).all()
 
 
 def test_networks_see_sources_at_their_delays():
@@ -293,8 +300,8 @@ def test_a_delay_may_be_in_the_place_of_a_candidate_that_was_left_out():
 @pytest.mark.parametrize("end, stays", [(29.0, True), (2.5, True), (16.0, False)])
 def test_what_runs_to_the_end_of_its_room_stays(end, stays, monkeypatch):
     """From 14 it may move by one and a half steps of ten, and no delay is below 2.5."""
-    settled = Settled(np.array([end]), np.array([0.5]), 0.0, 0.5)
-    monkeypatch.setattr(_refined, "settle", lambda *_: settled)
+    settled = Settled(np.array([end]), np.array([0.3]), np.ones(1), 0.0, 0.5)
+    monkeypatch.setattr(_between, "settle", lambda *_: settled)
     found = refiner(14)._searched(1, BOTH, [0], np.array([14.0]))
     assert (found is None) == stays
 

@@ -9,9 +9,9 @@ import scipy.stats
 
 import ndde_jax as ndde
 from ndde_jax.fit._prices import EBIC
-from ndde_jax.measure import _measured
-from ndde_jax.measure._measured import BLOCKS, CONFIDENCE, lower_bound
+from ndde_jax.select import _measured
 from ndde_jax.select._judge import judge, stretches
+from ndde_jax.select._measured import BLOCKS, CONFIDENCE, lower_bound
 from ndde_jax.select._screened import Screened
 
 

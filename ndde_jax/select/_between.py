@@ -1,23 +1,37 @@
-"""The search continued with delays that lie between the candidates."""
+"""The delays between the candidates: sources at any delay, and the search continued with them.
 
+A delay between two candidates is a weighted sum of both to a regression. Sources are read off the
+samples where they lie instead, and delays settle where they explain most.
+"""
+
+import copy
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..regression._design import Design, design_of
+from ..regression._features import spline_terms
 from ..regression._search import PROGRESS
-from ..regression._terms import describe, find_terms
+from ..regression._terms import Terms, describe, find_terms, fit_terms
 from ..samples._samples import Samples
-from ..select._splines import SHORTLIST
-from ..select._target_fit import TargetFit
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._delays import SHORTEST
-from ._profiles import runs_of
-from ._reads import with_a_reader_each
-from ._record import FINEST, Record, linearised, settle
+from ._splines import SHORTLIST
+from ._target_fit import TargetFit, coefficients_of
 
+# Cubic interpolation half a step after t - τ reads up to two samples later, and must not read the
+# step whose increment is explained.
+SHORTEST = 2.5
+# Gauss–Newton steps in the delays; they end once none moves by this many samples.
+STEPS, SETTLED = 8, 0.02
+# Half the distance, in samples, over which the slope with respect to a delay is taken.
+REACH = 0.25
+BLOCKS = 32
+# Least half of an interval, in samples.
+FINEST = 0.5
+# Of two-sided intervals.
+CONFIDENCE = 0.90
 # Searches, each with the delays that the one before has settled.
 ROUNDS = 3
 # How far a delay may move from where it starts, in steps between candidates.
@@ -25,6 +39,198 @@ ROOM = 1.5
 # How near a candidate is as good as at it, in such steps. Errors of measurement and of steps halved
 # shift delays by up to a sample.
 BESIDE = 0.2
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
+    one half.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))
+
+
+class Record:
+    """The standardised samples at the positions of the windows, NaN between trajectories."""
+
+    def __init__(self, samples: Samples, windows: Windows):
+        center, scale = (
+            np.asarray(a, float) for a in (windows.scaling.center, windows.scaling.scale)
+        )
+        self.position = np.asarray(windows.position)
+        # Rows of one trajectory follow one another; the first sample of the first is 0.
+        starts = np.flatnonzero(np.diff(self.position, prepend=self.position[0] - 2) != 1)
+        offsets = self.position[starts] - self.position[0]
+        self.values = np.full((offsets[-1] + len(samples.values[-1]) + 4, len(center)), np.nan)
+        for offset, value in zip(offsets, samples.values, strict=True):
+            rows = (np.asarray(value, float) - center[None]) / scale[None]
+            self.values[offset : offset + len(rows)] = rows
+        self.shift = 0.5 if windows.scheme in ("midpoint", "euler") else 0.0
+
+    def of_rows(self, windows: Windows) -> "Record":
+        """Return a record with these samples, read at the positions of other windows, for example
+        those of a half.
+        """
+        other = copy.copy(self)
+        other.position = np.asarray(windows.position)
+        return other
+
+    def at(self, source: int, delay: float) -> Float[np.ndarray, " window"]:
+        """Return a source `delay` samples ago, by Catmull–Rom interpolation; NaN where unknown."""
+        when = self.position + self.shift - delay
+        base = np.floor(when).astype(int)
+        u = when - base
+        column = self.values[:, source]
+        p0, p1, p2, p3 = (column[np.clip(base + k, 0, len(column) - 1)] for k in (-1, 0, 1, 2))
+        p0 = np.where(base < 1, np.nan, p0)
+        a = -0.5 * p0 + 1.5 * p1 - 1.5 * p2 + 0.5 * p3
+        b = p0 - 2.5 * p1 + 2 * p2 - 0.5 * p3
+        return ((a * u + b) * u + 0.5 * (p2 - p0)) * u + p1
+
+
+class Settled(NamedTuple):
+    """The estimated delays of some terms of one target, in samples, with all coefficients adapting.
+
+    - `delay`, `error`: estimates and their standard errors, `[term]`.
+    - `curvature`: rise of the risk with the square of the distance from an estimate, `[term]`.
+    - `criterion`: the extended Bayesian information criterion, delays counted as parameters.
+    - `risk`: share of the variance of the rate that is left.
+    """
+
+    delay: Float[np.ndarray, " term"]
+    error: Float[np.ndarray, " term"]
+    curvature: Float[np.ndarray, " term"]
+    criterion: float
+    risk: float
+
+    @property
+    def half(self) -> Float[np.ndarray, " term"]:
+        """The halves of 90 % intervals, never shorter than half a sampling interval to either side,
+        which interpolation may err.
+        """
+        quantile = student_quantile((1 + CONFIDENCE) / 2, BLOCKS - 1)
+        return np.maximum(quantile * self.error, FINEST)
+
+
+def fewest_windows(n_inputs: int) -> int:
+    """Return the least number of windows from which delays are estimated."""
+    return 10 * n_inputs + BLOCKS
+
+
+def settle(record: Record, data: KnownData, known, sources, start, room, target: int):
+    """Return the delays near `start`, at most `room` from it, with which splines and products of
+    the sources there and of `known` inputs explain a rate best; None where too few windows know
+    them.
+
+    Gauss–Newton steps, all coefficients adapting (variable projection, Golub and Pereyra, 1973).
+    Errors from the sums of influence over stretches of the record (White, 1982).
+    """
+    start, room = np.asarray(start, float), np.asarray(room, float)
+    delay, terms = start.copy(), None
+    for _ in range(STEPS):
+        state = linearised(record, data, known, sources, delay, target, terms)
+        if state is None:
+            return None
+        move, terms = state.step(), state.terms
+        new = np.clip(delay + np.clip(move, -room / 2, room / 2), start - room, start + room)
+        new = np.maximum(new, SHORTEST)
+        settled = np.abs(new - delay).max() < SETTLED
+        delay = new
+        if settled:
+            break
+    state = linearised(record, data, known, sources, delay, target)
+    if state is None:
+        return None
+    return Settled(delay, *state.errors(), state.criterion, state.risk)
+
+
+class Linearised(NamedTuple):
+    """A model of one rate, with its derivatives with respect to the delays of its terms.
+
+    - `slopes`: derivatives of the prediction with respect to each delay, less the part that the
+        coefficients can replace, `[window term]`.
+    - `residual`: standardised, weighted.
+    - `criterion`, `risk`: as of [`Settled`][ndde_jax.select._between.Settled].
+    - `stretch`: the stretch of the record that each window lies in.
+    - `terms`: the terms of the model; the same at all delays that are compared.
+    """
+
+    slopes: Float[np.ndarray, "window term"]
+    residual: Float[np.ndarray, " window"]
+    criterion: float
+    risk: float
+    stretch: np.ndarray
+    terms: Terms
+
+    def step(self) -> Float[np.ndarray, " term"]:
+        """Return the Gauss–Newton step to the delays that explain most."""
+        gram = self.slopes.T @ self.slopes
+        gram[np.diag_indices_from(gram)] *= 1 + 1e-6
+        return np.linalg.lstsq(gram, self.slopes.T @ self.residual, rcond=None)[0]
+
+    def gains(self) -> Float[np.ndarray, " term"]:
+        """Return the fall of the criterion if one delay moved to the value that explains most."""
+        along = self.slopes.T @ self.residual
+        square = np.maximum((self.slopes**2).sum(axis=0), 1e-300)
+        share = np.minimum(along**2 / square / max(self.residual @ self.residual, 1e-300), 0.99)
+        n = len(self.residual)
+        return -n * np.log1p(-share) - np.log(n)
+
+    def errors(self) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"]]:
+        """Return the standard errors of delays, and the curvature of the risk in each."""
+        sums = np.stack(
+            [np.bincount(self.stretch, column * self.residual, BLOCKS) for column in self.slopes.T]
+        )
+        inverse = np.linalg.pinv(self.slopes.T @ self.slopes)
+        error = np.sqrt(np.diag(inverse @ (sums @ sums.T) @ inverse) * BLOCKS / (BLOCKS - 1))
+        return error, 1 / np.maximum(np.diag(inverse), 1e-300)
+
+
+def linearised(
+    record: Record, data: KnownData, known, sources, delay, target: int, terms: Terms | None = None
+) -> Linearised | None:
+    """Return the model of a rate by `known` inputs and sources at their delays, of the terms that
+    are best here unless they are given; None where too few windows know all inputs.
+    """
+    states = [
+        np.stack([record.at(int(i), d + h) for i, d in zip(sources, delay, strict=True)], axis=1)
+        for h in (-REACH, 0.0, REACH)
+    ]
+    seen = np.isfinite(sum(states)).all(axis=1) & (data.weight > 0)
+    if seen.sum() < fewest_windows(known.shape[1] + len(sources)):
+        return None
+    weight = data.weight[seen]
+    low, late, high = (state[seen] for state in states)
+    inputs = np.concatenate([known[seen], late], axis=1)
+    design = design_of(inputs, weight)
+    y, _ = design.standardised(data.outputs[seen, target])
+    if terms is None:
+        every = np.ones(design.n_inputs, bool)
+        terms = find_terms(design, y, every, every)
+    fit = fit_terms(design, y, terms)
+    splines, pairs, paired = coefficients_of(design, fit)
+    slopes = []
+    for k in range(len(sources)):
+        i = known.shape[1] + k
+        moved = spline_terms(high[:, k], design.knots[i]) - spline_terms(low[:, k], design.knots[i])
+        slope = moved @ splines[i]
+        for (first, second), value in zip(pairs, paired, strict=True):
+            if i in (first, second):
+                other = inputs[:, second if first == i else first]
+                slope += value * (high[:, k] - low[:, k]) * other
+        slopes.append(design.root * slope / (2 * REACH))
+    slopes = np.stack(slopes, axis=1)
+    slopes = slopes - fit.columns @ (fit.inverse @ (fit.columns.T @ slopes))
+    stretch = np.minimum(np.arange(len(y)) * BLOCKS // len(y), BLOCKS - 1)
+    # A delay is a parameter as well.
+    criterion = fit.criterion(candidates=0) + len(sources) * np.log(float(fit.n))
+    return Linearised(slopes, fit.residual, criterion, float(fit.risk), stretch, terms)
+
+
+def runs_of(places) -> list[np.ndarray]:
+    """Return the runs of neighbours among ascending places."""
+    places = np.asarray(places, int)
+    return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
 
 
 class Refined(NamedTuple):
@@ -257,3 +463,52 @@ def left_at_delays(
     design = design_of(np.stack(inputs, axis=1), data.weight)
     fit = TargetFit(design, data, target, np.ones(len(inputs), bool))
     return fit.left()[np.asarray(windows.valid)]
+
+
+def edge_of_reads(
+    reads: Bool[np.ndarray, "*pair lag"],
+    graph: Bool[np.ndarray, "*pair lag"],
+    delays: Float[np.ndarray, "*pair lag"],
+    candidates: Float[np.ndarray, " lag"],
+) -> Int[np.ndarray, "*pair lag"]:
+    """Return, for every candidate that is read, the position of the edge of its pair with the
+    nearest delay; an edge's own candidate belongs to that edge. −1 where nothing is read.
+
+    `delays` are of the edges, `candidates` of the lags, in the same unit.
+    """
+    n_lags = graph.shape[-1]
+    far = np.abs(delays[..., None, :] - candidates[:, None])  # [... read edge]
+    far = np.where(graph[..., None, :], np.nan_to_num(far, nan=np.inf), np.inf)
+    nearest = np.argmin(far, axis=-1)
+    nearest = np.where(graph, np.arange(n_lags), nearest)
+    return np.where(reads & graph.any(axis=-1, keepdims=True), nearest, -1)
+
+
+def with_a_reader_each(
+    reads: Bool[np.ndarray, "*pair lag"],
+    graph: Bool[np.ndarray, "*pair lag"],
+    delays: Float[np.ndarray, "*pair lag"],
+    candidates: Float[np.ndarray, " lag"],
+) -> Bool[np.ndarray, "*pair lag"]:
+    """Return the candidates that are read for pairs with edges, and those of edges that have no
+    reader.
+    """
+    reads = reads & graph.any(axis=-1, keepdims=True)
+    edge = edge_of_reads(reads, graph, delays, candidates)
+    served = (edge[..., None] == np.arange(graph.shape[-1])).any(axis=-2)
+    return reads | (graph & ~served)
+
+
+def delays_between(
+    graph: Bool[np.ndarray, "source target lag"],
+    reads: Bool[np.ndarray, "source target lag"],
+    delays: Float[np.ndarray, "source target lag"],
+    lags: tuple[int, ...],
+) -> tuple[Bool[np.ndarray, "source target lag"], tuple[int, ...]]:
+    """Return the edges whose delay, in samples, is read off several candidates and is, rounded,
+    none of them; and the lags with these.
+    """
+    sample = np.round(np.nan_to_num(delays)).astype(int)
+    several = graph & (reads & ~graph).any(axis=2, keepdims=True)
+    between = several & ~np.isin(sample, lags)
+    return between, tuple(sorted({*map(int, lags), *map(int, sample[between])}))

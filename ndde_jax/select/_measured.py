@@ -1,0 +1,326 @@
+"""The strengths, bounds and drift of a graph, whatever strategy found it: by closed forms, and by
+networks where these judged it.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .._axes import flat_inputs, from_flat_inputs, from_graph_axes
+from .._types import Checked, Graph, RealScalarLike, Scores, to_jax
+from ..fit._prices import EBIC, AbstractPrice, as_price
+from ..models._model import AbstractDelayModel, NeuralDDE
+from ..regression._terms import FLOOR
+from ..windows._flat import KnownData
+from ..windows._prior import PriorKnowledge
+from ..windows._windows import Windows
+from ._between import Refined, student_quantile
+from ._judge import BLOCKS, Judged, stretches
+from ._screened import Screened
+from ._spline_fit import spline_drift
+from ._target_fit import TargetFit
+
+# Of the one-sided lower bounds.
+CONFIDENCE = 0.95
+
+
+class SignalStrengths(eqx.Module):
+    """The worth of every candidate edge, as a share of the variance of its target's rate.
+
+    Each strength compares two graphs that differ in one edge: it is the rise of the target's
+    standardised mean squared error when a kept edge is left out, or the fall when a dropped one is
+    added, everything else refitted. Around zero, and possibly below, where nothing is there. At
+    least the paper's s², for which all other candidates may make up for an edge and not only those
+    of the graph: [`paper_strengths`][ndde_jax.theory.paper_strengths].
+
+    - `value`: the strength to rank by, `[source target lag]`: the in-sample estimate with both
+        risks corrected for the parameters they used (generalised cross-validation).
+    - `held_out`: the same on blocks left out of the refit. Less biased, noisier. NaN where closed
+        forms measured, which hold nothing out.
+    - `lower`: one-sided lower confidence bound of `held_out`, from a block bootstrap of the paired
+        differences; of `value`, from its spread over stretches of the record, where nothing was
+        held out.
+    - `source_value`, `source_held_out`: strength of a source at all its kept lags together,
+        `[source target]`. Neighbouring lags can stand in for one another in `value`, not here.
+    - `graph`: the graph the strengths are relative to.
+    - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
+        corrected one in-sample where nothing was held out.
+    - `risk_in_sample`: the same in-sample, corrected.
+    - `threshold`: least worth of an edge per target under the default rule of `kept`.
+    - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
+        others, which tests the prior, but never kept.
+    """
+
+    value: Scores
+    held_out: Scores
+    lower: Scores
+    source_value: Float[Array, "source target"]
+    source_held_out: Float[Array, "source target"]
+    graph: Graph
+    risk: Float[Array, "target"]
+    risk_in_sample: Float[Array, "target"]
+    threshold: Float[Array, "target"]
+    prior: PriorKnowledge
+
+    def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
+        """Return the price of an edge of each target, `[target]`; by default the threshold."""
+        price = as_price(price)
+        if isinstance(price, EBIC):
+            return self.threshold
+        n_inputs = self.value.shape[0] * self.value.shape[2]
+        return price(self.risk_in_sample, jnp.inf, n_inputs, 1)
+
+    def kept(self, coefficient=None) -> Graph:
+        """Return the edges worth keeping, `[source target lag]`.
+
+        **Arguments:**
+
+        - `coefficient`: λ of the L0 rule: keep iff the strength exceeds λ/F with F candidate inputs
+            per target, the exchange rate of [`L0NDDE`][ndde_jax.L0NDDE]. By default no coefficient
+            is needed: keep iff the strength exceeds
+
+                10⁻⁴ + risk · width · (ln n − 2 + ln F) / n
+
+            and is positive on held-out blocks, or beyond its spread over stretches of the record
+            where nothing was held out. This is the extended Bayesian information criterion for the
+            `width` weights that an input brings, less the charge already in the correction of the
+            risks, plus the resolution of difference quotients. It becomes stricter with noise and
+            with more candidates, laxer with more data.
+
+        Edges that the prior decides are kept or dropped whatever their worth.
+        """
+        price = as_price(coefficient, "coefficient")
+        if isinstance(price, EBIC):
+            return _kept(self.prior, self.value, self.threshold, self.held_out, self.lower)
+        return _kept(self.prior, self.value, self.price(price))
+
+
+# One program where it is called by itself; part of the program around it otherwise.
+@partial(jax.jit, inline=True)
+def _kept(prior: PriorKnowledge, value, price, held_out=None, lower=None):
+    good = value > price[None, :, None]
+    if held_out is not None:
+        good = good & ~(jnp.where(jnp.isnan(held_out), lower, held_out) <= 0)
+    return prior.apply(good)
+
+
+class Measured(eqx.Module):
+    """The measure of a graph; what carries delays from the search to the final drift.
+
+    A strategy that finds delays between the candidate lags lists such an edge in `graph` at the
+    nearest candidate, with its delay in `delays`; `reads` are the candidates around it, from which
+    a drift reconstructs the source at that delay. [`discover`][ndde_jax.discover] fits the final
+    drift on `reads` by [`fit_drift`][ndde_jax.fit_drift], and shows `graph` and `delays`. Any
+    strategy's graph is measured: by the strategy itself
+    ([`Recovery`][ndde_jax.select.Recovery]), or else in closed form; delays are then the
+    candidates', and `discover` estimates them between these for the edges kept.
+
+    - `strengths`: the worth of every candidate edge, with its lower bound and its price.
+    - `model`: the drift on `reads`.
+    - `networks`: whether a network describes a target, `[target]`, and not splines.
+    - `graph`: edges kept at the price, `[source target lag]`.
+    - `reads`: candidates that the model reads; others beside those of the graph where a delay lies
+        between them.
+    - `held_out`: share of the variance of each rate that is left on blocks that were not fitted,
+        given the graph.
+    - `delays`, `halves`: of edges that have a delay of their own, in samples, and halves of their
+        90 % intervals; NaN elsewhere.
+    """
+
+    strengths: SignalStrengths
+    model: AbstractDelayModel
+    networks: Bool[np.ndarray, " target"]
+    graph: Bool[np.ndarray, "source target lag"]
+    reads: Bool[np.ndarray, "source target lag"]
+    delays: Float[np.ndarray, "source target lag"]
+    halves: Float[np.ndarray, "source target lag"]
+    held_out: Float[np.ndarray, " target"]
+
+    def with_model(self, model: AbstractDelayModel) -> "Measured":
+        """Return the same with another drift on the graph."""
+        return dataclasses.replace(self, model=model)
+
+
+class Described(NamedTuple):
+    """The description of one target that a search ended with.
+
+    - `fit`: closed forms on the inputs chosen, sources at delays of their own if there are any.
+    - `outside`: fall of the risk that every other input would bring.
+    - `network`: what networks found instead, where they describe the target better.
+    - `refined`: its delays between the candidates, where there are any.
+    """
+
+    fit: TargetFit
+    outside: Float[np.ndarray, " input"]
+    network: Judged | None = None
+    refined: Refined | None = None
+
+
+class _Worth(NamedTuple):
+    """The measures of one target, over all inputs."""
+
+    mask: Bool[np.ndarray, " input"]
+    worth: Float[np.ndarray, " input"]
+    lower: Float[np.ndarray, " input"]
+    source: Float[np.ndarray, " source"]
+    risk: float
+    threshold: float
+
+
+def measure_graph(
+    screened: Screened, graph: Graph | Bool[np.ndarray, "source target lag"], price: AbstractPrice
+) -> Measured:
+    """Return the measure of a graph found elsewhere, by closed forms, on the graph as it is,
+    whatever its edges are worth; the strengths of other edges are the parts of the residual that
+    splines explain.
+    """
+    graph = np.asarray(graph)
+    fits = [
+        TargetFit(screened.design, screened.data, j, mask)
+        for j, mask in enumerate(flat_inputs(graph))
+    ]
+    targets = [Described(fit, fit.outside()) for fit in fits]
+    return measure_targets(screened, screened.data, targets, price, graph)
+
+
+def measure_targets(
+    screened: Screened,
+    data: KnownData,
+    targets: list[Described],
+    price: AbstractPrice,
+    graph: Bool[np.ndarray, "source target lag"] | None = None,
+) -> Measured:
+    """Return the measure of what describes every target, on a graph, by default the edges that are
+    worth the price. `data` may allow fewer inputs than the windows do.
+    """
+    windows = screened.windows
+    rows = [_worth_of(target, data, price) for target in targets]
+    strengths = _strengths(rows, windows, data)
+    graph = np.asarray(strengths.kept(price)) if graph is None else graph
+    mask = flat_inputs(graph)
+    by_network = np.array([target.network is not None for target in targets])
+    held_out = np.full(len(mask), np.nan)
+    if not data.refused:
+        fits = [target.fit.on(own) for target, own in zip(targets, mask, strict=True)]
+        held_out = np.array([fit.held_out(windows.reach) for fit in fits])
+    nowhere = np.full(graph.shape, np.nan)
+    model = drift_on(screened, data, graph, networks_of(targets))
+    return Measured(strengths, model, by_network, graph, graph, nowhere, nowhere, held_out)
+
+
+def networks_of(targets: list[Described]) -> list:
+    """Return the network of each target with its slots; None where splines describe it."""
+    judged = [target.network for target in targets]
+    return [None if row is None else (row.fit.network, row.slots) for row in judged]
+
+
+def drift_on(screened: Screened, data: KnownData, reads, networks: list) -> NeuralDDE:
+    """Return the drift that reads these candidates, `[source target lag]`."""
+    windows = screened.windows
+    drift = spline_drift(data, screened.design, flat_inputs(reads), networks)
+    mask = from_graph_axes(jnp.asarray(reads))
+    return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
+
+
+def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Worth:
+    """Return the worth of every input of a target, beyond the price where it is not kept."""
+    own, judged, outside = target.fit, target.network, np.maximum(target.outside, 0)
+    n, n_inputs = own.n, data.inputs.shape[1]
+    if judged is None:
+        mask = own.mask
+        risk = own.corrected_risk()
+        worth, blocks = outside.copy(), np.zeros((n_inputs, BLOCKS))
+        rank = stretches(own.root)
+        size = np.maximum(np.bincount(rank, own.root > 0, BLOCKS), 1)
+        errors = own.errors(own.all)
+        left = np.bincount(rank, errors, BLOCKS) / size
+        for place, i in enumerate(own.inputs):
+            keep = own.all & (np.arange(len(own.inputs)) != place)
+            worth[i] = own.corrected_risk(keep) - risk
+            blocks[i] = np.bincount(rank, own.errors(keep) - errors, BLOCKS) / size
+        # What the criterion charges for a linear input, the least it charges.
+        threshold = (risk + FLOOR) * (np.log(n) + 2 * np.log(n_inputs)) / n
+        # The criterion has decided, edge by edge and with the others adapting: the price shown is
+        # at most what the least of those kept is worth.
+        least = 0.99 * worth[mask].min(initial=np.inf)
+        limit = max(min(float(threshold), least), 0.0)
+        if not isinstance(price, EBIC):
+            limit = float(price(np.asarray(risk), n, n_inputs, 1))
+    else:
+        mask, risk, limit = judged.mask, judged.risk, judged.threshold
+        examined = mask | np.isin(np.arange(n_inputs), judged.slots)
+        worth = np.where(examined, judged.worth, outside)
+        blocks, left = judged.blocks, judged.left
+        own = own.on(mask)
+    # What a dropped one would be worth beyond its price is nothing, or it had been kept.
+    worth = np.where(mask, worth, np.minimum(worth - limit, 0))
+    lower = np.where(mask, lower_bound(worth, blocks, left), worth)
+    return _Worth(mask, worth, lower, _sources(own, worth, data.dim), risk, limit)
+
+
+def lower_bound(
+    worth: Float[np.ndarray, " input"],
+    blocks: Float[np.ndarray, "input block"],
+    left: Float[np.ndarray, " block"],
+) -> Float[np.ndarray, " input"]:
+    """Return a lower confidence bound of the worth of each input, from its worth in blocks and the
+    risk there with it, `left`.
+
+    Student's bound of the mean. Where a variable moves in bursts, a few blocks hold all that an
+    edge is worth, and that bound lies below zero although the edge explains most of the rate in
+    nearly every block. There it is the bound of the mean share (b − a) / (b + a) of errors a with
+    the edge and b without, which no block dominates, in a block of median size. Bursts are sizes
+    b + a that count as fewer than half as many equal ones, (Σ size)² / Σ size².
+    """
+    count = blocks.shape[1]
+    quantile = student_quantile(CONFIDENCE, count - 1) / np.sqrt(count)
+    plain = worth - quantile * blocks.std(axis=1, ddof=1)
+    size = 2 * left[None] + blocks
+    bursts = size.sum(axis=1) ** 2 < count / 2 * (size**2).sum(axis=1)
+    share = blocks / np.where(size > 0, size, 1)
+    steady = share.mean(axis=1) - quantile * share.std(axis=1, ddof=1)
+    steady = np.minimum(steady * np.median(size, axis=1), worth)
+    return np.where(bursts & (plain <= 0), np.maximum(plain, steady), plain)
+
+
+def _sources(own: TargetFit, worth, dim: int):
+    """Return the worth of each source at all its kept lags together, or at its best lag if that is
+    more.
+    """
+    rise = np.zeros(dim)
+    risk = own.corrected_risk()
+    for source in range(dim):
+        keep = own.inputs % dim != source
+        if not keep.all():
+            rise[source] = own.corrected_risk(keep) - risk
+    return np.maximum(rise, worth.reshape(-1, dim).max(axis=0))
+
+
+def _strengths(rows: list[_Worth], windows: Windows, data: KnownData) -> SignalStrengths:
+    def numbers(values):
+        values = np.asarray(values, float)
+        return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
+
+    def edges(name):
+        return from_flat_inputs(np.stack([getattr(row, name) for row in rows]))
+
+    risk, unknown = numbers([row.risk for row in rows]), np.full(edges("worth").shape, np.nan)
+    source = numbers(np.stack([row.source for row in rows], axis=1))
+    return SignalStrengths(
+        value=numbers(edges("worth")),
+        held_out=numbers(unknown),
+        lower=numbers(edges("lower")),
+        source_value=source,
+        source_held_out=numbers(np.full(source.shape, np.nan)),
+        graph=to_jax(edges("mask") & (not data.refused)),
+        risk=risk,
+        risk_in_sample=risk,
+        threshold=numbers([row.threshold for row in rows]),
+        prior=windows.prior,
+    )
