@@ -538,15 +538,19 @@ def _begun(
     """
     most = _most(required.sum(1).max(initial=0)[None])
     kinds = _sums(design, outputs, allowed, required, most, choices)
-    rows = [tuple(jax.tree.map(lambda a, j=j: a[j], k) for k in kinds) for j in range(len(allowed))]
+    linear, bent = (
+        [jax.tree.map(lambda a, j=j: a[j], kind) for j in range(len(allowed))] for kind in kinds
+    )
+    nowhere: list[Terms | None] = [None] * len(allowed)
     if not 0 < step < design.n_inputs:
-        return [_Begun(*row, None) for row in rows]
+        return [_Begun(*starts) for starts in zip(linear, bent, nowhere, strict=True)]
     first, wide = slice(0, step), (0, design.n_inputs - step)
     few = find_all_terms(design.of_inputs(first), outputs, allowed[:, first], required[:, first], 0)
-    return [
-        _Begun(*row, now._replace(level=np.maximum(np.pad(now.level, wide), CURVE * forced)))
-        for row, now, forced in zip(rows, few, required, strict=True)
+    present = [
+        now._replace(level=np.maximum(np.pad(now.level, wide), CURVE * forced))
+        for now, forced in zip(few, required, strict=True)
     ]
+    return [_Begun(*starts) for starts in zip(linear, bent, present, strict=True)]
 
 
 def find_terms(
