@@ -48,6 +48,8 @@ TOO_MANY = 0.2
 # right one: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 and 12
 # (`python -m benchmarks.rivers simulated`).
 MANY = 8
+# An edge must cost, or explain, at least this share of a price where something takes its place.
+OF_PRICE = 0.5
 # Share of a rate's variance that persists in what is left of it.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
 PROCESS = "data-generating process"
@@ -183,10 +185,20 @@ class GraphEvidence:
             touching[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
         return touching
 
+    @functools.cached_property
+    def replaceable(self) -> Bool[np.ndarray, "source target lag"]:
+        """The edges that another variable could carry: of lags next to each other, which are
+        replaced together, the first.
+        """
+        rivals = self.relations.rivals
+        close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
+        close &= np.isfinite(rivals.cost) & self.modelled[None, :, None]
+        return close & first_of_neighbours(self.graph)
+
     @property
     def doubt(self) -> str:
         """The weight of doubtful edges: that of all of them together."""
-        doubtful = (self.weak | self.touching).sum()
+        doubtful = (self.weak | self.touching | self.replaceable).sum()
         return RESERVATION if doubtful > DOUBT * self.graph.sum() else NOTE
 
     def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
@@ -234,6 +246,15 @@ class GraphEvidence:
         """Return pairs for a sentence, the first few of them."""
         named = [f"{self.names[i]} {sign} {self.names[j]}" for i, j in np.argwhere(pairs)]
         return listed(named, SHOWN_LINKS)
+
+
+def first_of_neighbours(
+    graph: Bool[np.ndarray, "source target lag"],
+) -> Bool[np.ndarray, "source target lag"]:
+    """Return the edges without those of a source one lag after another edge of it."""
+    first = graph.copy()
+    first[:, :, 1:] &= ~graph[:, :, :-1]
+    return first
 
 
 def evidence_of(found: Any) -> GraphEvidence:
@@ -395,6 +416,38 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
     if e.touching.any():
         pairs = e.pairs_listed(e.touching.any(axis=2), "→")
         yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=e.doubt)
+
+
+@rule(
+    "replaceable edges",
+    GRAPH,
+    "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
+    "chance or below half the price of an edge: {edges}.",
+    "Drop one of the two, or say which with prior_knowledge.",
+    limits=Limits(
+        note=0.0,
+        reservation=DOUBT,
+        problem=TOO_MANY,
+        why="a share of the edges, as for weak edges; of records with a hidden driver half are "
+        "beyond the second, of clean ones hardly any",
+    ),
+    kind=ESTIMATED,
+    theorem="faithfulness",
+)
+def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
+    if e.replaceable.any():
+        rivals, count = e.relations.rivals, int(e.replaceable.sum())
+        said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
+        share = count / int(first_of_neighbours(e.graph).sum())
+        words = {"count": count, "kept": int(e.graph.sum())}
+        words["edges"] = listed(said, SHOWN_LINKS, "; ")
+        yield Hit(share, words, weight=PROBLEM if share > TOO_MANY else e.doubt)
+
+
+def _input(e: GraphEvidence, place: Any) -> str:
+    """Return a candidate in words: "wind at lag 2"."""
+    source, lag = (int(k) for k in place)
+    return f"{e.names[source]} at lag {e.lags[lag]}"
 
 
 @rule(

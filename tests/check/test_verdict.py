@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.assess._assess import Relations
+from ndde_jax.assess import Relations, Rivals
 from ndde_jax.check import _graph_rules
+from ndde_jax.check._graph_rules import evidence_of
 from tests.check.test_data_findings import oscillators
 from tests.check.test_report import EDGES, found_on
 
@@ -26,7 +27,8 @@ def no_memory(monkeypatch):
 
 def nothing_beside(graph):
     none = np.zeros(graph.shape[:2], bool)
-    return Relations(np.eye(len(graph)), none, none, np.zeros(graph.shape, bool), none[0])
+    steady = np.zeros(graph.shape, bool)
+    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph))
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,32 @@ def test_the_report_begins_with_it_and_is_short(found):
     assert "Identifiability" not in found.report()
     assert "Identifiability" in found.report(full=True)
     assert len(found.report()) < 2000
+
+
+def test_inputs_that_another_variable_could_carry(found, monkeypatch):
+    """One of twenty weighs nothing, one of three is too many; lags in a row are one input."""
+
+    def with_rivals(graph, close):
+        cost = np.where(graph, 0.2, np.inf)
+        rivals = Rivals(cost, np.where(close, -0.1, cost), np.zeros((*graph.shape, 2), int), cost)
+        relations = dataclasses.replace(nothing_beside(graph), rivals=rivals)
+        monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_: relations)
+        return again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+
+    assert with_rivals(found.graph, np.zeros_like(found.graph)).verdict == "supported"
+    one = np.zeros_like(found.graph)
+    one[0, 1, 1] = found.graph[0, 1, 1]
+    told = with_rivals(found.graph, one).verdict
+    assert told == "not supported" and [r.name for r in told.reasons] == ["replaceable edges"]
+    text = told.reasons[0].text
+    assert "1 of 3 inputs could" in text and "a → b after 2 months by a at lag 0" in text
+    many = np.ones_like(found.graph)
+    many[..., 1] = False  # nine inputs
+    first = np.zeros_like(many)
+    first[0, 1, 0] = True
+    assert with_rivals(many, first).verdict == "with reservations"
+    evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
+    assert evidence.replaceable.sum() == 9 and not evidence.replaceable[..., 1].any()
 
 
 def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
