@@ -75,7 +75,7 @@ def test_the_report_begins_with_it_and_is_short(found):
 
 
 def test_inputs_that_another_variable_could_carry(found, monkeypatch):
-    """One of twenty weighs nothing, one of three is too many; lags in a row are one input."""
+    """One is a reservation, two of nine are too many; lags in a row are one input."""
 
     def with_rivals(graph, close):
         cost = np.where(graph, 0.2, np.inf)
@@ -88,7 +88,7 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     one = np.zeros_like(found.graph)
     one[0, 1, 1] = found.graph[0, 1, 1]
     told = with_rivals(found.graph, one).verdict
-    assert told == "not supported" and [r.name for r in told.reasons] == ["replaceable edges"]
+    assert told == "with reservations" and [r.name for r in told.reasons] == ["replaceable edges"]
     text = told.reasons[0].text
     assert "1 of 3 inputs could" in text and "a → b after 2 months by a at lag 0" in text
     many = np.ones_like(found.graph)
@@ -96,6 +96,8 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     first = np.zeros_like(many)
     first[0, 1, 0] = True
     assert with_rivals(many, first).verdict == "with reservations"
+    first[1, 2, 0] = True
+    assert with_rivals(many, first).verdict == "not supported"
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
     assert evidence.replaceable.sum() == 9 and not evidence.replaceable[..., 1].any()
 
