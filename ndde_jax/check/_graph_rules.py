@@ -422,38 +422,6 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
 
 
 @rule(
-    "replaceable edges",
-    GRAPH,
-    "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
-    "chance or below half the price of an edge: {edges}.",
-    "Drop one of the two, or say which with prior_knowledge.",
-    limits=Limits(
-        note=0.0,
-        reservation=DOUBT,
-        problem=CARRIED,
-        why="a share of the edges, two of them at least for a problem: one in seventy is by chance",
-    ),
-    kind=ESTIMATED,
-    theorem="faithfulness",
-)
-def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
-    if e.replaceable.any():
-        rivals, count = e.relations.rivals, int(e.replaceable.sum())
-        said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
-        share = count / int(first_of_neighbours(e.graph).sum())
-        words = {"count": count, "kept": int(e.graph.sum())}
-        words["edges"] = listed(said, SHOWN_LINKS, "; ")
-        many = count > 1 and share > CARRIED
-        yield Hit(share, words, weight=PROBLEM if many else e.doubt)
-
-
-def _input(e: GraphEvidence, place: Any) -> str:
-    """Return a candidate in words: "wind at lag 2"."""
-    source, lag = (int(k) for k in place)
-    return f"{e.names[source]} at lag {e.lags[lag]}"
-
-
-@rule(
     "delay between lags",
     GRAPH,
     "Delays lie between the candidate lags: {links}. Strengths are of these delays; the drift, and "
@@ -526,6 +494,38 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     held = e.pairs & e.relations.confounded
     pairs = e.pairs_listed(np.triu(held | held.T, 1), "<->")
     yield Hit(float(held.sum() / max(e.pairs.sum(), 1)), {"pairs": pairs})
+
+
+@rule(
+    "replaceable edges",
+    GRAPH,
+    "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
+    "chance or below half the price of an edge: {edges}.",
+    "Drop one of the two, or say which with prior_knowledge.",
+    limits=Limits(
+        note=0.0,
+        reservation=DOUBT,
+        problem=CARRIED,
+        why="a share of the edges, two of them at least for a problem: one in seventy is by chance",
+    ),
+    kind=ESTIMATED,
+    theorem="faithfulness",
+)
+def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
+    if e.replaceable.any():
+        rivals, count = e.relations.rivals, int(e.replaceable.sum())
+        said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
+        share = count / int(first_of_neighbours(e.graph).sum())
+        words = {"count": count, "kept": int(e.graph.sum())}
+        words["edges"] = listed(said, SHOWN_LINKS, "; ")
+        many = count > 1 and share > CARRIED
+        yield Hit(share, words, weight=PROBLEM if many else e.doubt)
+
+
+def _input(e: GraphEvidence, place: Any) -> str:
+    """Return a candidate in words: "wind at lag 2"."""
+    source, lag = (int(k) for k in place)
+    return f"{e.names[source]} at lag {e.lags[lag]}"
 
 
 @rule(
