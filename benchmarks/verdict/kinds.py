@@ -5,6 +5,7 @@ has the seeds of a published table.
 """
 
 import functools
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,9 @@ GROUPS = tuple(dict.fromkeys(GROUPS))
 @functools.lru_cache(maxsize=2)
 def batch(name: str, seed: int) -> Batch:
     """Return the records of a kind that are simulated together."""
-    return KINDS[name].make(BATCH, seed)
+    # Kinds of one seed do not share their graphs.
+    own = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)[0]
+    return KINDS[name].make(BATCH, int(own))
 
 
 def case(name: str, seed: int, number: int) -> Case:

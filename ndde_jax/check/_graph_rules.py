@@ -73,6 +73,7 @@ class GraphEvidence:
         `[source target lag 2]`; in `time_unit`.
     - `price`: what an edge of each target must be worth, `[target]`.
     - `flow`: whether the drift moves between samples, and is not a map from one to the next.
+    - `whole`: whether delays are whole lags, as those of samples that are read as a map.
     - `events`: whether events pass through, and edges say who comes first.
     - `relations`: what is hidden, at once or drifting.
     - `samples`: where the windows come from; None if only these are known.
@@ -96,6 +97,7 @@ class GraphEvidence:
     relations: Relations
     time_unit: str = ""
     samples: Samples | None = None
+    whole: bool = False
     alone: np.ndarray | None = None
 
     @property
@@ -201,7 +203,9 @@ class GraphEvidence:
     @property
     def doubt(self) -> str:
         """The weight of doubtful edges: that of all of them together."""
-        doubtful = (self.weak | self.touching | self.replaceable).sum()
+        # Of a map no delay lies between two lags.
+        touching = self.touching & (not self.whole)
+        doubtful = (self.weak | touching | self.replaceable).sum()
         return RESERVATION if doubtful > DOUBT * self.graph.sum() else NOTE
 
     def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
@@ -269,6 +273,7 @@ def evidence_of(found: Any) -> GraphEvidence:
         price=np.asarray(found.strengths.price(found.coefficient), float),
         flow=found.moves_between_samples,
         relations=found._relations,
+        whole=found.reading == "map" and not found.events,
     )
 
 
@@ -418,7 +423,8 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
 def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
     if e.touching.any():
         pairs = e.pairs_listed(e.touching.any(axis=2), "→")
-        yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=e.doubt)
+        weight = NOTE if e.whole else e.doubt
+        yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=weight)
 
 
 @rule(
@@ -561,7 +567,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     "Analyse the first and the second half on their own.",
     limits=Limits(
         reservation=0.0,
-        why="a share of the candidates, each tested at an error rate of .001 for all together",
+        problem=1.0,
+        why="a share of the candidates, each tested at an error rate of .001 for all together; a "
+        "problem where a link between variables that are not linked turns, which is then missing",
     ),
     kind=ESTIMATED,
     theorem=PROCESS,
@@ -569,4 +577,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
 def _drifting(e: GraphEvidence) -> Iterator[Hit]:
     drifts = e.relations.drifting & e.modelled[None, :, None]
     pairs = e.pairs_listed(drifts.any(axis=2), "→")
-    yield Hit(float(drifts.sum() / drifts.size), {"pairs": pairs})
+    apart = ~np.eye(len(e.names), dtype=bool)
+    missing = (drifts.any(axis=2) & apart & ~e.pairs).any()
+    yield Hit(
+        float(drifts.sum() / drifts.size), {"pairs": pairs}, weight=PROBLEM if missing else None
+    )

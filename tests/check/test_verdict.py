@@ -139,11 +139,16 @@ def test_memory_of_the_residuals(found, monkeypatch):
     assert reasons(again(found)) == ["drift not finite"]
 
 
-def test_neighbouring_lags_are_a_reservation():
+def test_neighbouring_lags_are_a_reservation_but_for_maps():
     own = {(0, 0, 0): 0.3, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
     for more in ({(0, 1, 0): 0.2, (0, 1, 1): 0.2}, {(0, 0, 1): 0.2, (0, 0, 2): 0.2}):
         found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
-        assert found.verdict == "with reservations" and reasons(found) == ["neighbouring lags"]
+        flow = again(found, reading="flow")
+        assert flow.verdict == "with reservations" and reasons(flow) == ["neighbouring lags"]
+        # Of a map no delay lies between two lags.
+        assert found.verdict == "supported"
+        assert [note.name for note in found.verdict.notes] == ["neighbouring lags"]
+        assert again(found, reading="undecided").verdict == "with reservations"
     # Decay and a feedback a little later are two things; so are lags that lie apart.
     for more in ({(0, 0, 1): 0.2}, {(0, 1, 0): 0.2, (0, 1, 2): 0.2}):
         found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
@@ -215,4 +220,7 @@ def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
     drifts = np.zeros(found.graph.shape, bool)
     drifts[0, 2, 1] = True
     drifting = with_pairs(found, monkeypatch, drifting=drifts)
-    assert drifting.verdict == "with reservations" and reasons(drifting) == ["drifting link"]
+    # No link is kept from a to c: one that turns is missing.
+    assert drifting.verdict == "not supported" and reasons(drifting) == ["drifting link"]
+    kept = with_pairs(found, monkeypatch, drifting=found.graph)
+    assert kept.verdict == "with reservations" and reasons(kept) == ["drifting link"]
