@@ -65,8 +65,9 @@ def rivals(
     blocks = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
     cost, lower, lag_cost = found.cost.copy(), found.lower.copy(), found.lag_cost.copy()
     rival = found.rival.copy()
+    beside = touching(graph, rows.lags)
     for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))).tolist():
-        groups = neighbours(graph[:, j])
+        groups = together(graph[:, j], beside[:, j])
         kept = [np.concatenate([columns[a, i] for a in lags]) for i, lags in groups]
         rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
         whole = _left(rate, np.concatenate(kept))
@@ -96,13 +97,31 @@ def rivals(
     return Rivals(cost, lower, rival, lag_cost)
 
 
-def neighbours(kept: Bool[np.ndarray, "source lag"]) -> list[tuple[int, list[int]]]:
-    """Return the kept inputs of a target, each source with lags next to each other as one: where
-    a delay lies between them, neither is much without the other.
+def touching(
+    graph: Bool[np.ndarray, "source target lag"], lags: tuple[int, ...]
+) -> Bool[np.ndarray, "source target lag"]:
+    """Return the edges of a source one candidate lag after another edge of it: a delay may lie
+    between the two, or one stands in. Of two lags in all nothing is said.
+    """
+    found = np.zeros_like(graph)
+    if len(lags) < 3:
+        return found
+    found[:, :, 1:] = graph[:, :, 1:] & graph[:, :, :-1]
+    if lags[0] == 0:
+        # A variable that decays and is fed back a little later is no more than that.
+        found[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
+    return found
+
+
+def together(
+    kept: Bool[np.ndarray, "source lag"], beside: Bool[np.ndarray, "source lag"]
+) -> list[tuple[int, list[int]]]:
+    """Return the kept inputs of a target, those `beside` the one before as one with it: where a
+    delay lies between them, neither is much without the other.
     """
     groups: list[tuple[int, list[int]]] = []
     for i, a in np.argwhere(kept).tolist():
-        if groups and groups[-1][0] == i and groups[-1][1][-1] == a - 1:
+        if beside[i, a]:
             groups[-1][1].append(a)
         else:
             groups.append((i, [a]))

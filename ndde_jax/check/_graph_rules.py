@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from .._spoken import percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
+from ..assess._rivals import touching
 from ..measure._reads import delays_between
 from ..measure._refined import left_at_delays
 from ..measure._strength import SignalStrengths
@@ -180,15 +181,7 @@ class GraphEvidence:
         """The edges of a source one lag after another edge of it: one of the two may be a
         stand-in.
         """
-        graph = self.graph & self.modelled[None, :, None]
-        touching = np.zeros_like(graph)
-        if len(self.lags) < 3:
-            return touching
-        touching[:, :, 1:] = graph[:, :, 1:] & graph[:, :, :-1]
-        if self.lags[0] == 0:
-            # A variable that decays and is fed back a little later is no more than that.
-            touching[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
-        return touching
+        return touching(self.graph, self.lags) & self.modelled[None, :, None]
 
     @functools.cached_property
     def replaceable(self) -> Bool[np.ndarray, "source target lag"]:
@@ -198,14 +191,14 @@ class GraphEvidence:
         rivals = self.relations.rivals
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
         close &= np.isfinite(rivals.cost) & self.modelled[None, :, None]
-        return close & first_of_neighbours(self.graph)
+        return close & self.graph & ~self.touching
 
     @property
     def doubt(self) -> str:
         """The weight of doubtful edges: that of all of them together."""
         # Of a map no delay lies between two lags.
-        touching = self.touching & (not self.whole)
-        doubtful = (self.weak | touching | self.replaceable).sum()
+        beside = self.touching & (not self.whole)
+        doubtful = (self.weak | beside | self.replaceable).sum()
         return RESERVATION if doubtful > DOUBT * self.graph.sum() else NOTE
 
     def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
@@ -253,15 +246,6 @@ class GraphEvidence:
         """Return pairs for a sentence, the first few of them."""
         named = [f"{self.names[i]} {sign} {self.names[j]}" for i, j in np.argwhere(pairs)]
         return listed(named, SHOWN_LINKS)
-
-
-def first_of_neighbours(
-    graph: Bool[np.ndarray, "source target lag"],
-) -> Bool[np.ndarray, "source target lag"]:
-    """Return the edges without those of a source one lag after another edge of it."""
-    first = graph.copy()
-    first[:, :, 1:] &= ~graph[:, :, :-1]
-    return first
 
 
 def evidence_of(found: Any) -> GraphEvidence:
@@ -521,7 +505,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
     if e.replaceable.any():
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
         said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
-        share = count / int(first_of_neighbours(e.graph).sum())
+        share = count / int((e.graph & ~e.touching).sum())
         words = {"count": count, "kept": int(e.graph.sum())}
         words["edges"] = listed(said, SHOWN_LINKS, "; ")
         many = count > 1 and share > CARRIED

@@ -6,7 +6,7 @@ import pytest
 import ndde_jax as ndde
 from benchmarks.world import generators
 from ndde_jax.assess._inputs import read_inputs
-from ndde_jax.assess._rivals import BLOCKS, BOUND, neighbours, rivals
+from ndde_jax.assess._rivals import BLOCKS, BOUND, rivals, together, touching
 from ndde_jax.assess._rows import rows_of
 
 DIM, LAGS = 3, (0, 1)
@@ -82,13 +82,25 @@ def test_prior_knowledge_and_few_rows_are_respected(case):
 def test_lags_next_to_each_other_are_replaced_together(case):
     inputs, graph = case
     graph = graph.copy()
-    graph[0, 1] = True
-    assert neighbours(graph[:, 1]) == [(0, [0, 1]), (1, [0])]
-    found = rivals(inputs, graph, np.zeros_like(graph))
-    whole = np.sum(left(inputs, [(0, 0), (0, 1), (1, 0)], 1) ** 2)
-    rise = [np.sum(left(inputs, [one, (1, 0)], 1) ** 2) - whole for one in [(2, 0), (2, 1), (1, 1)]]
+    graph[0, 1] = graph[1, 1] = True
+    pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    whole = np.sum(left(inputs, pairs, 1) ** 2)
     total = np.sum(inputs.rows.rates[:, 1] ** 2)
-    np.testing.assert_allclose(found.cost[0, 1], min(rise) / total, atol=1e-9)
+
+    def cheapest(gone):
+        rest = [one for one in pairs if one not in gone]
+        kept = [[*rest, one] for one in [(2, 0), (2, 1)]]
+        return (min(np.sum(left(inputs, one, 1) ** 2) for one in kept) - whole) / total
+
+    # Of two candidate lags neither is between the others.
+    alone = rivals(inputs, graph, np.zeros_like(graph))
+    np.testing.assert_allclose(alone.cost[0, 1], [cheapest([(0, a)]) for a in (0, 1)], atol=1e-9)
+    three = inputs._replace(rows=inputs.rows._replace(lags=(0, 1, 2)))
+    beside = touching(graph, (0, 1, 2))
+    # Decay and a feedback a little later are two things.
+    assert together(graph[:, 1], beside[:, 1]) == [(0, [0, 1]), (1, [0]), (1, [1])]
+    found = rivals(three, graph, np.zeros_like(graph))
+    np.testing.assert_allclose(found.cost[0, 1], cheapest([(0, 0), (0, 1)]), atol=1e-9)
     assert np.isinf(found.lag_cost[0, 1]).all()  # no other lag is left
 
 
