@@ -506,8 +506,8 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
         said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
         share = count / int((e.graph & ~e.touching).sum())
-        words = {"count": count, "kept": int(e.graph.sum())}
-        words["edges"] = listed(said, SHOWN_LINKS, "; ")
+        edges = listed(said, SHOWN_LINKS, "; ")
+        words = {"count": count, "kept": int(e.graph.sum()), "edges": edges}
         many = count > 1 and share > CARRIED
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
