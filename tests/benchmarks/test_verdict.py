@@ -11,7 +11,8 @@ from benchmarks._store import Record, Store, Unit
 from benchmarks.verdict import __main__ as command, calibration, kinds
 from ndde_jax.check import Finding, Verdict
 
-PUBLISHED = published.ROOT / "benchmarks" / "verdict" / "published" / "kinds.csv"
+HERE = published.ROOT / "benchmarks" / "verdict"
+PUBLISHED = HERE / "published" / "kinds.csv.gz"
 
 
 def test_changed_records_are_what_they_say():
@@ -142,3 +143,33 @@ def test_an_error_is_a_status_and_is_not_counted(monkeypatch):
     monkeypatch.setattr(kinds, "case", lambda *_: _case(2))
     (record,) = calibration.evaluate(calibration.Task("maps", "linear map", 0))
     assert record.status == "error: broken" and record.metrics == {"verdict": -1.0}
+
+
+def test_the_page_says_what_was_published():
+    """Its sentences have the figures of the results; and these reach what a verdict promises."""
+    with published.read(PUBLISHED) as store:
+        found = calibration.results(store)
+    page = " ".join((HERE / "README.md").read_text("utf-8").split())
+
+    def total(what, reports):
+        return int(sum(m[what] for m in reports))
+
+    supported, reserved = ([m for m in found.values() if m["verdict"] == k] for k in (0, 1))
+    clean = [m for unit, m in found.items() if unit.category in kinds.CLEAN]
+    driven = [m for unit, m in found.items() if unit.category == "confounded"]
+    kept, true = (total(what, supported) for what in ("edges", "true"))
+    inside = total("true", [m for m in clean if m["verdict"] == 0])
+    assert f"reports {true} of {kept} are true" in page and true / kept >= 0.95
+    there = total("truth", clean)
+    assert f"hold {inside} of the {there} true ones" in page and inside / there >= 0.6
+    false = total("false_pair", [m for m in driven if m["verdict"] == 0])
+    assert f"None of {len(driven)} records" in page and false == 0
+    named, wrongly = total("confounded", driven), total("confounded", clean)
+    assert f"names {named} of them" in page
+    assert f"Of {len(clean)} records with nothing wrong, {wrongly} have a pair" in page
+    assert wrongly / len(clean) <= 0.03
+    shares = [total("true", one) / total("edges", one) for one in (supported, reserved)]
+    first, second = (f"{share:.2f}"[1:] for share in shares)
+    kept, true = (total(what, reserved) for what in ("edges", "true"))
+    assert f'"with reservations" {true} of {kept} are true, {second} and' in page
+    assert f"| {first}, {second} |" in (published.ROOT / "README.md").read_text("utf-8")
