@@ -21,6 +21,8 @@ NEWS = 4
 # and long records show whatever a drift does not describe exactly. Of simulated drivers, which a
 # thousand samples show, it is .12 and more.
 WORTH = 0.1
+# Bends at which an input that is given saturates, over its standard deviation.
+BENDS = (0.75, 1.5, 3.0)
 # What is left of the slope of a source beside its news, as a share of the slope without. Where a
 # link stands for what is unseen that is hardly anything; where it is true, and another link of the
 # same delay in all goes beside it, mostly twice as much and more.
@@ -87,7 +89,7 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     given = kept_columns(inputs, graph[:, j], own=j)
     near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
-    given = np.concatenate([given, *near_columns], axis=1)
+    given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
     if n < 3 * (given.shape[1] + 10):
         return (1.0,) * 5
     rate = rows.rates[there, j]
@@ -109,10 +111,22 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     back = [rows.before(step * m) for m in range(1, NEWS + 1)]
     there = np.all([place >= 0 for place in back], axis=0)
     news = np.stack([left[place, j] for place in back], axis=1)
-    given = kept_columns(inputs, graph[:, i], own=i)
+    given = np.concatenate(
+        [kept_columns(inputs, graph[:, i], own=i), _saturating(inputs, graph[:, i])], axis=1
+    )
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     least = WORTH * _worth(inputs, graph, i, j)
     return tuple(float(sign.p) if sign.share >= least else 1.0 for sign in signs)
+
+
+def _saturating(
+    inputs: Inputs, kept: Bool[np.ndarray, "source lag"]
+) -> Float[np.ndarray, "row column"]:
+    """Return kept inputs as they saturate, early and late: what polynomials leave of a strong bend
+    is foretold by whatever moved the source, and would pass for something unseen.
+    """
+    line = inputs.line.transpose(0, 2, 1)[:, kept]
+    return np.concatenate([np.tanh(bend * line) for bend in BENDS], axis=1)
 
 
 def _worth(inputs, graph, i: int, j: int) -> float:
@@ -163,7 +177,9 @@ def _instead(inputs, graph, left, i: int, j: int, kept: int) -> Test:
     shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
     there = np.all([place >= 0 for place in shifts], axis=0)
     news = np.stack([left[place, i] for place in shifts], axis=1)
-    given = kept_columns(inputs, others, own=j)
+    given = np.concatenate(
+        [kept_columns(inputs, others, own=j), _saturating(inputs, others)], axis=1
+    )
     if there.sum() < 3 * (given.shape[1] + 10):
         return nothing
     found = group_test(rate[there], news[there, :NEWS], given[there])

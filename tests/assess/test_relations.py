@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
+from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import relations
 from ndde_jax.assess._at_once import at_once
@@ -116,3 +117,13 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
     assert not relations_of(x, graph).confounded.any()
     monkeypatch.setattr("ndde_jax.assess._unseen.WORTH", 0.0)
     assert relations_of(x, graph).confounded[0, 1]
+
+
+def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
+    """What polynomials leave of it is foretold by what moved the source."""
+    twin = dirty.twin(11)
+    samples = ndde.read_samples(twin.x, **twin.options)
+    windows = ndde.select.midpoint_windows(samples, lags=dirty.LAGS)
+    assert not relations(windows, twin.graph).confounded.any()
+    monkeypatch.setattr("ndde_jax.assess._unseen.BENDS", (1e-9,))
+    assert relations(windows, twin.graph).confounded[0, 2]
