@@ -15,7 +15,7 @@ PAGES = {
     "benchmarks/README.md": "benchmarks/index.md",
     **{
         f"benchmarks/{name}/README.md": f"benchmarks/{name}.md"
-        for name in ("causal_dynamics", "delays", "dirty", "dysts", "rivers", "speed", "world")
+        for name in "causal_dynamics delays dirty dysts rivers speed verdict world".split()
     },
 }
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)

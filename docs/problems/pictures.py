@@ -25,6 +25,7 @@ from records import (
     hidden,
     oscillator,
     plain,
+    sensors,
     spiked,
     stretch,
     stuck,
@@ -238,6 +239,9 @@ def pairs():
             Data(delayed(2.5), lags=(0, 1, 2, 3, 4)), Data(delayed(2), lags=(0, 1, 2, 3, 4)),
             lagged,
             ("a delay between 2 and 3", "a delay of 2")),
+        "replaceable edges": (Data(sensors(0.15), STEPS),
+            Data(sensors(None), STEPS),
+            against(0, 2), ("two sensors of one driver", "two variables")),
         "delay between lags": (
             Data(delayed(8), lags=(0, 5, 10, 15)), Data(delayed(10), lags=(0, 5, 10, 15)),
             coarsely, ("a delay of 8 samples", "a delay of 10")),

@@ -77,6 +77,19 @@ def bursts(seen=False, n=1000, seed=0):
 
 
 @functools.cache
+def sensors(error, n=400, seed=0):
+    """A variable drives another, and a third is the first with an error; or its own, if None."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 100, 3))
+    noise = rng.normal(size=x.shape)
+    for k in range(1, n + 99):
+        x[k + 1] = 0.5 * x[k] + noise[k]
+        x[k + 1, 1] += 0.7 * x[k - 1, 0]
+    if error is not None:
+        x[:, 2] = x[:, 0] + error * noise[:, 2]
+    return x[100:]
+
+
+@functools.cache
 def within(at_once, n=N, seed=0):
     """One variable moves another, within the same sample or one sample later."""
     rng, x = np.random.default_rng(seed), np.zeros((n + 100, 2))

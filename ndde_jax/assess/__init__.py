@@ -10,3 +10,4 @@ from ._assess import (
     error_rates as error_rates,
     relations as relations,
 )
+from ._rivals import Rivals as Rivals

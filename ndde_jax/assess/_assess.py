@@ -14,6 +14,7 @@ from ._at_once import at_once, residuals
 from ._drifting import drifting
 from ._edges import edge_p_values, q_values
 from ._inputs import read_inputs
+from ._rivals import Rivals, rivals
 from ._rows import rows_of
 from ._static import static_targets
 from ._unseen import unseen
@@ -35,6 +36,7 @@ class Relations:
         are `confounded`, `[source target]`, symmetric.
     - `drifting`: inputs whose effect changes, `[source target lag]`.
     - `static`: variables that are functions of the present states of others, `[target]`.
+    - `rivals`: what replacing a kept input by another candidate costs, `Rivals`.
     """
 
     correlation: Float[np.ndarray, "source target"]
@@ -42,6 +44,7 @@ class Relations:
     confounded: Bool[np.ndarray, "source target"]
     drifting: Bool[np.ndarray, "source target lag"]
     static: Bool[np.ndarray, " target"]
+    rivals: Rivals
 
     def of_events(self) -> "Relations":
         """Return the correlation alone: other tests take the inputs kept for what explains the
@@ -49,7 +52,9 @@ class Relations:
         """
         pairs = np.zeros_like(self.at_once)
         none = np.zeros_like(self.drifting)
-        return dataclasses.replace(self, at_once=pairs, confounded=pairs, drifting=none)
+        return dataclasses.replace(
+            self, at_once=pairs, confounded=pairs, drifting=none, rivals=Rivals.none(none)
+        )
 
 
 # Rows below which nothing is tested.
@@ -110,7 +115,8 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
     if len(rows.rates) < FEWEST:
         none = np.zeros(graph.shape, bool)
         pairs, one = none[..., 0], none[0, :, 0]
-        return Relations(np.full(graph.shape[:2], np.nan), pairs, pairs, none, one)
+        nothing = np.full(graph.shape[:2], np.nan)
+        return Relations(nothing, pairs, pairs, none, one, Rivals.none(graph))
     inputs = read_inputs(rows)
     left = residuals(inputs, graph)
     related = at_once(inputs, graph, left)
@@ -120,6 +126,7 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         confounded=unseen(inputs, graph, left).pairs,
         drifting=drifting(inputs, graph).found,
         static=static_targets(rows),
+        rivals=rivals(inputs, graph, np.asarray(windows.prior.required)),
     )
 
 

@@ -14,12 +14,14 @@ FAR = 4.0
 
 
 class Test(NamedTuple):
-    """`p` of the hypothesis that no column explains anything, and the number of `columns` that
-    were left to test; 1 and 0 where none is.
+    """`p` of the hypothesis that no column explains anything, the number of `columns` that were
+    left to test, and the `share` of what is left that they explain beyond chance; 1, 0 and 0 where
+    none is.
     """
 
     p: Float[np.ndarray, "*test"]
     columns: Int[np.ndarray, "*test"]
+    share: Float[np.ndarray, "*test"]
 
 
 def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direction row"]:
@@ -94,7 +96,8 @@ def score_test(
     share = np.clip(share, 0, 1 - 1e-12)
     rest = np.maximum(n - q, 1)
     ratio = rest / np.maximum(q, 1) * share / (1 - share)
-    return Test(np.where(q > 0, fdtrc(np.maximum(q, 1), rest, ratio), 1.0), q)
+    p = np.where(q > 0, fdtrc(np.maximum(q, 1), rest, ratio), 1.0)
+    return Test(p, q, np.maximum(share - q / left.shape[-1], 0))
 
 
 def group_test(

@@ -11,12 +11,18 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ._inputs import Inputs, kept_columns
-from ._score import group_test
+from ._score import Test, group_test
 
 # Error rate of a whole record: all tests of all kept links together (Bonferroni).
 ERROR = 0.01
 # Earlier steps whose news of a source is looked at, and of its target.
 NEWS = 4
+# Share of a link's own worth that such a sign must explain at least: less changes hardly any edge,
+# and long records show whatever a drift does not describe exactly. Of simulated drivers, which a
+# thousand samples show, it is .12 and more.
+WORTH = 0.1
+# Bends at which an input that is given saturates, over its standard deviation.
+BENDS = (0.75, 1.5, 3.0)
 # What is left of the slope of a source beside its news, as a share of the slope without. Where a
 # link stands for what is unseen that is hardly anything; where it is true, and another link of the
 # same delay in all goes beside it, mostly twice as much and more.
@@ -83,7 +89,7 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     given = kept_columns(inputs, graph[:, j], own=j)
     near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
-    given = np.concatenate([given, *near_columns], axis=1)
+    given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
     if n < 3 * (given.shape[1] + 10):
         return (1.0,) * 5
     rate = rows.rates[there, j]
@@ -97,17 +103,38 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     large = _beyond_two(left[:, i])
     large = np.stack([large[places[shift]] for shift in steps[:-1]], axis=1)
     given = given[there]
-    p = [
-        group_test(rate, columns[there], given).p
+    signs = [
+        group_test(rate, columns[there], given)
         for columns in (np.concatenate(older, axis=1), news, large)
     ]
-    p.append(_instead(inputs, graph, left, i, j, _arrival(inputs, graph, left, i, j)))
+    signs.append(_instead(inputs, graph, left, i, j, _arrival(inputs, graph, left, i, j)))
     back = [rows.before(step * m) for m in range(1, NEWS + 1)]
     there = np.all([place >= 0 for place in back], axis=0)
     news = np.stack([left[place, j] for place in back], axis=1)
-    given = kept_columns(inputs, graph[:, i], own=i)
-    p.append(group_test(rows.rates[there, i], news[there], given[there]).p)
-    return tuple(map(float, p))
+    given = np.concatenate(
+        [kept_columns(inputs, graph[:, i], own=i), _saturating(inputs, graph[:, i])], axis=1
+    )
+    signs.append(group_test(rows.rates[there, i], news[there], given[there]))
+    least = WORTH * _worth(inputs, graph, i, j)
+    return tuple(float(sign.p) if sign.share >= least else 1.0 for sign in signs)
+
+
+def _saturating(
+    inputs: Inputs, kept: Bool[np.ndarray, "source lag"]
+) -> Float[np.ndarray, "row column"]:
+    """Return kept inputs as they saturate, early and late: what polynomials leave of a strong bend
+    is foretold by whatever moved the source, and would pass for something unseen.
+    """
+    line = inputs.line.transpose(0, 2, 1)[:, kept]
+    return np.concatenate([np.tanh(bend * line) for bend in BENDS], axis=1)
+
+
+def _worth(inputs, graph, i: int, j: int) -> float:
+    """Return the share of what other inputs leave of a rate that a source explains."""
+    own, others = np.zeros_like(graph[:, j]), graph[:, j].copy()
+    own[i], others[i] = graph[i, j], False
+    given = kept_columns(inputs, others, own=j)
+    return float(group_test(inputs.rows.rates[:, j], kept_columns(inputs, own), given).share)
 
 
 def _arrival(inputs, graph, left, i: int, j: int) -> int:
@@ -127,11 +154,12 @@ def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
     return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
 
 
-def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
-    """Return p of the innovation of a source that acts at a kept lag, with its own past and its
-    inputs at the delay in all not given; 1 where none of the inputs is kept, or where the source
-    keeps its slope beside the innovation.
+def _instead(inputs, graph, left, i: int, j: int, kept: int) -> Test:
+    """Return the test of the innovation of a source that acts at a kept lag, with its own past and
+    its inputs at the delay in all not given; p is 1 where none of the inputs is kept, or where the
+    source keeps its slope beside the innovation.
     """
+    nothing = Test(np.array(1.0), np.array(0), np.array(0.0))
     rows = inputs.rows
     step, lags, rate = rows.step, np.asarray(rows.lags), rows.rates[:, j]
     places = np.flatnonzero(graph[i, j])
@@ -145,14 +173,16 @@ def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
     # Two lags of one source are no sign: it may act at both.
     apart = np.arange(len(graph)) != i
     if (others[apart] == graph[apart, j]).all():
-        return 1.0
+        return nothing
     shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
     there = np.all([place >= 0 for place in shifts], axis=0)
     news = np.stack([left[place, i] for place in shifts], axis=1)
-    given = kept_columns(inputs, others, own=j)
+    given = np.concatenate(
+        [kept_columns(inputs, others, own=j), _saturating(inputs, others)], axis=1
+    )
     if there.sum() < 3 * (given.shape[1] + 10):
-        return 1.0
-    p = float(group_test(rate[there], news[there, :NEWS], given[there]).p)
+        return nothing
+    found = group_test(rate[there], news[there, :NEWS], given[there])
 
     def slope(among, further):
         columns = [inputs.line[:, kept, i], inputs.line[:, 0, j]]
@@ -163,4 +193,4 @@ def _instead(inputs, graph, left, i: int, j: int, kept: int) -> float:
         return np.linalg.lstsq(design, rate[there], rcond=1e-9)[0][0]
 
     with_news, without = slope(others, news), slope(graph[:, j], np.zeros((len(rate), 0)))
-    return p if abs(with_news) < SLOPE * abs(without) else 1.0
+    return found if abs(with_news) < SLOPE * abs(without) else nothing

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from .._spoken import percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
+from ..assess._rivals import touching
 from ..models._model import AbstractDelayModel
 from ..samples._samples import Samples
 from ..select._between import delays_between, left_at_delays
@@ -47,6 +48,11 @@ TOO_MANY = 0.2
 # right one: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 and 12
 # (`python -m benchmarks.rivers simulated`).
 MANY = 8
+# An edge must cost, or explain, at least this share of a price where something takes its place.
+OF_PRICE = 0.5
+# Share of inputs that another variable could carry, two at least, from which on a graph is not
+# supported: of clean records one input in seventy is, by chance, and two of a dozen are not.
+CARRIED = 0.15
 # Share of a rate's variance that persists in what is left of it.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
 PROCESS = "data-generating process"
@@ -67,6 +73,7 @@ class GraphEvidence:
         `[source target lag 2]`; in `time_unit`.
     - `price`: what an edge of each target must be worth, `[target]`.
     - `flow`: whether the drift moves between samples, and is not a map from one to the next.
+    - `whole`: whether delays are whole lags, as those of samples that are read as a map.
     - `events`: whether events pass through, and edges say who comes first.
     - `relations`: what is hidden, at once or drifting.
     - `samples`: where the windows come from; None if only these are known.
@@ -90,6 +97,7 @@ class GraphEvidence:
     relations: Relations
     time_unit: str = ""
     samples: Samples | None = None
+    whole: bool = False
     alone: np.ndarray | None = None
 
     @property
@@ -172,20 +180,24 @@ class GraphEvidence:
         """The edges of a source one lag after another edge of it: one of the two may be a
         stand-in.
         """
-        graph = self.graph & self.modelled[None, :, None]
-        touching = np.zeros_like(graph)
-        if len(self.lags) < 3:
-            return touching
-        touching[:, :, 1:] = graph[:, :, 1:] & graph[:, :, :-1]
-        if self.lags[0] == 0:
-            # A variable that decays and is fed back a little later is no more than that.
-            touching[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
-        return touching
+        return touching(self.graph, self.lags) & self.modelled[None, :, None]
+
+    @functools.cached_property
+    def replaceable(self) -> Bool[np.ndarray, "source target lag"]:
+        """The edges that another variable could carry: of lags next to each other, which are
+        replaced together, the first.
+        """
+        rivals = self.relations.rivals
+        close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
+        close &= np.isfinite(rivals.cost) & self.modelled[None, :, None]
+        return close & self.graph & ~self.touching
 
     @property
     def doubt(self) -> str:
         """The weight of doubtful edges: that of all of them together."""
-        doubtful = (self.weak | self.touching).sum()
+        # Of a map no delay lies between two lags.
+        beside = self.touching & (not self.whole)
+        doubtful = (self.weak | beside | self.replaceable).sum()
         return RESERVATION if doubtful > DOUBT * self.graph.sum() else NOTE
 
     def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
@@ -244,6 +256,7 @@ def evidence_of(found: Any) -> GraphEvidence:
         price=np.asarray(found.strengths.price(found.coefficient), float),
         flow=found.moves_between_samples,
         relations=found._relations,
+        whole=found.reading == "map" and not found.events,
     )
 
 
@@ -393,7 +406,8 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
 def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
     if e.touching.any():
         pairs = e.pairs_listed(e.touching.any(axis=2), "→")
-        yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=e.doubt)
+        weight = NOTE if e.whole else e.doubt
+        yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=weight)
 
 
 @rule(
@@ -472,6 +486,38 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
 
 
 @rule(
+    "replaceable edges",
+    GRAPH,
+    "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
+    "chance or below half the price of an edge: {edges}.",
+    "Drop one of the two, or say which with prior_knowledge.",
+    limits=Limits(
+        note=0.0,
+        reservation=DOUBT,
+        problem=CARRIED,
+        why="a share of the edges, two of them at least for a problem: one in seventy is by chance",
+    ),
+    kind=ESTIMATED,
+    theorem="faithfulness",
+)
+def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
+    if e.replaceable.any():
+        rivals, count = e.relations.rivals, int(e.replaceable.sum())
+        said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
+        share = count / int((e.graph & ~e.touching).sum())
+        edges = listed(said, SHOWN_LINKS, "; ")
+        words = {"count": count, "kept": int(e.graph.sum()), "edges": edges}
+        many = count > 1 and share > CARRIED
+        yield Hit(share, words, weight=PROBLEM if many else e.doubt)
+
+
+def _input(e: GraphEvidence, place: Any) -> str:
+    """Return a candidate in words: "wind at lag 2"."""
+    source, lag = (int(k) for k in place)
+    return f"{e.names[source]} at lag {e.lags[lag]}"
+
+
+@rule(
     "links at once",
     GRAPH,
     "{pairs} are related within one sampling interval (correlation up to {strongest:.2f} of what "
@@ -504,7 +550,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     "Analyse the first and the second half on their own.",
     limits=Limits(
         reservation=0.0,
-        why="a share of the candidates, each tested at an error rate of .001 for all together",
+        problem=1.0,
+        why="a share of the candidates, each tested at an error rate of .001 for all together; a "
+        "problem where a link between variables that are not linked turns, which is then missing",
     ),
     kind=ESTIMATED,
     theorem=PROCESS,
@@ -512,4 +560,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
 def _drifting(e: GraphEvidence) -> Iterator[Hit]:
     drifts = e.relations.drifting & e.modelled[None, :, None]
     pairs = e.pairs_listed(drifts.any(axis=2), "→")
-    yield Hit(float(drifts.sum() / drifts.size), {"pairs": pairs})
+    apart = ~np.eye(len(e.names), dtype=bool)
+    missing = (drifts.any(axis=2) & apart & ~e.pairs).any()
+    yield Hit(
+        float(drifts.sum() / drifts.size), {"pairs": pairs}, weight=PROBLEM if missing else None
+    )

@@ -20,11 +20,11 @@ from .._checks import (
 )
 from .._types import Checked, RealScalarLike
 from ..assess._inputs import read_inputs
+from ..assess._rivals import Rivals
 from ..assess._rows import rows_of
 from ..fit._fixed import fit_graph
 from ..fit._prices import as_price
 from ..fit._refit import StrengthConfig
-from ..measure._rivals import RivalEdges
 from ..measure._stability import EdgeStability, as_finder, find_again
 from ..measure._strength import signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
@@ -61,9 +61,9 @@ class IdentifiabilityReport:
         `found.identifiability` is `found.verdict` with what refits add to it.
     - `findings`: every quantity, labelled; those with a weight are reasons of the verdict.
     - `graph`, `strengths`: what was examined; `evidence` holds both and the rest.
-    - `stability`, `rivals`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits,
-        None where not made; see [`edge_stability`][ndde_jax.measure.edge_stability],
-        [`rival_edges`][ndde_jax.measure.rival_edges],
+    - `rivals`: [`Rivals`][ndde_jax.assess.Rivals] of each edge.
+    - `stability`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits, None where
+        not made; see [`edge_stability`][ndde_jax.measure.edge_stability],
         [`joint_strengths`][ndde_jax.measure.joint_strengths] and
         [`paper_strengths`][ndde_jax.theory.paper_strengths], which are here in closed form, with
         lines and bends of inputs. The last two are graphs selected on differences over two steps,
@@ -106,9 +106,9 @@ class IdentifiabilityReport:
         return None if self.refits is None else self.refits.stability
 
     @property
-    def rivals(self) -> RivalEdges | None:
+    def rivals(self) -> Rivals:
         """The costs of replacing each edge."""
-        return None if self.refits is None else self.refits.rivals
+        return self.evidence.relations.rivals
 
     @property
     def joint(self) -> np.ndarray | None:
@@ -164,12 +164,10 @@ class IdentifiabilityReport:
         )
 
     def _rival(self, edge: tuple[int, int, int]) -> str:
-        if self.rivals is None:
-            return "-"
-        cost = float(np.asarray(self.rivals.cost)[edge])
+        cost = float(self.rivals.cost[edge])
         if not np.isfinite(cost):
             return "none"
-        source, lag = np.asarray(self.rivals.rival)[edge]
+        source, lag = self.rivals.rival[edge]
         return f"{self.evidence.names[source]}@{self.evidence.lags[lag]} ({cost:.4f})"
 
 

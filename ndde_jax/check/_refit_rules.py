@@ -5,13 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, listed, rule
-from ._graph_rules import FINITE, SUPPORT, TOO_MANY, GraphEvidence
+from ._graph_rules import FINITE, OF_PRICE, SUPPORT, TOO_MANY, GraphEvidence
 from ._refits import RefitEvidence
 
 # Share of half-length refits that must find an edge again, or find one that the whole has not.
 STABLE = 0.5
-# An edge must cost, or explain, at least this share of a price where something takes its place.
-OF_PRICE = 0.5
 STEP = "the grid is fine enough (ω_G of the finite-sample bound)"
 
 
@@ -63,36 +61,6 @@ def _halves(e: RefitEvidence) -> Iterator[Hit]:
 
 
 @rule(
-    "replaceable edges",
-    REFITS,
-    "{count} of {kept} edges could as well come from another variable, at a cost that is within "
-    "chance or below half the price of an edge: {edges}.",
-    "Drop one of the two, or say which with prior_knowledge.",
-    limits=Limits(
-        note=-1.0,
-        reservation=0.0,
-        problem=TOO_MANY,
-        why="a share of the edges: any that another variable could carry is named",
-    ),
-    theorem="faithfulness",
-)
-def _replaceable(e: RefitEvidence) -> Iterator[Hit]:
-    if e.rivals is None or e.rivals_lower is None or not e.base.graph.any():
-        return
-    cost = np.asarray(e.rivals.cost)
-    close = (e.rivals_lower <= 0) | (cost < OF_PRICE * e.base.price[None, :, None])
-    close &= e.base.graph & np.isfinite(cost)
-    said = []
-    for i, j, a in e.base.edges(close):
-        source, lag = np.asarray(e.rivals.rival)[i, j, a]
-        rival = f"{e.base.names[source]}@{e.base.lags[lag]}"
-        said.append(f"{e.base.names[i]}@{e.base.lags[a]} → {e.base.names[j]} by {rival}")
-    edges = listed(said, SHOWN_LINKS) or "none"
-    words = _counted(e.base, close) | {"edges": edges}
-    yield Hit(float(close.sum() / e.base.graph.sum()), words)
-
-
-@rule(
     "replaceable lags",
     REFITS,
     "Another lag of the same source would do as well in {count} of {kept} edges: {edges}.",
@@ -101,8 +69,8 @@ def _replaceable(e: RefitEvidence) -> Iterator[Hit]:
     theorem=SUPPORT,
 )
 def _lags(e: RefitEvidence) -> Iterator[Hit]:
-    if e.rivals is not None and e.base.graph.any():
-        least = np.asarray(e.rivals.lag_cost).min(axis=-1)
+    if e.base.graph.any():
+        least = e.base.relations.rivals.lag_cost
         close = e.base.graph & (least < OF_PRICE * e.base.price[None, :, None])
         words = _counted(e.base, close) | {"edges": _named(e.base, close)}
         yield Hit(float(close.sum() / e.base.graph.sum()), words)

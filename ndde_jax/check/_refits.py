@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from ..assess._inputs import Inputs
-from ..assess._score import basis, roots
+from ..assess._score import basis
 from ..fit._prices import AbstractPrice
-from ..measure._rivals import RivalEdges
 from ..measure._stability import EdgeStability, edge_stability, find_again
 from ..models._confine import RestoredDDE, confine
 from ..models._model import AbstractDelayModel
@@ -23,9 +22,6 @@ from ._graph_rules import GraphEvidence
 
 # Rows for every column of a regression on all candidates.
 ROWS = 5
-# Blocks of the record over which the cost of a replacement is compared with its spread; standard
-# errors of a one-sided 95 % bound.
-BLOCKS, BOUND = 16, 1.645
 # Steps of a rollout, no more than a picture would show.
 STEPS = 5000
 
@@ -46,8 +42,6 @@ class RefitEvidence:
 
     - `base`: the graph and its data.
     - `stability`: graphs of halves of the record.
-    - `rivals`: what replacing an edge costs, and `rivals_lower`, its lower 95 % bound
-        `[source target lag]`.
     - `joint`: what all other variables together cannot say of a source, `[source target]`.
     - `thinned`, `other_scheme`: graphs of differences over two steps, and of another scheme.
     - `outside`: share of a rollout of the drift that is outside the box of the data.
@@ -55,8 +49,6 @@ class RefitEvidence:
 
     base: GraphEvidence
     stability: EdgeStability | None = None
-    rivals: RivalEdges | None = None
-    rivals_lower: np.ndarray | None = None
     joint: np.ndarray | None = None
     thinned: np.ndarray | None = None
     other_scheme: np.ndarray | None = None
@@ -76,62 +68,15 @@ def refit(base: GraphEvidence, inputs: Inputs, finder: Finder, key: PRNGKeyArray
             price=finder.price,
             progress=finder.progress,
         )
-    rivals, lower = replacements(inputs, base)
     thinned, other = _other_differences(base, finder, keys[1])
     return RefitEvidence(
         base=base,
         stability=stability,
-        rivals=rivals,
-        rivals_lower=lower,
         joint=shares_beyond_others(inputs, base, whole_sources=True),
         thinned=thinned,
         other_scheme=other,
         outside=share_outside(base.model, windows) if 0 in windows.lags else None,
     )
-
-
-def replacements(inputs: Inputs, base: GraphEvidence) -> tuple[RivalEdges, np.ndarray]:
-    """Return what replacing each edge by each other candidate costs, in closed form: the rise of
-    the target's squared error, as a share of the variance of its rate, lines and bends refitted;
-    and the lower 95 % bound of the cheapest replacement by another source, over blocks.
-    """
-    rows, graph = inputs.rows, base.graph
-    required, allowed = np.asarray(base.windows.prior.required), rows.allowed
-    cost = np.full((*graph.shape, *graph.shape[::2]), np.inf)  # [..., rival source, rival lag]
-    lower = np.full(graph.shape, np.inf)
-    columns = _columns(inputs)  # [lag source column row]
-    own_source = np.eye(len(graph), dtype=bool)
-    for i, j, a in np.argwhere(graph & ~required).tolist():
-        kept = graph[:, j].copy()
-        rate = rows.rates[:, j]
-        whole = _left(rate, _gathered(columns, kept))
-        kept[i, a] = False
-        q = basis(_gathered(columns, kept))
-        rest = rate - (q @ rate) @ q
-        own = columns - (columns @ q.T) @ q
-        gram = own @ np.swapaxes(own, -1, -2)
-        fitted = roots(_scaled(gram)) @ (own * _scale(gram)[..., None])
-        said = fitted @ rest  # [lag source column]
-        total = float(rate @ rate)
-        rise = (rest @ rest - (said**2).sum(axis=-1) - whole @ whole) / total
-        possible = allowed[:, j] & ~graph[:, j]
-        cost[i, j, a] = np.where(possible, rise.T, np.inf)
-        others = np.where(own_source[i][:, None], np.inf, cost[i, j, a])
-        if np.isfinite(others).any():
-            s, b = np.unravel_index(np.argmin(others), others.shape)
-            replaced = rest - said[b, s] @ fitted[b, s]
-            parts = np.array_split((replaced**2 - whole**2) / total, BLOCKS)
-            sums = np.array([part.sum() for part in parts])
-            lower[i, j, a] = sums.sum() - BOUND * np.sqrt(BLOCKS) * sums.std(ddof=1)
-    others = np.where(own_source[:, None, None, :, None], np.inf, cost)
-    flat = others.reshape(*graph.shape, -1)
-    best, least = flat.argmin(axis=-1), flat.min(axis=-1)
-    rival = np.stack(np.divmod(best, graph.shape[2]), axis=-1)
-    rival = np.where(np.isfinite(least)[..., None], rival, -1)
-    same = np.take_along_axis(
-        cost, np.arange(len(graph))[:, None, None, None, None], axis=3
-    )[:, :, :, 0]  # fmt: skip
-    return RivalEdges(jnp.asarray(least), jnp.asarray(rival), jnp.asarray(same)), lower
 
 
 def shares_beyond_others(
@@ -222,13 +167,3 @@ def _gathered(
 def _left(rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "row some"]) -> np.ndarray:
     q = basis(columns)
     return rate - (q @ rate) @ q
-
-
-def _scale(gram: np.ndarray) -> np.ndarray:
-    size = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
-    return np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)
-
-
-def _scaled(gram: np.ndarray) -> np.ndarray:
-    scale = _scale(gram)
-    return gram * scale[..., :, None] * scale[..., None, :]

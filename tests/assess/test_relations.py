@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
+from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import relations
 from ndde_jax.assess._at_once import at_once
@@ -102,3 +103,27 @@ def test_rates_of_false_alarms(kind, noise):
     assert np.mean([r.confounded.any() for r in found]) <= 0.04
     assert np.mean([r.at_once.any() for r in found]) <= 0.04
     assert np.mean([r.drifting.any() for r in found]) <= 0.05
+
+
+def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch):
+    """A second, weak lag that the graph lacks: a long record shows it, and it changes no edge."""
+    rng, n = np.random.default_rng(0), 8000
+    x, noise = np.zeros((n, 2)), rng.normal(size=(n, 2))
+    for k in range(4, n - 1):
+        x[k + 1] = 0.5 * x[k] + noise[k]
+        x[k + 1, 1] += 0.7 * x[k, 0] + 0.06 * x[k - 4, 0]
+    graph = np.zeros((2, 2, 6), bool)
+    graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 0] = True
+    assert not relations_of(x, graph).confounded.any()
+    monkeypatch.setattr("ndde_jax.assess._unseen.WORTH", 0.0)
+    assert relations_of(x, graph).confounded[0, 1]
+
+
+def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
+    """What polynomials leave of it is foretold by what moved the source."""
+    twin = dirty.twin(11)
+    samples = ndde.read_samples(twin.x, **twin.options)
+    windows = ndde.select.midpoint_windows(samples, lags=dirty.LAGS)
+    assert not relations(windows, twin.graph).confounded.any()
+    monkeypatch.setattr("ndde_jax.assess._unseen.BENDS", (1e-9,))
+    assert relations(windows, twin.graph).confounded[0, 2]

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks import verdict
 from benchmarks._store import Record, Store, Unit
 from benchmarks.dirty import __main__ as command, data, runner
 from benchmarks.dirty.methods import METHODS, Answer
 from benchmarks.dirty.report import calibration, table
+from benchmarks.verdict import __main__ as verdict
 
 
 def test_the_network_is_the_equation_it_says():

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.assess._assess import Relations
+from ndde_jax.assess import Relations, Rivals
 from ndde_jax.check import _graph_rules
+from ndde_jax.check._graph_rules import evidence_of
 from tests.check.test_data_findings import oscillators
 from tests.check.test_report import EDGES, found_on
 
@@ -26,7 +27,8 @@ def no_memory(monkeypatch):
 
 def nothing_beside(graph):
     none = np.zeros(graph.shape[:2], bool)
-    return Relations(np.eye(len(graph)), none, none, np.zeros(graph.shape, bool), none[0])
+    steady = np.zeros(graph.shape, bool)
+    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph))
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,34 @@ def test_the_report_begins_with_it_and_is_short(found):
     assert len(found.report()) < 2000
 
 
+def test_inputs_that_another_variable_could_carry(found, monkeypatch):
+    """One is a reservation, two of nine are too many."""
+
+    def with_rivals(graph, close):
+        cost = np.where(graph, 0.2, np.inf)
+        rivals = Rivals(cost, np.where(close, -0.1, cost), np.zeros((*graph.shape, 2), int), cost)
+        relations = dataclasses.replace(nothing_beside(graph), rivals=rivals)
+        monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_: relations)
+        return again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+
+    assert with_rivals(found.graph, np.zeros_like(found.graph)).verdict == "supported"
+    one = np.zeros_like(found.graph)
+    one[0, 1, 1] = found.graph[0, 1, 1]
+    told = with_rivals(found.graph, one).verdict
+    assert told == "with reservations" and [r.name for r in told.reasons] == ["replaceable edges"]
+    text = told.reasons[0].text
+    assert "1 of 3 inputs could" in text and "a → b after 2 months by a at lag 0" in text
+    many = np.ones_like(found.graph)
+    many[..., 1] = False  # nine inputs, of two candidate lags
+    first = np.zeros_like(many)
+    first[0, 1, 0] = True
+    assert with_rivals(many, first).verdict == "with reservations"
+    first[1, 2, 0] = True
+    assert with_rivals(many, first).verdict == "not supported"
+    evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
+    assert evidence.replaceable.all()  # of two lags neither is between others
+
+
 def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     lower = found.lower.copy()
     lower[0, 0, 0] = -0.1
@@ -109,11 +139,16 @@ def test_memory_of_the_residuals(found, monkeypatch):
     assert reasons(again(found)) == ["drift not finite"]
 
 
-def test_neighbouring_lags_are_a_reservation():
+def test_neighbouring_lags_are_a_reservation_but_for_maps():
     own = {(0, 0, 0): 0.3, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
     for more in ({(0, 1, 0): 0.2, (0, 1, 1): 0.2}, {(0, 0, 1): 0.2, (0, 0, 2): 0.2}):
         found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
-        assert found.verdict == "with reservations" and reasons(found) == ["neighbouring lags"]
+        flow = again(found, reading="flow")
+        assert flow.verdict == "with reservations" and reasons(flow) == ["neighbouring lags"]
+        # Of a map no delay lies between two lags.
+        assert found.verdict == "supported"
+        assert [note.name for note in found.verdict.notes] == ["neighbouring lags"]
+        assert again(found, reading="undecided").verdict == "with reservations"
     # Decay and a feedback a little later are two things; so are lags that lie apart.
     for more in ({(0, 0, 1): 0.2}, {(0, 1, 0): 0.2, (0, 1, 2): 0.2}):
         found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
@@ -185,4 +220,7 @@ def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
     drifts = np.zeros(found.graph.shape, bool)
     drifts[0, 2, 1] = True
     drifting = with_pairs(found, monkeypatch, drifting=drifts)
-    assert drifting.verdict == "with reservations" and reasons(drifting) == ["drifting link"]
+    # No link is kept from a to c: one that turns is missing.
+    assert drifting.verdict == "not supported" and reasons(drifting) == ["drifting link"]
+    kept = with_pairs(found, monkeypatch, drifting=found.graph)
+    assert kept.verdict == "with reservations" and reasons(kept) == ["drifting link"]

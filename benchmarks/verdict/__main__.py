@@ -1,7 +1,8 @@
-"""The reliability of verdicts: `python -m benchmarks.verdict run|table`.
+"""The reliability of verdicts: `python -m benchmarks.verdict kinds|run|table`.
 
-`run` discovers the systems of `benchmarks.delays` with fresh seeds and keeps what each report says;
-`table` sets that beside the truth, together with the dirty records that the same file holds.
+`kinds` discovers records of every kind, with fresh seeds, `run` the systems of `benchmarks.delays`,
+and both keep what each report says; `table` sets that beside the truth, together with the dirty
+records that the same file holds.
 """
 
 import argparse
@@ -16,16 +17,17 @@ from pathlib import Path
 
 import jax.random as jr
 
-from ._arguments import add_machines, carry_out, existing_store, positive
-from ._runner import program, run_tasks
-from ._store import Record, Store, Unit
-from .delays.data import simulate
-from .delays.runner import choose
-from .delays.settings import CATEGORIES, Specification
-from .dirty.data import Case
-from .dirty.methods import METHODS, Answer
-from .dirty.report import calibration, results
-from .dirty.runner import BENCHMARK as DIRTY, scored
+from .._arguments import add_machines, carry_out, existing_store, positive
+from .._runner import program, run_tasks
+from .._store import Record, Store, Unit
+from ..delays.data import simulate
+from ..delays.runner import choose
+from ..delays.settings import CATEGORIES, Specification
+from ..dirty.data import Case
+from ..dirty.methods import METHODS, Answer
+from ..dirty.report import calibration, results
+from ..dirty.runner import BENCHMARK as DIRTY, scored
+from . import calibration as by_kind
 
 BENCHMARK = "verdict"
 # Far from the seeds that thresholds were set on.
@@ -94,7 +96,11 @@ def run(
 
 
 def table(store: Store) -> str:
-    """Return Markdown: the calibration over the delays benchmark, the dirty records, and both."""
+    """Return Markdown: the tables by kind, the calibration over the delays benchmark, the dirty
+    records, and both.
+    """
+    if next(iter(store.rows(by_kind.BENCHMARK)), None) is not None:
+        return by_kind.table(store)
     groups = {}
     for benchmark in (BENCHMARK, DIRTY):
         try:
@@ -118,7 +124,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdict")
-    actions = parser.add_subparsers(required=True, metavar="run|table")
+    actions = parser.add_subparsers(required=True, metavar="kinds|run|table")
+    kinds = actions.add_parser("kinds", help="records of every kind; resumes what was left")
+    kinds.set_defaults(action=_kinds)
+    kinds.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
+    kinds.add_argument("--data", type=Path, metavar="DIR", help="plants too, from their files")
+    kinds.add_argument("--records", type=positive, default=10, metavar="K", help="of each kind")
+    kinds.add_argument("--only", metavar="PATTERN", help="kinds whose name or group contains this")
+    kinds.add_argument("--seed", type=int, default=FRESH)
+    add_machines(kinds)
     running = actions.add_parser("run", help="simulate, discover, judge; resumes what was left")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
@@ -136,6 +150,15 @@ def _parser() -> argparse.ArgumentParser:
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
     return parser
+
+
+def _kinds(options) -> int:
+    chosen = by_kind.tasks(
+        records=options.records, seed=options.seed, only=options.only, directory=options.data
+    )
+    with Store(options.out) as store:
+        by_kind.run(chosen, store, workers=options.workers)
+    return 0
 
 
 def _run(options) -> int:

@@ -1,0 +1,1 @@
+"""How far verdicts can be believed, by kind of record; see README.md."""

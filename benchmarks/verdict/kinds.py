@@ -1,0 +1,165 @@
+"""Records by kind, of which verdicts are believed or not: what is clean, and what misleads.
+
+Many at a time, by the generators of `benchmarks.world`; none was in sight when rules were made that
+has the seeds of a published table.
+"""
+
+import functools
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..world import data, generators
+from ..world.generators import Batch
+
+# Records that are simulated together, and candidate lags of all simulated ones.
+BATCH, LAGS = 20, tuple(range(generators.LAGS))
+PLANTS = "plants"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of record.
+
+    - `make`: a batch of so many records from a seed.
+    - `group`: under which the table counts it.
+    - `exact`: whether its links are judged at their lags; where these are not whole samples, or
+        samples are not of the state, pairs are.
+    - `names`: findings of which one says what is wrong; empty where nothing is.
+    """
+
+    make: Callable[[int, int], Batch]
+    group: str
+    exact: bool = True
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A record with its truth.
+
+    - `x`: samples; `dt`, `lags`: as of [`discover`][ndde_jax.discover].
+    - `links`: true links, one lag where only pairs are known; `judged`: pairs that are.
+    - `hidden`: the pairs that something unseen drives.
+    """
+
+    x: Float[np.ndarray, "time dim"]
+    links: Bool[np.ndarray, "source target lag"]
+    hidden: Bool[np.ndarray, "source target"]
+    judged: Bool[np.ndarray, "source target"]
+    dt: float = 1.0
+    lags: tuple[int, ...] | None = LAGS
+
+
+def _of(generator, change=None, **options) -> Callable[[int, int], Batch]:
+    def make(records: int, seed: int) -> Batch:
+        batch = generator(records, seed=seed, **options)
+        return batch if change is None else batch._replace(x=change(batch, seed))
+
+    return make
+
+
+def _means(width: int):
+    return lambda batch, seed: generators.averaged(batch, width)
+
+
+def _every(step: int):
+    return lambda batch, seed: batch.x[:, ::step]
+
+
+def _moving(batch: Batch, seed: int, width: int = 5):
+    """Return means over a window that moves sample by sample."""
+    total = np.cumsum(np.pad(batch.x, ((0, 0), (1, 0), (0, 0))), axis=1)
+    return (total[:, width:] - total[:, :-width]) / width
+
+
+def _season(batch: Batch, seed: int, period: float = 24.0):
+    """Return the records with a season added, of each variable with its own phase and size."""
+    rng = np.random.default_rng([seed, 24])
+    shape = (len(batch.x), 1, batch.x.shape[2])
+    phase, size = rng.uniform(0, 0.3, shape), rng.uniform(0.7, 1.5, shape)
+    wave = np.sin(2 * np.pi * (np.arange(batch.x.shape[1])[None, :, None] / period + phase))
+    return batch.x + batch.x.std(axis=1, keepdims=True) * size * wave
+
+
+_MAP, _FLOW = generators.clean_map, generators.clean_flow
+_HIDDEN = ("hidden driver",)
+_COARSE = ("links at once", "residual memory", "hidden driver")
+_DRIFT = ("drifting link", "change of regime")
+KINDS: dict[str, Kind] = {
+    "linear map": Kind(_of(_MAP), "maps"),
+    "bent map": Kind(_of(_MAP, kind="tanh"), "maps"),
+    "linear flow": Kind(_of(_FLOW), "flows"),
+    "bent flow": Kind(_of(_FLOW, kind="tanh"), "flows"),
+    "flow off the grid": Kind(_of(_FLOW, off_grid=True), "flows", exact=False),
+    **{
+        f"{driver} driver of a map": Kind(
+            _of(generators.hidden_map, kind=driver, strength=1.0), "confounded", names=_HIDDEN
+        )
+        for driver in generators.DRIVERS
+    },
+    **{
+        f"{driver} driver of a flow": Kind(
+            _of(generators.hidden_flow, kind=driver), "confounded", names=_HIDDEN
+        )
+        for driver in generators.DRIVERS
+    },
+    "links at once": Kind(
+        _of(_MAP, at_once=0.6, strength=(0.2, 0.5)), "simultaneous", names=("links at once",)
+    ),
+    "means of a map": Kind(_of(_MAP, _means(4), n=4000), "aggregated", False, _COARSE),
+    "means of a flow": Kind(_of(_FLOW, _means(3), n=3000), "aggregated", False, _COARSE),
+    "coarse flow": Kind(_of(_FLOW, _every(4), n=4000), "aggregated", False, _COARSE),
+    "moving means": Kind(_of(_MAP, _moving), "filtered", False, _COARSE),
+    "differences": Kind(
+        _of(_MAP, lambda batch, _: np.diff(batch.x, axis=1)), "filtered", False, _COARSE
+    ),
+    "running sums": Kind(
+        _of(_MAP, lambda batch, _: np.cumsum(batch.x, axis=1)),
+        "filtered",
+        False,
+        (*_COARSE, "random walk", "neighbouring lags"),
+    ),
+    "added season": Kind(_of(_MAP, _season), "seasonal", names=("season",)),
+    "turning map": Kind(_of(_MAP, drifting=True), "drifting", names=_DRIFT),
+    "turning flow": Kind(_of(_FLOW, drifting=True), "drifting", names=_DRIFT),
+    **{
+        f"{noise} {name}": Kind(_of(make, noise=noise), "heavy-tailed")
+        for noise in ("student", "jumps")
+        for name, make in (("map", _MAP), ("flow", _FLOW))
+    },
+}
+# In the order of the table; nothing is wrong with those of the first line.
+CLEAN = ("maps", "flows", "heavy-tailed")
+GROUPS = (*CLEAN, *dict.fromkeys(kind.group for kind in KINDS.values()), PLANTS)
+GROUPS = tuple(dict.fromkeys(GROUPS))
+
+
+@functools.lru_cache(maxsize=2)
+def batch(name: str, seed: int) -> Batch:
+    """Return the records of a kind that are simulated together."""
+    # Kinds of one seed do not share their graphs.
+    own = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)[0]
+    return KINDS[name].make(BATCH, int(own))
+
+
+def case(name: str, seed: int, number: int) -> Case:
+    """Return one record of a kind; those beyond a batch are of the next seed."""
+    more, number = divmod(number, BATCH)
+    made = batch(name, seed + more)
+    apart = ~np.eye(made.x.shape[2], dtype=bool)
+    links = made.links[number]
+    if not KINDS[name].exact:
+        links = links.any(axis=2, keepdims=True)
+    return Case(made.x[number], links, made.hidden, apart)
+
+
+def plant(directory: Path, name: str) -> Case:
+    """Return a plant of a directory, judged by the pairs that are known."""
+    found = data.plant(directory, name)
+    nothing = np.zeros_like(found.pairs)
+    return Case(found.x, found.pairs[..., None], nothing, found.where, found.dt, found.lags)

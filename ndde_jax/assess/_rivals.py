@@ -1,0 +1,139 @@
+"""The rivals of kept inputs: other candidates that would explain a rate as well, in closed form."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ._inputs import Inputs
+from ._score import basis, roots
+
+# Rows for every column of a regression with bends; below that, lines alone.
+ROWS = 5
+# Blocks of the record over which the cost of a replacement is compared with its spread; standard
+# errors of a one-sided 95 % bound.
+BLOCKS, BOUND = 16, 1.645
+
+
+@dataclasses.dataclass(frozen=True)
+class Rivals:
+    """The best single replacement of every kept input of every target.
+
+    Lags of a source next to each other are one input, and replaced together. Costs are rises of the
+    target's squared error, as shares of the variance of its rate, with lines and bends of all
+    inputs fitted again; infinite where there is no edge, or none to replace it.
+
+    - `cost`: of the best replacement by another source, `[source target lag]`, and `lower`, its
+        lower 95 % bound by its spread over blocks of the record.
+    - `rival`: that source and the index of its lag, `[source target lag 2]`; −1 where is none.
+    - `lag_cost`: of the best other lag of the same source, `[source target lag]`.
+    """
+
+    cost: Float[np.ndarray, "source target lag"]
+    lower: Float[np.ndarray, "source target lag"]
+    rival: Int[np.ndarray, "source target lag 2"]
+    lag_cost: Float[np.ndarray, "source target lag"]
+
+    @classmethod
+    def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Rivals":
+        """Return the rivals of a graph of which none was looked at."""
+        infinite = np.full(graph.shape, np.inf)
+        return cls(infinite, infinite, np.full((*graph.shape, 2), -1), infinite)
+
+
+def rivals(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+) -> Rivals:
+    """Return what replacing each kept input by each other candidate costs.
+
+    From inner products of columns: one pass over the rows for every target, and one for the best
+    rival of each edge. Inputs that prior knowledge requires have no rivals, and what it does not
+    allow is none.
+    """
+    rows, found = inputs.rows, Rivals.none(graph)
+    n = len(rows.rates)
+    most = int(graph.sum(axis=(0, 2)).max(initial=0))
+    columns = inputs.line[..., None]
+    if ROWS * 4 * (most + 1) <= n:
+        columns = np.concatenate([columns, inputs.bend], axis=-1)
+    columns = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # [lag source column row]
+    columns -= columns.mean(axis=-1, keepdims=True)
+    size = np.sqrt(np.einsum("asmn,asmn->asm", columns, columns))
+    columns /= np.where(size > 0, size, np.inf)[..., None]
+    blocks = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
+    cost, lower, lag_cost = found.cost.copy(), found.lower.copy(), found.lag_cost.copy()
+    rival = found.rival.copy()
+    beside = touching(graph, rows.lags)
+    for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))).tolist():
+        groups = together(graph[:, j], beside[:, j])
+        kept = [np.concatenate([columns[a, i] for a in lags]) for i, lags in groups]
+        rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
+        whole = _left(rate, np.concatenate(kept))
+        with_kept, with_rate = [columns @ group.T for group in kept], columns @ rate
+        possible = rows.allowed[:, j] & ~graph[:, j]
+        for k, (i, lags) in enumerate(groups):
+            if required[i, j, lags].any() or not possible.any():
+                continue
+            # What the others leave of the rate and of every candidate, as inner products.
+            others = np.concatenate([columns[0, 0, :0], *kept[:k], *kept[k + 1 :]])
+            root = roots(others @ others.T)
+            shared = np.concatenate([blocks[..., :0], *with_kept[:k], *with_kept[k + 1 :]], axis=-1)
+            shared = shared @ root.T
+            explained = root @ (others @ rate)
+            rest = float(rate @ rate - explained @ explained)
+            own = roots(blocks - shared @ np.swapaxes(shared, -1, -2))
+            said = (own @ (with_rate - shared @ explained)[..., None])[..., 0]
+            rise = (rest - (said**2).sum(axis=-1) - whole @ whole) / total
+            rise = np.where(possible, rise.T, np.inf)  # [source lag]
+            lag_cost[i, j, lags] = rise[i].min()
+            rise[i] = np.inf
+            s, b = np.unravel_index(np.argmin(rise), rise.shape)
+            if np.isfinite(rise[s, b]):
+                cost[i, j, lags], rival[i, j, lags] = rise[s, b], (s, b)
+                replaced = _left(rate, np.concatenate([others, columns[b, s]]))
+                lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
+    return Rivals(cost, lower, rival, lag_cost)
+
+
+def touching(
+    graph: Bool[np.ndarray, "source target lag"], lags: tuple[int, ...]
+) -> Bool[np.ndarray, "source target lag"]:
+    """Return the edges of a source one candidate lag after another edge of it: a delay may lie
+    between the two, or one stands in. Of two lags in all nothing is said.
+    """
+    found = np.zeros_like(graph)
+    if len(lags) < 3:
+        return found
+    found[:, :, 1:] = graph[:, :, 1:] & graph[:, :, :-1]
+    if lags[0] == 0:
+        # A variable that decays and is fed back a little later is no more than that.
+        found[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
+    return found
+
+
+def together(
+    kept: Bool[np.ndarray, "source lag"], beside: Bool[np.ndarray, "source lag"]
+) -> list[tuple[int, list[int]]]:
+    """Return the kept inputs of a target, those `beside` the one before as one with it: where a
+    delay lies between them, neither is much without the other.
+    """
+    groups: list[tuple[int, list[int]]] = []
+    for i, a in np.argwhere(kept).tolist():
+        if beside[i, a]:
+            groups[-1][1].append(a)
+        else:
+            groups.append((i, [a]))
+    return groups
+
+
+def _left(rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "column row"]) -> np.ndarray:
+    q = basis(columns.T)
+    return rate - (q @ rate) @ q
+
+
+def _bound(rise: Float[np.ndarray, "row"]) -> float:
+    """Return the lower bound of a sum by its spread over blocks."""
+    sums = np.array([part.sum() for part in np.array_split(rise, BLOCKS)])
+    return float(sums.sum() - BOUND * np.sqrt(BLOCKS) * sums.std(ddof=1))
