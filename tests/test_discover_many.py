@@ -226,7 +226,7 @@ def test_what_cannot_travel_is_refused():
         """A recipe that no worker knows."""
 
     with pytest.raises(ValueError, match=r"Own cannot be saved.* Leave executor and directory out"):
-        run(recipe=Own(networks=False), executor=Deferred())
+        run(recipe=Own(strategy=ndde.select.Default(networks=None)), executor=Deferred())
 
 
 # ---- on disk ----

@@ -154,7 +154,8 @@ def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
     if x.size == 0:
         raise ValueError(f"trajectory {i} is empty: its shape is {x.shape}.")
     x = x[:, None] if x.ndim == 1 else x
-    return jnp.asarray(x, dtype) if traced else np.asarray(x, np.float64)
+    # Row by row, since sums round in the order of memory, and containers differ in that.
+    return jnp.asarray(x, dtype) if traced else np.asarray(x, np.float64, order="C")
 
 
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:

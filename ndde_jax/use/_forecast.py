@@ -273,7 +273,7 @@ class Level:
         **Raises:** `ValueError` for values that have no logarithm.
         """
         new = series(values, name, steps)
-        self.check(j, new, name)
+        self.check(j, values, name)  # as they were given, so that the message counts those
         return self.one_inside(j, new, namespace_of((new, self.offset)))
 
     def kind(self, j: int) -> str:
