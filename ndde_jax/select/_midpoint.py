@@ -44,15 +44,17 @@ UNDECIDED = {
     "flow": "Map or flow is undecided ({nats} between them); the graph is that of a flow, with "
     "states halfway through each step.",
 }
-OF_PRODUCTS = {
-    "map": "The samples move as a map, from one to the next: with products of inputs {nats} "
-    "likelier than a flow.",
-    "flow": "The samples are of a continuous path, a flow: with products of inputs {nats} likelier "
-    "than a map.",
+SEARCHED = {
+    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow once "
+    "products of inputs are considered.",
+    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map once "
+    "products of inputs are considered.",
 }
-# Nats for each window and variable by which products must favour a reading that sums do not: a
-# tenth of what is left. States halfway through a step are predicted, and so not exactly known.
-PRODUCTS_DECIDE = 0.05
+# Nats for each window and variable by which a search must favour a reading that the comparison of
+# sums does not: a tenth of what is left, since states halfway through a step are predicted, and so
+# not exactly known. A third where candidate lags leave samples out: a delay between them fits
+# neither reading, and what stands in for it may suit either.
+TELLS, TELLS_COARSE = 0.05, 0.2
 IRREGULAR = (
     "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
     "stamps, or interpolate to a regular grid."
@@ -295,8 +297,8 @@ def _as_read(
     """Return the windows of a map or of a flow, whichever reading of the record is likelier.
 
     The readings were compared as sums of splines, which have no products. Where the likelier one
-    multiplies inputs, both are searched with products, and these decide if they tell more than the
-    sums did.
+    multiplies inputs, or the comparison tells little, both are searched, and the search decides if
+    it tells more than the comparison did.
     """
 
     def read_as(reading: str) -> Screened:
@@ -309,16 +311,17 @@ def _as_read(
     limit = TIE if decided == "euler" else -CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     chosen = read_as(likelier)
-    nats = f"{abs(readings.evidence):.3g} nats"
-    if np.asarray(chosen.found.products).any():
+    n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
+    tells = n * dim * (TELLS if all(step == 1 for step in np.diff(lags)) else TELLS_COARSE)
+    if np.asarray(chosen.found.products).any() or abs(readings.evidence) < tells:
         second = read_as(other)
-        n = float(np.asarray(chosen.windows.valid).sum())
         worse = np.asarray(chosen.found.cost) - np.asarray(second.found.cost)
         gain = n * float(worse.sum()) / 2
-        if gain > max(abs(readings.evidence), PRODUCTS_DECIDE * n * len(worse)):
+        if gain > max(abs(readings.evidence), tells):
             evidence = gain if other == "flow" else -gain
             second.readings = readings._replace(evidence=evidence)
-            return second, (OF_PRODUCTS[other].format(nats=f"{gain:.3g} nats"),)
+            return second, (SEARCHED[other].format(nats=f"{gain:.3g} nats"),)
+    nats = f"{abs(readings.evidence):.3g} nats"
     if readings.name == "undecided":
         why = UNDECIDED[likelier]
     else:
