@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from ._inputs import Inputs, kept_columns
 from ._score import basis
 
-# Partial correlation of what is left, below which a link inside the interval does no harm, and
-# how many of its standard errors it must be away from 0: of the pairs of thirty variables one in
-# forty records has one that is by chance.
-RELATED, APART = 0.15, 4.0
+# Partial correlation of what is left, below which a link inside the interval does no harm, and the
+# probability that a record of unrelated variables has any such pair by chance, which is divided
+# among its pairs (Bonferroni).
+RELATED, CHANCE = 0.15, 1 / 40
 
 
 class AtOnce(NamedTuple):
@@ -50,6 +50,8 @@ def at_once(
     Of a continuous path a link whose delay is shorter than a step works within the step too. As
     much as that can be is taken off before.
     """
+    from scipy.stats import norm  # takes a moment to import
+
     left = _outside(inputs, graph, left)
     dim = left.shape[1]
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
@@ -67,6 +69,7 @@ def at_once(
     partial = -precision / np.outer(d, d)
     np.fill_diagonal(partial, 1)
     whole = z @ precision
+    apart = norm.isf(CHANCE / max(len(partial) * (len(partial) - 1), 1))
     inside = np.zeros_like(partial, dtype=bool)
     for i in range(len(partial) - 1):
         j = np.arange(i + 1, len(partial))
@@ -77,7 +80,7 @@ def at_once(
         a, b = (bb * pair[0] - ab * pair[1]) / det, (aa * pair[1] - ab * pair[0]) / det
         product = a * b
         error = np.sqrt(np.mean((product - product.mean(axis=0)) ** 2, axis=0) / n)
-        beyond = np.abs(product.mean(axis=0)) > APART * error
+        beyond = np.abs(product.mean(axis=0)) > apart * error
         inside[i, j] = beyond & (np.abs(partial[i, j]) > RELATED)
     related[places] = inside | inside.T
     return AtOnce(correlation, related)
