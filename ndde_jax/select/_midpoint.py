@@ -52,9 +52,9 @@ SEARCHED = {
 }
 # Nats for each window and variable by which a search must favour a reading that the comparison of
 # sums does not: a tenth of what is left, since states halfway through a step are predicted, and so
-# not exactly known. A third where candidate lags leave samples out: a delay between them fits
-# neither reading, and what stands in for it may suit either.
-TELLS, TELLS_COARSE = 0.05, 0.2
+# not exactly known. For a map half of it where candidate lags leave samples out: a delay between
+# them fits neither reading, and many inputs of a map stand in for it.
+TELLS, TELLS_COARSE = 0.05, 0.35
 IRREGULAR = (
     "scheme='midpoint' needs equally spaced samples; use scheme='euler' with irregular time "
     "stamps, or interpolate to a regular grid."
@@ -312,7 +312,8 @@ def _as_read(
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     chosen = read_as(likelier)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
-    tells = n * dim * (TELLS if all(step == 1 for step in np.diff(lags)) else TELLS_COARSE)
+    coarse = other == "map" and any(step > 1 for step in np.diff(lags))
+    tells = n * dim * (TELLS_COARSE if coarse else TELLS)
     if np.asarray(chosen.found.products).any() or abs(readings.evidence) < tells:
         second = read_as(other)
         worse = np.asarray(chosen.found.cost) - np.asarray(second.found.cost)
