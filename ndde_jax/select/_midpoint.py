@@ -45,10 +45,10 @@ UNDECIDED = {
     "states halfway through each step.",
 }
 SEARCHED = {
-    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow once "
-    "products of inputs are considered.",
-    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map once "
-    "products of inputs are considered.",
+    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow, each "
+    "with the inputs and products that suit it best.",
+    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map, each "
+    "with the inputs and products that suit it best.",
 }
 # Nats for each window and variable by which a search must favour a reading that the comparison of
 # sums does not: a tenth of what is left, since states halfway through a step are predicted, and so
@@ -305,8 +305,7 @@ def _as_read(
         if reading == "map":
             return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
         steps = cut_steps(measured, lags, prior)
-        rate = None if decided == "midpoint" else Screened(steps.plain).found.rate
-        return Screened(halfway(steps, rate), steps=steps, readings=readings)
+        return Screened(halfway(steps), steps=steps, readings=readings)
 
     limit = TIE if decided == "euler" else -CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")

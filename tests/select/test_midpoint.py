@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.regression import compare_readings
+from ndde_jax.select._midpoint import choose_windows
 
-from .small import delayed_pair
+from .small import delayed_pair, lorenz_ring
 
 
 @pytest.mark.slow
@@ -157,3 +159,15 @@ def test_sizes_beyond_the_floating_type_are_refused():
             make(x * [1, 1e200], dt=1.0)
         with pytest.raises(ValueError, match=r"dt must be of a size .* below"):
             make(x, dt=1e-200)
+
+
+def test_products_tell_a_flow_where_sums_tell_a_map():
+    """Lorenz' ring in strong chaos, a few samples a swing: its drift has no sums."""
+    x, lags = lorenz_ring(5, 250, force=40.0)[0], (0, 1)
+    every = np.ones((5, 5, 2), bool)
+    sums = compare_readings([(x - x.mean(axis=0)) / x.std(axis=0)], lags, every, ~every)
+    assert sums.name == "map"
+    samples = ndde.read_samples(x, dt=0.05)
+    found, (why,) = choose_windows(samples, lags=lags, scheme="auto", prior=None)
+    assert found.windows.scheme == "midpoint" and found.readings.evidence > 500
+    assert "flow" in why and "products" in why
