@@ -340,7 +340,7 @@ def _search(
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
-        ranking, reasons = rank(samples, screened, strengths.source_value, measured.networks)
+        ranking, reasons = rank(samples, screened, strengths.source_value)
     if recipe.confine and windows.lags[0] == 0 and not _failed(model):
         model = confine(model, windows=windows)
     return Discovery(

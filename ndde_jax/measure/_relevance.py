@@ -33,9 +33,7 @@ FLOOR = 1e-4
 Square = Float[np.ndarray, "source target"]
 
 
-def rank(
-    samples: Samples, screened: Screened, source_value, networks=None
-) -> tuple[Square, tuple[str, ...]]:
+def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tuple[str, ...]]:
     """Return the ranking of sources of a discovery, and sentences on the choice and its reason:
     that of [`relevance`][ndde_jax.measure._relevance.relevance], which gives way to precedence
     where [`rank_sources`][ndde_jax.measure.rank_sources] decides so.
@@ -43,15 +41,13 @@ def rank(
     **Arguments:**
 
     - `source_value`: strengths of sources, `[source target]`.
-    - `networks`: targets that networks describe, `[target]`. Their strengths count as much there as
-        those of splines, which also have stand-ins that networks do without.
     """
     strengths = np.nan_to_num(np.maximum(np.asarray(source_value, float), 0))
     # Who comes first shows in a whole record, not in the parts that a mask leaves.
     first = None if samples.mask else rank_sources(samples, strengths)
     if first is not None and first.trust >= 1:
         return first.precedence, (first.reason,)
-    value, reason = relevance(screened, strengths, networks)
+    value, reason = relevance(screened)
     value = np.nan_to_num(value)
     # Shares say nothing of how much there is to share: together they are what is explained.
     explained = float(np.nansum(np.clip(1 - np.asarray(screened.found.risk, float), 1e-6, 1)))
@@ -63,7 +59,7 @@ def rank(
     return value, (reason, *reasons) if reason else reasons
 
 
-def relevance(screened: Screened, strengths=None, networks=None) -> tuple[Square, str]:
+def relevance(screened: Screened) -> tuple[Square, str]:
     """Return a ranking of sources, from 0 to about 1, and a sentence on its basis.
 
     With t = exp(−16 g), g being the mean over targets of log((risk by the present + .1) / (risk
@@ -78,8 +74,6 @@ def relevance(screened: Screened, strengths=None, networks=None) -> tuple[Square
     """
     windows, found = screened.windows, screened.found
     value = _by_source(found)
-    if networks is not None and np.any(networks):
-        value = np.where(np.asarray(networks)[None], (value + strengths) / 2, value)
     if len(windows.lags) == 1 or windows.lags[0] != 0:
         return _shares(value, 0.5), ""
     now = _by_present(screened)

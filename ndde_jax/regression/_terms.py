@@ -202,8 +202,8 @@ def _charged(design: Design, terms: Terms) -> Any:
 
 def outside_gains(design: Design, fit: Fit) -> Any:
     """Return the part of a fit's residual that every input explains, all coefficients adapting,
-    less the part expected by chance, `[input]`: as a straight line beside a linear model, by its
-    spline elsewhere.
+    `[input]`: as a straight line beside a linear model, by its spline elsewhere. What chance
+    explains is in it: weak inputs are ranked by it, and all below chance would be equal.
     """
     xp = namespace_of((design, fit.columns))
     n_inputs = design.n_inputs
@@ -223,9 +223,7 @@ def outside_gains(design: Design, fit: Fit) -> Any:
     present = design.present
     block = xp.where(present[:, :, None] & present[:, None], block, eye)
     gain = eliminated(block, xp.where(present, left, 0))
-    share = fit.risk / xp.maximum(fit.n, 1)
-    bent = gain[:, -1] - present.sum(1).astype(gain.dtype) * share
-    return xp.where(fit.terms.linear(), gain[:, 0] - share, bent)
+    return xp.where(fit.terms.linear(), gain[:, 0], gain[:, -1])
 
 
 class _Products(NamedTuple):
@@ -874,8 +872,7 @@ def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> De
     else:
         rises = jax.lax.map(fit.rise_without, jnp.asarray(groups))
     rise, rise_of_source = rises[:n_inputs], rises[n_inputs:]
-    # What the spline of an input explains, less what chance explains, or its best product, less
-    # what that would cost.
+    # What an input explains by itself, or by its best product less what that would cost.
     gain, n = outside_gains(design, fit), xp.maximum(fit.n, 2)
     if xp is not np or not terms.linear():
         price = (2 * math.log(max(n_inputs, 2)) + xp.log(n)) * fit.risk / n

@@ -84,19 +84,11 @@ def test_one_lag_a_source_is_ranked_as_by_its_strength():
     assert value[1] < 0.2 * value[0]
 
 
-def test_networks_have_half_a_say_where_they_describe_a_rate(windows):
-    screened = Screened(windows)
-    strengths, networks = np.full((3, 3), 0.4), np.array([False, True, False])
-    plain, mixed = (relevance(screened, strengths, chosen)[0] for chosen in (None, networks))
-    np.testing.assert_array_equal(plain[:, [0, 2]], mixed[:, [0, 2]])
-    assert mixed[0, 1] < plain[0, 1] and mixed[2, 1] > plain[2, 1]
-
-
 def test_the_ranking_reaches_discover(samples):
     fast = ndde.Recipe.fast()
     found = ndde.discover(samples, lags=(0, 1, 2), recipe=fast, key=jax.random.key(0))
     own = np.asarray(found.strengths.source_value)
-    expected, (reason,) = rank(found.samples, Screened(found.windows), own, found.networks)
+    expected, (reason,) = rank(found.samples, Screened(found.windows), own)
     np.testing.assert_array_equal(found.source_scores, expected)
     assert reason in found.choices
 

@@ -71,8 +71,9 @@ def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
             np.testing.assert_allclose(
                 found.value[source, target, lag], left @ left - fit.risk, rtol=1e-5
             )
+    # What chance explains is in the others, one column's share or that of a spline.
     value = np.asarray(found.value)
-    assert value[TRUTH].min() > 20 * value[~TRUTH].max()
+    assert value[TRUTH].min() > 10 * value[~TRUTH].max() > 0
 
 
 def test_source_value_is_that_of_all_its_lags(pair):
