@@ -2,16 +2,28 @@
 kept.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ._types import to_jax
 
 Kind = TypeVar("Kind")
+
+
+def concretely() -> contextlib.AbstractContextManager:
+    """Return a context in which numbers are numbers, in a function that is being traced as well.
+
+    Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
+    and every constant in them as a program of its own.
+    """
+    traced = isinstance(jnp.zeros(()), jax.core.Tracer)
+    return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
 
 
 class _OnHost(np.ndarray):

@@ -121,8 +121,9 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     def meet(start, end, increment, h, bend):
         rate = _rate(model, start, end, bend)
         x = start[0]
-        first = _mean_rate(rate, x, 0.0, 0.5, h)
-        second = _mean_rate(rate, x + h * increment, 1.0, 0.5, h)
+        # Both ways as a batch, since a model is compiled wherever it is called.
+        ends = jnp.stack([x, x + h * increment]), jnp.arange(2, dtype=x.dtype)
+        first, second = jax.vmap(lambda x, at: _mean_rate(rate, x, at, 0.5, h))(*ends)
         middle = x + 0.5 * h * first
         return 0.5 * h * first, rate(middle, 0.5) - 0.5 * (first + second)
 
