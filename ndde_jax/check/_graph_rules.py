@@ -131,6 +131,17 @@ class GraphEvidence:
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
 
+    @property
+    def second_half(self) -> str:
+        """The date at which the second half of a single recording begins, for a sentence on halves;
+        empty where it is not known.
+        """
+        samples = self.samples
+        if samples is None or len(samples.values) > 1:
+            return ""
+        date = samples.when(len(samples.values[0]) // 2)
+        return f" (the second begins in {date})" if date else ""
+
     @functools.cached_property
     def drift(self) -> Float[np.ndarray, "row dim"] | None:
         """The drift of the model at all windows; None where samples are not equally spaced."""
@@ -547,7 +558,7 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     GRAPH,
     "Effects change steadily over the record: {pairs}. Links that go from one sign to the other "
     "are missing from the graph, and slopes are means.",
-    "Analyse the first and the second half on their own.",
+    "Analyse the first and the second half on their own{second_half}.",
     limits=Limits(
         reservation=0.0,
         problem=1.0,
@@ -562,6 +573,5 @@ def _drifting(e: GraphEvidence) -> Iterator[Hit]:
     pairs = e.pairs_listed(drifts.any(axis=2), "→")
     apart = ~np.eye(len(e.names), dtype=bool)
     missing = (drifts.any(axis=2) & apart & ~e.pairs).any()
-    yield Hit(
-        float(drifts.sum() / drifts.size), {"pairs": pairs}, weight=PROBLEM if missing else None
-    )
+    words = {"pairs": pairs, "second_half": e.second_half}
+    yield Hit(float(drifts.sum() / drifts.size), words, weight=PROBLEM if missing else None)
