@@ -546,7 +546,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         return
     # A pair that is related at once stands in for one another as sources, and passes on as targets.
     touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
-    share = float((e.pairs & related).sum() / max(e.pairs.sum(), 1))
+    # What drives one of the pair, itself included, is found to drive the other.
+    passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
+    share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
     weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
     strongest = float(np.nanmax(np.abs(e.relations.correlation[related])))
     words = {"pairs": e.pairs_listed(np.triu(related, 1), "--"), "strongest": strongest}
