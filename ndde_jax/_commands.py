@@ -10,7 +10,7 @@ import numpy as np
 
 from ._atomic import Together
 from ._output import csv_table, pictures_or_none
-from ._spoken import amount, parse_edge
+from ._spoken import parse_edge
 
 # Share of a rate's variance from which on what two sources do together is shown.
 TOGETHER = 0.01
@@ -182,10 +182,12 @@ def _finish_future(
     """Write a forecast or an intervention, and print where each variable ends, by quantiles
     `[3 horizon dim]`.
     """
+    from .use._forecast import said_of_time
+
     contents = {f"{name}.csv": csv_table(made.to_frame())}
     if not arguments.no_plot:
         contents |= pictures_or_none(lambda: {f"{name}.png": made.plot()})
-    at = amount(made.ts[-1], made.time_unit, 6)
+    at = said_of_time(made, -1)
     lines = [
         f"  {variable} {verb}{middle:.4g} at {at}, 90 %: {low:.4g} to {high:.4g}"
         for variable, (middle, low, high) in zip(made.names, np.asarray(ends)[:, -1].T, strict=True)

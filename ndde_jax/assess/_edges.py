@@ -4,10 +4,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ._inputs import Inputs, earlier, kept_columns
+from ._rivals import together, touching
 from ._score import group_test, source_tests
 
 # Rows for every column of a regression, below which nothing is tested.
 ROWS = 2
+# Error rate of a whole record: all candidates between different variables, among which links were
+# chosen (Bonferroni).
+ERROR = 0.01
 
 
 def edge_p_values(
@@ -68,3 +72,35 @@ def q_values(p: Float[np.ndarray, "source target lag"]) -> Float[np.ndarray, "so
     if tested.any():
         q[tested] = false_discovery_control(p[tested])
     return q
+
+
+def unconfirmed(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+) -> Bool[np.ndarray, "source target lag"]:
+    """Return the kept links between different variables that explain nothing that is new in their
+    source: beside what that was made of they are within chance of the best of all candidates.
+
+    The test is that of the p-values, of lags next to each other together, since a delay lies
+    between these and neither is much without the other. A link that stands for what drives its
+    source, or for a memory that both share, explains its target only as long as that is not given.
+    """
+    rows = inputs.rows
+    found = np.zeros(graph.shape, bool)
+    apart = ~np.eye(rows.dim, dtype=bool)[:, :, None]
+    candidates = int((rows.allowed & apart).sum())
+    beside = touching(graph, rows.lags)
+    for j in range(rows.dim):
+        for i, places in together(graph[:, j], beside[:, j]):
+            if i == j or required[i, j, places].any():
+                continue
+            others = graph[:, j].copy()
+            others[i, places] = False
+            past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
+            given = np.concatenate([kept_columns(inputs, others, own=j), past], axis=1)[there]
+            if len(given) > ROWS * (given.shape[1] + 10):
+                columns = inputs.test[:, places, i][there].reshape(len(given), -1)
+                p = group_test(rows.rates[there, j], columns, given).p
+                found[i, j, places] = p * candidates > ERROR
+    return found

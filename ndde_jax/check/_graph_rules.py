@@ -131,6 +131,17 @@ class GraphEvidence:
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
 
+    @property
+    def second_half(self) -> str:
+        """The date at which the second half of a single recording begins, for a sentence on halves;
+        empty where it is not known.
+        """
+        samples = self.samples
+        if samples is None or len(samples.values) > 1:
+            return ""
+        date = samples.when(len(samples.values[0]) // 2)
+        return f" (the second begins in {date})" if date else ""
+
     @functools.cached_property
     def drift(self) -> Float[np.ndarray, "row dim"] | None:
         """The drift of the model at all windows; None where samples are not equally spaced."""
@@ -168,12 +179,17 @@ class GraphEvidence:
             return windows
         return dataclasses.replace(windows, valid=to_jax(rows)) if rows.sum() >= FEWEST else windows
 
+    @property
+    def unconfirmed(self) -> Bool[np.ndarray, "source target lag"]:
+        """The links between variables that explain nothing that is new in their source."""
+        return self.relations.unconfirmed & self.graph & self.modelled[None, :, None]
+
     @functools.cached_property
     def weak(self) -> Bool[np.ndarray, "source target lag"]:
-        """The edges that do not stand clear of their price and of zero."""
+        """The edges that do not stand clear of their price and of zero, or explain nothing new."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
-        return self.graph & ~required & ~clear & self.modelled[None, :, None]
+        return self.graph & ~required & ~clear & self.modelled[None, :, None] | self.unconfirmed
 
     @functools.cached_property
     def touching(self) -> Bool[np.ndarray, "source target lag"]:
@@ -373,14 +389,15 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "weak edges",
     GRAPH,
-    "{count} of {kept} inputs are hardly worth their price, or not in every part of the record: "
-    "{links}.",
-    "Record for longer, or drop them: found.graph & (found.lower > 0).",
+    "{count} of {kept} inputs are hardly worth their price, or not in every part of the record"
+    "{or_new}: {links}.",
+    "Record for longer, or drop them{how}.",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
         problem=DOUBTFUL,
-        why="a share of the edges: 'supported' promises that 95 % are true",
+        why="a share of the edges: 'supported' promises that 95 % are true; a problem, too, where "
+        "more than a fifth of the links between variables explain nothing new in their source",
     ),
     kind=ESTIMATED,
     theorem=PENALISED,
@@ -390,7 +407,11 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
     if edges:
         share = len(edges) / float(e.graph.sum())
         words = {"count": len(edges), "kept": int(e.graph.sum()), "links": e.links_listed(edges)}
-        yield Hit(share, words, weight=PROBLEM if share > DOUBTFUL else e.doubt)
+        stale = e.unconfirmed.sum() / max((e.graph & e.pairs[..., None]).sum(), 1)
+        words["or_new"] = ", or explain nothing that is new in their source" if stale else ""
+        words["how"] = "" if stale else ": found.graph & (found.lower > 0)"
+        many = share > DOUBTFUL or stale > TOO_MANY
+        yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
 
 @rule(
@@ -535,7 +556,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         return
     # A pair that is related at once stands in for one another as sources, and passes on as targets.
     touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
-    share = float((e.pairs & related).sum() / max(e.pairs.sum(), 1))
+    # What drives one of the pair, itself included, is found to drive the other.
+    passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
+    share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
     weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
     strongest = float(np.nanmax(np.abs(e.relations.correlation[related])))
     words = {"pairs": e.pairs_listed(np.triu(related, 1), "--"), "strongest": strongest}
@@ -547,7 +570,7 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     GRAPH,
     "Effects change steadily over the record: {pairs}. Links that go from one sign to the other "
     "are missing from the graph, and slopes are means.",
-    "Analyse the first and the second half on their own.",
+    "Analyse the first and the second half on their own{second_half}.",
     limits=Limits(
         reservation=0.0,
         problem=1.0,
@@ -562,6 +585,5 @@ def _drifting(e: GraphEvidence) -> Iterator[Hit]:
     pairs = e.pairs_listed(drifts.any(axis=2), "→")
     apart = ~np.eye(len(e.names), dtype=bool)
     missing = (drifts.any(axis=2) & apart & ~e.pairs).any()
-    yield Hit(
-        float(drifts.sum() / drifts.size), {"pairs": pairs}, weight=PROBLEM if missing else None
-    )
+    words = {"pairs": pairs, "second_half": e.second_half}
+    yield Hit(float(drifts.sum() / drifts.size), words, weight=PROBLEM if missing else None)

@@ -186,16 +186,28 @@ class SampleEvidence:
         return float(low), float(high)
 
     @property
-    def longest_gap(self) -> int:
-        """The number of samples in the longest stretch of missing values of one variable; 0 if none
-        is.
+    def longest_gap(self) -> tuple[int, str]:
+        """The number of samples in the longest stretch of missing values of one variable, 0 if none
+        is, and the dates of its ends in words, empty where they are not known.
         """
-        gaps = [0]
-        for x in self.samples.values:
+        longest, said = 0, ""
+        for k, x in enumerate(self.samples.values):
             edges = np.diff(np.pad(np.isnan(x).astype(int), ((1, 1), (0, 0))), axis=0)
             for column in edges.T:
-                gaps += (np.flatnonzero(column == -1) - np.flatnonzero(column == 1)).tolist()
-        return max(gaps)
+                first, after = np.flatnonzero(column == 1), np.flatnonzero(column == -1)
+                if len(first) and (after - first).max() > longest:
+                    place = int(np.argmax(after - first))
+                    longest = int((after - first)[place])
+                    ends = [self.samples.when(int(i), k) for i in (first[place], after[place] - 1)]
+                    said = " to ".join(dict.fromkeys(ends))
+        return longest, said
+
+    def when(self, share: float) -> str:
+        """Return how much of the longest record passes before a change, with the date if known."""
+        values = self.samples.values
+        k = max(range(len(values)), key=lambda i: len(values[i]))
+        date = self.samples.when(round(share * (len(values[k]) - 1)), k)
+        return f"in about {date}, {share:.0%} into" if date else f"after about {share:.0%} of"
 
     def named(self, columns: Sequence[int] | np.ndarray) -> str:
         """Return names of columns for a sentence."""
@@ -368,11 +380,12 @@ def _clock(evidence: SampleEvidence) -> Iterator[Hit]:
 def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
     samples = evidence.samples
     gone = np.concatenate([np.isnan(x) for x in samples.values])
-    longest = evidence.longest_gap
+    longest, ends = evidence.longest_gap
     if longest and in_a_row == (longest > SHORT_GAP):
         share = float(gone.mean())
         worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
-        yield Hit(share, {"share": share, "worst": worst, "longest": longest})
+        words = {"share": share, "worst": worst, "longest": longest}
+        yield Hit(share, words | {"ends": f", {ends}" if ends else ""})
 
 
 for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
@@ -381,7 +394,7 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
         "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
-        "has {longest} samples. Windows that touch one are not used.",
+        "has {longest} samples{ends}. Windows that touch one are not used.",
         "Nothing, unless values are missing because of what they would be: then what is left is a "
         "biased part.",
         Limits(
@@ -487,7 +500,7 @@ def _trend(evidence: SampleEvidence) -> Iterator[Hit]:
 @rule(
     "change of regime",
     SAMPLES,
-    "The {what} of {worst} changes after about {where:.0%} of the record{others}: one graph and "
+    "The {what} of {worst} changes {where} the record{others}: one graph and "
     "one drift may not hold throughout.",
     "Analyse the parts before and after on their own.",
     limits=Limits(
@@ -505,7 +518,8 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
     errors, what, where = evidence.changes[worst]
     also = [names[j] for j in evidence.changes if j != worst]
     others = f", and also {listed(also)} change" if also else ""
-    words = {"what": what, "worst": names[worst], "where": where, "others": others}
+    words = {"what": what, "worst": names[worst], "where": evidence.when(where)}
+    words["others"] = others
     law = any(evidence.changes[j][1] in ("mean", "memory") for j in evidence.changes)
     yield Hit(errors, words, value=where, weight=PROBLEM if law else RESERVATION)
 

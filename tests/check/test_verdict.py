@@ -28,7 +28,7 @@ def no_memory(monkeypatch):
 def nothing_beside(graph):
     none = np.zeros(graph.shape[:2], bool)
     steady = np.zeros(graph.shape, bool)
-    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph))
+    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph), steady)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,21 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     assert "a → a after 0.5 months" in one.verdict.reasons[0].text
     lower[1, 1, 0] = -0.1
     assert again(found, lower=lower).verdict == "not supported"
+
+
+def test_links_that_explain_nothing_new_in_their_source_are_weak(found, monkeypatch):
+    """Of many links one is a reservation; more than a fifth of them refuse what promises that four
+    of five are true.
+    """
+    graph = np.ones_like(found.graph)  # twelve links
+    many = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+    stale = np.zeros_like(graph)
+    stale[0, 1] = True
+    one = with_pairs(many, monkeypatch, unconfirmed=stale)
+    assert one.verdict == "with reservations" and "weak edges" in reasons(one)
+    assert "explain nothing that is new in their source" in " ".join(one.verdict.text.split())
+    stale[1, 2, 0] = True
+    assert with_pairs(many, monkeypatch, unconfirmed=stale).verdict == "not supported"
 
 
 def test_an_edge_must_be_worth_twice_its_price(found):
@@ -224,3 +239,18 @@ def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
     assert drifting.verdict == "not supported" and reasons(drifting) == ["drifting link"]
     kept = with_pairs(found, monkeypatch, drifting=found.graph)
     assert kept.verdict == "with reservations" and reasons(kept) == ["drifting link"]
+
+
+def test_what_drives_one_of_two_related_at_once_is_found_to_drive_the_other(found, monkeypatch):
+    """a → b and b -- c bring a → c: one of the two links may be false, and which is not told."""
+    pair = np.zeros((3, 3), bool)
+    pair[1, 2] = pair[2, 1] = True
+    related = {"at_once": pair, "correlation": np.where(pair, 0.5, np.eye(3))}
+    alone = with_pairs(found, monkeypatch, **related)
+    assert alone.verdict == "with reservations" and reasons(alone) == ["links at once"]
+    graph = found.graph.copy()
+    graph[0, 2, 1] = True
+    both = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+    assert both.verdict == "supported"
+    both = with_pairs(both, monkeypatch, **related)
+    assert both.verdict == "not supported" and reasons(both) == ["links at once"]
