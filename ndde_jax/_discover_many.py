@@ -16,8 +16,8 @@ from ._checks import check_choice, check_concrete, check_key, refusal, shown
 from ._discover import check_settings, discover
 from ._discovery import Discovery
 from ._executors import Failed, run_many, sendable
-from ._kept import Kept
 from ._recipe import Recipe
+from ._store import Kept
 from ._types import Checked, RealScalarLike
 from .samples._lag_times import has_unit
 from .samples._reading import read_samples

@@ -16,9 +16,8 @@ from typing import Any
 import jax
 
 from ._checks import check_whole, refusal
-from ._kept import Kept
 from ._memory import make_room
-from ._store import from_bytes, to_bytes
+from ._store import Kept, from_bytes, to_bytes
 from ._types import Checked
 
 # Systems that an executor is given at a time: enough for hundreds of workers, and few enough that

@@ -18,12 +18,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._cli_data import rate_edge, rate_lags, read_example, read_file, read_transforms
-from ._commands import add_commands, add_general
-from ._compilation_cache import add_up_right, keep_compiled
-from ._one_thread import one_blas_thread
+from ._commands import (
+    add_commands,
+    add_general,
+    rate_edge,
+    rate_lags,
+    read_example,
+    read_file,
+    read_transforms,
+)
 from ._output import forget_stages, write_checked, write_results
-from ._program import INTERRUPTED, run_program
+from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
 from ._spoken import parse_edge, parse_lags, parse_months, parse_only
 from ._version import version
 

@@ -8,16 +8,13 @@ from jaxtyping import Bool, Float
 
 from .._checks import check_concrete, check_windows
 from .._types import Checked
-from ..fit._fixed import checked_graph
+from ..fit._refit import checked_graph
 from ..windows._windows import Windows
-from ._at_once import at_once, residuals
-from ._drifting import drifting
-from ._edges import edge_p_values, q_values
-from ._inputs import read_inputs
+from ._pairs import at_once, residuals, unseen
 from ._rivals import Rivals, rivals
-from ._rows import rows_of
-from ._static import static_targets
-from ._unseen import unseen
+from ._rows import read_inputs, rows_of
+from ._score import edge_p_values, q_values
+from ._static import drifting, static_targets
 
 
 @dataclasses.dataclass(frozen=True)

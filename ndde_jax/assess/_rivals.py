@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._inputs import Inputs
+from ._rows import Inputs
 from ._score import basis, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.

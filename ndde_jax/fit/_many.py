@@ -11,9 +11,8 @@ from jaxtyping import PRNGKeyArray
 
 from .._checks import check_concrete, check_config, check_key, shown
 from .._executors import run_many, sendable
-from .._kept import Kept
 from .._memory import padded_length
-from .._store import fingerprint
+from .._store import Kept, fingerprint
 from .._types import Checked
 from ..windows._stack import pad_windows
 from ..windows._windows import Windows

@@ -4,12 +4,13 @@ Strengths are at the top: [`signal_strengths`][ndde_jax.signal_strengths].
 """
 
 from ..select._measured import SignalStrengths as SignalStrengths
-from ._certificate import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate
 from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
 from ._precedence import (
     Ranking as Ranking,
+    TravelTime as TravelTime,
     precedence as precedence,
     rank_sources as rank_sources,
+    travel_time as travel_time,
 )
 from ._rivals import (
     RivalEdges as RivalEdges,
@@ -17,4 +18,4 @@ from ._rivals import (
     rival_edges as rival_edges,
 )
 from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
-from ._travel import TravelTime as TravelTime, travel_time as travel_time
+from ._strength import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate

@@ -12,9 +12,15 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .._axes import to_graph_axes
 from .._types import Checked, Scores
-from ..fit._fixed import checked_graph, input_slots
 from ..fit._newton import fit_network, select_inputs
-from ..fit._refit import StrengthConfig, _best_of_starts, checked_refit, spread_network
+from ..fit._refit import (
+    StrengthConfig,
+    _best_of_starts,
+    checked_graph,
+    checked_refit,
+    input_slots,
+    spread_network,
+)
 from ..models._networks import init_layers
 from ..windows._flat import FlatData
 from ..windows._windows import Windows

@@ -20,12 +20,10 @@ from ._moments import (
     moments as moments,
     segment_moments as segment_moments,
 )
-from ._paper_strengths import (
-    PaperStrengths as PaperStrengths,
-    paper_strengths as paper_strengths,
-)
 from ._penalty import (
+    PaperStrengths as PaperStrengths,
     occupation_bound as occupation_bound,
+    paper_strengths as paper_strengths,
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
 )

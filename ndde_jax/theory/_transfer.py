@@ -25,8 +25,7 @@ from .._types import Checked, RealScalarLike
 from ..models._model import AbstractDelayModel
 from ..simulate._solve import solve_sdde
 from ..systems._system import System
-from ._dissipativity import Dissipativity
-from ._drifts import check_drift, delays_of, drift_on
+from ._dissipativity import Dissipativity, check_drift, delays_of, drift_on
 from ._moments import _sigma
 
 # States of the true system at which drifts are compared at most.

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
-from ..._checks import check_real_array, is_traced, refusal, shown
+from ..._checks import check_choice, check_real_array, is_traced, refusal, shown
+from ..._types import Checked, as_number
 from ...models._networks import Layer
 
 Selector: TypeAlias = PyTree[Array]
@@ -25,13 +26,18 @@ class AbstractMethod(eqx.Module):
     charges for them. Networks are stacked along one axis `network` = (coefficient on the path,
     target), and inputs are flat: (lag, source).
 
-    A new method needs the abstract members below; the others do nothing unless overridden.
+    A new method needs the abstract members below; the others do nothing unless overridden: nothing
+    is drawn, and inputs are open while they are trained.
     """
 
     coefficient: eqx.AbstractVar[Float[Array, ""]]
     path: eqx.AbstractVar[Float[Array, "price"]]
-    n_draws: eqx.AbstractVar[int]
     unit: eqx.AbstractVar[str]
+
+    @property
+    def n_draws(self) -> int:
+        """The number of draws of gates in a step: one."""
+        return 1
 
     def coefficients(self, n_inputs: int, dim: int, batch_size: int) -> Float[Array, "coefficient"]:
         """Return penalty coefficients trained side by side; the first belongs to the model, the
@@ -46,15 +52,15 @@ class AbstractMethod(eqx.Module):
     def init(self, layers: Layers) -> Selector:
         """Return the initial selector parameters, for networks of these shapes."""
 
-    @abc.abstractmethod
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """Draw the randomness of `n_steps` steps at once: drawing inside the loop would cost more
-        than the step.
+        """Draw the randomness of `n_steps` steps at once, `[step ...]`, since drawing inside the
+        loop would cost more than the step; none for gates that are not drawn.
         """
+        return jnp.zeros((n_steps, 0))
 
-    @abc.abstractmethod
     def gates(self, selector: Selector, noise: Array) -> Float[Array, "network draw input"]:
-        """Return the gates of one step."""
+        """Return the gates of one step; open ones for a selector with one number per input."""
+        return jnp.ones_like(selector)[:, None]
 
     @abc.abstractmethod
     def penalty(
@@ -99,7 +105,7 @@ class AbstractMethod(eqx.Module):
         return layers
 
 
-def as_path(values) -> Float[Array, "price"]:
+def as_path(values: Any) -> Float[Array, "price"]:
     """Return a sequence of numbers, possibly empty, as a vector."""
     check_real_array(values, "path", "a sequence of prices")
     array = jnp.asarray(values, dtype=jnp.result_type(float))
@@ -110,9 +116,22 @@ def as_path(values) -> Float[Array, "price"]:
     return array
 
 
-def no_noise(n_steps: int) -> Float[Array, "step 0"]:
-    """Return no noise, for methods whose gates are deterministic."""
-    return jnp.zeros((n_steps, 0))
+class AbstractPenalty(AbstractMethod):
+    """A method that charges for its inputs.
+
+    - `coefficient`: λ, 0.1 unless a method says otherwise.
+    - `path`: prices of an input that rank edges; none unless a method says otherwise.
+    - `unit`: what λ multiplies, `"mean"`, `"sum"` or `"batch"`; see [`L0NDDE`][ndde_jax.L0NDDE].
+    """
+
+    coefficient: Float[Array, ""] = eqx.field(
+        converter=as_number("coefficient", least=0), default=0.1
+    )
+    path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
+    unit: Checked[str] = eqx.field(static=True, default="mean")
+
+    def __check_init__(self):
+        check_choice(self.unit, "unit", UNITS)
 
 
 def path_weights(layers: Layers) -> Float[Array, "network input"]:
