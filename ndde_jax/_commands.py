@@ -11,6 +11,7 @@ import numpy as np
 from ._files import Together
 from ._output import csv_table, pictures_or_none
 from ._spoken import amount, parse_edge
+from .samples._cells import to_float
 from .samples._reading import from_table, joined
 from .samples._tables import read_table
 
@@ -20,7 +21,38 @@ TOGETHER = 0.01
 ENDS = np.array([0.5, 0.05, 0.95])
 
 
-def add_commands(commands: Any, seed: Callable[[str], int]) -> None:
+def argument(parse: Callable[[str], Any], expected: str = "") -> Callable[[str], Any]:
+    """Return a parser for argparse, which shows the sentence of the `ValueError` that is raised, or
+    what was `expected`.
+    """
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            said = f"expected {expected}; got {text[:40]!r}." if expected else str(error)
+            raise argparse.ArgumentTypeError(said) from None
+
+    return read
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a parser of whole numbers within bounds, both included."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < least or (most is not None and number > most):
+            raise ValueError
+        return number
+
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    return argument(parse, f"a whole number {bounds}")
+
+
+SEED = whole(0, 2**32 - 1)
+
+
+def add_commands(commands: Any) -> None:
     """Register them with the subparsers of the command line."""
     text = "sign, slope and interval of every edge of a saved discovery"
     command = _command(commands, "effects", _effects, None, text)
@@ -29,19 +61,19 @@ def add_commands(commands: Any, seed: Callable[[str], int]) -> None:
     command.add_argument("--equations", action="store_true", help=text)
 
     text = "paths and intervals from the end of the record of a saved discovery"
-    _future(_command(commands, "forecast", _forecast, "forecast", text), seed)
+    _future(_command(commands, "forecast", _forecast, "forecast", text))
 
     text = "what if a variable were held, shifted, or an edge cut"
     command = _command(commands, "intervene", _intervene, "intervention", text)
-    _future(command, seed)
+    _future(command)
     add = command.add_argument
     many = dict(action="append", default=[])
     text = "hold a variable at a value. May be repeated"
-    add("--set", type=_assignment, metavar="X=VALUE", help=text, **many)
+    add("--set", type=argument(_assignment), metavar="X=VALUE", help=text, **many)
     text = "what all others see of a variable is higher by this much. May be repeated"
-    add("--shift", type=_assignment, metavar="X=AMOUNT", help=text, **many)
+    add("--shift", type=argument(_assignment), metavar="X=AMOUNT", help=text, **many)
     text = "B sees A at its mean; A>B@3: only at lag 3. May be repeated"
-    add("--cut", type=_edge, metavar="A>B", help=text, **many)
+    add("--cut", type=argument(parse_edge), metavar="A>B", help=text, **many)
     add("--start", type=_span, default=0, help="sample, or time, of its begin (%(default)s)")
     add("--stop", type=_span, help="sample, or time, from which on it is over (default: never)")
 
@@ -65,11 +97,11 @@ def add_general(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-cache", **hidden)
 
 
-def _future(command: argparse.ArgumentParser, seed) -> None:
+def _future(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--horizon", type=_span, default=24, help='samples, or a time such as "6h" (%(default)s)')
-    add("--paths", type=_count, default=200, help="number of paths (%(default)s)")
-    add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
+    add("--paths", type=whole(1), default=200, help="number of paths (%(default)s)")
+    add("--seed", type=SEED, default=0, help="seed of the random numbers (%(default)s)")
     add("--no-plot", action="store_true", help="write no picture")
 
 
@@ -80,28 +112,12 @@ def _span(text: str) -> int | str:
     return int(text) if text.strip().lstrip("+-").isdecimal() else text
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0; got {text!r}.")
-    return int(text)
-
-
 def _assignment(text: str) -> tuple[str, float]:
     name, equals, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = np.nan
-    if not (equals and name.strip() and np.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"expected VARIABLE=NUMBER; got {text!r}.")
+    value = to_float(number)
+    if not (equals and name.strip() and value is not None and np.isfinite(value)):
+        raise ValueError(f"expected VARIABLE=NUMBER; got {text!r}.")
     return name.strip(), value
-
-
-def _edge(text: str) -> tuple:
-    try:
-        return parse_edge(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # ---- commands ----

@@ -10,11 +10,10 @@ from .._checks import check_concrete, check_windows
 from .._types import Checked
 from ..fit._refit import checked_graph
 from ..windows._windows import Windows
-from ._pairs import at_once, residuals, unseen
+from ._relations import at_once, drifting, residuals, static_targets, unseen
 from ._rivals import Rivals, rivals
 from ._rows import read_inputs, rows_of
 from ._score import edge_p_values, q_values
-from ._static import drifting, static_targets
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,6 +38,14 @@ def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direct
     return np.concatenate([constant, roots(centred @ centred.T) @ centred])
 
 
+def left_by(
+    rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "row column"]
+) -> Float[np.ndarray, "row"]:
+    """Return what a regression on columns and a constant leaves of a rate."""
+    q = basis(columns)
+    return rate - (q @ rate) @ q
+
+
 def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
     """Return matrices that make directions of given inner products orthonormal, and zeros for
     directions without length.

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from ..assess._rows import Inputs
-from ..assess._score import basis
+from ..assess._score import left_by
 from ..fit._prices import AbstractPrice
 from ..measure._stability import EdgeStability, edge_stability, find_again
 from ..models._confine import RestoredDDE, confine
@@ -106,7 +106,7 @@ def shares_beyond_others(
         added = np.concatenate([given, _gathered(columns, tested)], 1) if whole_sources else (
             np.concatenate([given, columns[a, i].T], axis=1)
         )  # fmt: skip
-        before, after = (_left(rate, c) for c in (given, added))
+        before, after = (left_by(rate, c) for c in (given, added))
         count = added.shape[1] - given.shape[1]
         noise = after @ after / max(n - added.shape[1] - 1, 1)
         share[i, j, a] = (before @ before - after @ after - count * noise) / (rate @ rate)
@@ -163,11 +163,6 @@ def _gathered(
     columns: Float[np.ndarray, "lag source column row"], which: Bool[np.ndarray, "source lag"]
 ) -> Float[np.ndarray, "row some"]:
     return columns[which.T].reshape(-1, columns.shape[-1]).T
-
-
-def _left(rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "row some"]) -> np.ndarray:
-    q = basis(columns)
-    return rate - (q @ rate) @ q
 
 
 # Share of half-length refits that must find an edge again, or find one that the whole has not.

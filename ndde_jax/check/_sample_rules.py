@@ -11,6 +11,7 @@ from .._checks import refusal
 from .._spoken import percent, time_span
 from .._types import Checked
 from ..samples._columns import APART, is_event, trend
+from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
@@ -190,12 +191,8 @@ class SampleEvidence:
         """The number of samples in the longest stretch of missing values of one variable; 0 if none
         is.
         """
-        gaps = [0]
-        for x in self.samples.values:
-            edges = np.diff(np.pad(np.isnan(x).astype(int), ((1, 1), (0, 0))), axis=0)
-            for column in edges.T:
-                gaps += (np.flatnonzero(column == -1) - np.flatnonzero(column == 1)).tolist()
-        return max(gaps)
+        columns = (column for x in self.samples.values for column in np.isnan(x).T)
+        return max((int(stop - start) for gone in columns for start, stop in runs(gone)), default=0)
 
     def named(self, columns: Sequence[int] | np.ndarray) -> str:
         """Return names of columns for a sentence."""
@@ -654,8 +651,7 @@ def _resting(x: np.ndarray) -> Bool[np.ndarray, "time"]:
     rest = np.zeros(len(x), bool)
     if x.shape[1] > 1:
         rest[1:] = (np.diff(x, axis=0) == 0).all(axis=1)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], rest.astype(int), [0]])))
-    long = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= STUCK]
+    long = [(start, stop) for start, stop in runs(rest) if stop - start >= STUCK]
     # Samples at which all repeat by chance stay, and so does a record that was held throughout.
     rest[:] = False
     for start, stop in long if len(long) <= PAUSES else ():

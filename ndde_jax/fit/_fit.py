@@ -548,6 +548,15 @@ def epoch_length(config) -> int:
     return min(config.epoch_steps, config.max_steps)
 
 
+def _steepness(config: FitConfig, layers, inputs, gates, risk, dim: int) -> Any:
+    """Return the gradient penalty that the settings ask for, 0 if none."""
+    if config.gradient_penalty is None:
+        return 0.0
+    coefficient = config.gradient_penalty.astype(risk.dtype)
+    variant = config.gradient_penalty_variant
+    return gradient_penalty(layers, inputs, gates, risk, coefficient, variant, dim)
+
+
 def sparsify(
     method,
     config,
@@ -594,16 +603,7 @@ def sparsify(
         # One number for all networks would be charged to each of them, and say nothing.
         chex.assert_shape([risk, charge], (n_networks,))
         loss = risk + jnp.where(active, charge, 0)
-        if config.gradient_penalty is not None:
-            loss = loss + gradient_penalty(
-                layers,
-                inputs,
-                gates,
-                risk,
-                config.gradient_penalty.astype(dtype),
-                config.gradient_penalty_variant,
-                data.dim,
-            )
+        loss = loss + _steepness(config, layers, inputs, gates, risk, data.dim)
         # The model's own coefficient comes first, and it alone decides when to stop.
         return jnp.sum(loss), jnp.sum(loss[: data.dim])
 
@@ -717,17 +717,7 @@ def refine_weights(
 
     def objective(layers, inputs, outputs, weight):
         risk = mean_loss(layers, inputs, outputs, weight, gates)
-        if config.gradient_penalty is not None:
-            risk = risk + gradient_penalty(
-                layers,
-                inputs,
-                gates,
-                risk,
-                config.gradient_penalty.astype(risk.dtype),
-                config.gradient_penalty_variant,
-                data.dim,
-            )
-        return jnp.sum(risk)
+        return jnp.sum(risk + _steepness(config, layers, inputs, gates, risk, data.dim))
 
     def step(carry, batch):
         layers, optimiser, count = carry

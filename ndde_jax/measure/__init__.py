@@ -12,10 +12,11 @@ from ._precedence import (
     rank_sources as rank_sources,
     travel_time as travel_time,
 )
-from ._rivals import (
+from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
+from ._strength import (
+    OneFlip as OneFlip,
     RivalEdges as RivalEdges,
     joint_strengths as joint_strengths,
+    one_flip_certificate as one_flip_certificate,
     rival_edges as rival_edges,
 )
-from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
-from ._strength import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate

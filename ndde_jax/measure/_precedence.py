@@ -26,6 +26,7 @@ from .._checks import (
     refusal,
 )
 from .._types import Checked
+from ..samples._gaps import bridged
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
 
@@ -216,17 +217,8 @@ def _bridged(samples: Samples) -> list[Float[np.ndarray, "time dim"]]:
     """Return values scaled by their spread, with straight lines across gaps."""
     together = np.concatenate([np.asarray(v, float) for v in samples.values])
     centre, spread = np.nanmean(together, axis=0), np.nanstd(together, axis=0)
-    found = []
-    for value in samples.values:
-        filled, time = np.array(value, float), np.arange(len(value))
-        for k, column in enumerate(filled.T):
-            gone = np.isnan(column)
-            if gone.all():
-                column[:] = centre[k]
-            elif gone.any():
-                column[gone] = np.interp(time[gone], time[~gone], column[~gone])
-        found.append((filled - centre) / np.where(spread > 0, spread, 1))
-    return found
+    spread = np.where(spread > 0, spread, 1)
+    return [bridged(np.asarray(value, float) - centre) / spread for value in samples.values]
 
 
 def _likeness(samples: Samples) -> float:

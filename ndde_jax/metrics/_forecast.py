@@ -178,17 +178,23 @@ def as_trajectory(x: Any, name: str) -> Array:
     return x.astype(jnp.result_type(float, x.dtype) if not _is_float(x) else x.dtype)
 
 
-def same_length(predicted: Any, truth: Any) -> tuple[Array, Array]:
-    """Return both as floating arrays of one type, cut to the shorter."""
+def same_batch(predicted: Any, truth: Any) -> tuple[Array, Array]:
+    """Return both as floating arrays of one type, of one batch and the same variables."""
     predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
     if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
         raise ValueError(
             "predicted and truth must agree in batch and variables, [*batch time dim]; got "
             f"{predicted.shape} and {truth.shape}."
         )
-    n = min(predicted.shape[-2], truth.shape[-2])
     dtype = jnp.result_type(predicted, truth)
-    return predicted[..., :n, :].astype(dtype), truth[..., :n, :].astype(dtype)
+    return predicted.astype(dtype), truth.astype(dtype)
+
+
+def same_length(predicted: Any, truth: Any) -> tuple[Array, Array]:
+    """Return both as [`same_batch`][ndde_jax.metrics._forecast.same_batch], cut to the shorter."""
+    predicted, truth = same_batch(predicted, truth)
+    n = min(predicted.shape[-2], truth.shape[-2])
+    return predicted[..., :n, :], truth[..., :n, :]
 
 
 def _each(value: Any, batch: tuple[int, ...], name: str) -> Array:

@@ -35,7 +35,6 @@ def mackey_glass(*, tau: RealScalarLike = 17.0) -> System:
         history=(1.2,),
         sigma=0.002,
         dt=0.1,
-        sampling_step=1.0,
         transient=500.0,
     )
 
@@ -59,19 +58,14 @@ def cheyne_stokes(*, tau: RealScalarLike = 0.25) -> System:
     """
     return make(
         _cheyne_stokes,
-        parameters={
-            "production": 6.0,
-            "removal": 6.0 / 280,
-            "ventilation": 80.0,
-            "threshold": 41.53,
-            "n": 62.62,
-        },
+        parameters=dict(
+            production=6.0, removal=6.0 / 280, ventilation=80.0, threshold=41.53, n=62.62
+        ),
         lags=(tau,),
         drivers={"x": "x x@1"},
         history=(39.0,),
         sigma=0.05,
         dt=0.0025,
-        sampling_step=0.025,
         transient=20.0,
     )
 
@@ -102,7 +96,6 @@ def pupil_reflex(*, tau: RealScalarLike = 0.3) -> System:
         history=(40.0,),
         sigma=0.5,
         dt=0.003,
-        sampling_step=0.03,
         transient=10.0,
     )
 
@@ -131,22 +124,12 @@ def testosterone(*, tau: RealScalarLike = 1.0) -> System:
     """
     return make(
         _testosterone,
-        parameters={
-            "r0": 10.0,
-            "k": 2.0,
-            "n": 6.0,
-            "g1": 1.0,
-            "g2": 1.0,
-            "d1": 1.0,
-            "d2": 1.0,
-            "d3": 1.0,
-        },
+        parameters=dict(r0=10.0, k=2.0, n=6.0, g1=1.0, g2=1.0, d1=1.0, d2=1.0, d3=1.0),
         lags=(tau,),
         drivers={"R": "R T@1", "L": "R L", "T": "L T"},
         history=(1.0, 1.0, 1.0),
         sigma=0.02,
         dt=0.01,
-        sampling_step=0.1,
         transient=100.0,
     )
 
@@ -175,21 +158,12 @@ def wilson_cowan(*, tau1: RealScalarLike = 1.0, tau2: RealScalarLike = 1.4) -> S
     """
     return make(
         _wilson_cowan,
-        parameters={
-            "a": -1.0,
-            "b": -0.4,
-            "c": -1.0,
-            "theta_u": 0.7,
-            "theta_v": 0.5,
-            "beta": 60.0,
-            "alpha": 0.5,
-        },
+        parameters=dict(a=-1.0, b=-0.4, c=-1.0, theta_u=0.7, theta_v=0.5, beta=60.0, alpha=0.5),
         lags=(tau1, tau2),
         drivers={"u": "u u@1 v@2", "v": "v u@2"},
         history=(0.3, 0.1),
         sigma=0.01,
         dt=0.005,
-        sampling_step=0.05,
         transient=50.0,
     )
 
@@ -210,10 +184,9 @@ def hopfield_pair(*, tau: RealScalarLike = 1.0) -> System:
     """
     return make(
         _hopfield_pair,
-        parameters={
-            "instantaneous": [[2.0, -0.1], [-5.0, 3.0]],
-            "delayed": [[-1.5, -0.1], [-0.2, -2.5]],
-        },
+        parameters=dict(
+            instantaneous=[[2.0, -0.1], [-5.0, 3.0]], delayed=[[-1.5, -0.1], [-0.2, -2.5]]
+        ),
         lags=(tau,),
         drivers={"x1": "x1 x2 x1@1 x2@1", "x2": "x1 x2 x1@1 x2@1"},
         history=(0.4, 0.6),
@@ -252,7 +225,6 @@ def hopfield_ring(*, size: int = 3, tau: RealScalarLike = 1.0) -> System:
         history=0.1 * (1 + units),
         sigma=0.02,
         dt=0.01,
-        sampling_step=0.1,
         transient=100.0,
     )
 
@@ -317,7 +289,6 @@ def hutchinson(*, tau: RealScalarLike = 1.0) -> System:
         history=(1.2,),
         sigma=0.005,
         dt=0.01,
-        sampling_step=0.1,
         transient=50.0,
     )
 
@@ -346,7 +317,6 @@ def nicholson_blowflies(*, tau: RealScalarLike = 15.0) -> System:
         history=(2.0,),
         sigma=0.05,
         dt=0.05,
-        sampling_step=0.5,
         transient=500.0,
     )
 
@@ -411,14 +381,7 @@ def hes1(*, tau: RealScalarLike = 18.5) -> System:
     """
     return make(
         _hes1,
-        parameters={
-            "alpha_m": 1.0,
-            "alpha_p": 1.0,
-            "mu_m": 0.03,
-            "mu_p": 0.03,
-            "p0": 100.0,
-            "n": 5.0,
-        },
+        parameters=dict(alpha_m=1.0, alpha_p=1.0, mu_m=0.03, mu_p=0.03, p0=100.0, n=5.0),
         lags=(tau,),
         drivers={"m": "m p@1", "p": "m p"},
         history=(3.0, 100.0),
@@ -453,15 +416,7 @@ def p53_mdm2(*, tau: RealScalarLike = 1200.0) -> System:
     """
     return make(
         _p53,
-        parameters={
-            "s": 1.0,
-            "a": 0.03,
-            "b": 1e-4,
-            "c": 1.0,
-            "d": 0.01,
-            "k": 12.0,
-            "kg": 28.0,
-        },
+        parameters=dict(s=1.0, a=0.03, b=1e-4, c=1.0, d=0.01, k=12.0, kg=28.0),
         lags=(tau,),
         drivers={"p": "p m", "m": "m p@1 m@1"},
         history=(50.0, 50.0),

@@ -28,7 +28,6 @@ def ikeda_delay(*, tau: RealScalarLike = 2.0) -> System:
         history=(0.1,),
         sigma=0.1,
         dt=0.002,
-        sampling_step=0.02,
         transient=50.0,
     )
 
@@ -63,13 +62,7 @@ def lang_kobayashi(*, tau: RealScalarLike = 70.0) -> System:
     """
     return make(
         _lang_kobayashi,
-        parameters={
-            "alpha": 5.0,
-            "kappa": 0.135,
-            "phase": 0.5,
-            "pump": 1.155,
-            "lifetime": 1710.0,
-        },
+        parameters=dict(alpha=5.0, kappa=0.135, phase=0.5, pump=1.155, lifetime=1710.0),
         lags=(tau,),
         drivers={
             "E_re": "E_re E_im N E_re@1 E_im@1",
@@ -108,7 +101,6 @@ def optoelectronic(*, tau: RealScalarLike = 1.0) -> System:
         history=(0.5, 0.0),
         sigma=(0.05, 0.0),
         dt=0.002,
-        sampling_step=0.02,
         transient=100.0,
     )
 
@@ -171,15 +163,9 @@ def stick_slip(*, tau: RealScalarLike = 2.0) -> System:
     """
     return make(
         _stick_slip,
-        parameters={
-            "damping": 0.05,
-            "belt": 0.5,
-            "static": 1.0,
-            "kinetic": 0.5,
-            "decay": 0.5,
-            "width": 0.05,
-            "gain": 0.2,
-        },
+        parameters=dict(
+            damping=0.05, belt=0.5, static=1.0, kinetic=0.5, decay=0.5, width=0.05, gain=0.2
+        ),
         lags=(tau,),
         drivers={"x": "v", "v": "x v x@1"},
         history=(0.5, 0.0),
@@ -213,7 +199,6 @@ def van_der_pol_delay(*, tau: RealScalarLike = 1.0) -> System:
         history=(0.5, 0.0),
         sigma=(0.0, 0.05),
         dt=0.01,
-        sampling_step=0.1,
         transient=100.0,
     )
 
@@ -281,12 +266,7 @@ def kuramoto_inertia(*, tau: RealScalarLike = 0.92) -> System:
     graph[:size, size:, 0] = (coupling > 0) | np.eye(size, dtype=bool)
     return make(
         _kuramoto,
-        parameters={
-            "power": [-3.0, 1.0, 1.0, 1.0],
-            "damping": 0.2,
-            "feedback": 0.25,
-            "coupling": coupling,
-        },
+        parameters=dict(power=[-3.0, 1.0, 1.0, 1.0], damping=0.2, feedback=0.25, coupling=coupling),
         lags=(tau,),
         graph=graph,
         variables=[f"theta{i + 1}" for i in units] + [f"w{i + 1}" for i in units],
@@ -320,7 +300,6 @@ def suarez_schopf(*, tau: RealScalarLike = 6.0) -> System:
         history=(0.1,),
         sigma=0.02,
         dt=0.05,
-        sampling_step=0.5,
         transient=100.0,
     )
 
@@ -352,7 +331,6 @@ def enso3_chain() -> System:
         history=(0.5, 0.2, -0.1),
         sigma=0.02,
         dt=0.05,
-        sampling_step=0.5,
         transient=100.0,
     )
 
@@ -377,13 +355,7 @@ def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) 
     days = 365.25 / 12
     return make(
         _tziperman,
-        parameters={
-            "a": days / 180,
-            "b": days / 120,
-            "c": days / 138,
-            "kappa": 2.0,
-            "omega": jnp.pi / 6,
-        },
+        parameters=dict(a=days / 180, b=days / 120, c=days / 138, kappa=2.0, omega=jnp.pi / 6),
         lags=(tau1, tau2),
         drivers={"h": "h@1 h@2"},
         history=(1.0,),
@@ -419,7 +391,6 @@ def ghil_zaliapin_enso(*, tau: RealScalarLike = 0.6) -> System:
         history=(1.0,),
         sigma=0.02,
         dt=0.005,
-        sampling_step=0.05,
         transient=20.0,
     )
 
@@ -452,15 +423,7 @@ def recharge_oscillator(*, tau: RealScalarLike = 0.5) -> System:
     """
     return make(
         _recharge,
-        parameters={
-            "mu": 0.7,
-            "b0": 2.5,
-            "gamma": 0.75,
-            "r": 0.25,
-            "alpha": 0.125,
-            "c": 1.0,
-            "e": 3.0,
-        },
+        parameters=dict(mu=0.7, b0=2.5, gamma=0.75, r=0.25, alpha=0.125, c=1.0, e=3.0),
         lags=(tau,),
         drivers={"T": "T h", "h": "h T@1"},
         history=(0.1, 0.0),

@@ -29,7 +29,6 @@ def linear_one_lag(*, tau: RealScalarLike = 1.0) -> System:
         history=(1.0,),
         sigma=0.5,
         dt=0.01,
-        sampling_step=0.1,
         transient=10.0,
     )
 
@@ -59,7 +58,6 @@ def linear_several_lags() -> System:
         history=(1.0, -1.0),
         sigma=(0.5, 0.4),
         dt=0.01,
-        sampling_step=0.1,
         transient=10.0,
     )
 
@@ -87,7 +85,6 @@ def minus_delay(*, tau: RealScalarLike = 1.0) -> System:
         history=(1.0,),
         sigma=0.1,
         dt=0.01,
-        sampling_step=0.1,
         transient=20.0,
     )
 
@@ -120,7 +117,6 @@ def two_lag_pair() -> System:
         history=(0.5, -0.2),
         sigma=0.02,
         dt=0.01,
-        sampling_step=0.1,
         transient=50.0,
     )
 
@@ -145,7 +141,6 @@ def scroll_delay(*, tau: RealScalarLike = 10.0) -> System:
         history=(0.1,),
         sigma=0.01,
         dt=0.05,
-        sampling_step=0.5,
         transient=500.0,
     )
 
@@ -197,7 +192,6 @@ def voss_delay(*, tau: RealScalarLike = 13.28) -> System:
         history=(-0.5,),
         sigma=0.01,
         dt=0.0083,
-        sampling_step=0.083,
         transient=200.0,
     )
 
@@ -223,7 +217,6 @@ def piecewise_circuit(*, tau: RealScalarLike = 4.9) -> System:
         history=(0.1,),
         sigma=0.02,
         dt=0.02,
-        sampling_step=0.2,
         transient=200.0,
     )
 
@@ -257,7 +250,6 @@ def _network(
         history=0.6 + 0.6 * np.arange(size) / max(size - 1, 1),
         sigma=0.002,
         dt=0.1,
-        sampling_step=1.0,
         transient=1000.0,
     )
 
@@ -380,7 +372,6 @@ def lorenz63_delayed(*, tau: RealScalarLike = 0.3) -> System:
         history=(1.0, 1.0, 20.0, -5.0, -5.0, 25.0),
         sigma=0.1,
         dt=0.001,
-        sampling_step=0.01,
         transient=20.0,
     )
 
@@ -421,6 +412,5 @@ def lorenz96_delayed(*, size: int = 6, tau: RealScalarLike = 0.5) -> System:
         history=8.0 + np.sin(1.0 + units),
         sigma=0.1,
         dt=0.002,
-        sampling_step=0.02,
         transient=20.0,
     )

@@ -209,7 +209,7 @@ def make(
     parameters: Mapping[str, object],
     history: Sequence[float] | np.ndarray,
     dt: float,
-    sampling_step: float,
+    sampling_step: float | None = None,
     transient: float,
     drivers: Mapping[str, str] | None = None,
     graph: Bool[np.ndarray, "source target lag"] | None = None,
@@ -224,15 +224,15 @@ def make(
     ones.
 
     The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
-    on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `dt` and
-    `sampling_step` are lowered to the next steps that divide the lags.
+    on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `sampling_step`
+    is ten steps by default; it and `dt` are lowered to the next steps that divide the lags.
     """
     lags = [float(lag) for lag in lags]
     check_lags(lags)
     if drivers is not None:
         variables = tuple(drivers)
         graph = _graph_of(drivers, len(lags))
-    dt, sampling_step = _steps(lags, dt, sampling_step)
+    dt, sampling_step = _steps(lags, dt, 10 * dt if sampling_step is None else sampling_step)
     return System(
         drift=Drift(field, {key: _as_leaf(value) for key, value in parameters.items()}),
         lags=_as_leaf(lags),

@@ -26,7 +26,7 @@ from .._checks import (
 from .._memory import make_room
 from .._types import Checked, Graph, RealScalarLike, Scores, floating_type, namespace_of, to_jax
 from ..fit._refit import StrengthConfig, checked_graph, checked_refit
-from ..measure._rivals import rises_without
+from ..measure._strength import rises_without
 from ..select._exhaustive import MOST_INPUTS, exact_graph
 from ..select._recover import recover, refitting_strategy
 from ..windows._flat import FlatData

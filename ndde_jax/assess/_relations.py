@@ -1,17 +1,21 @@
-"""What inputs leave of two rates: links inside one sampling interval, and hidden common drivers.
+"""Relations that a graph of causes does not hold: at once, by hidden drivers, static, drifting.
 
-Where h drives s and later t, the past of s is a noisy reading of h, and what is found is s -> t.
-But t then follows what is *new* in s and not s: how s came about, from its own past and from its
-inputs, has nothing to do with h, and must be subtracted. A cause leaves no such sign.
+A hidden common driver: where h drives s and later t, the past of s is a noisy reading of h, and
+what is found is s -> t. But t then follows what is *new* in s and not s: how s came about, from its
+own past and from its inputs, has nothing to do with h, and must be subtracted. A cause leaves no
+such sign.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ._rows import Inputs, kept_columns
-from ._score import Test, basis, group_test
+from ..regression._features import knots_of, spline_terms
+from ..regression._search import WINDOWS_PER_COLUMN
+from ._rows import Inputs, Rows, kept_columns
+from ._score import Test, basis, group_test, source_tests
 
 # Partial correlation of what is left, below which a link inside the interval does no harm, and the
 # probability that a record of unrelated variables has any such pair by chance, which is divided
@@ -142,7 +146,7 @@ class Unseen(NamedTuple):
     - `instead`: news replace the source and links that go beside it with the same delay.
     - `back`: news of the target foretell the source.
 
-    NaN where nothing was tested; `pairs`, where any is below [`ERROR`][ndde_jax.assess._pairs],
+    NaN where nothing was tested; `pairs`, where any is below [`ERROR`][ndde_jax.assess._relations],
     is symmetric.
     """
 
@@ -179,7 +183,7 @@ def unseen(
 
 
 def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
-    """Return p-values of one link, in the order of [`Unseen`][ndde_jax.assess._pairs.Unseen]."""
+    """Return p-values of one link, in the order of `Unseen`."""
     rows = inputs.rows
     step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
@@ -298,3 +302,79 @@ def _instead(inputs, graph, left, i: int, j: int, kept: int) -> Test:
 
     with_news, without = slope(others, news), slope(graph[:, j], np.zeros((len(rate), 0)))
     return found if abs(with_news) < SLOPE * abs(without) else nothing
+
+
+# Share of a level's variance that may be left on blocks that were not fitted: derived variables are
+# computed or measured to a few digits, and what is driven lags behind its drivers by more.
+LEFT = 0.01
+BLOCKS = 5
+# Relative size of singular values that count.
+RESOLVED = 1e-8
+
+
+def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
+    """Return which variables the present states of all others give, to a hundredth of a variance.
+
+    Each level is regressed on splines of the others' levels, their squares and products, block by
+    block from the other blocks. Nothing is told where the present is no candidate, or where there
+    are fewer than four windows a column.
+    """
+    n, dim = len(rows.rates), rows.dim
+    found = np.zeros(dim, bool)
+    if dim < 2 or 0 not in rows.lags:
+        return found
+    now = rows.past[:, list(rows.lags).index(0)]
+    terms = np.asarray(spline_terms(now, knots_of(now)))
+    for j in range(dim):
+        others = [i for i in range(dim) if i != j]
+        pairs = [
+            now[:, a] * now[:, b] for a, b in itertools.combinations_with_replacement(others, 2)
+        ]
+        columns = [np.ones(n), *pairs, *np.moveaxis(terms[:, others].reshape(n, -1), 1, 0)]
+        if WINDOWS_PER_COLUMN * len(columns) > n:
+            continue
+        x, y = np.stack(columns, axis=1), now[:, j]
+        x = x / np.maximum(np.sqrt((x**2).mean(axis=0)), 1e-300)
+        left = 0.0
+        for block in np.array_split(np.arange(n), BLOCKS):
+            rest = np.setdiff1d(np.arange(n), block)
+            c = np.linalg.lstsq(x[rest], y[rest], rcond=RESOLVED)[0]
+            left += np.sum((y[block] - x[block] @ c) ** 2)
+        found[j] = left < LEFT * np.sum((y - y.mean()) ** 2)
+    return found
+
+
+# Error rate of a whole record: all candidates of all targets together (Bonferroni).
+DRIFT_ERROR = 1e-3
+
+
+class Drifting(NamedTuple):
+    """`p` of every candidate, `[source target lag]`, and those that are `found`."""
+
+    p: Float[np.ndarray, "source target lag"]
+    found: Bool[np.ndarray, "source target lag"]
+
+
+def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Drifting:
+    """Test whether inputs × time explain what the kept inputs, the input itself and time leave of a
+    rate. A link that goes from one sign to the other is seen here and nowhere else.
+    """
+    rows = inputs.rows
+    n, dim, lags = len(rows.rates), rows.dim, len(rows.lags)
+    time = np.linspace(-1, 1, n)
+    p = np.full((dim, dim, lags), np.nan)
+    line = inputs.line.transpose(2, 1, 0).reshape(-1, n)
+    test = line[:, None] * time
+    made = line[:, None]
+    for j in range(dim):
+        given = np.concatenate([kept_columns(inputs, graph[:, j], own=j), time[:, None]], axis=1)
+        if n > 2 * (given.shape[1] + 10):
+            tested = source_tests(rows.rates[:, j], _centred(test), _centred(made), given)
+            p[:, j] = tested.p.reshape(dim, lags)
+    p = np.where(rows.allowed, p, np.nan)
+    with np.errstate(invalid="ignore"):
+        return Drifting(p, p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1))
+
+
+def _centred(a):
+    return a - a.mean(axis=-1, keepdims=True)
