@@ -15,6 +15,11 @@ from .samples._cells import to_float
 from .samples._reading import from_table, joined
 from .samples._tables import read_table
 
+# Options that the reader of tables takes as they are.
+OF_TABLES = (
+    *("columns", "time_column", "separator", "decimal", "missing", "time_zone"),
+    *("variables", "trial", "only", "months"),
+)
 # Share of a rate's variance from which on what two sources do together is shown.
 TOGETHER = 0.01
 # Quantiles of what is printed: the median and a 90 % interval.
@@ -238,20 +243,11 @@ def read_file(
     tables = [
         read_table(
             arguments.data,
-            columns=arguments.columns,
-            time_column=arguments.time_column,
             key=key,
-            separator=arguments.separator,
-            decimal=arguments.decimal,
             header=None if arguments.header is None else arguments.header == "yes",
-            missing=arguments.missing,
             day_first=None if arguments.dates is None else arguments.dates == "day-first",
-            time_zone=arguments.time_zone,
-            variables=arguments.variables,
-            trial=arguments.trial,
-            only=arguments.only,
-            months=arguments.months,
             kept=arguments.exogenous,
+            **{name: getattr(arguments, name) for name in OF_TABLES},
         )
         for key in arguments.key or [None]
     ]

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from ._checks import refusal
 from ._files import drop_abandoned, read_array, write_bytes
 from ._types import to_jax
 from ._version import version
@@ -319,6 +320,8 @@ class Kept:
     """
 
     def __init__(self, directory: str | os.PathLike):
+        if not isinstance(directory, str | os.PathLike):
+            raise refusal("directory", "a path or None", directory)
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         drop_abandoned(self.directory)

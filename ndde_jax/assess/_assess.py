@@ -12,8 +12,7 @@ from ..fit._refit import checked_graph
 from ..windows._windows import Windows
 from ._relations import at_once, drifting, residuals, static_targets, unseen
 from ._rivals import Rivals, rivals
-from ._rows import read_inputs, rows_of
-from ._score import edge_p_values, q_values
+from ._score import edge_p_values, q_values, read_inputs, rows_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,7 @@ from jaxtyping import Bool, Float
 
 from ..regression._features import knots_of, spline_terms
 from ..regression._search import WINDOWS_PER_COLUMN
-from ._rows import Inputs, Rows, kept_columns
-from ._score import Test, basis, group_test, source_tests
+from ._score import Inputs, Rows, Test, basis, group_test, kept_columns, source_tests
 
 # Partial correlation of what is left, below which a link inside the interval does no harm, and the
 # probability that a record of unrelated variables has any such pair by chance, which is divided

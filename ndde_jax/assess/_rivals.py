@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._rows import Inputs
-from ._score import left_by, roots
+from ._score import Inputs, left_by, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5

@@ -20,7 +20,7 @@ from .._checks import (
 )
 from .._types import Checked, RealScalarLike
 from ..assess._rivals import Rivals
-from ..assess._rows import read_inputs, rows_of
+from ..assess._score import read_inputs, rows_of
 from ..fit._prices import as_price
 from ..fit._refit import StrengthConfig, fit_graph
 from ..measure._stability import EdgeStability, as_finder, find_again

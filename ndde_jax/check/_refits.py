@@ -8,8 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from ..assess._rows import Inputs
-from ..assess._score import left_by
+from ..assess._score import Inputs, left_by
 from ..fit._prices import AbstractPrice
 from ..measure._stability import EdgeStability, edge_stability, find_again
 from ..models._confine import RestoredDDE, confine

@@ -35,8 +35,7 @@ from ..windows._stack import pad_windows
 from ..windows._windows import Windows
 from ._loss import MeanLoss, empirical_risk, gradient_penalty, window_loss
 from ._newton import fit_network
-from .penalties import AbstractMethod, check_method
-from .penalties._base import group_shrink, scale_inputs
+from .penalties import AbstractMethod, check_method, group_shrink, scale_inputs
 
 # Largest number of inputs for which "auto" means Newton. A warm start that fits many collinear
 # inputs to convergence entrenches the wrong ones: on networks of noisy delayed units with 18 inputs

@@ -13,7 +13,7 @@ from .._types import Checked, Scaling
 from ..models._model import AbstractDelayModel, NeuralDDE, check_model, check_model_matches
 from ..models._networks import Layer, MaskedDrift, apply_layers, squared_input_gradient
 from ..windows._windows import Windows
-from .penalties._base import scale_inputs
+from .penalties import scale_inputs
 
 
 def window_loss(

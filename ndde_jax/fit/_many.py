@@ -80,8 +80,6 @@ def fit_many(
         raise ValueError(
             f"windows must be a list with one Windows per system; got {shown(windows)}."
         )
-    if directory is not None and not isinstance(directory, str | os.PathLike):
-        raise ValueError(f"directory must be a path or None; got {shown(directory)}.")
     key, windows = check_key(key), list(windows)
     config = FitConfig() if config is None else config
     for i, w in enumerate(windows):
@@ -105,11 +103,10 @@ def fit_many(
     def name(i: int) -> str:
         return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
 
-    kept = None if directory is None else Kept(directory)
     return run_many(
         one,
         len(windows),
-        kept=kept,
+        kept=None if directory is None else Kept(directory),
         name=name,
         executor=executor,
         parcel=parcel,

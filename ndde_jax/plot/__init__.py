@@ -11,7 +11,7 @@ from ._effects import (
     plot_surface as plot_surface,
     plot_trajectories as plot_trajectories,
 )
-from ._matrix import (
+from ._graphs import (
     plot_discovery as plot_discovery,
     plot_lag_matrix as plot_lag_matrix,
     plot_process_graph as plot_process_graph,

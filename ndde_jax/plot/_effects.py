@@ -56,10 +56,7 @@ def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> Fi
         raise refusal("interactions", "what found.effects().interactions() returns", interactions)
     rows = interactions.above(_LEAST)
     shown = rows[:_MOST]
-    columns = min(4, max(len(shown), 1))
-    lines = max(-(-len(shown) // columns), 1)
-    if fig is None:
-        fig = Figure(figsize=(3.6 * columns, 3.0 * lines + 0.4), layout="constrained")
+    fig, lines, columns = _grid(fig, len(shown), 3.6, 3.0)
     for k, (first, first_lag, second, second_lag, target, *_) in enumerate(shown):
         surface = interactions.effects.surface(first, second, target, first_lag, second_lag)
         _draw(fig, fig.add_subplot(lines, columns, k + 1), surface)
@@ -69,6 +66,16 @@ def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> Fi
     title = "interactions, beyond both curves" if shown else "no pair carries 1 % of a rate"
     fig.suptitle("; ".join([title, *said]), fontsize=10)
     return fig
+
+
+def _grid(
+    fig: FigureBase | None, n: int, width: float, height: float
+) -> tuple[FigureBase, int, int]:
+    """Return a figure with room for so many panels, and how many lie below and beside another."""
+    columns = min(4, max(n, 1))
+    lines = max(-(-n // columns), 1)
+    size = (width * columns, height * lines + 0.4)
+    return Figure(figsize=size, layout="constrained") if fig is None else fig, lines, columns
 
 
 def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
@@ -117,10 +124,7 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
         raise refusal("effects", "what found.effects() returns", effects)
     rows = effects.rows()
     shown = rows[:_MOST_CURVES]
-    columns = min(4, max(len(shown), 1))
-    lines = max(-(-len(shown) // columns), 1)
-    if fig is None:
-        fig = Figure(figsize=(2.9 * columns, 2.3 * lines + 0.4), layout="constrained")
+    fig, lines, columns = _grid(fig, len(shown), 2.9, 2.3)
     unit = effects.found.time_unit
     for k, (source, target, lag, *_, share) in enumerate(shown):
         ax = fig.add_subplot(lines, columns, k + 1)
@@ -207,12 +211,12 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     axes[0, 1].set_title("effect, same noise: median, 50 and 90 %", fontsize=9)
     axes[0, 0].legend(fontsize=7, frameon=False, loc="upper left")
     for ax in axes[-1]:
-        ax.set_xlabel(_time_label(intervention), fontsize=9)
+        ax.set_xlabel(_time_label(intervention.time_unit), fontsize=9)
     return fig
 
 
-def _time_label(result: Any) -> str:
-    return f"time ({result.time_unit})" if result.time_unit else "time"
+def _time_label(unit: str) -> str:
+    return f"time ({unit})" if unit else "time"
 
 
 def _panels(result: Any, fig: FigureBase | None):
@@ -224,7 +228,7 @@ def _panels(result: Any, fig: FigureBase | None):
     for ax, name in zip(axes, result.names, strict=True):
         ax.set_ylabel(name, fontsize=9)
         ax.tick_params(labelsize=7)
-    axes[-1].set_xlabel(_time_label(result), fontsize=9)
+    axes[-1].set_xlabel(_time_label(result.time_unit), fontsize=9)
     return axes, fig
 
 
@@ -283,5 +287,5 @@ def plot_trajectories(
         ax.margins(x=0.01)
     fig.align_ylabels(axes)
     if not np.issubdtype(t.dtype, np.datetime64):
-        axes[-1].set_xlabel(f"time ({time_unit})" if time_unit else "time")
+        axes[-1].set_xlabel(_time_label(time_unit))
     return fig

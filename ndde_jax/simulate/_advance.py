@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from . import _blocks, _ring
+from . import _blocks
 from ._kinks import divided_length, run_divided
 from ._noise import area_key, increments
 from ._problem import FunctionHistory, Problem
@@ -201,7 +201,7 @@ def _whole(problem: Problem, noise, *, plan: Plan):
     if not plan.ring:
         return _all_chunks(problem, noise, plan, ring=False)
     n_rows = plan.n_steps // plan.save_every
-    return _filled(problem, noise, _ring.start(problem), 0, plan.n_chunks, n_rows, plan)[1]
+    return _filled(problem, noise, _blocks.start_ring(problem), 0, plan.n_chunks, n_rows, plan)[1]
 
 
 @_whole.def_jvp
@@ -234,7 +234,7 @@ def _start(problem, noise, plan, ring):
     """Return the carry of the first chunk, and the states that are saved before it."""
     early = problem.start()[None]
     if not plan.first:
-        start = _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
+        start = _blocks.start_ring(problem) if ring else _blocks.start(problem, plan.tableau)
         return start, early
     shape, draws = problem.check(), None
     if _is_given(noise):
@@ -291,10 +291,10 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
         if noise is None:
             draw = lambda k: None  # noqa: E731
         elif given:
-            draw = lambda k: _ring.get(noise, first + k)  # noqa: E731
+            draw = lambda k: _blocks.get(noise, first + k)  # noqa: E731
         else:
             drawn = _drawn(problem, noise, first, plan.chunk, shape, plan)
-            draw = lambda k: _ring.get(drawn, k)  # noqa: E731
+            draw = lambda k: _blocks.get(drawn, k)  # noqa: E731
 
         def row(k):
             # That of the next saved step, whose state is the last to be written there. `//` would
@@ -302,10 +302,10 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
             k = first + k
             return 1 + jax.lax.div(k, jnp.asarray(plan.save_every, k.dtype)) - start
 
-        return _ring.fill(problem, carry, out, row, first, draw, plan.chunk, limit), None
+        return _blocks.fill_ring(problem, carry, out, row, first, draw, plan.chunk, limit), None
 
     y = carry[0]
-    out = _ring.put(jnp.zeros((1 + n_rows, *y.shape), y.dtype), y, 0)
+    out = _blocks.put(jnp.zeros((1 + n_rows, *y.shape), y.dtype), y, 0)
     (carry, out), _ = jax.lax.scan(one, (carry, out), first_chunk + jnp.arange(n_chunks))
     return carry, out
 
@@ -326,7 +326,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         problem, first = shared
         carry, draws = own
         if ring:
-            return _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
+            return _blocks.run_ring(problem, carry, first, draws, plan.chunk, plan.limit)
         sizes = plan.chunk, plan.block, plan.limit
         return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes)
 

@@ -372,15 +372,21 @@ class GridHistory(eqx.Module):
         first = jnp.floor(position).astype(jnp.int32) - (width - 1) // 2
         first = jnp.clip(first, 0, n - width)
         at = position - first.astype(position.dtype)
-        weights = []
-        for i in range(width):
-            weight = jnp.ones((), self.values.dtype)
-            for j in range(width):
-                if j != i:
-                    weight = weight * (at - j) / (i - j)
-            weights.append(weight)
         rows = jax.lax.dynamic_slice_in_dim(self.values, first, width)
-        return jnp.tensordot(jnp.stack(weights), rows, axes=1)
+        weights = jnp.stack(lagrange_weights(at, width)).astype(rows.dtype)
+        return jnp.tensordot(weights, rows, axes=1)
+
+
+def lagrange_weights(at: Any, count: int) -> list[Any]:
+    """Return the weights of samples 0 to `count` − 1 in the polynomial through them, at a place."""
+    found = []
+    for a in range(count):
+        weight = 0 * at + 1.0
+        for b in range(count):
+            if b != a:
+                weight = weight * (at - b) / (a - b)
+        found.append(weight)
+    return found
 
 
 def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -> tuple[int, ...]:

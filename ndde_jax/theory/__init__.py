@@ -2,8 +2,13 @@
 
 from ._dissipativity import (
     Dissipativity as Dissipativity,
+    Moments as Moments,
+    SegmentMoments as SegmentMoments,
     dissipativity as dissipativity,
+    halanay_rate as halanay_rate,
     linear_dissipativity as linear_dissipativity,
+    moments as moments,
+    segment_moments as segment_moments,
 )
 from ._finite_sample import (
     FiniteSampleBound as FiniteSampleBound,
@@ -12,13 +17,6 @@ from ._finite_sample import (
     finite_sample_terms as finite_sample_terms,
     mixing_bound as mixing_bound,
     truncation_radius as truncation_radius,
-)
-from ._moments import (
-    Moments as Moments,
-    SegmentMoments as SegmentMoments,
-    halanay_rate as halanay_rate,
-    moments as moments,
-    segment_moments as segment_moments,
 )
 from ._penalty import (
     PaperStrengths as PaperStrengths,

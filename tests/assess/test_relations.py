@@ -9,7 +9,7 @@ from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import relations
 from ndde_jax.assess._relations import at_once
-from ndde_jax.assess._rows import read_inputs, rows_of
+from ndde_jax.assess._score import read_inputs, rows_of
 
 LAGS = tuple(range(6))
 
