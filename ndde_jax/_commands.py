@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from ._files import Together
 from ._output import csv_table, pictures_or_none
-from ._spoken import amount, parse_edge
+from ._spoken import parse_edge
 from .samples._cells import to_float
-from .samples._reading import from_table, joined
+from .samples._reading import from_table, joined, read_samples
+from .samples._samples import Samples
 from .samples._tables import read_table
 
 # Options that the reader of tables takes as they are.
@@ -205,10 +207,12 @@ def _finish_future(
     """Write a forecast or an intervention, and print where each variable ends, by quantiles
     `[3 horizon dim]`.
     """
+    from .use._forecast import said_of_time
+
     contents = {f"{name}.csv": csv_table(made.to_frame())}
     if not arguments.no_plot:
         contents |= pictures_or_none(lambda: {f"{name}.png": made.plot()})
-    at = amount(made.ts[-1], made.time_unit, 6)
+    at = said_of_time(made, -1)
     lines = [
         f"  {variable} {verb}{middle:.4g} at {at}, 90 %: {low:.4g} to {high:.4g}"
         for variable, (middle, low, high) in zip(made.names, np.asarray(ends)[:, -1].T, strict=True)
@@ -236,10 +240,8 @@ def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str
         print(f"wrote {Path(arguments.out) / name}")
 
 
-def read_file(
-    arguments: argparse.Namespace, note: Callable
-) -> tuple[Any, dict[str, Any], tuple[int, ...] | None]:
-    """Return values, as one array or one per recording, and notes on the file."""
+def read_file(arguments: argparse.Namespace, note: Callable) -> Samples:
+    """Return what a file holds, as the options say."""
     tables = [
         read_table(
             arguments.data,
@@ -268,24 +270,18 @@ def read_file(
             f"The time stamps are counted in {read.time_unit}s; give --dt together with "
             f"--time-unit {arguments.time_unit}."
         )
-    options = {
-        "names": table.names,
-        "dt": read.dt if arguments.dt is None else arguments.dt,
-        "time_unit": read.time_unit or arguments.time_unit or "",
-    }
-    if read.t is not None:
-        options["t"] = read.t
-    if read.mask:
-        if not any(mask.any() for mask in read.mask):
-            raise ValueError("--only and --months together leave no row.")
-        options["mask"] = list(read.mask) if len(read.mask) > 1 else read.mask[0]
-    return read.values, options, None
+    if read.mask and not any(mask.any() for mask in read.mask):
+        raise ValueError("--only and --months together leave no row.")
+    mask = None if not read.mask else list(read.mask) if len(read.mask) > 1 else read.mask[0]
+    unit = read.time_unit or arguments.time_unit or ""
+    try:
+        return read_samples(read, dt=arguments.dt, time_unit=unit, mask=mask)
+    except ValueError as error:
+        raise ValueError(f"{arguments.data}: {error}") from error
 
 
-def read_example(
-    arguments: argparse.Namespace,
-) -> tuple[np.ndarray, dict[str, Any], tuple[int, ...]]:
-    """Return values of a shipped record, notes on it, and its lags."""
+def read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ...]]:
+    """Return a shipped record, and its lags."""
     from .samples._examples import load_example
 
     example = load_example(arguments.example)
@@ -295,12 +291,9 @@ def read_example(
             f"The example has no column {missing[0]!r}; it has: {', '.join(example.names)}."
         )
     values = example.values[:, [example.names.index(name) for name in chosen]]
-    options = {
-        "dt": example.dt if arguments.dt is None else arguments.dt,
-        "time_unit": arguments.time_unit or example.time_unit,
-        "names": tuple(chosen),
-    }
-    return values, options, example.lags
+    example = dataclasses.replace(example, values=values, names=tuple(chosen))
+    unit = arguments.time_unit or example.time_unit
+    return read_samples(example, dt=arguments.dt, time_unit=unit), example.lags
 
 
 def read_transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:
@@ -320,7 +313,7 @@ def read_transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> di
 
 
 def rate_lags(
-    arguments: argparse.Namespace, values: Any, options: dict, default: Any, note: Callable
+    arguments: argparse.Namespace, samples: Samples, transform: Any, default: Any, note: Callable
 ) -> tuple[int, ...]:
     """Return candidate lags of the rate, in samples, as given or chosen from the data."""
     lags = arguments.lags
@@ -329,11 +322,8 @@ def rate_lags(
     if lags is None and default is not None:
         return default
     from .samples._prepare import EVERY, STEPS, prepare_samples
-    from .samples._reading import read_samples
     from .windows._choose_lags import MANY, check_decidable, choose_lags
 
-    known = {k: v for k, v in options.items() if k not in ("treat", "transform")}
-    samples = read_samples(values, **known)
     try:
         if samples.dim > MANY:  # or the choice of lags alone would take long
             check_decidable(samples, (0,))
@@ -342,7 +332,7 @@ def rate_lags(
     if lags is None:
         steps = EVERY if arguments.offsets else STEPS
         steps = () if arguments.no_treat else steps
-        treated = prepare_samples(samples, steps, transform=options.get("transform"))
+        treated = prepare_samples(samples, steps, transform=transform)
         lags, reason = choose_lags(treated)
         if lags != (0,):
             note(arguments, reason)

@@ -200,17 +200,18 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
             f"update expected arrays [time {before.dim}], of {', '.join(before.names)}; got "
             f"{shapes}."
         )
-    values, times = list(before.values), list(before.times)
+    values, times, starts = list(before.values), list(before.times), before.starts
     if isinstance(more, list | tuple):
         values += arrays
         times += [before.dt * np.arange(len(x)) for x in arrays]
+        starts = starts and (*starts, *[""] * len(arrays))
     else:
         added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
         times[-1] = np.concatenate([times[-1], added])
     known = [name for name in found.inputs]
     return discover(
-        dataclasses.replace(before, values=tuple(values), times=tuple(times)),
+        dataclasses.replace(before, values=tuple(values), times=tuple(times), starts=starts),
         lags=found.lags,
         prior=found.windows.prior,
         inputs=known or None,

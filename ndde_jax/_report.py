@@ -359,10 +359,17 @@ def _data(found: Any) -> str:
     touched = f"; {dropped} more touch a missing value" if dropped else ""
     return (
         f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}), {many}, one every "
-        f"{time_span(found.dt, unit=found.time_unit)}{gaps}. {int(found.windows.n_valid)} windows"
+        f"{time_span(found.dt, unit=found.time_unit)}{_period(found.samples)}{gaps}. "
+        f"{int(found.windows.n_valid)} windows"
         f"{touched}. Candidate lags: {_lags(found.lags)}. States and rates of change are "
         "standardised per variable."
     )
+
+
+def _period(samples: Any) -> str:
+    """Return the first and the last date of a single recording."""
+    known = len(samples.values) == 1 and samples.when(0)
+    return f", from {known} to {samples.when(-1)}" if known else ""
 
 
 def _lags(lags: Sequence[int]) -> str:

@@ -141,8 +141,8 @@ def _discover(arguments: argparse.Namespace) -> None:
         raise ValueError("Give either a data file or --example NAME.")
     if arguments.example and (arguments.only or arguments.months):
         raise ValueError("--only and --months choose rows of a data file; an example has none.")
-    values, options, lags = (
-        read_example(arguments) if arguments.example else read_file(arguments, _note)
+    samples, lags = (
+        read_example(arguments) if arguments.example else (read_file(arguments, _note), None)
     )
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
@@ -152,31 +152,31 @@ def _discover(arguments: argparse.Namespace) -> None:
 
     import ndde_jax
 
-    if transform := read_transforms(arguments, options["names"]):
-        options["transform"] = transform
-    lags = rate_lags(arguments, values, options, lags, _note)
+    transform = read_transforms(arguments, samples.names) or None
+    lags = rate_lags(arguments, samples, transform, lags, _note)
     prior = ndde_jax.prior_knowledge(
-        options["names"],
+        samples.names,
         lags=lags,
         forbidden=[rate_edge(arguments, edge) for edge in arguments.forbid],
         required=[rate_edge(arguments, edge) for edge in arguments.require],
         exogenous=arguments.exogenous,
         self_edges=not arguments.no_self_edges,
     )
-    if arguments.no_treat:
-        options["treat"] = False
     discovery_key = jax.random.key(arguments.seed)
     check_key = jax.random.fold_in(discovery_key, 1)
-    options |= {"lags": lags, "scheme": arguments.scheme, "prior": prior}
     try:
         found = ndde_jax.discover(
-            values,
+            samples,
+            lags=lags,
+            scheme=arguments.scheme,
+            prior=prior,
+            transform=transform,
+            treat=not arguments.no_treat,
             coefficient=arguments.coefficient,
             recipe=_recipe(ndde_jax, arguments),
             key=discovery_key,
             progress=not arguments.quiet,
             directory=directory / UNFINISHED,
-            **options,
         )
     except ValueError as error:
         if arguments.data is None:

@@ -131,6 +131,17 @@ class GraphEvidence:
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
 
+    @property
+    def second_half(self) -> str:
+        """The date at which the second half of a single recording begins, for a sentence on halves;
+        empty where it is not known.
+        """
+        samples = self.samples
+        if samples is None or len(samples.values) > 1:
+            return ""
+        date = samples.when(len(samples.values[0]) // 2)
+        return f" (the second begins in {date})" if date else ""
+
     @functools.cached_property
     def drift(self) -> Float[np.ndarray, "row dim"] | None:
         """The drift of the model at all windows; None where samples are not equally spaced."""
@@ -535,7 +546,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         return
     # A pair that is related at once stands in for one another as sources, and passes on as targets.
     touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
-    share = float((e.pairs & related).sum() / max(e.pairs.sum(), 1))
+    # What drives one of the pair, itself included, is found to drive the other.
+    passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
+    share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
     weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
     strongest = float(np.nanmax(np.abs(e.relations.correlation[related])))
     words = {"pairs": e.pairs_listed(np.triu(related, 1), "--"), "strongest": strongest}
@@ -547,7 +560,7 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     GRAPH,
     "Effects change steadily over the record: {pairs}. Links that go from one sign to the other "
     "are missing from the graph, and slopes are means.",
-    "Analyse the first and the second half on their own.",
+    "Analyse the first and the second half on their own{second_half}.",
     limits=Limits(
         reservation=0.0,
         problem=1.0,
@@ -562,6 +575,5 @@ def _drifting(e: GraphEvidence) -> Iterator[Hit]:
     pairs = e.pairs_listed(drifts.any(axis=2), "→")
     apart = ~np.eye(len(e.names), dtype=bool)
     missing = (drifts.any(axis=2) & apart & ~e.pairs).any()
-    yield Hit(
-        float(drifts.sum() / drifts.size), {"pairs": pairs}, weight=PROBLEM if missing else None
-    )
+    words = {"pairs": pairs, "second_half": e.second_half}
+    yield Hit(float(drifts.sum() / drifts.size), words, weight=PROBLEM if missing else None)

@@ -204,7 +204,7 @@ def _stable(e: RefitEvidence) -> Iterator[Hit]:
     "edges of halves",
     REFITS,
     "Most halves of the data have links between variables that the whole has not: {new}.",
-    "Analyse the halves on their own.",
+    "Analyse the halves on their own{second_half}.",
     limits=Limits(note=0.0, reservation=TOO_MANY, why="a share of the links between variables"),
     theorem=FINITE,
 )
@@ -213,7 +213,8 @@ def _halves(e: RefitEvidence) -> Iterator[Hit]:
         new = ~e.base.graph & (np.asarray(e.stability.selected) > STABLE)
         # Another lag of a link, or of a variable's own past, is the same link.
         new &= ~(e.base.pairs | np.eye(len(e.base.names), dtype=bool))[:, :, None]
-        yield Hit(float(new.sum() / max(e.base.pairs.sum(), 1)), {"new": _named(e.base, new)})
+        words = {"new": _named(e.base, new), "second_half": e.base.second_half}
+        yield Hit(float(new.sum() / max(e.base.pairs.sum(), 1)), words)
 
 
 @rule(

@@ -187,12 +187,26 @@ class SampleEvidence:
         return float(low), float(high)
 
     @property
-    def longest_gap(self) -> int:
-        """The number of samples in the longest stretch of missing values of one variable; 0 if none
-        is.
+    def longest_gap(self) -> tuple[int, str]:
+        """The number of samples in the longest stretch of missing values of one variable, 0 if none
+        is, and the dates of its ends in words, empty where they are not known.
         """
-        columns = (column for x in self.samples.values for column in np.isnan(x).T)
-        return max((int(stop - start) for gone in columns for start, stop in runs(gone)), default=0)
+        longest, said = 0, ""
+        for k, x in enumerate(self.samples.values):
+            for gone in np.isnan(x).T:
+                for start, stop in runs(gone):
+                    if stop - start > longest:
+                        longest = int(stop - start)
+                        ends = [self.samples.when(int(i), k) for i in (start, stop - 1)]
+                        said = " to ".join(dict.fromkeys(ends))
+        return longest, said
+
+    def when(self, share: float) -> str:
+        """Return how much of the longest record passes before a change, with the date if known."""
+        values = self.samples.values
+        k = max(range(len(values)), key=lambda i: len(values[i]))
+        date = self.samples.when(round(share * (len(values[k]) - 1)), k)
+        return f"in about {date}, {share:.0%} into" if date else f"after about {share:.0%} of"
 
     def named(self, columns: Sequence[int] | np.ndarray) -> str:
         """Return names of columns for a sentence."""
@@ -365,11 +379,12 @@ def _clock(evidence: SampleEvidence) -> Iterator[Hit]:
 def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
     samples = evidence.samples
     gone = np.concatenate([np.isnan(x) for x in samples.values])
-    longest = evidence.longest_gap
+    longest, ends = evidence.longest_gap
     if longest and in_a_row == (longest > SHORT_GAP):
         share = float(gone.mean())
         worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
-        yield Hit(share, {"share": share, "worst": worst, "longest": longest})
+        words = {"share": share, "worst": worst, "longest": longest}
+        yield Hit(share, words | {"ends": f", {ends}" if ends else ""})
 
 
 for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
@@ -378,7 +393,7 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
         "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
-        "has {longest} samples. Windows that touch one are not used.",
+        "has {longest} samples{ends}. Windows that touch one are not used.",
         "Nothing, unless values are missing because of what they would be: then what is left is a "
         "biased part.",
         Limits(
@@ -484,7 +499,7 @@ def _trend(evidence: SampleEvidence) -> Iterator[Hit]:
 @rule(
     "change of regime",
     SAMPLES,
-    "The {what} of {worst} changes after about {where:.0%} of the record{others}: one graph and "
+    "The {what} of {worst} changes {where} the record{others}: one graph and "
     "one drift may not hold throughout.",
     "Analyse the parts before and after on their own.",
     limits=Limits(
@@ -502,7 +517,8 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
     errors, what, where = evidence.changes[worst]
     also = [names[j] for j in evidence.changes if j != worst]
     others = f", and also {listed(also)} change" if also else ""
-    words = {"what": what, "worst": names[worst], "where": where, "others": others}
+    words = {"what": what, "worst": names[worst], "where": evidence.when(where)}
+    words["others"] = others
     law = any(evidence.changes[j][1] in ("mean", "memory") for j in evidence.changes)
     yield Hit(errors, words, value=where, weight=PROBLEM if law else RESERVATION)
 

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from .._checks import check_names, check_real_array, refusal
 from .._spoken import amount, percent
 from .._types import Checked
+from ..samples._dates import dates_after
 
 _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
 # Surfaces on one figure, and the least share of a rate's variance that one of them carries.
@@ -173,7 +174,7 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
     axes, fig = _panels(forecast, fig)
     for i, ax in enumerate(axes):
         _past(ax, forecast, i)
-        _fan(ax, forecast.ts, ends[:, :, i], _OWN, "median, 50 and 90 %")
+        _fan(ax, _dated(forecast, forecast.ts), ends[:, :, i], _OWN, "median, 50 and 90 %")
     axes[0].legend(fontsize=7, frameon=False, loc="upper left")
     return fig
 
@@ -193,17 +194,17 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     if fig is None:
         fig = Figure(figsize=(9, 1.8 * dim + 0.6), layout="constrained")
     axes = np.asarray(fig.subplots(dim, 2, sharex=True, squeeze=False))
-    effect = np.asarray(intervention.effect(q))
+    effect, times = np.asarray(intervention.effect(q)), _dated(intervention, intervention.ts)
     for i, (left, right) in enumerate(axes):
         for paths, colour, label in (
             (intervention.baseline, _OWN, "without"),
             (intervention.changed, _CHANGED, "with"),
         ):
             ends = np.quantile(np.asarray(paths)[:, :, i], q[[0, 2, 4]], axis=0, method="weibull")
-            left.fill_between(intervention.ts, ends[0], ends[2], color=colour, alpha=0.2, lw=0)
-            left.plot(intervention.ts, ends[1], color=colour, linewidth=1.5, label=label)
+            left.fill_between(times, ends[0], ends[2], color=colour, alpha=0.2, lw=0)
+            left.plot(times, ends[1], color=colour, linewidth=1.5, label=label)
         right.axhline(0, color="#999999", linewidth=0.6)
-        _fan(right, intervention.ts, effect[:, :, i], _CHANGED, "effect")
+        _fan(right, times, effect[:, :, i], _CHANGED, "effect")
         left.set_ylabel(intervention.names[i], fontsize=9)
         left.tick_params(labelsize=7)
         right.tick_params(labelsize=7)
@@ -211,12 +212,21 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     axes[0, 1].set_title("effect, same noise: median, 50 and 90 %", fontsize=9)
     axes[0, 0].legend(fontsize=7, frameon=False, loc="upper left")
     for ax in axes[-1]:
-        ax.set_xlabel(_time_label(intervention.time_unit), fontsize=9)
+        ax.set_xlabel(_label_of(intervention), fontsize=9)
     return fig
+
+
+def _dated(result: Any, times: np.ndarray) -> np.ndarray:
+    """Return times as dates where these are known."""
+    return dates_after(result.start, times, result.time_unit) if result.start else times
 
 
 def _time_label(unit: str) -> str:
     return f"time ({unit})" if unit else "time"
+
+
+def _label_of(result: Any) -> str:
+    return "" if result.start else _time_label(result.time_unit)
 
 
 def _panels(result: Any, fig: FigureBase | None):
@@ -228,7 +238,7 @@ def _panels(result: Any, fig: FigureBase | None):
     for ax, name in zip(axes, result.names, strict=True):
         ax.set_ylabel(name, fontsize=9)
         ax.tick_params(labelsize=7)
-    axes[-1].set_xlabel(_time_label(result.time_unit), fontsize=9)
+    axes[-1].set_xlabel(_label_of(result), fontsize=9)
     return axes, fig
 
 
@@ -237,6 +247,7 @@ def _past(ax: Axes, forecast: Any, i: int) -> None:
     n = min(len(forecast.history), max(_PAST_SHARE * len(forecast.ts), _PAST_LEAST))
     step = forecast.ts[1] - forecast.ts[0] if len(forecast.ts) > 1 else 1.0
     times = forecast.ts[0] - step * np.arange(n, 0, -1)
+    times = _dated(forecast, times)
     ax.plot(times, forecast.history[-n:, i], color=_MEASURED, linewidth=1.0, label="measured")
 
 

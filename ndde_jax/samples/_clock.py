@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._dates import WORKING_DAY, written
+
 # Stamps this close to whole multiples of one interval, as a share of it, are a grid.
 ON_GRID = 2e-3
 # From so many stamps on, rounded ones on one straight line are no accident.
@@ -106,7 +108,7 @@ def sampling(stamps: np.ndarray) -> Sampling:
         times = np.asarray(stamps, float) - start
         printed = printed if stamps.dtype.kind in "iu" else DECIMALS
     elif (times := _working_days(stamps)) is not None:
-        units, irregular = {"working day": 1.0}, "working day"
+        units, irregular = {WORKING_DAY: 1.0}, WORKING_DAY
     elif (times := _months(stamps)) is not None:
         units, irregular = {"year": 12.0, "month": 1.0}, "month"
     else:
@@ -134,7 +136,7 @@ def check_increasing(stamps: np.ndarray) -> None:
     if len(stamps) < 2:
         raise ValueError(f"{text}.")
     before, after = stamps[row - 2], stamps[row - 1]
-    text += f", where {_written(before)} is followed by {_written(after)}. "
+    text += f", where {written(before)} is followed by {written(after)}. "
     if stamps.dtype.kind == "M" and before - after < np.timedelta64(1, "h"):
         text += (
             "If clocks went back an hour there, as daylight saving time ends, name the zone with "
@@ -149,11 +151,6 @@ def check_increasing(stamps: np.ndarray) -> None:
 def is_rising(stamps: np.ndarray) -> np.ndarray:
     """Return whether each stamp, whatever it counts, is later than the one before."""
     return stamps[1:] > stamps[:-1]
-
-
-def _written(stamp: Any) -> str:
-    text = str(stamp).replace("T", " ")
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _working_days(stamps: np.ndarray) -> np.ndarray | None:

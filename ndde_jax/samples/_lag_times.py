@@ -1,19 +1,13 @@
-"""Units of time, and lags given in samples or as times with a unit."""
+"""Lags given in samples, or as times with a unit."""
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from .._checks import shown
+from ._dates import MONTHS, SECONDS, unit_ratio
 from ._samples import Samples
 
-# Seconds, or months, of a unit.
-SECONDS = {
-    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
-    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
-    "week": 604800.0,
-}  # fmt: skip
-MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
 _TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
 # How far a time may lie off a sample, in sampling intervals.
 OFF_GRID = 0.02
@@ -87,15 +81,3 @@ def _lag(text: str, samples: Samples) -> int:
             "whole number. Take the nearest, or interpolate to a finer grid."
         )
     return round(lag)
-
-
-def unit_ratio(unit: str, own: str) -> float | None:
-    """Return how many of a second unit of time the first is; None where that is not known."""
-    if unit == own:
-        return 1.0
-    one, other = (name.lower() for name in (unit, own))
-    for table in (SECONDS, MONTHS):
-        known = {**table, **{f"{name}s": length for name, length in table.items()}}
-        if one in known and other in known:
-            return known[one] / known[other]
-    return None

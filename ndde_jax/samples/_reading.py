@@ -58,9 +58,13 @@ def read_samples(
         names = x.names if names is None else check_names(names, x.dim)
         lengths = [len(value) for value in x.values]
         kept = x.mask if mask is None else read_mask(mask, lengths)
-        return dataclasses.replace(x, names=names, time_unit=time_unit or x.time_unit, mask=kept)
+        starts = x.starts if time_unit in ("", x.time_unit) else ()
+        unit = time_unit or x.time_unit
+        return dataclasses.replace(x, names=names, time_unit=unit, mask=kept, starts=starts)
     own_time = dt is None and t is None
     labelled = read_labelled(x, time=own_time)
+    # Of another clock than the container's, or in another unit, no date is known.
+    starts = labelled.starts if own_time and time_unit in ("", labelled.time_unit) else ()
     if own_time:
         dt, t = labelled.dt, labelled.t
         time_unit = time_unit or labelled.time_unit
@@ -85,6 +89,7 @@ def read_samples(
         time_unit=time_unit,
         precision="" if default else jnp.dtype(data.dtype).name,
         mask=read_mask(mask, [len(value) for value in data.complete]),
+        starts=starts,
     )
 
 
@@ -100,6 +105,7 @@ class Labelled(NamedTuple):
     t: Any  # one array, or one per trajectory
     time_unit: str
     mask: tuple[np.ndarray, ...] = ()  # which samples may be the present of a window; empty: all
+    starts: tuple[str, ...] = ()  # the date of time 0 of each recording; empty where unknown
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
@@ -114,9 +120,13 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     """
     if isinstance(x, Samples):
         values, dt, t = as_given(x)
-        return Labelled(values, x.names, dt, t, x.time_unit, x.mask)
+        return Labelled(values, x.names, dt, t, x.time_unit, x.mask, x.starts)
+    if isinstance(x, Labelled):
+        return x
     if isinstance(x, Example):
-        return Labelled(x.values, x.names, x.dt if time else None, None, x.time_unit)
+        starts = (_start(x.time),) if time else ()
+        dt = x.dt if time else None
+        return Labelled(x.values, x.names, dt, None, x.time_unit, starts=starts)
     many = isinstance(x, list | tuple) and len(x) > 0 and all(map(_kind, x))
     if not (many or _kind(x)):
         return Labelled(x, None, None, None, "")
@@ -149,9 +159,10 @@ def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
     parts = []
     for rows in table.recordings:
         stamps = table.stamps[rows] if time and table.stamps is not None else None
-        dt, t, unit = _time(stamps) if table.dt is None else (table.dt if time else None, None, "")
         mask = () if table.mask is None else (table.mask[rows],)
-        parts.append(Labelled(table.values[rows], table.names, dt, t, unit, mask))
+        part = _timed(table.values[rows], table.names, stamps if table.dt is None else None)
+        part = part if table.dt is None else part._replace(dt=table.dt if time else None)
+        parts.append(part._replace(mask=mask))
     return parts
 
 
@@ -181,7 +192,9 @@ def joined(parts: list[Labelled]) -> Labelled:
             p.dt * np.arange(len(v)) if p.dt else p.t for p, v in zip(parts, values, strict=True)
         ]
     masks = tuple(mask for part in parts for mask in part.mask)
-    return Labelled(values, names, dt, times, first.time_unit, masks)
+    starts = tuple(start for part in parts for start in part.starts)
+    starts = starts if len(starts) == len(parts) else ()
+    return Labelled(values, names, dt, times, first.time_unit, masks, starts)
 
 
 def _from_frame(x: Any, time: bool) -> list[Labelled]:
@@ -220,7 +233,7 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     names = None if numbered else tuple(map(clean_name, labels))
     values, index = frame.to_numpy(float, na_value=np.nan), frame.index
     if index.nlevels == 1:
-        return [Labelled(values, names, *_time(_stamps(index) if time else None))]
+        return [_timed(values, names, _stamps(index) if time else None)]
     levels = [index.get_level_values(k) for k in range(index.nlevels)]
     dated = pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex
     clocks = [
@@ -231,7 +244,7 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     groups = np.array([" ".join(map(str, key)) for key in zip(*levels, strict=True)])
     stamps = _stamps(clock) if time else None
     return [
-        Labelled(values[r], names, *_time(None if stamps is None else stamps[r]))
+        _timed(values[r], names, None if stamps is None else stamps[r])
         for r in rows_of(groups, len(groups))
     ]
 
@@ -284,9 +297,17 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     return _from_pandas(frame, time)
 
 
-def _time(stamps: np.ndarray | None) -> tuple[float | None, np.ndarray | None, str]:
-    """Return the interval of stamps or, if there is none, the stamps; and their unit."""
+def _timed(values: Any, names: tuple[str, ...] | None, stamps: np.ndarray | None) -> Labelled:
+    """Return values with the interval of their stamps or, if there is none, with the stamps as
+    numbers; with the unit of both, and the date they are counted from.
+    """
     if stamps is None or len(stamps) == 0:
-        return None, None, ""
+        return Labelled(values, names, None, None, "")
     found = sampling(stamps)
-    return found.dt, None if found.dt is not None else found.times, found.unit
+    starts = (_start(stamps),) if stamps.dtype.kind == "M" else ()
+    times = None if found.dt is not None else found.times
+    return Labelled(values, names, found.dt, times, found.unit, starts=starts)
+
+
+def _start(stamps: np.ndarray) -> str:
+    return str(stamps[0].astype("datetime64[us]"))

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from .._checks import refusal
 from ._cells import listed
+from ._dates import dates_after, written
 from ._trajectories import vectors
 from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
@@ -38,6 +39,8 @@ class Samples:
         [`prepare_samples`][ndde_jax.prepare_samples]; each keeps what it changed.
     - `mask`: which samples may be the present of a window, one bool array `[time]` per trajectory;
         empty if all may.
+    - `starts`: the date of time 0 of each trajectory, as ISO 8601 writes it; empty where times are
+        not known as dates.
     """
 
     values: tuple[np.ndarray, ...]
@@ -49,6 +52,7 @@ class Samples:
     precision: str = ""
     treatments: tuple[Treatment, ...] = ()
     mask: tuple[np.ndarray, ...] = ()
+    starts: tuple[str, ...] = ()
 
     @property
     def dim(self) -> int:
@@ -59,6 +63,29 @@ class Samples:
     def present(self) -> tuple[np.ndarray, ...]:
         """A mask of the measured values, bool `[time dim]` per trajectory."""
         return tuple(~np.isnan(value) for value in self.values)
+
+    def dates(
+        self, times: Float[np.ndarray, "*times"], trajectory: int = 0
+    ) -> Shaped[np.ndarray, "*times"] | None:
+        """Return the dates at times of a trajectory, `datetime64` as fine as the unit of time; None
+        where they are not known.
+
+        ```python
+        import pandas as pd
+        import ndde_jax as ndde
+
+        months = pd.date_range("1950-01-01", periods=24, freq="MS")
+        samples = ndde.read_samples(pd.DataFrame({"soi": range(24)}, index=months))
+        print(samples.dates(samples.times[0][-1:]))  # ['1951-12']
+        ```
+        """
+        start = self.starts[trajectory] if self.starts else ""
+        return dates_after(start, times, self.time_unit) if start else None
+
+    def when(self, index: int, trajectory: int = 0) -> str:
+        """Return the date of a sample in words; empty where it is not known."""
+        dates = self.dates(self.times[trajectory][[index]], trajectory)
+        return "" if dates is None else written(dates[0])
 
     @property
     def offsets(self) -> np.ndarray:

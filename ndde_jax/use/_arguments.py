@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._checks import check_real_array, check_whole, refusal, shown
 from .._types import namespace_of
-from ..samples._lag_times import unit_ratio
+from ..samples._dates import unit_ratio
 from ..select._between import edge_of_reads
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._checks import check_key, check_real_array, check_whole, is_traced, shown
 from .._spoken import amount, times
 from .._types import Checked, namespace_of
+from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._treatments import (
@@ -42,6 +43,7 @@ class Forecast:
         `[path]`; they count in every quantile.
     - `history`: the last samples before, `[time dim]`.
     - `notes`: sentences on the assumptions of the forecast.
+    - `start`: the date of time 0, as ISO 8601 writes it; empty where it is not known.
     """
 
     ts: Float[np.ndarray, "horizon"]
@@ -51,6 +53,7 @@ class Forecast:
     names: tuple[str, ...]
     time_unit: str
     notes: tuple[str, ...] = ()
+    start: str = ""
 
     def quantile(self, q: Any) -> Float[Array | np.ndarray, "..."]:
         """Return a quantile at each time, `[horizon dim]`, or `[q horizon dim]` of several."""
@@ -66,8 +69,8 @@ class Forecast:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def to_frame(self):
-        """Return a pandas DataFrame: time, variable, median and the ends of the 50 and 90 %
-        intervals.
+        """Return a pandas DataFrame: time (and date, where it is known), variable, median and the
+        ends of the 50 and 90 % intervals.
         """
         ends = self.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95]))
         names = ("median", "low_90", "low_50", "high_50", "high_90")
@@ -85,7 +88,15 @@ class Forecast:
 
 def times_of(made: Any) -> str:
     """Return the times of a forecast or an intervention, in words."""
-    return f"from {made.ts[0]:.6g} to {amount(made.ts[-1], made.time_unit, 6)}"
+    first = said_of_time(made, 0) if made.start else f"{made.ts[0]:.6g}"
+    return f"from {first} to {said_of_time(made, -1)}"
+
+
+def said_of_time(made: Any, k: int) -> str:
+    """Return one of the times of a forecast or an intervention, in words: its date if known."""
+    if made.start:
+        return written(dates_after(made.start, made.ts[[k]], made.time_unit)[0])
+    return amount(made.ts[k], made.time_unit, 6)
 
 
 def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
@@ -93,7 +104,11 @@ def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
     import pandas as pd
 
     n, dim = len(of.ts), len(of.names)
-    table = {"time": np.repeat(of.ts, dim), "variable": list(of.names) * n}
+    table = {"time": np.repeat(of.ts, dim)}
+    if of.start:
+        dates = [written(date) for date in dates_after(of.start, of.ts, of.time_unit)]
+        table["date"] = np.repeat(dates, dim)
+    table["variable"] = list(of.names) * n
     return pd.DataFrame(table | {name: np.ravel(column) for name, column in columns.items()})
 
 
@@ -180,7 +195,7 @@ class WithForecasts:
         run = ends.level(self, ts).outside(run)
         notes = (*notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
         past = ends.level(self, ends.after(np.arange(1 - len(past), 1))).outside(past)
-        return Forecast(ts, run, diverged, past, self.names, self.time_unit, notes)
+        return Forecast(ts, run, diverged, past, self.names, self.time_unit, notes, ends.start)
 
 
 def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
@@ -333,19 +348,27 @@ def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.nd
             f"{name} must have the interval of the data, {float(found.dt):.6g}; got {given.dt:.6g}."
         )
     times = np.asarray(given.times[0], float)
+    if given.starts and _start(found):  # one clock, so that seasons keep their phase
+        times = times + elapsed(_start(found), given.starts[0], samples.time_unit)
     values = np.asarray(given.values[0], np.float64)
     return level_of(found, times).inside(values, name), times
 
 
+def _start(found: Any) -> str:
+    """Return the date of time 0 of the last recording, which forecasts use; empty if unknown."""
+    return found.samples.starts[-1] if found.samples.starts else ""
+
+
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """The end of a history: `time`, whether it is known (else it counts as 0), and the interval of
-    what follows.
+    """The end of a history: `time`, whether it is known (else it counts as 0), the interval of what
+    follows, and the date of time 0 if it is known.
     """
 
     time: float
     dt: float
     known: bool = True
+    start: str = ""
 
     def after(self, k: Any) -> Any:
         """Return the time this many samples later, which may be traced."""
@@ -367,10 +390,10 @@ def read_history(
     dim, dt, told = len(found.names), float(found.dt), ()
     if history is None:
         values = np.asarray(found.samples.values[-1], np.float64)
-        ends = Ends(float(found.samples.times[-1][-1]), dt)
+        ends = Ends(float(found.samples.times[-1][-1]), dt, start=_start(found))
     elif isinstance(history, Samples):
         values, times = read_timed(found, history, "history")
-        ends = Ends(float(times[-1]), dt)
+        ends = Ends(float(times[-1]), dt, start=_start(found) if history.starts else "")
     else:
         values, ends = (
             read_array(history, dim, "history", ", newest last"),

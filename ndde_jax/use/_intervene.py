@@ -46,6 +46,7 @@ class Intervention:
         traced. Path by path they differ only by the change, so their difference is its effect.
     - `diverged`: paths of either that left the range of the data a thousandfold, bool `[path]`.
     - `notes`: sentences on the assumptions of the answer.
+    - `start`: the date of time 0, as ISO 8601 writes it; empty where it is not known.
     """
 
     ts: Float[np.ndarray, "horizon"]
@@ -55,6 +56,7 @@ class Intervention:
     names: tuple[str, ...]
     time_unit: str
     notes: tuple[str, ...] = ()
+    start: str = ""
 
     @property
     def difference(self) -> Float[Array | np.ndarray, "path horizon dim"]:
@@ -66,8 +68,8 @@ class Intervention:
         return path_quantile(self.difference, q)
 
     def to_frame(self):
-        """Return a pandas DataFrame: time, variable, medians without and with, effect, 90 %
-        interval.
+        """Return a pandas DataFrame: time (and date, where it is known), variable, medians without
+        and with, effect, 90 % interval.
         """
         medians = (path_quantile(paths, 0.5) for paths in (self.baseline, self.changed))
         names = ("baseline", "changed", "effect", "low_90", "high_90")
@@ -189,8 +191,8 @@ class WithInterventions:
         )  # fmt: skip
         level = ends.level(self, ts[1:])
         baseline, changed = level.outside(baseline), level.outside(changed)
-        diverged, names = first | second, self.names
-        return Intervention(ts[1:], baseline, changed, diverged, names, self.time_unit, notes)
+        diverged, given = first | second, (self.names, self.time_unit, notes, ends.start)
+        return Intervention(ts[1:], baseline, changed, diverged, *given)
 
 
 def _change(found, change: Change, values, shift, when, ends: Ends, level: Level):

@@ -224,3 +224,18 @@ def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
     assert drifting.verdict == "not supported" and reasons(drifting) == ["drifting link"]
     kept = with_pairs(found, monkeypatch, drifting=found.graph)
     assert kept.verdict == "with reservations" and reasons(kept) == ["drifting link"]
+
+
+def test_what_drives_one_of_two_related_at_once_is_found_to_drive_the_other(found, monkeypatch):
+    """a → b and b -- c bring a → c: one of the two links may be false, and which is not told."""
+    pair = np.zeros((3, 3), bool)
+    pair[1, 2] = pair[2, 1] = True
+    related = {"at_once": pair, "correlation": np.where(pair, 0.5, np.eye(3))}
+    alone = with_pairs(found, monkeypatch, **related)
+    assert alone.verdict == "with reservations" and reasons(alone) == ["links at once"]
+    graph = found.graph.copy()
+    graph[0, 2, 1] = True
+    both = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+    assert both.verdict == "supported"
+    both = with_pairs(both, monkeypatch, **related)
+    assert both.verdict == "not supported" and reasons(both) == ["links at once"]

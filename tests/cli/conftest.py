@@ -9,12 +9,21 @@ from .small import FakeDiscovery
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Replaces `discover`; the list holds the values and options of each call."""
+    """Replaces `discover`; the list holds the values and options of each call, what the samples
+    carry among these.
+    """
     calls = []
 
-    def discover(values, **options):
+    def discover(samples, **options):
+        single = len(samples.values) == 1
+        values = samples.values[0] if single else list(samples.values)
+        options |= {"names": samples.names, "time_unit": samples.time_unit, "dt": samples.dt}
+        if not samples.regular:
+            options |= {"dt": None, "t": samples.times[0] if single else list(samples.times)}
+        if samples.mask:
+            options["mask"] = samples.mask[0] if single else list(samples.mask)
         calls.append((values, options))
-        return FakeDiscovery(values, **options)
+        return FakeDiscovery(samples, **options)
 
     monkeypatch.setattr(ndde_jax, "discover", discover, raising=False)
     return calls

@@ -14,10 +14,10 @@ from ndde_jax.check import Finding, Verdict
 class FakeDiscovery:
     """The part of `Discovery` that the command uses; the first variable drives the last."""
 
-    def __init__(self, values, *, names, lags, dt, time_unit, **_):
-        dim = np.shape(values)[1]
-        self.names, self.lags, self.time_unit = names, lags, time_unit
-        self.dt = 1.0 if dt is None else dt
+    def __init__(self, samples, *, lags, **_):
+        dim = samples.dim
+        self.names, self.lags, self.time_unit = samples.names, lags, samples.time_unit
+        self.dt, self.samples = samples.dt, samples
         self.level_lags = tuple(lag + 1 for lag in lags)
         self.graph = np.zeros((dim, dim, len(lags)), bool)
         self.graph[0, -1, -1] = True
@@ -30,7 +30,6 @@ class FakeDiscovery:
         self.reasons = np.where(self.graph, "kept", "does not pay its price").astype(object)
         self.confounded = self.at_once = np.zeros((dim, dim), bool)
         self.residual_correlation = np.eye(dim)
-        self.samples = types.SimpleNamespace(values=[np.asarray(values, float)])
         finding = Finding("measured", "short <b>", 3.0, "", "Few & far.", "More.", "reservation")
         memory = [0.0] * (dim - 1) + [0.125]
         self.verdict = Verdict([finding], lines=["Verdict: with reservations."], memory=memory)

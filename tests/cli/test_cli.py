@@ -120,7 +120,7 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     assert options == {
         "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
         "coefficient": 0.02, "progress": False,
-        "directory": tmp_path / "unfinished",
+        "directory": tmp_path / "unfinished", "transform": None, "treat": True,
     }  # fmt: skip
 
 

@@ -66,7 +66,8 @@ def test_debug_goes_before_the_command_too(capsys):
 def test_edges_are_in_the_order_of_the_frame(tmp_path):
     pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
-    found = FakeDiscovery(np.zeros((4, 3)), names=tuple("abc"), lags=(0, 2), dt=0.5, time_unit="")
+    samples = ndde_jax.read_samples(rng.normal(size=(4, 3)), names=tuple("abc"), dt=0.5)
+    found = FakeDiscovery(samples, lags=(0, 2))
     found.graph, found.scores = rng.random((3, 3, 2)) > 0.5, rng.random((3, 3, 2))
     written = list(csv.DictReader(_output._edges(found).decode().splitlines()))
     frame = ndde_jax.Discovery.to_frame(found)

@@ -50,7 +50,7 @@ def test_columns_are_named_one_by_one_or_all(calls, river, tmp_path):
     assert both == {rain: "ranks", flow: "log"}
     assert found("--log", rain, "--log", flow)["transform"] == {rain: "log", flow: "log"}
     plain = found()
-    assert "transform" not in plain and plain["recipe"].impute == 0
+    assert plain["transform"] is None and plain["recipe"].impute == 0
     assert found("--impute", "2")["recipe"].impute == 2
 
 

@@ -28,7 +28,7 @@ def read(x, **options):
 def test_anything_else_passes_through_untouched(x):
     found = read_labelled(x)
     assert found.values is x
-    assert found[1:] == (None, None, None, "", ())
+    assert found[1:] == (None, None, None, "", (), ())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_pandas_series_and_unnamed_columns():
     series = pd.Series([1.0, 2.0], name="a", index=[0.0, 0.5])
     found = read_labelled(series)
     assert found.values.shape == (2, 1)
-    assert found[1:] == (("a",), 0.5, None, "", ())
+    assert found[1:] == (("a",), 0.5, None, "", (), ())
     assert read_labelled(series.rename(None)).names is None
     assert read_labelled(pd.DataFrame(VALUES)).names is None
 
@@ -100,7 +100,7 @@ def test_time_axis_is_ignored_on_request():
 
 def test_empty_frame_has_no_time_axis():
     x = pd.DataFrame({"a": np.zeros(0)}, index=pd.DatetimeIndex([]))
-    assert read_labelled(x)[2:] == (None, None, "", ())
+    assert read_labelled(x)[2:] == (None, None, "", (), ())
 
 
 @pytest.mark.parametrize("dims", [("time", "place"), ("place", "time")])

@@ -1,0 +1,72 @@
+"""Units of time, and the dates of times that are counted from a date in one of them."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+# Seconds, or months, of a unit.
+SECONDS = {
+    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
+    "week": 604800.0,
+}  # fmt: skip
+MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
+WORKING_DAY = "working day"
+
+
+def unit_ratio(unit: str, own: str) -> float | None:
+    """Return how many of a second unit of time the first is; None where that is not known."""
+    if unit == own:
+        return 1.0
+    one, other = (name.lower() for name in (unit, own))
+    for table in (SECONDS, MONTHS):
+        known = {**table, **{f"{name}s": length for name, length in table.items()}}
+        if one in known and other in known:
+            return known[one] / known[other]
+    return None
+
+
+def dates_after(
+    start: str, times: Float[np.ndarray, "*times"], unit: str
+) -> Shaped[np.ndarray, "*times"]:
+    """Return the dates at times counted from a date on, `datetime64` as fine as the unit: months
+    have no days, and days no hours.
+
+    >>> dates_after("1950-01-01T00:00:00", np.array([0.0, 578.0]), "month")
+    array(['1950-01', '1998-03'], dtype='datetime64[M]')
+    """
+    first, times = np.datetime64(start, "us"), np.asarray(times, float)
+    if unit == WORKING_DAY:
+        return np.busday_offset(first.astype("M8[D]"), np.round(times).astype(int), roll="forward")
+    months, seconds = unit_ratio(unit, "month"), unit_ratio(unit, "second")
+    if months is not None:
+        dates = first.astype("M8[M]") + np.round(times * months).astype(int)
+        return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
+    fine = "D" if seconds >= SECONDS["day"] else "m" if seconds >= SECONDS["minute"] else "ms"
+    return (first + np.round(times * seconds * 1e6).astype("m8[us]")).astype(f"M8[{fine}]")
+
+
+def elapsed(start: str, other: str, unit: str) -> float:
+    """Return the time from one date to another, in a unit in which dates count times.
+
+    >>> elapsed("1950-01-01T00:00:00", "1998-03-01T00:00:00", "month")
+    578.0
+    """
+    first, last = np.datetime64(start, "us"), np.datetime64(other, "us")
+    if unit == WORKING_DAY:
+        return float(np.busday_count(first.astype("M8[D]"), last.astype("M8[D]")))
+    months = unit_ratio("month", unit)
+    if months is not None:
+        return float((last.astype("M8[M]") - first.astype("M8[M]")).astype(int) * months)
+    return float((last - first) / np.timedelta64(1, "s") * unit_ratio("second", unit))
+
+
+def written(stamp: Any) -> str:
+    """Return a date or a number in words, without a fraction that is 0.
+
+    >>> written(np.datetime64("2001-12-31T18:00")), written(np.datetime64("1998-03"))
+    ('2001-12-31 18:00', '1998-03')
+    """
+    text = str(stamp).replace("T", " ")
+    return text.rstrip("0").rstrip(".") if "." in text else text
