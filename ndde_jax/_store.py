@@ -12,6 +12,7 @@ field that is gone or new makes older files unreadable by name, with a sentence,
 Where thousands of answers are kept, their small arrays stay in NumPy until they are asked for.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -453,6 +454,16 @@ class Stages:
     def __exit__(self, *_) -> None:
         if self.bar is not None:
             self.bar.close()
+
+
+def concretely() -> contextlib.AbstractContextManager:
+    """Return a context in which numbers are numbers, in a function that is being traced as well.
+
+    Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
+    and every constant in them as a program of its own.
+    """
+    traced = isinstance(jnp.zeros(()), jax.core.Tracer)
+    return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
 
 
 class _OnHost(np.ndarray):

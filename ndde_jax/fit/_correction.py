@@ -120,7 +120,11 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     """
 
     def meet(start, end, increment, h, bend):
-        return _meeting(_rate(model, start, end, bend), start[0], increment, h)
+        rate = _rate(model, start, end, bend)
+        x = start[0]
+        # Both ways as a batch, since a model is compiled wherever it is called.
+        ends = jnp.stack([x, x + h * increment]), jnp.arange(2, dtype=x.dtype)
+        return _meeting(rate, x, *jax.vmap(lambda x, at: _mean_rate(rate, x, at, 0.5, h))(*ends), h)
 
     s = windows.scaling
     following = following_rows(windows, windows.history) if following is None else following
@@ -153,19 +157,19 @@ def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Win
 
     physical = increment * s.rate_scale[None] + s.rate_center[None]
     with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
-        move, difference = _meeting(rate, start[:, 0], physical, h)
+        x = start[:, 0]
+        ends = _mean_rate(rate, x, 0.0, 0.5, h), _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
+        move, difference = _meeting(rate, x, *ends, h)
         # What goes beyond the numbers of the windows is no correction either.
         size = np.abs(move) / s.scale[None] + np.abs(difference) / s.rate_scale[None]
         usable = (size < np.finfo(history.dtype).max / 2).all(axis=1) & valid
     return _at_middle(windows, following, bend, move, difference, usable, s, np)
 
 
-def _meeting(rate: Callable, x: Any, increment: Any, h: Any) -> tuple[Any, Any]:
+def _meeting(rate: Callable, x: Any, first: Any, second: Any, h: Any) -> tuple[Any, Any]:
     """Return half a step forward from a state, and by how much the rate at the middle of a step is
-    wrong, where half a step back from its end does not meet it.
+    wrong, where half a step back from its end does not meet it; from the mean rates of both halves.
     """
-    first = _mean_rate(rate, x, 0.0, 0.5, h)
-    second = _mean_rate(rate, x + h * increment, 1.0, 0.5, h)
     move = 0.5 * h * first
     return move, rate(x + move, 0.5) - 0.5 * (first + second)
 

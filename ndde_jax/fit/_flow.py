@@ -173,20 +173,29 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
         found = eqx.tree_at(lambda f: f.coefficients, found, coefficients)
         return polynomials.drift(found, MaskedDrift((*hidden, last)))
 
-    def improve(carry, _):
-        fits, *seen = carry
+    def corrected(fits, inputs, outputs, model):
         mask = base.reshape(data.dim, windows.n_lags, data.dim)
-        model = NeuralDDE(drift(fits, *seen), mask, windows.scaling, windows.dt, windows.lags)
-        corrected = FlatData(meet_midway(windows, model))
-        seen = corrected.inputs, corrected.outputs
+        model = NeuralDDE(model, mask, windows.scaling, windows.dt, windows.lags)
+        met = FlatData(meet_midway(windows, model))
         if networks is not None:
-            fits = networks.train(fits.network, fits.decay, *seen, STEPS_PER_ROUND)
-        return (fits, *seen), None
+            fits = networks.train(
+                fits.network, fits.decay, met.inputs, met.outputs, STEPS_PER_ROUND
+            )
+        return fits, met.inputs, met.outputs
+
+    def turn(now, goes_on):
+        model = drift(*now)
+        return jax.lax.cond(goes_on, corrected, lambda *now: now[:-1], *now, model), model
 
     seen = data.inputs, data.outputs
     fits = None if networks is None else networks.train(*networks.start(), *seen, config.steps)
-    last, _ = jax.lax.scan(improve, (fits, *seen), None, length=rounds)
-    numbers, rest = eqx.partition(drift(*last), eqx.is_inexact_array)
+    if rounds:
+        # The last turn corrects nothing: a fit after the loop would be compiled again.
+        _, every = jax.lax.scan(turn, (fits, *seen), jnp.arange(rounds + 1) < rounds)
+        found = jax.tree.map(lambda a: a[-1], every)
+    else:
+        found = drift(fits, *seen)
+    numbers, rest = eqx.partition(found, eqx.is_inexact_array)
     return eqx.combine(jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), numbers), rest)
 
 

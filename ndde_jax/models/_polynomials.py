@@ -265,8 +265,9 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
     # Everything happens on the triangular factor, whose size does not grow with the data.
     triangle = jnp.linalg.qr(jnp.concatenate([columns, y[:, None]], axis=1), mode="r")
     design, target = triangle[:, :-1], triangle[:, -1]
-    total = jnp.sum(allowed).astype(dtype)
-    lgamma = jax.scipy.special.gammaln
+    total = jnp.sum(allowed)
+    # Looked up, since the gamma function takes longer to compile than all the rest.
+    factorial = jnp.asarray([math.lgamma(k + 1) for k in range(n_terms + 1)], dtype)
 
     def solve(mask):
         """Return coefficients, and the inverse root of the normal equations."""
@@ -275,27 +276,34 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
         inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
         return jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0), inverse
 
-    def step(mask, _):
+    def step(carry, _):
+        mask, least, best = carry
         found, inverse = solve(mask)
         risk = jnp.sum((target - design @ found) ** 2)
-        k = jnp.sum(mask).astype(dtype)
-        ways = lgamma(total + 1) - lgamma(k + 1) - lgamma(total - k + 1)
+        count = jnp.sum(mask)
+        k = count.astype(dtype)
+        ways = factorial[total] - factorial[count] - factorial[total - count]
         cost = n * jnp.log(risk + FLOOR) + k * jnp.log(n) + 2 * ways
+        # The best is kept as it is met: another solution would be compiled again.
+        better = cost < least
+        root = jnp.where(mask[:, None], inverse, 0)
+        best = jax.tree.map(partial(jnp.where, better), (found, risk, k, root), best)
         # By how much the risk rises without each term.
         rise = found**2 / jnp.sum(inverse**2, axis=1)
         worst = jnp.argmin(jnp.where(mask, rise, jnp.inf))
-        return mask.at[worst].set(False), (cost, risk, k, mask)
+        return (mask.at[worst].set(False), jnp.where(better, cost, least), best), None
+
+    def from_degree(kept, start):
+        (_, *kept), _ = jax.lax.scan(step, (start, *kept), None, length=n_terms + 1)
+        return tuple(kept), None
 
     degree = np.sum(exponents, axis=1)
     starts = allowed[None] & (degree[None] <= np.arange(1, max(degree) + 1)[:, None])
-    models = jax.lax.map(
-        lambda start: jax.lax.scan(step, start, None, length=n_terms + 1)[1], starts
-    )
-    cost, risk, k, mask = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), models)
-    best = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
-    found, inverse = solve(mask[best])
-    inverse = jnp.where(mask[best][:, None], inverse, 0)
-    return _Chosen(found, risk[best], k[best], inverse @ inverse.T)
+    nothing = jnp.full(n_terms, jnp.nan, dtype)
+    nothing = (nothing, nothing[0], nothing[0], jnp.full((n_terms, n_terms), jnp.nan, dtype))
+    (_, best), _ = jax.lax.scan(from_degree, (jnp.asarray(jnp.inf, dtype), nothing), starts)
+    found, risk, k, root = best
+    return _Chosen(found, risk, k, root @ root.T)
 
 
 def bounds(

@@ -28,16 +28,13 @@ def spline_terms(
     xp = np if isinstance(z, np.ndarray) and isinstance(knots, np.ndarray) else jnp
     span = xp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
     wide = xp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
-
-    def cube(k):
-        u = xp.maximum(z - knots[..., k], 0) / span
-        return u * u * u  # several times as quick as a power
-
-    last, before = cube(-1), cube(-2)
+    beyond = [xp.maximum(z - knots[..., k], 0) / span for k in range(knots.shape[-1])]
+    # Several times as quick as a power.
+    *cubes, before, last = [u * u * u for u in beyond]
     curved = [
-        cube(k)
+        cube
         - before * (knots[..., -1] - knots[..., k]) / wide
         + last * (knots[..., -2] - knots[..., k]) / wide
-        for k in range(knots.shape[-1] - 2)
+        for k, cube in enumerate(cubes)
     ]
     return xp.stack([z, *curved], axis=-1)

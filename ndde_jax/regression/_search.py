@@ -36,8 +36,13 @@ def ridge_of(dtype: Any) -> float:
     return 1e-7 if np.dtype(dtype) == np.float64 else 1e-5
 
 
-# XLA's older emitters compile these programs in half the time, at the same speed.
-COMPILER_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+# These programs compile in a fraction of the time, and run as fast to a twentieth, with XLA's older
+# emitters, a lower level of optimisation, and one module instead of 32.
+COMPILER_OPTIONS = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
 
 
 class Problem(eqx.Module):
@@ -150,11 +155,22 @@ def _choices_of_products(most: int) -> Float[np.ndarray, "number product"]:
     return np.array([[log_choices(p, min(m, p)) for m in range(most + 1)] for p in pairs])
 
 
-def _log_choices(n: Float[Array, ""], most: int) -> Float[Array, "number"]:
-    """Return [`log_choices`][ndde_jax.regression._search.log_choices] of k = 0 … most."""
-    k = jnp.arange(most, dtype=n.dtype)
-    each = jnp.log(jnp.maximum(n - k, 1) / (k + 1))
-    return jnp.concatenate([jnp.zeros(1, n.dtype), jnp.cumsum(jnp.maximum(each, 0))])
+def _price_of_choices(n: Float[Array, ""], most: int) -> Float[Array, "number product"]:
+    """Return the price of choosing k = 0 … 2 most of n inputs and m = 0 … most products of two of
+    these.
+    """
+    k = jnp.arange(2 * most, dtype=n.dtype)
+    each = jnp.maximum(jnp.log(jnp.maximum(n - k, 1) / (k + 1)), 0)
+    sums = np.tri(2 * most + 1, 2 * most, -1, bool)
+    inputs = jnp.sum(jnp.where(sums, each[None], 0), axis=1)
+    return 2 * (inputs[:, None] + _choices_of_products(most).astype(n.dtype))
+
+
+def _at(values: Any, places: Any) -> Any:
+    """Return rows of an array at places that exist: without a check, which takes longer to compile
+    than all the rest.
+    """
+    return values.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def eliminated(a: Any, b: Any) -> Any:
@@ -206,175 +222,163 @@ def _columns_on(present, level):
     return present & ((level == CURVE)[..., None] | ((level == LINE)[..., None] & first))
 
 
-def _moves(problem: Problem, cross, power, state: _State, levels) -> _Moves:
+def _moves(problem: Problem, cross, power, slot, levels, level) -> _Moves:
+    """Return what moves would change, from the groups in slots at `levels`; `level` is of all."""
     gram, (n_groups, width) = problem.gram, problem.present.shape
     ridge = ridge_of(cross.dtype)
-    most, size = state.slot.shape[0], state.slot.shape[0] * width
-    on = _columns_on(problem.present[state.slot], levels)
-    flat = on.reshape(-1)
-    inner = gram[state.slot][:, :, state.slot].reshape(size, size)
-    inner = jnp.where(flat[:, None] & flat[None], inner, 0)
+    most, size = slot.shape[0], slot.shape[0] * width
+    on = _columns_on(_at(problem.present, slot), levels)
+    flat, eye = on.reshape(-1), jnp.eye(width, dtype=cross.dtype)
+    outer = jnp.where(flat[:, None], _at(gram, slot).reshape(size, -1), 0)
+    inner = _at(outer.reshape(size, n_groups, width).swapaxes(0, 1), slot).swapaxes(0, 1)
+    inner = jnp.where(flat[None], inner.reshape(size, size), 0)
     inner = inner + jnp.diag(jnp.where(flat, ridge, 1).astype(inner.dtype))
-    outer = jnp.where(flat[:, None], gram[state.slot].reshape(size, -1), 0)
-    c = jnp.where(flat, cross[state.slot].reshape(-1), 0)
+    c = jnp.where(flat, _at(cross, slot).reshape(-1), 0)
     right = jnp.concatenate([outer, c[:, None], jnp.eye(size, dtype=c.dtype)], axis=1)
-    root = jnp.linalg.cholesky(inner)
+    root = jnp.linalg.cholesky(inner, symmetrize_input=False)
     z = jax.lax.linalg.triangular_solve(root, right, left_side=True, lower=True)
     zx, zc, zi = z[:, : n_groups * width], z[:, n_groups * width], z[:, n_groups * width + 1 :]
 
-    # Outside: what is left of every column that is not in use; unit vectors in place of the others.
-    level = jnp.zeros(n_groups, levels.dtype).at[state.slot].max(levels)
+    # Outside: what is left of every column that is not in use.
     free = problem.present & ~_columns_on(problem.present, level)
-    each, eye = jnp.arange(n_groups), jnp.eye(width, dtype=c.dtype)
+    each = np.arange(n_groups)
     own = gram[each, :, each, :] + ridge * eye[None]
     zg = zx.reshape(size, n_groups, width)
     rest = own - jnp.einsum("kfi,kfj->fij", zg, zg)
     left = cross - (zx.T @ zc).reshape(n_groups, width)
-
-    rest = jnp.where(free[:, :, None] & free[:, None, :], rest, eye[None])
-    explained = eliminated(rest, jnp.where(free, left, 0))
-    gain = jnp.stack([explained[:, 0], explained[:, -1]])
-
     # Inside: a block of the inverse tells what its columns explain given the others; the straight
     # line last, so that what comes before it is the bend.
     beta = (zi.T @ zc).reshape(most, width)[:, ::-1]
-    zj, used = zi.reshape(size, most, width)[..., ::-1], on[:, ::-1]
+    zj = zi.reshape(size, most, width)[..., ::-1]
     block = jnp.einsum("kai,kaj->aij", zj, zj)
-    block = jnp.where(used[:, :, None] & used[:, None, :], block, eye[None])
-    along = jax.lax.linalg.triangular_solve(
-        jnp.linalg.cholesky(block),
-        jnp.where(used, beta, 0)[..., None],
-        left_side=True,
-        lower=True,
-    )[..., 0]
-    rise = jnp.stack([jnp.sum(along[:, :-1] ** 2, axis=1), jnp.sum(along**2, axis=1)])
-    return _Moves(power - zc @ zc, gain, rise)
+
+    # Unit vectors in place of the columns that do not count.
+    counts = jnp.concatenate([free, on[:, ::-1]])
+    matrix = jnp.concatenate([rest, block])
+    matrix = jnp.where(counts[:, :, None] & counts[:, None, :], matrix, eye[None])
+    explained = eliminated(matrix, jnp.where(counts, jnp.concatenate([left, beta]), 0)).T
+    gain = jnp.stack([explained[0, :n_groups], explained[-1, :n_groups]])
+    whole = explained[-1, n_groups:]
+    bend = explained[-2, n_groups:] if width > 1 else jnp.zeros_like(whole)
+    return _Moves(power - zc @ zc, gain, jnp.stack([bend, whole]))
 
 
 def _search_target(problem: Problem, cross, power, allowed, required, start, most: int):
     n_groups, dtype = problem.present.shape[0], cross.dtype
     power = jnp.where(power > 0, power, 1)
-    widths, price = jnp.sum(problem.present, axis=1, dtype=jnp.int32), problem.price
-    curved = widths > 1
-    counts = jnp.stack([jnp.zeros_like(widths), jnp.minimum(widths, 1), widths])
-    one, other = problem.reads[:, 0], problem.reads[:, 1]
-    paired = one != other
-    charge = problem.charge
-    by_use = jnp.where((charge[one] > 0)[None], paired[None].astype(jnp.int32), counts)
-    by_number = 2 * _log_choices(problem.choices, 2 * most)
-    by_products = jnp.asarray(2 * _choices_of_products(most), dtype)
-    slots = jnp.arange(most, dtype=jnp.int32)
+    widths, reads = jnp.sum(problem.present, axis=1, dtype=jnp.int32), problem.reads
+    curved, paired = widths > 1, reads[:, 0] != reads[:, 1]
+    second = jnp.stack([jnp.ones_like(paired), paired], axis=1)  # not the first one again
+    charge = jnp.where(second, _at(problem.charge, reads), 0)
+    free_of_charge = charge[:, 0] == 0
+    as_paired = paired.astype(jnp.int32)
+    as_line = jnp.where(free_of_charge, jnp.minimum(widths, 1), as_paired)
+    as_curve = jnp.where(free_of_charge, widths, as_paired)
+    must_be_read = second & _at(required, reads)
+    by_choice = _price_of_choices(problem.choices, most)
+    slots, groups = np.arange(most, dtype=np.int32), np.arange(n_groups, dtype=np.int32)
+    group_table = jnp.concatenate(
+        [
+            jnp.stack([as_paired, curved.astype(jnp.int32), as_line, as_curve], axis=1),
+            reads,
+            charge,
+            must_be_read.astype(jnp.int32),
+        ],
+        axis=1,
+    )
 
     def cost(rss, columns, number, products, paid):
         explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + problem.floor)
-        chosen = by_number[number] + by_products[number, products]
+        chosen = _at(by_choice.ravel(), number * (most + 1) + products)
         return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
 
-    def readers(group, held):
+    def readers(reads, paired, held):
         """Return how many of some groups read each input."""
-        none = jnp.zeros(n_groups, jnp.int32)
-        held = held.astype(jnp.int32)
-        return (
-            none.at[one[group]]
-            .add(held)
-            .at[other[group]]
-            .add(held * paired[group].astype(jnp.int32))
-        )
-
-    def first_of(where):
-        return jnp.argmax(where).astype(jnp.int32)
+        both = (reads[:, :1] == groups[None]).astype(jnp.int32)
+        both = both + (paired[:, None] & (reads[:, 1:] == groups[None])).astype(jnp.int32)
+        return jnp.sum(jnp.where(held[..., None], both[None], 0), axis=1, dtype=jnp.int32)
 
     def move(carry):
         state, found = carry
-        tried = slots == state.trial
-        trying = state.trial < most
+        tried, trying = slots == state.trial, state.trial < most
         levels = jnp.where(tried, OUT, state.level)
-        moves = _moves(problem, cross, power, state, levels)
-        held, pair = levels > OUT, paired[state.slot]
-        uses, before = (readers(state.slot, lv > OUT) for lv in (levels, state.level))
+        here = state.slot[:, None] == groups[None]
+        level = jnp.max(jnp.where(here, levels[:, None], OUT), axis=0)
+        moves = _moves(problem, cross, power, state.slot, levels, level)
+        held, table = levels > OUT, _at(group_table, state.slot)
+        pair, bends, line, curve = (table[:, k] for k in range(4))
+        pair, bends = pair > 0, bends > 0
+        uses = readers(table[:, 4:6], pair, jnp.stack([held, state.level > OUT]))
         # Inputs that nothing else reads go with a member.
-        last = jnp.stack([before[one[state.slot]] == 1, pair & (before[other[state.slot]] == 1)])
-        must = (last[0] & required[one[state.slot]]) | (last[1] & required[other[state.slot]])
-        own, own_price = by_use[levels, state.slot], price[state.slot]
-        own = jnp.where(held, own, 0)
-        sums = (own, uses > 0, held, held & pair)
-        charged = jnp.sum(jnp.where(uses > 0, charge, 0), dtype=jnp.int32)
-        columns, number, members, products = (jnp.sum(part, dtype=jnp.int32) for part in sums)
-        columns = columns + charged
+        unread = (_at(uses[0], reads) == 0) & second
+        last = _at(uses[1], table[:, 4:6]) == 1
+        last = last & jnp.stack([jnp.ones_like(pair), pair], axis=1)
+        must = jnp.any(last & (table[:, 8:] > 0), axis=1)
+        own_price = _at(problem.price, state.slot)
+        own = jnp.where(held, jnp.where(levels == LINE, line, curve), 0)
+        columns, members, products = (
+            jnp.sum(part, dtype=jnp.int32) for part in (own, held, held & pair)
+        )
+        used = uses[0] > 0
+        number = jnp.sum(used, dtype=jnp.int32)
+        columns = columns + jnp.sum(jnp.where(used, problem.charge, 0), dtype=jnp.int32)
         paid = jnp.sum(jnp.where(held, own_price, 0))
         now = cost(moves.rss, columns, number, products, paid)
-        level = jnp.zeros(n_groups, jnp.int32).at[state.slot].max(levels)
         # On trial, the model before is what an exchange has to beat.
         limit = jnp.where(trying, found.cost, now)
 
         # A group more, as a line or with its curve; or the curve of a line that is there.
-        wide = (2, n_groups)
-        curve = jnp.broadcast_to(jnp.array([[False], [True]]), wide)
-        left_out = jnp.zeros(n_groups, bool).at[state.slot].max(tried)
-        new = jnp.broadcast_to(allowed & (level == OUT) & ~left_out, wide)
-        line_there = jnp.broadcast_to(level == LINE, wide)
-        may_bend = jnp.broadcast_to(curved, wide)
-        bends = line_there & curve & may_bend & ~trying
-        joins = new & (members < most) & (~curve | may_bend)
-        unread = jnp.stack([uses[one] == 0, paired & (uses[other] == 0)])
-        charged = jnp.where(unread[0], charge[one], 0) + jnp.where(unread[1], charge[other], 0)
-        more = jnp.where(
-            line_there, jnp.broadcast_to(by_use[CURVE] - by_use[LINE], wide), by_use[1:]
-        )
-        more = more + jnp.where(new, jnp.broadcast_to(charged, wide), 0)
-        unread = jnp.sum(unread, axis=0, dtype=jnp.int32)
+        new = allowed & (level == OUT) & ~jnp.any(here & tried[:, None], axis=0)
+        joins = new & (members < most)
+        straight = level == LINE
+        may = jnp.stack([joins, curved & (joins | (straight & ~trying))])
+        whole = jnp.stack([as_line, as_curve])
+        more = jnp.where(straight[None], (as_curve - as_line)[None], whole)
+        charged = jnp.sum(jnp.where(unread, charge, 0), axis=1, dtype=jnp.int32)
+        more = more + jnp.where(new, charged, 0)[None]
         add = cost(
             moves.rss - moves.gain,
             columns + more,
-            number + jnp.where(new, jnp.broadcast_to(unread, wide), 0),
-            products + (jnp.broadcast_to(paired, wide) & new).astype(jnp.int32),
-            paid + jnp.where(new, jnp.broadcast_to(price, wide), 0),
+            (number + jnp.where(new, jnp.sum(unread, axis=1, dtype=jnp.int32), 0))[None],
+            (products + jnp.where(new, as_paired, 0))[None],
+            (paid + jnp.where(new, problem.price, 0))[None],
         )
-        resolved = moves.gain >= problem.floor * power
+        add = jnp.where(may & (moves.gain >= problem.floor * power), add, jnp.inf)
         # A curve less, or a group less.
-        nothing = jnp.zeros_like(own)
-        leaves = jnp.stack([(levels == CURVE) & curved[state.slot], ~must])
-        freed = jnp.where(last[0], charge[one[state.slot]], 0)
-        freed = freed + jnp.where(last[1], charge[other[state.slot]], 0)
-        leaves = leaves & jnp.stack([held, held]) & ~trying
+        none = jnp.zeros_like(own)
+        freed = own + jnp.sum(jnp.where(last, table[:, 6:8], 0), axis=1, dtype=jnp.int32)
         drop = cost(
             moves.rss + moves.rise,
-            columns - jnp.stack([own - by_use[LINE, state.slot], own + freed]),
-            number - jnp.stack([nothing, jnp.sum(last, axis=0, dtype=jnp.int32)]),
-            products - jnp.stack([nothing, pair.astype(jnp.int32)]),
+            columns - jnp.stack([own - line, freed]),
+            number - jnp.stack([none, jnp.sum(last, axis=1, dtype=jnp.int32)]),
+            products - jnp.stack([none, pair.astype(jnp.int32)]),
             paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
         )
         # What counts for nothing goes, whatever it costs.
         drop = jnp.where(moves.rise < problem.floor * power, jnp.minimum(drop, -1e30), drop)
-        every = jnp.concatenate(
-            [
-                jnp.where((joins | bends) & resolved, add, jnp.inf).ravel(),
-                jnp.where(leaves, drop, jnp.inf).ravel(),
-            ]
-        )
+        leaves = jnp.stack([(levels == CURVE) & bends, held & ~must]) & ~trying
+        drop = jnp.where(leaves, drop, jnp.inf)
+        every = jnp.concatenate([add.ravel(), drop.ravel()])
         best = jnp.argmin(every).astype(jnp.int32)
-        better = every[best] < limit - PROGRESS
-        adds, at = best < add.size, best - add.size
-        group = best % n_groups
-        there = held & (state.slot == group)
-        into = jnp.where(
-            trying, state.trial, jnp.where(jnp.any(there), first_of(there), first_of(~held))
-        )
+        better = _at(every, best) < limit - PROGRESS
+        adds, at, group = best < add.size, best - add.size, best % n_groups
+        # The slot that a group has, or the first free one.
+        rank = jnp.where(held, jnp.where(state.slot == group, slots, 2 * most), most + slots)
+        into = jnp.where(trying, state.trial, jnp.min(rank) % most)
         place = jnp.where(adds, into, at % most).astype(jnp.int32)
-        group = jnp.where(adds, group, state.slot[place])
         to = jnp.where(adds, best // n_groups + LINE, LINE - at // most)
+        changed = better & (slots == place)
 
         # Exchanges come when nothing else pays: one member after the other is emptied on trial.
         after = slots > jnp.where(trying, state.trial, -1)
-        open_ = (state.level > OUT) & ~must & after
-        next_ = jnp.where(jnp.any(open_), first_of(open_), most + 1)
+        next_ = jnp.min(jnp.where((state.level > OUT) & ~must & after, slots, most + 1))
         new_state = _State(
-            jnp.where(better, state.slot.at[place].set(group), state.slot),
-            jnp.where(better, state.level.at[place].set(to), state.level),
+            jnp.where(changed & adds, group, state.slot).astype(jnp.int32),
+            jnp.where(changed, to, state.level).astype(jnp.int32),
             jnp.where(better, most, next_).astype(jnp.int32),
             state.steps + 1,
         )
-        without = jnp.zeros(n_groups, dtype).at[state.slot].add(jnp.where(held, moves.rise[1], 0))
+        without = jnp.sum(jnp.where(here & held[:, None], moves.rise[1][:, None], 0), axis=0)
         seen = Selection(
             level, moves.rss / power, now, jnp.where(level > OUT, without, moves.gain[1]) / power
         )
@@ -382,12 +386,17 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         return new_state, found
 
     start = jnp.where(allowed, start, OUT)
-    unread = readers(jnp.arange(n_groups), start > OUT) == 0
+    unread = readers(reads, paired, (start > OUT)[None])[0] == 0
     start = jnp.where(required & unread, LINE, start).astype(jnp.int32)
-    slot = jnp.nonzero(start > OUT, size=most, fill_value=n_groups)[0].astype(jnp.int32)
-    level = jnp.where(slot < n_groups, start[jnp.minimum(slot, n_groups - 1)], OUT)
-    slot = jnp.minimum(slot, n_groups - 1)
-    state = _State(slot, level, jnp.asarray(most, jnp.int32), jnp.zeros((), jnp.int32))
+    # The first groups that are in use, in slots.
+    earlier = (groups[:, None] < groups[None]) & (start > OUT)[:, None]
+    rank = jnp.sum(earlier, axis=0, dtype=jnp.int32)
+    here = (start > OUT)[None] & (rank[None] == slots[:, None])
+    slot = jnp.where(jnp.any(here, axis=1), jnp.argmax(here, axis=1), n_groups - 1)
+    level = jnp.max(jnp.where(here, start[None], OUT), axis=1)
+    state = _State(
+        slot.astype(jnp.int32), level, jnp.asarray(most, jnp.int32), jnp.zeros((), jnp.int32)
+    )
     zero = jnp.zeros((), dtype)
     nothing = Selection(start, zero, zero, jnp.zeros(n_groups, dtype))
     # What was seen last, but for trials, is the result: no move is left from there.
@@ -456,6 +465,17 @@ _search_one = jax.jit(_search_target, static_argnames="most", compiler_options=C
 SMALLEST = 32
 
 
+def _padded(spare: int, values: Any, *axes: int) -> np.ndarray:
+    """Return values with so many zeros after them along some axes."""
+    values = np.asarray(values)
+    if not spare:
+        return values
+    shape = [size + spare if axis in axes else size for axis, size in enumerate(values.shape)]
+    out = np.zeros(shape, values.dtype)
+    out[tuple(slice(size) for size in values.shape)] = values
+    return out
+
+
 def search_known(
     problem: Problem, start: Int[np.ndarray, "target group"] | None = None, most: int = MOST
 ) -> Selection:
@@ -466,17 +486,7 @@ def search_known(
     room = SMALLEST
     while room < n_groups:
         room = room * 3 // 2 if room & (room - 1) == 0 else room * 4 // 3
-    spare = room - n_groups
-
-    def padded(values, *axes):
-        values = np.asarray(values)
-        if not spare:
-            return values
-        shape = [size + spare if axis in axes else size for axis, size in enumerate(values.shape)]
-        out = np.zeros(shape, values.dtype)
-        out[tuple(slice(size) for size in values.shape)] = values
-        return out
-
+    padded = functools.partial(_padded, room - n_groups)
     start = np.zeros((n_targets, n_groups), np.int32) if start is None else start
     shared = Problem(
         gram=padded(np.asarray(problem.gram, float), 0, 2),

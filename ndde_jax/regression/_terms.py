@@ -468,12 +468,8 @@ def _discount(n: Any) -> Any:
 
 def _better(one: Selection, other: Selection) -> Selection:
     """Return the cheaper of two selections for every target."""
-
-    def chosen(a, b):
-        first = (one.cost <= other.cost).reshape((-1,) + (1,) * (a.ndim - 1))
-        return np.where(first, a, b)
-
-    return jax.tree.map(chosen, one, other)
+    chosen = np.where(one.cost <= other.cost, 0, 1), np.arange(len(one.cost))
+    return jax.tree.map(lambda *both: np.stack(both)[chosen], one, other)
 
 
 def _sums(

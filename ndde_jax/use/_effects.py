@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole
+from .._memory import padded_length
 from .._spoken import percent
 from .._types import Checked, to_jax
 from ..models._model import model_rates
@@ -390,8 +391,8 @@ def _cells(nodes: np.ndarray) -> np.ndarray:
     return (nodes[1:, 1:] + nodes[1:, :-1] + nodes[:-1, 1:] + nodes[:-1, :-1]) / 4
 
 
-# Rows whose derivatives are taken at once.
-BATCH = 100
+# Rows whose derivatives are taken at once; all padded lengths are multiples of it.
+BATCH = 128
 # Beyond it a linear response has no meaning.
 UNSTABLE = 1e6
 # Edges of a printed summary.
@@ -651,17 +652,16 @@ def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np
 def mean_slopes(function: Any, histories: np.ndarray) -> Float[np.ndarray, "output lag dim"]:
     """Return mean derivatives, over histories, of a model or of the columns of a basis."""
     dtype = function.dt.dtype if hasattr(function, "dt") else None
-    # Whole batches, as a shorter last one would be a second program within; its spare rows are
-    # those of the first, and not counted.
-    spare = -len(histories) % min(len(histories), BATCH)
-    rows = to_jax(np.concatenate([histories, histories[:spare]]), dtype)
+    # One of a few lengths, since every length compiles anew; spare rows are not counted.
+    spare = np.repeat(histories[-1:], padded_length(len(histories)) - len(histories), axis=0)
+    rows = to_jax(np.concatenate([histories, spare]), dtype)
     slopes = _jacobians(jax.tree.map(to_jax, function), rows)
     return np.asarray(slopes[: len(histories)].mean(axis=0), np.float64)
 
 
 @eqx.filter_jit
 def _jacobians(function, rows):
-    return jax.lax.map(jax.jacfwd(function), rows, batch_size=min(len(rows), BATCH))
+    return jax.lax.map(jax.jacfwd(function), rows, batch_size=BATCH)
 
 
 def _total(effects: Effects) -> Total:

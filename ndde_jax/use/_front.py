@@ -3,11 +3,11 @@
 import functools
 from typing import Any
 
-import jax
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_key, check_whole, refusal
+from .._store import concretely
 from .._types import Checked
 from ._backtest import WithBacktests
 from ._effects import WithEffects
@@ -69,7 +69,7 @@ class Usable(
     @functools.cached_property
     def _members(self) -> Ensemble:
         """The default ensemble."""
-        with jax.ensure_compile_time_eval():
+        with concretely():
             return self.resample()
 
     @functools.cached_property
@@ -77,7 +77,7 @@ class Usable(
         """The parametric bootstrap models of the learned drift, with the noise of the default
         ensemble.
         """
-        with jax.ensure_compile_time_eval():
+        with concretely():
             return make_echoes(self, self._members)
 
     def _given(self, ensemble: Any) -> Ensemble:

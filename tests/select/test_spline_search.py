@@ -48,7 +48,10 @@ def found(windows):
 
 @pytest.fixture(scope="module")
 def traced_search():
-    return eqx.filter_jit(lambda w: ndde.select.spline_graph(w, shortlist=5))
+    # Unlike most programs of these tests it runs for longer than it compiles.
+    options = {"xla_backend_optimization_level": 1}
+    search = lambda w: ndde.select.spline_graph(w, shortlist=5)  # noqa: E731
+    return eqx.filter_jit(search, compiler_options=options)
 
 
 def assert_same_search(found, traced):

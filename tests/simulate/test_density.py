@@ -59,13 +59,17 @@ def test_against_normal_laws(path, kind):
 
 
 def test_derivatives_and_bounds(path):
-    @jax.jit
-    def score(rate, tau, sigma):
+    def density(rate, tau, sigma):
         given = dict(delays=tau, args=rate, delay_bounds=(0.5, 1.5))
         return ndde.simulate.log_density(drift, path.ys, DT, sigma, **given)
 
+    both = jax.jit(jax.value_and_grad(density, argnums=(0, 1, 2)))
+
+    def score(*given):
+        return both(*given)[0]
+
     at = (0.8, 0.97, 0.25)
-    slopes = jax.jit(jax.grad(score, argnums=(0, 1, 2)))(*at)
+    slopes = both(*at)[1]
     for i, slope in enumerate(slopes):
         up, down = (score(*[v + (j == i) * h for j, v in enumerate(at)]) for h in (1e-6, -1e-6))
         np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6)
@@ -81,7 +85,7 @@ def test_of_models_and_systems(path):
     model = ndde.fit_drift(windows, "full", family, flow=None, key=jr.key(0))
     found = ndde.simulate.log_density(model, path, DT, 0.2)
     x = np.asarray(path.ys)
-    mean = [x[k] + DT * np.asarray(model(x[[k, k - 10]])) for k in range(10, 400)]
+    mean = x[10:400] + DT * np.asarray(jax.vmap(model)(np.stack([x[10:400], x[:390]], axis=1)))
     expected = scipy.stats.norm.logpdf(x[11:], mean, 0.2 * np.sqrt(DT)).sum()
     np.testing.assert_allclose(found, expected, rtol=1e-10)
     with pytest.raises(ValueError, match="dt must be that of the model's data"):
