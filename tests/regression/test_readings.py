@@ -140,3 +140,20 @@ def test_a_noise_free_map_of_products_is_a_map():
     assert found.reading == "map" and found.evidence < -100
     links = {tuple(e) for e in np.argwhere(np.asarray(found.graph)) if e[0] != e[1]}
     assert links == {(0, 1, 0), (1, 2, 0)}
+
+
+def spread_autoregression(seed, dim=6, n=600):
+    """A sparse autoregression with the same size at three lags, of itself and of one other."""
+    rng, matrix = np.random.default_rng(seed), np.zeros((dim, dim))
+    for target in range(dim):
+        matrix[target, [target, (target + rng.integers(1, dim)) % dim]] = 0.15
+    x = np.zeros((n + 100, dim))
+    for t in range(3, len(x)):
+        x[t] = matrix @ x[t - 3 : t].sum(axis=0) + rng.normal(size=dim)
+    return x[100:]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sources_that_act_over_several_lags_are_of_a_map(seed):
+    """A flow reads several samples at the price of one: its average over a step."""
+    assert read(spread_autoregression(seed), range(6)).name == "map"
