@@ -421,7 +421,7 @@ def unconfirmed(
             past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
             given = np.concatenate([kept_columns(inputs, others, own=j), past], axis=1)[there]
             if len(given) > ROWS * (given.shape[1] + 10):
-                columns = inputs.test[there][:, places, i].reshape(len(given), -1)
+                columns = inputs.test[:, places, i][there].reshape(len(given), -1)
                 p = group_test(rows.rates[there, j], columns, given).p
                 found[i, j, places] = p * candidates > UNCONFIRMED
     return found

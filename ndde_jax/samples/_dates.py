@@ -39,10 +39,11 @@ def dates_after(
     first, times = np.datetime64(start, "us"), np.asarray(times, float)
     if unit == WORKING_DAY:
         return np.busday_offset(first.astype("M8[D]"), np.round(times).astype(int), roll="forward")
-    months, seconds = unit_ratio(unit, "month"), unit_ratio(unit, "second")
+    months = unit_ratio(unit, "month")
     if months is not None:
         dates = first.astype("M8[M]") + np.round(times * months).astype(int)
         return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
+    seconds = _seconds(unit)
     fine = "D" if seconds >= SECONDS["day"] else "m" if seconds >= SECONDS["minute"] else "ms"
     return (first + np.round(times * seconds * 1e6).astype("m8[us]")).astype(f"M8[{fine}]")
 
@@ -59,7 +60,14 @@ def elapsed(start: str, other: str, unit: str) -> float:
     months = unit_ratio("month", unit)
     if months is not None:
         return float((last.astype("M8[M]") - first.astype("M8[M]")).astype(int) * months)
-    return float((last - first) / np.timedelta64(1, "s") * unit_ratio("second", unit))
+    return float((last - first) / np.timedelta64(1, "s")) / _seconds(unit)
+
+
+def _seconds(unit: str) -> float:
+    seconds = unit_ratio(unit, "second")
+    if seconds is None:
+        raise ValueError(f"times counted in {unit!r} have no dates; expected a unit such as 'day'.")
+    return seconds
 
 
 def written(stamp: Any) -> str:

@@ -104,7 +104,7 @@ def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
     import pandas as pd
 
     n, dim = len(of.ts), len(of.names)
-    table = {"time": np.repeat(of.ts, dim)}
+    table: dict[str, Any] = {"time": np.repeat(of.ts, dim)}
     if of.start:
         dates = [written(date) for date in dates_after(of.start, of.ts, of.time_unit)]
         table["date"] = np.repeat(dates, dim)
