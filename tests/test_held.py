@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ndde_jax._store import _Packed, held, look
+from ndde_jax._store import _Packed, concretely, held, look
 
 
 class Tree(eqx.Module):
@@ -83,3 +83,26 @@ def test_pickled_replaced_and_compared_like_any_dataclass():
     other = dataclasses.replace(one, title="b")
     assert other.title == "b" and is_packed(other)
     assert [field.default for field in dataclasses.fields(Answer)] == [dataclasses.MISSING] * 3
+
+
+def test_numbers_are_numbers_in_a_trace_and_nothing_is_compiled_anew_outside():
+    traces = []
+
+    @jax.jit
+    def kept(x):
+        traces.append(x)
+        return x + jnp.eye(2)
+
+    kept(1.0)
+    with concretely():
+        kept(1.0)
+    assert len(traces) == 1
+
+    @jax.jit
+    def traced(x):
+        assert isinstance(jnp.zeros(2), jax.core.Tracer)
+        with concretely():
+            assert not isinstance(jnp.zeros(2), jax.core.Tracer)
+        return x
+
+    traced(1.0)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from .._memory import padded_length
 from ..models._model import NeuralDDE
 from ..samples._reading import read_samples
 from ..select._midpoint import halfway, read_steps
@@ -83,7 +84,9 @@ def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) ->
     if not np.isfinite(start).all():
         return []
     n = min(len(record), LONGEST, max(MOST_VALUES // len(found.names), 4 * past)) - 1
-    runs = (np.asarray(_run(found, ensemble, start, n, jr.key(k))) for k in range(ECHOES))
+    # One of a few lengths, since every length compiles anew.
+    long = padded_length(n)
+    runs = (np.asarray(_run(found, ensemble, start, long, jr.key(k)))[:n] for k in range(ECHOES))
     return [_measured(ensemble, k, x.astype(np.float64))[None] for k, x in enumerate(runs)]
 
 
