@@ -104,9 +104,7 @@ def program(main: Callable[[], int]) -> int:
     """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence. Unless
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
-    from ndde_jax._compilation_cache import add_up_right, keep_compiled
-    from ndde_jax._one_thread import one_blas_thread
-    from ndde_jax._program import run_program
+    from ndde_jax._program import add_up_right, keep_compiled, one_blas_thread, run_program
 
     add_up_right()
     one_blas_thread()

@@ -20,7 +20,9 @@ PAGES = {
 }
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 PICTURE = re.compile(r"!\[([^\]\n]+)\]\((gallery/\w+\.png)\)")
-LINK = re.compile(r"(!?)\[([^\]\n]*)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+# Code, in which what looks like a link is none.
+FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 # A section of the navigation that is a page too: its name is in the link before, not in the label.
 LABEL = re.compile(r'<label(?=[^>]* id="__nav_\w+_label"[^>]*>\s*<span class="md-nav__icon)')
 
@@ -98,4 +100,5 @@ def with_site_links(text: str, source: str, page: str) -> str:
         up = "../" * page.count("/")
         return f"{mark}[{label}]({up}{found}{'#' + anchor if anchor else ''})"
 
-    return LINK.sub(turned, text)
+    parts = FENCED.split(text)
+    return "".join(part if part.startswith("```") else LINK.sub(turned, part) for part in parts)

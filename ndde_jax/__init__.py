@@ -30,9 +30,15 @@ from ._executors import Failed as Failed
 from ._recipe import Recipe as Recipe
 from .check._identifiability import identifiability_report as identifiability_report
 from .check._sample_rules import data_findings as data_findings
-from .fit._drift import fit_drift as fit_drift
-from .fit._edges import edge_scores as edge_scores, window_graph as window_graph
-from .fit._fit import FitConfig as FitConfig, FitResult as FitResult, Status as Status, fit as fit
+from .fit._fit import (
+    FitConfig as FitConfig,
+    FitResult as FitResult,
+    Status as Status,
+    edge_scores as edge_scores,
+    fit as fit,
+    window_graph as window_graph,
+)
+from .fit._flow import fit_drift as fit_drift
 from .fit._loss import risk as risk, window_loss as window_loss
 from .fit._many import fit_many as fit_many
 from .fit.penalties import (

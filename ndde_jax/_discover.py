@@ -23,7 +23,7 @@ from ._checks import (
 )
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
-from ._stages import Stages
+from ._store import Stages
 from ._types import Checked, RealScalarLike
 from .fit._prices import as_price
 from .measure._delays import candidate_lags, delays_of, whole_lags

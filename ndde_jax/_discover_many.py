@@ -12,12 +12,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_choice, check_concrete, check_key, refusal, shown
+from ._checks import check_choice, check_concrete, check_key, shown
 from ._discover import check_settings, discover
 from ._discovery import Discovery
 from ._executors import Failed, run_many, sendable
-from ._kept import Kept
 from ._recipe import Recipe
+from ._store import Kept
 from ._types import Checked, RealScalarLike
 from .samples._lag_times import has_unit
 from .samples._reading import read_samples
@@ -108,8 +108,6 @@ def discover_many(
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     check_choice(errors, "errors", ("keep", "raise"))
-    if directory is not None and not isinstance(directory, str | os.PathLike):
-        raise refusal("directory", "a path or None", directory)
     check_prior(prior)
     if lags is not None and not has_unit(lags):
         lags = read_lags(lags)

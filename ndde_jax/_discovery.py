@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ._checks import check_key, check_whole
-from ._held import held
 from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
-from ._store import read, write
+from ._store import held, read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
 from .assess._reasons import reasons

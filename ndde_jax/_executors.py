@@ -16,9 +16,8 @@ from typing import Any
 import jax
 
 from ._checks import check_whole, refusal
-from ._kept import Kept
 from ._memory import make_room
-from ._store import from_bytes, to_bytes
+from ._store import Kept, from_bytes, to_bytes
 from ._types import Checked
 
 # Systems that an executor is given at a time: enough for hundreds of workers, and few enough that
@@ -90,9 +89,9 @@ def run_many(
             kept.save(names[i], result, f"system {i}")
 
     if executor is None:
-        crew = _Here(pool, one, keep, keep_failures, _settings())
+        crew = _Here(pool, keep, keep_failures, _settings(), one)
     else:
-        crew = _There(pool, executor, parcel, keep, keep_failures, _settings())
+        crew = _There(pool, keep, keep_failures, _settings(), executor, parcel)
     pending: dict[Future, int] = {}
     bar = None
     try:
@@ -153,16 +152,28 @@ def _finished(pending: dict[Future, int]) -> list[Future]:
 
 
 @dataclasses.dataclass
-class _Here:
+class _Crew:
+    """Those who compute systems: the threads of a `pool`, and how results are kept."""
+
+    pool: Executor
+    keep: Callable[[int, Any], None]
+    keep_failures: bool
+    settings: "Settings"
+
+    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
+        """Say what an interrupted call waits for: nothing where that is elsewhere."""
+
+    def keep_finished(self, pending: dict[Future, int]) -> None:
+        """Keep what finished after an interruption, where that has not been done."""
+
+
+@dataclasses.dataclass
+class _Here(_Crew):
     """An executor of threads in this process, which take turns on its devices and store what they
     finish.
     """
 
-    pool: Executor
     one: Callable[[int, Any], Any]
-    keep: Callable[[int, Any], None]
-    keep_failures: bool
-    settings: "Settings"
 
     def start(self, i: int) -> Future:
         return self.pool.submit(self._work, i)
@@ -174,9 +185,6 @@ class _Here:
         running = sum(not future.done() for future in pending)
         if running and isinstance(error, KeyboardInterrupt):
             print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
-
-    def keep_finished(self, pending: dict[Future, int]) -> None:
-        pass  # they do so themselves
 
     def _work(self, i: int) -> Any:
         devices = jax.local_devices()
@@ -195,18 +203,14 @@ class _Here:
 
 
 @dataclasses.dataclass
-class _There:
-    """A wrapper of a given executor; one thread here, `clerk`, packs, unpacks and stores."""
+class _There(_Crew):
+    """A wrapper of a given executor; the one thread of the pool packs, unpacks and stores."""
 
-    clerk: Executor
     executor: Executor
     parcel: Callable[[int], Parcel]
-    keep: Callable[[int, Any], None]
-    keep_failures: bool
-    settings: "Settings"
 
     def start(self, i: int) -> Future:
-        ready = self.clerk.submit(self._pack, i)
+        ready = self.pool.submit(self._pack, i)
         parcel = ready.result()
         if isinstance(parcel, Failed):
             return ready
@@ -220,10 +224,7 @@ class _There:
             if not (self.keep_failures and type(error).__name__ == "KilledWorker"):
                 raise
             answer = _failed(i, error)
-        return self.clerk.submit(self._unpack, i, answer).result()
-
-    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
-        pass  # nothing is waited for: what runs elsewhere is none of this process
+        return self.pool.submit(self._unpack, i, answer).result()
 
     def keep_finished(self, pending: dict[Future, int]) -> None:
         for future, i in pending.items():

@@ -1,8 +1,13 @@
-"""Limits on compiled programs: they are dropped before there are too many for the operating system.
+"""Limits of compiled programs: how many there may be, and what runs side by side in one.
 
 Every compiled program takes some memory areas, of which Linux allows a process 65 530; beyond that
 compilation fails or the process ends. A program is compiled for each combination of shapes, so a
-loop over systems of many lengths gets there after a hundred of them.
+loop over systems of many lengths gets there after a hundred of them: programs are dropped before.
+
+Under `vmap` a factorisation becomes a batch whose parts wait for threads of XLA, of which there are
+as many as cores. As many such batches side by side as there are threads wait for ever (jaxlib
+0.10.1, `ParallelBatchMap`): 64 systems on two cores did, at the first call. XLA runs side by side
+whatever does not need one another's results, so what is not to run yet is made to need one.
 """
 
 import time
@@ -10,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Inexact
 
 # A large fit takes a few thousand.
 MOST_MAPS = 30_000
@@ -64,3 +70,11 @@ def padded_length(n: int) -> int:
     while length < n:
         length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3
     return length
+
+
+def after(value: Inexact[Array, "..."], done: Inexact[Array, "*other"]) -> Inexact[Array, "..."]:
+    """Return the value unchanged, but computed after `done`. A barrier of XLA would not do: on CPUs
+    it is gone before programs are scheduled.
+    """
+    first = done.ravel()[0]
+    return value + jnp.minimum(jnp.abs(first), 0).astype(value.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._atomic import Together
+from ._files import Together
 from ._report import PICTURES, USES, Report
 
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.

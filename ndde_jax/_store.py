@@ -1,4 +1,4 @@
-"""The one file format of the library.
+"""The one file format of the library, and work that is kept in it, stage by stage, and resumed.
 
 An NPZ archive that `numpy.load` opens without this library: every array under its dotted path, such
 as `windows.history`, and `about.json`, which says what object they make up. The comment of the
@@ -8,8 +8,11 @@ names of classes of this library, never code.
 
 Objects are described by the names of their fields, so classes may change without a new format: a
 field that is gone or new makes older files unreadable by name, with a sentence, never silently.
+
+Where thousands of answers are kept, their small arrays stay in NumPy until they are asked for.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -20,6 +23,7 @@ import sys
 import unicodedata
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,9 +33,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ._archive import read_array
-from ._atomic import write_bytes
-from ._held import look
+from ._checks import refusal
+from ._files import drop_abandoned, read_array, write_bytes
 from ._types import to_jax
 from ._version import version
 
@@ -304,3 +307,227 @@ def _classes() -> dict[str, type]:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+# Of results before the format that `_store` reads.
+OLD_SUFFIX = ".eqx"
+
+
+class Kept:
+    """A directory of results, one file each, under names that say what they were computed from.
+
+    Neither damage nor a full disk stops the work: what cannot be read is computed again, what
+    cannot be written stays in memory, and `warn` says so. Threads may share it.
+    """
+
+    def __init__(self, directory: str | os.PathLike):
+        if not isinstance(directory, str | os.PathLike):
+            raise refusal("directory", "a path or None", directory)
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        drop_abandoned(self.directory)
+        self.unread: list[str] = []
+        self.unwritten: dict[str, str] = {}
+
+    def load(self, name: str) -> Any:
+        """Return a result, or None if there is none that can be read."""
+        path = self.directory / f"{name}{SUFFIX}"
+        try:
+            return read(path, object)
+        except FileNotFoundError:
+            old = path.with_suffix(OLD_SUFFIX)
+            if old.exists():
+                self.unread.append(
+                    f"{old} was written in a format of earlier versions; it is computed again and "
+                    "kept in the present one."
+                )
+        except (ValueError, OSError) as error:
+            self.unread.append(f"{path} cannot be read ({error}); it is computed again.")
+        return None
+
+    def save(self, name: str, value: Any, label: str) -> None:
+        """Keep a result, which messages call `label`."""
+        try:
+            write(self.directory / f"{name}{SUFFIX}", value)
+        except OSError as error:
+            self.unwritten[label] = str(error)
+
+    def touch(self, name: str) -> None:
+        """Mark a result as used now."""
+        try:
+            os.utime(self.directory / f"{name}{SUFFIX}")
+        except OSError:
+            pass
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Warn once of a file that could not be read or written; in the thread that the user looks
+        at.
+        """
+        unread, self.unread = self.unread, []
+        for sentence in unread:
+            warnings.warn(sentence, stacklevel=stacklevel + 1)
+        unwritten, self.unwritten = self.unwritten, {}
+        if unwritten:
+            labels, reason = ", ".join(unwritten), next(iter(unwritten.values()))
+            warnings.warn(
+                f"Not stored in {self.directory}: {labels} ({reason}). The results are returned "
+                "all the same; a later call computes these again.",
+                stacklevel=stacklevel + 1,
+            )
+
+    def count(self) -> int:
+        """Return how many results the directory holds."""
+        return sum(1 for _ in self.directory.glob(f"*{SUFFIX}"))
+
+
+Result = TypeVar("Result")
+
+# Seconds from which on a user is told beforehand.
+LONG = 20.0
+
+
+class Stages:
+    """A runner of the stages of one piece of work; a context manager.
+
+    **Arguments:**
+
+    - `total`: how many stages there will be.
+    - `progress`: show a bar.
+    - `directory`: where to keep what finished stages returned; another run with equal `inputs`
+        reads it there and runs only the others. By default nothing is kept.
+    - `inputs`: a pytree of all that determines the results: data, settings, key.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        *,
+        progress: bool = False,
+        directory: str | os.PathLike | None = None,
+        inputs: Any = None,
+    ):
+        self.bar = None
+        if progress:
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=total, bar_format="{desc} {bar} {n_fmt}/{total_fmt} {elapsed}")
+        self.kept = None
+        if directory is not None:
+            self.kept, self.inputs = Kept(directory), fingerprint(inputs)
+
+    def expect(self, seconds: float) -> None:
+        """Announce the expected duration, where it is long."""
+        if self.bar is not None and seconds > LONG:
+            minutes = seconds / 60
+            about = f"{minutes:.0f} minutes" if minutes > 2 else f"{round(seconds, -1):.0f} seconds"
+            self.bar.write(
+                f"This will take about {about}, and longer for variables that need networks.",
+                file=sys.stderr,
+            )
+
+    def __call__(self, name: str, function: Callable[[], Result]) -> Result:
+        """Return the result of the function, now or from an earlier run; arrays are ready."""
+        if self.bar is not None:
+            self.bar.set_description_str(name)
+        result = self._kept_or_new(name, function)
+        if self.bar is not None:
+            self.bar.update()
+        return result
+
+    def _kept_or_new(self, name: str, function: Callable[[], Result]) -> Result:
+        if self.kept is None:
+            return jax.block_until_ready(function())
+        file = f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
+        result = self.kept.load(file)
+        if result is None:
+            self.kept.warn(stacklevel=5)
+            result = jax.block_until_ready(function())
+            self.kept.save(file, result, f"“{name}”")
+            self.kept.warn(stacklevel=5)
+        else:
+            self.kept.touch(file)
+        return result
+
+    def __enter__(self) -> "Stages":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def concretely() -> contextlib.AbstractContextManager:
+    """Return a context in which numbers are numbers, in a function that is being traced as well.
+
+    Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
+    and every constant in them as a program of its own.
+    """
+    traced = isinstance(jnp.zeros(()), jax.core.Tracer)
+    return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
+
+
+class _OnHost(np.ndarray):
+    """A NumPy copy of a JAX array that becomes one again when asked for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Packed:
+    tree: Any
+
+    def unpacked(self) -> Any:
+        # Numbers are numbers in a function that is being traced, too.
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(_to_device, self.tree)
+
+
+class _Held:
+    def __init__(self, name: str):
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = _Packed(jax.tree.map(_to_host, value))
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            raise AttributeError(self.name)  # like any field without a default
+        value = instance.__dict__[self.name]
+        if isinstance(value, _Packed):
+            value = instance.__dict__[self.name] = value.unpacked()
+        return value
+
+
+def held(*names: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Keep fields of a dataclass on the host, where they are pytrees with many small arrays.
+
+    An array of JAX takes three kilobytes beside its numbers, and an answer has dozens: of a
+    thousand small systems that is more than all their numbers.
+    """
+
+    def hold(kind: type[Kind]) -> type[Kind]:
+        for name in names:
+            setattr(kind, name, _Held(name))
+        return kind
+
+    return hold
+
+
+def look(instance: Any, name: str) -> Any:
+    """Return the field unpacked, without storing it unpacked in the instance."""
+    value = vars(instance).get(name) if hasattr(instance, "__dict__") else None
+    return value.unpacked() if isinstance(value, _Packed) else getattr(instance, name)
+
+
+def _to_host(leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return leaf
+    # Keys and weak types have no equal in NumPy.
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type:
+        return leaf
+    # A copy: what NumPy only looks at stays an array of JAX.
+    copied = np.array(leaf).view(_OnHost)
+    copied.flags.writeable = False
+    return copied
+
+
+def _to_device(leaf: Any) -> Any:
+    return to_jax(leaf.view(np.ndarray)) if isinstance(leaf, _OnHost) else leaf

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,3 +134,16 @@ def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[
         return as_scalar(value)
 
     return convert
+
+
+class Scaling(eqx.Module):
+    """The means and standard deviations that make states and rates of change dimensionless.
+
+    A physical state x becomes (x − center) / scale, a physical rate of change r becomes
+    (r − rate_center) / rate_scale; all per variable.
+    """
+
+    center: Float[Array, "dim"]
+    scale: Float[Array, "dim"]
+    rate_center: Float[Array, "dim"]
+    rate_scale: Float[Array, "dim"]

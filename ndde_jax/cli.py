@@ -14,16 +14,24 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._cli_data import rate_edge, rate_lags, read_example, read_file, read_transforms
-from ._commands import add_commands, add_general
-from ._compilation_cache import add_up_right, keep_compiled
-from ._one_thread import one_blas_thread
+from ._commands import (
+    SEED,
+    add_commands,
+    add_general,
+    argument,
+    rate_edge,
+    rate_lags,
+    read_example,
+    read_file,
+    read_transforms,
+    whole,
+)
 from ._output import forget_stages, write_checked, write_results
-from ._program import INTERRUPTED, run_program
+from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
 from ._spoken import parse_edge, parse_lags, parse_months, parse_only
 from ._version import version
 
@@ -213,53 +221,25 @@ def _list_examples(arguments: argparse.Namespace) -> None:
             print(f"  {example.description}\n  {example.source}\n  {example.licence}")
 
 
+def _lags(text: str) -> tuple[int, ...] | str:
+    # Times with a unit can be read once the sampling interval is known.
+    return text if re.search(r"\d\s*[A-Za-z]", text) else parse_lags(text)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError
+    return number
+
+
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
-    def lags(text: str) -> tuple[int, ...] | str:
-        try:
-            # Times with a unit can be read once the sampling interval is known.
-            return text if re.search(r"\d\s*[A-Za-z]", text) else parse_lags(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    def said(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-        def read(text: str) -> Any:
-            try:
-                return parse(text)
-            except ValueError as error:
-                raise argparse.ArgumentTypeError(str(error)) from None
-
-        return read
-
-    edge = said(parse_edge)
-
-    def names(text: str) -> list[str]:
-        return [name.strip() for name in text.split(",")]
-
-    def positive(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not (math.isfinite(number) and number > 0):
-            raise argparse.ArgumentTypeError(f"expected a positive number; got {text!r}.")
-        return number
-
-    def rounds(text: str) -> int:
-        if not text.isdecimal() or int(text) > 100:
-            raise argparse.ArgumentTypeError(f"expected a number of rounds, 0 to 100; got {text!r}")
-        return int(text)
-
-    def seed(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = -1
-        if not 0 <= number < 2**32:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number from 0 to {2**32 - 1}; got {text[:40]!r}."
-            )
-        return number
+    edge, positive = argument(parse_edge), argument(_positive, "a positive number")
 
     parser = argparse.ArgumentParser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
@@ -284,7 +264,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dt", type=positive, help="sampling interval (default: from the time column)")
     add(
         "--lags",
-        type=lags,
+        type=argument(_lags),
         help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
         "(default: chosen from the data, or the example's)",
     )
@@ -296,7 +276,7 @@ def _parser() -> argparse.ArgumentParser:
         "one more (%(default)s); results list both",
     )
     add("--out", default="result", metavar="DIR", help="directory for the results (%(default)s)")
-    add("--columns", type=names, metavar="A,B", help="variables to use (default: all)")
+    add("--columns", type=_names, metavar="A,B", help="variables to use (default: all)")
     add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
     add(
         "--key",
@@ -307,21 +287,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--trial", metavar="NAME", help="column that tells several recordings apart")
     add("--offsets", action="store_true", help="every recording has a mean of its own")
-    many = dict(type=names, action="append", default=[], metavar="COLUMN")
+    many = dict(type=_names, action="append", default=[], metavar="COLUMN")
     text = "read a variable as its logarithm; all: every one. May be repeated"
     add("--log", help=text, **many)
     text = "read a variable as normal scores of its ranks; all: every one. May be repeated"
     add("--ranks", help=text, **many)
     add(
         "--impute",
-        type=rounds,
+        type=whole(0, 100),
         default=0,
         metavar="N",
         help="estimate missing values by the model and search again, N times (%(default)s)",
     )
     add(
         "--only",
-        type=said(parse_only),
+        type=argument(parse_only),
         action="append",
         default=[],
         metavar="COLUMN=VALUE,...",
@@ -329,7 +309,7 @@ def _parser() -> argparse.ArgumentParser:
         "everywhere. May be repeated",
     )
     text = "explain rates only in these months of a time column with dates: 12,1,2"
-    add("--months", type=said(parse_months), default=(), metavar="M,...", help=text)
+    add("--months", type=argument(parse_months), default=(), metavar="M,...", help=text)
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     text = "whether the first row of a text file or sheet holds names (default: found)"
@@ -341,7 +321,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)"
     add("--time-zone", metavar="ZONE", help=text)
     text = "dimensions of a NetCDF or Zarr file whose cells are variables"
-    add("--variables", type=names, default=(), metavar="A,B", help=text)
+    add("--variables", type=_names, default=(), metavar="A,B", help=text)
     add(
         "--scheme",
         choices=("euler", "central", "central4", "midpoint"),
@@ -375,7 +355,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--exogenous",
         "--inputs",
-        type=names,
+        type=_names,
         default=[],
         metavar="A,B",
         help="known inputs: variables that drive but are not driven",
@@ -387,7 +367,7 @@ def _parser() -> argparse.ArgumentParser:
         help="refit on halves of the data, with edges replaced and other differences, to report "
         "whether the data support the graph (minutes)",
     )
-    add("--seed", type=seed, default=0, help="seed of the random numbers (%(default)s)")
+    add("--seed", type=SEED, default=0, help="seed of the random numbers (%(default)s)")
     add("--full", action="store_true", help="the full report, for a methods section")
     add(
         "--no-treat",
@@ -404,7 +384,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--quiet", action="store_true", help="names only")
     add_general(command)
     command.set_defaults(run=_list_examples)
-    add_commands(commands, seed)
+    add_commands(commands)
     return parser
 
 

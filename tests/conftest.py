@@ -46,7 +46,7 @@ QUICK_COMPILER = (
     # A program is cut into 32 modules for as many threads, and each is copied and set up anew; the
     # cores are busy with the other worker anyway.
     "--xla_cpu_parallel_codegen_split_count=1",
-    # Some releases refuse to load code for AVX-512 that they kept, see _compilation_cache.py.
+    # Some releases refuse to load code for AVX-512 that they kept, see _program.py.
     *(["--xla_cpu_max_isa=AVX2"] if OLD and platform.machine() == "x86_64" else []),
 )
 # Of the 65530 that Linux grants a process: a program takes about eleven, and a module makes at most

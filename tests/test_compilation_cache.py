@@ -11,8 +11,8 @@ import jaxlib.version
 import numpy as np
 import pytest
 
-from ndde_jax import _compilation_cache
-from ndde_jax._compilation_cache import (
+from ndde_jax import _program
+from ndde_jax._program import (
     FUSION,
     add_up_right,
     drop_oldest,
@@ -62,7 +62,7 @@ def test_what_is_kept_can_be_loaded(
     tmp_path, settings, monkeypatch, version, machine, given, flags
 ):
     monkeypatch.setattr(jaxlib.version, "__version_info__", version)
-    monkeypatch.setattr(_compilation_cache.platform, "machine", lambda: machine)
+    monkeypatch.setattr(_program.platform, "machine", lambda: machine)
     environment = {"XDG_CACHE_HOME": str(tmp_path)} | ({"XLA_FLAGS": given} if given else {})
     keep_compiled(environment)
     assert environment.get("XLA_FLAGS") == flags
@@ -87,7 +87,7 @@ def test_unlike_processors_do_not_share(tmp_path, monkeypatch):
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     one = user_directory(environment)
     assert user_directory(environment) == one
-    monkeypatch.setattr(_compilation_cache.platform, "machine", lambda: "other")
+    monkeypatch.setattr(_program.platform, "machine", lambda: "other")
     assert user_directory(environment) != one
 
 
@@ -158,4 +158,4 @@ def test_the_library_keeps_nothing():
         for path in (REPOSITORY / "ndde_jax").rglob("*.py")
         if re.search(r"keep_compiled\(|compilation_cache_dir", path.read_text(), re.IGNORECASE)
     ]
-    assert sorted(used) == ["_compilation_cache.py", "cli.py"]
+    assert sorted(used) == ["_program.py", "cli.py"]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax import _atomic, _discover_many
+from ndde_jax import _discover_many, _files
 from ndde_jax._executors import Failed, run_many
 from ndde_jax._store import from_bytes, to_bytes
 
@@ -271,7 +271,7 @@ def test_a_full_disk_loses_no_discovery(computed, tmp_path, monkeypatch, alone):
     def fsync(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_atomic.os, "fsync", fsync)
+    monkeypatch.setattr(_files.os, "fsync", fsync)
     with pytest.warns(UserWarning, match="system 0, system 1, system 2 .*No space left"):
         assert_same(run(directory=tmp_path, executor=Deferred()), alone)
 

@@ -55,7 +55,7 @@ def test_only_so_many_are_handed_over_ahead():
 
 def test_results_are_stored_as_they_finish(tmp_path):
     """The second finishes while the first waits for its file."""
-    kept = ndde._kept.Kept(tmp_path)
+    kept = ndde._store.Kept(tmp_path)
     seen = threading.Event()
 
     def first(value):
@@ -146,7 +146,7 @@ def test_a_task_that_kills_its_dask_worker_is_done_by_another(cluster, tmp_path)
 
 @pytest.mark.slow
 def test_a_spawned_process_that_is_killed_breaks_the_pool_and_loses_nothing(tmp_path):
-    flag, kept = str(tmp_path / "killed"), ndde._kept.Kept(tmp_path / "kept")
+    flag, kept = str(tmp_path / "killed"), ndde._store.Kept(tmp_path / "kept")
 
     def many():
         context = multiprocessing.get_context("spawn")

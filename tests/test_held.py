@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ndde_jax._held import _Packed, concretely, held, look
+from ndde_jax._store import _Packed, concretely, held, look
 
 
 class Tree(eqx.Module):

@@ -12,7 +12,7 @@ pytest.importorskip("threadpoolctl")
 # threadpoolctl asks the library itself, by other means.
 SCRIPT = """
 import json, numpy, threadpoolctl
-from ndde_jax._one_thread import one_blas_thread
+from ndde_jax._program import one_blas_thread
 def threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info()
             if pool["internal_api"] == "openblas"]

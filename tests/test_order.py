@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax._order import after
+from ndde_jax._memory import after
 
 # Primitives of JAX that become calls of LAPACK, and under `vmap` batches of them.
 FACTORISATIONS = {

@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax import _atomic, _store
-from ndde_jax._kept import Kept
-from ndde_jax._stages import Stages
-from ndde_jax._store import FORMAT, fingerprint, read, to_bytes, write
+from ndde_jax import _files, _store
+from ndde_jax._store import FORMAT, Kept, Stages, fingerprint, read, to_bytes, write
 
 PRIOR = ndde.prior_knowledge(2, lags=(0, 3), forbidden=[(0, 1)])
 SCALING = ndde.windows.Scaling(*(jnp.arange(2.0) + i for i in range(4)))
@@ -43,7 +41,7 @@ def full_disk(monkeypatch):
     def fsync(descriptor):
         raise FULL
 
-    monkeypatch.setattr(_atomic.os, "fsync", fsync)
+    monkeypatch.setattr(_files.os, "fsync", fsync)
 
 
 # ---- what comes back ----
@@ -203,12 +201,12 @@ def test_a_full_disk_leaves_what_was_there(path, full_disk):
 
 def test_files_appear_together_or_not_at_all(tmp_path):
     (tmp_path / "b").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), _atomic.Together() as files:
+    with pytest.raises(KeyboardInterrupt), _files.Together() as files:
         files.add(tmp_path / "a", b"new")
         files.add(tmp_path / "b", b"new")
         raise KeyboardInterrupt
     assert [p.name for p in tmp_path.iterdir()] == ["b"]
-    with _atomic.Together() as files:
+    with _files.Together() as files:
         files.add(tmp_path / "a", b"new")
         files.add(tmp_path / "b", b"new")
         assert (tmp_path / "b").read_bytes() == b"old"
@@ -231,15 +229,15 @@ def test_partial_files_of_killed_processes_are_removed_and_no_others(tmp_path):
     old, young = (tmp_path / f".x.npz.{name}.partial" for name in ("old", "young"))
     for file in (old, young):
         file.write_bytes(b"half")
-    os.utime(old, (0, time.time() - 2 * _atomic.ABANDONED))
+    os.utime(old, (0, time.time() - 2 * _files.ABANDONED))
     Kept(tmp_path)
     assert list(tmp_path.iterdir()) == [young]
 
 
 def test_a_process_that_leaves_at_once_removes_what_it_writes(path):
-    with _atomic.Together() as files:
+    with _files.Together() as files:
         files.add(path, b"new")
-        _atomic.drop_partial()
+        _files.drop_partial()
         assert list(path.parent.iterdir()) == []
         files.renames.clear()
 

@@ -8,16 +8,11 @@ from jaxtyping import Bool, Float
 
 from .._checks import check_concrete, check_windows
 from .._types import Checked
-from ..fit._fixed import checked_graph
+from ..fit._refit import checked_graph
 from ..windows._windows import Windows
-from ._at_once import at_once, residuals
-from ._drifting import drifting
-from ._edges import edge_p_values, q_values, unconfirmed
-from ._inputs import read_inputs
+from ._relations import at_once, drifting, residuals, static_targets, unconfirmed, unseen
 from ._rivals import Rivals, rivals
-from ._rows import rows_of
-from ._static import static_targets
-from ._unseen import unseen
+from ._score import edge_p_values, q_values, read_inputs, rows_of
 
 
 @dataclasses.dataclass(frozen=True)

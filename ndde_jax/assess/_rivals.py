@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._inputs import Inputs
-from ._score import basis, roots
+from ._score import Inputs, left_by, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
@@ -70,7 +69,7 @@ def rivals(
         groups = together(graph[:, j], beside[:, j])
         kept = [np.concatenate([columns[a, i] for a in lags]) for i, lags in groups]
         rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
-        whole = _left(rate, np.concatenate(kept))
+        whole = left_by(rate, np.concatenate(kept).T)
         with_kept, with_rate = [columns @ group.T for group in kept], columns @ rate
         possible = rows.allowed[:, j] & ~graph[:, j]
         for k, (i, lags) in enumerate(groups):
@@ -92,7 +91,7 @@ def rivals(
             s, b = np.unravel_index(np.argmin(rise), rise.shape)
             if np.isfinite(rise[s, b]):
                 cost[i, j, lags], rival[i, j, lags] = rise[s, b], (s, b)
-                replaced = _left(rate, np.concatenate([others, columns[b, s]]))
+                replaced = left_by(rate, np.concatenate([others, columns[b, s]]).T)
                 lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
     return Rivals(cost, lower, rival, lag_cost)
 
@@ -126,11 +125,6 @@ def together(
         else:
             groups.append((i, [a]))
     return groups
-
-
-def _left(rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "column row"]) -> np.ndarray:
-    q = basis(columns.T)
-    return rate - (q @ rate) @ q
 
 
 def _bound(rise: Float[np.ndarray, "row"]) -> float:

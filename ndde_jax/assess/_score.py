@@ -1,9 +1,165 @@
-"""A robust score test: do further columns explain what a regression leaves?"""
+"""A robust score test: do further columns explain what a regression leaves?
+
+First its material: rows of the past, rows before them, and columns of inputs.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+
+from ..windows._windows import Windows
+
+# Own samples of a source, before the one that is tested, that its past is taken to be.
+OWN_PAST = 2
+# Robust standard deviations beyond which a value counts no more in a column that is tested.
+FAR_VALUE = 5.0
+
+
+class Rows(NamedTuple):
+    """Valid windows in double precision.
+
+    - `past`: standardised states, `[row lag dim]`; `rates`: standardised rates, `[row dim]`.
+    - `position`: samples at which they are. `lags`, `step`: as of [`Windows`][ndde_jax.Windows].
+    - `allowed`: edges that prior knowledge allows, `[source target lag]`.
+    - `moves`: by how much a standardised rate of 1 moves a standardised state in a step, `[dim]`.
+    - `midway`: whether states are those halfway through a step.
+    """
+
+    past: Float[np.ndarray, "row lag dim"]
+    rates: Float[np.ndarray, "row dim"]
+    position: Int[np.ndarray, "row"]
+    lags: tuple[int, ...]
+    step: int
+    allowed: Bool[np.ndarray, "source target lag"]
+    moves: Float[np.ndarray, "dim"]
+    midway: bool = False
+
+    @property
+    def dim(self) -> int:
+        """The number of variables."""
+        return self.past.shape[2]
+
+    def before(self, shift: int) -> Int[np.ndarray, "row"]:
+        """The row so many samples before each; −1 where there is none."""
+        wanted = self.position - shift
+        place = np.searchsorted(self.position, wanted)
+        place = np.minimum(place, len(self.position) - 1)
+        return np.where(self.position[place] == wanted, place, -1)
+
+
+def rows_of(windows: Windows) -> Rows:
+    """Return the valid rows of windows of one system."""
+    valid, s = np.asarray(windows.valid), windows.scaling
+    rates = np.asarray(windows.increment, np.float64)[valid]
+    rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
+    return Rows(
+        past=np.asarray(windows.history, np.float64)[valid],
+        rates=rates - rates.mean(axis=0),
+        position=np.asarray(windows.position)[valid],
+        lags=windows.lags,
+        step=windows.step,
+        allowed=np.asarray(windows.prior.allowed),
+        moves=windows.step * float(windows.dt) * rate_scale / np.where(scale > 0, scale, 1),
+        midway=windows.scheme == "midpoint",
+    )
+
+
+def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
+    """Return polynomials of degree 2 to 4 of the normal scores of values, for deviations from a
+    straight line under any distribution: Hermite polynomials, of variance about 1.
+    """
+    z = normal_scores(x)
+    return np.stack(
+        [(z**2 - 1) / np.sqrt(2), (z**3 - 3 * z) / np.sqrt(6), (z**4 - 6 * z**2 + 3) / np.sqrt(24)],
+        axis=-1,
+    )
+
+
+def tested(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
+    """Return a value, held within `FAR_VALUE` robust standard deviations, and two columns that
+    bend: the second and third Legendre polynomial of its rank. All are bounded, so no single sample
+    decides a test.
+    """
+    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
+    spread = (high - low) / 1.349
+    far = np.where(spread > 0, FAR_VALUE * spread, np.inf)
+    rank = 2 * _ranks(x) - 1
+    return np.stack(
+        [np.clip(x, middle - far, middle + far), 1.5 * rank**2 - 0.5, 2.5 * rank**3 - 1.5 * rank],
+        axis=-1,
+    )
+
+
+def normal_scores(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any"]:
+    """Return quantiles of the normal distribution at the ranks of values; ties share theirs."""
+    from scipy.special import ndtri  # takes a moment to import
+
+    return ndtri(_ranks(x))
+
+
+def _ranks(x):
+    """Return mid-ranks over the number of rows, between 0 and 1."""
+    from scipy.stats import rankdata
+
+    return (rankdata(x, axis=0) - 0.5) / len(x)
+
+
+# Kept inputs of a target up to which their products are columns too.
+MULTIPLIED = 5
+
+
+class Inputs(NamedTuple):
+    """Columns of all candidate inputs, computed once: `line` as it is and `bend` for regressions,
+    `test` to be tested.
+    """
+
+    rows: Rows
+    line: Float[np.ndarray, "row lag dim"]
+    bend: Float[np.ndarray, "row lag dim column"]
+    test: Float[np.ndarray, "row lag dim column"]
+
+
+def read_inputs(rows: Rows) -> Inputs:
+    """Return all columns of all candidates."""
+    return Inputs(rows, rows.past, bends(rows.past), tested(rows.past))
+
+
+def kept_columns(
+    inputs: Inputs, kept: Bool[np.ndarray, "source lag"], *, own: int | None = None
+) -> Float[np.ndarray, "row column"]:
+    """Return the columns of a target's inputs: lines, bends and, of a few, products; `own`, it, is
+    given at the first lag as a line at least.
+    """
+    n = len(inputs.line)
+    places = [(int(i), int(a)) for i, a in np.argwhere(kept)]
+    line = [inputs.line[:, a, i] for i, a in places]
+    columns = [np.stack(line, axis=1)] if line else []
+    columns += [inputs.bend[:, a, i] for i, a in places]
+    if 1 < len(places) <= MULTIPLIED:
+        columns += [(line[k] * line[m])[:, None] for k in range(len(line)) for m in range(k)]
+    if own is not None and (own, 0) not in places:
+        columns.append(inputs.line[:, 0, own][:, None])
+    return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
+
+
+def earlier(
+    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], source: int, lag: int
+) -> tuple[Float[np.ndarray, "row column"], Bool[np.ndarray, "row"]]:
+    """Return what a source was made of `lag` samples ago, and the rows that have such a past.
+
+    Its own samples before that and its kept inputs then.
+    """
+    rows = inputs.rows
+    first = rows.before(lag + rows.step)
+    second = rows.before(lag + OWN_PAST * rows.step)
+    there = (first >= 0) & (second >= 0)
+    columns = [inputs.line[first, 0, source], inputs.line[second, 0, source]]
+    columns += list(inputs.test[first, 0, source, 1:].T)
+    places = np.argwhere(graph[:, source])
+    columns += [inputs.line[first, a, i] for i, a in places if (i, a) != (source, 0)]
+    return np.stack(columns, axis=1), there
+
 
 # Share of a column's variance that others must leave of it; below that it says nothing of its own.
 OWN = 1e-6
@@ -34,6 +190,14 @@ def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direct
     if not len(centred):
         return constant
     return np.concatenate([constant, roots(centred @ centred.T) @ centred])
+
+
+def left_by(
+    rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "row column"]
+) -> Float[np.ndarray, "row"]:
+    """Return what a regression on columns and a constant leaves of a rate."""
+    q = basis(columns)
+    return rate - (q @ rate) @ q
 
 
 def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
@@ -141,3 +305,67 @@ def source_tests(
     own = both[:, :n_columns] - cleared[:, :n_columns]
     fitted = len(q) + (root != 0).any(axis=2).sum(axis=1)
     return score_test(left[None] - cleared[:, n_columns], own, size[:, :n_columns], fitted)
+
+
+# Rows for every column of a regression, below which nothing is tested.
+ROWS = 2
+
+
+def edge_p_values(
+    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
+) -> Float[np.ndarray, "source target lag"]:
+    """The probability that an input explains its target's rate as well by chance.
+
+    Each candidate, as a line and two bends, is tested beside the other kept inputs of its target
+    and beside what its source was made of: that source's own past and its kept inputs then, as the
+    momentary conditional independence of Runge et al. (2019). What is left of a source is then new
+    at every step, so the test holds whatever memory the residuals have, and its variance is that of
+    the scores themselves, so it holds whatever happens to the size of noise.
+
+    **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 where an
+    input has nothing of its own.
+    """
+    rows = inputs.rows
+    lags, dim = rows.lags, rows.dim
+    p = np.full((dim, dim, len(lags)), np.nan)
+    given = [kept_columns(inputs, graph[:, j], own=j) for j in range(dim)]
+    for a, lag in enumerate(lags):
+        past = [earlier(inputs, graph, i, lag) for i in range(dim)]
+        there = past[0][1]
+        widest = max(columns.shape[1] for columns, _ in past)
+        if there.sum() < ROWS * (widest + 10):
+            continue
+        made = np.zeros((dim, widest, int(there.sum())))
+        for i, (columns, _) in enumerate(past):
+            made[i, : columns.shape[1]] = columns[there].T
+        made -= made.mean(axis=2, keepdims=True)
+        test = np.ascontiguousarray(inputs.test[there, a].transpose(1, 2, 0))
+        test -= test.mean(axis=2, keepdims=True)
+        for j in range(dim):
+            if len(given[j]) > ROWS * (given[j].shape[1] + widest):
+                p[:, j, a] = source_tests(rows.rates[there, j], test, made, given[j][there]).p
+    # What is kept stands among the columns of its target, and so does the present of a target.
+    special = graph.copy()
+    special[np.arange(dim), np.arange(dim), 0] = True
+    for i, j, a in np.argwhere(special).tolist():
+        others = graph[:, j].copy()
+        others[i, a] = False
+        own = None if (i, a) == (j, 0) else j
+        past, there = earlier(inputs, graph, i, lags[a])
+        beside = np.concatenate([kept_columns(inputs, others, own=own), past], axis=1)[there]
+        if len(beside) > ROWS * (beside.shape[1] + 10):
+            p[i, j, a] = group_test(rows.rates[there, j], inputs.test[there, a, i], beside).p
+    return np.where(rows.allowed, p, np.nan)
+
+
+def q_values(p: Float[np.ndarray, "source target lag"]) -> Float[np.ndarray, "source target lag"]:
+    """Return false discovery rates (Benjamini and Hochberg, 1995) over candidates between different
+    variables; NaN elsewhere.
+    """
+    from scipy.stats import false_discovery_control
+
+    tested = np.isfinite(p) & ~np.eye(len(p), dtype=bool)[:, :, None]
+    q = np.full(p.shape, np.nan)
+    if tested.any():
+        q[tested] = false_discovery_control(p[tested])
+    return q

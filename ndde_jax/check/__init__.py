@@ -5,7 +5,7 @@ See [`data_findings`][ndde_jax.data_findings] and
 """
 
 # Rules register themselves.
-from . import _line_rules as _line_rules, _refit_rules as _refit_rules
+from . import _line_rules as _line_rules, _refits as _refits
 from ._conditioning import (
     noise_covariance as noise_covariance,
     residual_memory as residual_memory,

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..samples._columns import best_step, blocks, line, standard_errors
+from ..samples._gaps import runs
 
 # Largest lag at which a column is looked for as a copy of another.
 COPY_LAGS = 24
@@ -163,9 +164,8 @@ def clipped(x: Float[np.ndarray, "time"]) -> float:
 def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:
     """Return the longest run of one value, and the share of samples that repeat the one before."""
     same = np.diff(x) == 0
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], same.astype(int), [0]])))
-    runs = edges[1::2] - edges[::2] + 1
-    return int(runs.max()) if len(runs) else 1, float(same.mean()) if len(same) else 0.0
+    longest = int(np.ptp(runs(same), axis=1).max(initial=0)) + 1
+    return longest, float(same.mean()) if len(same) else 0.0
 
 
 def in_a_row(x: Float[np.ndarray, "time"]) -> float:

@@ -19,12 +19,10 @@ from .._checks import (
     refusal,
 )
 from .._types import Checked, RealScalarLike
-from ..assess._inputs import read_inputs
 from ..assess._rivals import Rivals
-from ..assess._rows import rows_of
-from ..fit._fixed import fit_graph
+from ..assess._score import read_inputs, rows_of
 from ..fit._prices import as_price
-from ..fit._refit import StrengthConfig
+from ..fit._refit import StrengthConfig, fit_graph
 from ..measure._stability import EdgeStability, as_finder, find_again
 from ..measure._strength import signal_strengths
 from ..models._model import NeuralDDE, check_model_matches

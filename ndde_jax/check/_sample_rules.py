@@ -11,6 +11,7 @@ from .._checks import refusal
 from .._spoken import percent, time_span
 from .._types import Checked
 from ..samples._columns import APART, is_event, trend
+from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
 from ..samples._samples import Samples
@@ -192,14 +193,12 @@ class SampleEvidence:
         """
         longest, said = 0, ""
         for k, x in enumerate(self.samples.values):
-            edges = np.diff(np.pad(np.isnan(x).astype(int), ((1, 1), (0, 0))), axis=0)
-            for column in edges.T:
-                first, after = np.flatnonzero(column == 1), np.flatnonzero(column == -1)
-                if len(first) and (after - first).max() > longest:
-                    place = int(np.argmax(after - first))
-                    longest = int((after - first)[place])
-                    ends = [self.samples.when(int(i), k) for i in (first[place], after[place] - 1)]
-                    said = " to ".join(dict.fromkeys(ends))
+            for gone in np.isnan(x).T:
+                for start, stop in runs(gone):
+                    if stop - start > longest:
+                        longest = int(stop - start)
+                        ends = [self.samples.when(int(i), k) for i in (start, stop - 1)]
+                        said = " to ".join(dict.fromkeys(ends))
         return longest, said
 
     def when(self, share: float) -> str:
@@ -668,8 +667,7 @@ def _resting(x: np.ndarray) -> Bool[np.ndarray, "time"]:
     rest = np.zeros(len(x), bool)
     if x.shape[1] > 1:
         rest[1:] = (np.diff(x, axis=0) == 0).all(axis=1)
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], rest.astype(int), [0]])))
-    long = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= STUCK]
+    long = [(start, stop) for start, stop in runs(rest) if stop - start >= STUCK]
     # Samples at which all repeat by chance stay, and so does a record that was held throughout.
     rest[:] = False
     for start, stop in long if len(long) <= PAUSES else ():

@@ -14,6 +14,7 @@ step, where a wrong model does the least harm.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +25,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_windows, refusal
 from .._memory import make_room
-from .._types import Checked, to_jax
+from .._types import Checked, Scaling, to_jax
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
 
@@ -123,26 +124,14 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
         x = start[0]
         # Both ways as a batch, since a model is compiled wherever it is called.
         ends = jnp.stack([x, x + h * increment]), jnp.arange(2, dtype=x.dtype)
-        first, second = jax.vmap(lambda x, at: _mean_rate(rate, x, at, 0.5, h))(*ends)
-        middle = x + 0.5 * h * first
-        return 0.5 * h * first, rate(middle, 0.5) - 0.5 * (first + second)
+        return _meeting(rate, x, *jax.vmap(lambda x, at: _mean_rate(rate, x, at, 0.5, h))(*ends), h)
 
     s = windows.scaling
     following = following_rows(windows, windows.history) if following is None else following
     bend = jnp.zeros_like(following) if bend is None else bend
     move, difference = _each_step(meet, windows, following, bend * s.scale[None, None])
     usable = jnp.all(jnp.isfinite(move) & jnp.isfinite(difference), axis=1) & windows.valid
-    move, difference = (jnp.where(usable[:, None], a, 0) for a in (move, difference))
-    halfway = 0.5 * (windows.history + following) + bend
-    history = jnp.where(usable[:, None, None], halfway, windows.history)
-    if windows.lags[0] == 0:
-        history = history.at[:, 0].set(windows.history[:, 0] + move / s.scale[None])
-    increment = windows.increment + difference / s.rate_scale[None]
-    return eqx.tree_at(
-        lambda w: (w.history, w.increment),
-        windows,
-        (history.astype(windows.history.dtype), increment.astype(windows.increment.dtype)),
-    )
+    return _at_middle(windows, following, bend, move, difference, usable, s, jnp)
 
 
 def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
@@ -167,25 +156,37 @@ def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Win
         return drift(lagged)
 
     physical = increment * s.rate_scale[None] + s.rate_center[None]
-    x = start[:, 0]
     with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
-        first = _mean_rate(rate, x, 0.0, 0.5, h)
-        second = _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
-        move = 0.5 * h * first
-        difference = rate(x + move, 0.5) - 0.5 * (first + second)
+        x = start[:, 0]
+        ends = _mean_rate(rate, x, 0.0, 0.5, h), _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
+        move, difference = _meeting(rate, x, *ends, h)
         # What goes beyond the numbers of the windows is no correction either.
         size = np.abs(move) / s.scale[None] + np.abs(difference) / s.rate_scale[None]
         usable = (size < np.finfo(history.dtype).max / 2).all(axis=1) & valid
-    move, difference = (np.where(usable[:, None], a, 0) for a in (move, difference))
-    halfway = np.where(usable[:, None, None], 0.5 * (history + following) + bend, history)
-    if present:
-        halfway[:, 0] = history[:, 0] + move / s.scale[None]
+    return _at_middle(windows, following, bend, move, difference, usable, s, np)
+
+
+def _meeting(rate: Callable, x: Any, first: Any, second: Any, h: Any) -> tuple[Any, Any]:
+    """Return half a step forward from a state, and by how much the rate at the middle of a step is
+    wrong, where half a step back from its end does not meet it; from the mean rates of both halves.
+    """
+    move = 0.5 * h * first
+    return move, rate(x + move, 0.5) - 0.5 * (first + second)
+
+
+def _at_middle(
+    windows: Windows, following, bend, move, difference, usable, s: Scaling, xp: ModuleType
+) -> Windows:
+    """Return windows at the middle of every usable step, corrected, in NumPy or JAX."""
+    history, increment = xp.asarray(windows.history), xp.asarray(windows.increment)
+    move, difference = (xp.where(usable[:, None], a, 0) for a in (move, difference))
+    halfway = xp.where(usable[:, None, None], 0.5 * (history + following) + bend, history)
+    if windows.lags[0] == 0:
+        now = history[:, 0] + move / s.scale[None]
+        halfway = xp.concatenate([now[:, None], halfway[:, 1:]], axis=1)
     increment = increment + difference / s.rate_scale[None]
-    return eqx.tree_at(
-        lambda w: (w.history, w.increment),
-        windows,
-        (to_jax(halfway, history.dtype), to_jax(increment, history.dtype)),
-    )
+    new = to_jax(halfway, history.dtype), to_jax(increment, windows.increment.dtype)
+    return eqx.tree_at(lambda w: (w.history, w.increment), windows, new)
 
 
 def _each_step(function: Callable, windows: Windows, following, *others):

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_windows, refusal
-from .._scaling import Scaling
-from .._types import Checked
+from .._types import Checked, Scaling
 from ..models._model import AbstractDelayModel, NeuralDDE, check_model, check_model_matches
 from ..models._networks import Layer, MaskedDrift, apply_layers, squared_input_gradient
 from ..windows._windows import Windows
-from .penalties._base import scale_inputs
+from .penalties import scale_inputs
 
 
 def window_loss(

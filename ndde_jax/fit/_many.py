@@ -11,9 +11,8 @@ from jaxtyping import PRNGKeyArray
 
 from .._checks import check_concrete, check_config, check_key, shown
 from .._executors import run_many, sendable
-from .._kept import Kept
 from .._memory import padded_length
-from .._store import fingerprint
+from .._store import Kept, fingerprint
 from .._types import Checked
 from ..windows._stack import pad_windows
 from ..windows._windows import Windows
@@ -81,8 +80,6 @@ def fit_many(
         raise ValueError(
             f"windows must be a list with one Windows per system; got {shown(windows)}."
         )
-    if directory is not None and not isinstance(directory, str | os.PathLike):
-        raise ValueError(f"directory must be a path or None; got {shown(directory)}.")
     key, windows = check_key(key), list(windows)
     config = FitConfig() if config is None else config
     for i, w in enumerate(windows):
@@ -106,11 +103,10 @@ def fit_many(
     def name(i: int) -> str:
         return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
 
-    kept = None if directory is None else Kept(directory)
     return run_many(
         one,
         len(windows),
-        kept=kept,
+        kept=None if directory is None else Kept(directory),
         name=name,
         executor=executor,
         parcel=parcel,

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from .._order import after
+from .._memory import after
 
 # One network: layers without the leading axis of stacked networks.
 Network = tuple[tuple[Float[Array, "_ _"], Float[Array, "_"]], ...]

@@ -4,17 +4,19 @@ Strengths are at the top: [`signal_strengths`][ndde_jax.signal_strengths].
 """
 
 from ..select._measured import SignalStrengths as SignalStrengths
-from ._certificate import OneFlip as OneFlip, one_flip_certificate as one_flip_certificate
 from ._delays import DelayEstimates as DelayEstimates, refine_delays as refine_delays
 from ._precedence import (
     Ranking as Ranking,
+    TravelTime as TravelTime,
     precedence as precedence,
     rank_sources as rank_sources,
-)
-from ._rivals import (
-    RivalEdges as RivalEdges,
-    joint_strengths as joint_strengths,
-    rival_edges as rival_edges,
+    travel_time as travel_time,
 )
 from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
-from ._travel import TravelTime as TravelTime, travel_time as travel_time
+from ._strength import (
+    OneFlip as OneFlip,
+    RivalEdges as RivalEdges,
+    joint_strengths as joint_strengths,
+    one_flip_certificate as one_flip_certificate,
+    rival_edges as rival_edges,
+)

@@ -15,9 +15,8 @@ from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows, lagged_windows
 from ._delays import Delays, candidate_lags
-from ._precedence import Ranking, events_alone, rank_sources
+from ._precedence import Ranking, TravelTime, events_alone, likeness, rank_sources, travel_time
 from ._relevance import linear_gains
-from ._travel import TravelTime, likeness, travel_time
 
 # Weight of precedence from which on it decides the graph as well.
 DECISIVE = 0.5

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._memory import padded_length
 from ..fit._correction import meet_midway
-from ..fit._drift import Flow, fit_drift
+from ..fit._flow import Flow, fit_drift
 from ..models._families import AbstractFamily, Best
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials

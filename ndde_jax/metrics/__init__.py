@@ -7,13 +7,11 @@ from ._attractor import (
     squared_log_spectral_distance as squared_log_spectral_distance,
     state_space_divergence as state_space_divergence,
 )
-from ._ensembles import (
+from ._forecast import (
+    bounded as bounded,
     crps as crps,
     energy_score as energy_score,
     interval_coverage as interval_coverage,
-)
-from ._forecast import (
-    bounded as bounded,
     nrmse as nrmse,
     valid_prediction_time as valid_prediction_time,
 )

@@ -23,7 +23,7 @@ from .._checks import (
 )
 from .._types import Checked
 from ..simulate._lyapunov import kaplan_yorke_dimension
-from ._forecast import as_trajectory, same_length
+from ._forecast import same_batch, same_length
 
 # Samples whose distances to all points are in memory at a time.
 CHUNK = 128
@@ -199,14 +199,8 @@ def state_space_divergence(
     check_whole(n_samples, "n_samples")
     check_whole(max_points, "max_points")
     key = None if key is None else check_key(key)
-    predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
-    if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
-        raise ValueError(
-            "predicted and truth must agree in batch and variables, [*batch time dim]; got "
-            f"{predicted.shape} and {truth.shape}."
-        )
-    dtype = jnp.result_type(predicted, truth)
-    predicted, truth = (_thinned(a.astype(dtype), max_points) for a in (predicted, truth))
+    predicted, truth = (_thinned(a, max_points) for a in same_batch(predicted, truth))
+    dtype = truth.dtype
     variance = jnp.asarray(variance, dtype)
     if samples is None:
         pick, spread = jr.split(jr.key(0) if key is None else key)

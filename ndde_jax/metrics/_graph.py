@@ -6,6 +6,8 @@ use `jax.vmap`. All of them work under `jit` and `vmap` and leave out the entrie
 False, for instance self-edges: `where=~jnp.eye(dim, dtype=bool)`.
 """
 
+from typing import TypeAlias
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,13 +16,12 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 from .._checks import check_flag, check_real_array, refusal
 from .._types import Checked
 
+# Scores of edges, or edges as booleans or numbers, of any shape; and which entries count.
+Edges: TypeAlias = Checked[Shaped[ArrayLike, "..."]]
+Where: TypeAlias = Checked[Bool[ArrayLike, "..."] | None]
 
-def auroc(
-    scores: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    where: Checked[Bool[ArrayLike, "..."] | None] = None,
-) -> Float[Array, ""]:
+
+def auroc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the area under the receiver operating characteristic of edge scores.
 
     The probability that a true edge, drawn at random, scores higher than an absent one, where a
@@ -59,12 +60,7 @@ def _auroc(scores: Array, truth: Array, keep: Array) -> Array:
     return _nan_unless_ranked(_ratio(value, ranked.n_negative), scores, keep, ranked)
 
 
-def auprc(
-    scores: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    where: Checked[Bool[ArrayLike, "..."] | None] = None,
-) -> Float[Array, ""]:
+def auprc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the area under the precision-recall curve of edge scores (average precision).
 
     The mean, over true edges, of the precision of the graph that keeps every entry scoring at least
@@ -100,11 +96,7 @@ def _auprc(scores: Array, truth: Array, keep: Array) -> Array:
 
 
 def structural_hamming_distance(
-    graph: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    where: Checked[Bool[ArrayLike, "..."] | None] = None,
-    normalize: Checked[bool] = False,
+    graph: Edges, truth: Edges, *, where: Where = None, normalize: Checked[bool] = False
 ) -> Int[Array, ""] | Float[Array, ""]:
     """Return the number of entries in which two directed graphs differ.
 
@@ -136,12 +128,7 @@ def structural_hamming_distance(
     return _ratio(distance, jnp.sum(keep)) if normalize else distance
 
 
-def precision(
-    graph: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    where: Checked[Bool[ArrayLike, "..."] | None] = None,
-) -> Float[Array, ""]:
+def precision(graph: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the share of the edges of `graph` that are true; NaN if `graph` has none.
 
     Arguments and errors as for
@@ -160,12 +147,7 @@ def precision(
     return _ratio(jnp.sum(found & truth), jnp.sum(found))
 
 
-def recall(
-    graph: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    where: Checked[Bool[ArrayLike, "..."] | None] = None,
-) -> Float[Array, ""]:
+def recall(graph: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the share of the true edges that `graph` contains; NaN if there are none.
 
     Arguments and errors as for
@@ -184,12 +166,7 @@ def recall(
     return _ratio(jnp.sum(_edges(graph) & present), jnp.sum(present))
 
 
-def f1_score(
-    graph: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    where: Checked[Bool[ArrayLike, "..."] | None] = None,
-) -> Float[Array, ""]:
+def f1_score(graph: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the harmonic mean of precision and recall; NaN if neither graph has an edge.
 
     Arguments and errors as for

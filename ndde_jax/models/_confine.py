@@ -12,12 +12,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_real_array, check_windows, is_traced
-from .._scaling import Scaling
-from .._types import Checked, floating_type, namespace_of, to_jax
-from ._model import AbstractDelayModel, NeuralDDE, check_model
+from .._types import Checked, Scaling, floating_type, namespace_of, to_jax
+from ._model import AbstractWrappedModel, NeuralDDE, check_model
 
 # Half-width of a box, of the largest distance from its centre in the data. With a tenth to spare,
 # learned attractors that reach a little beyond their data were bent.
@@ -52,7 +51,7 @@ class Certificate(eqx.Module):
         return (2 * self.alpha + jnp.sum(jnp.asarray(sigma) ** 2)) / (2 * self.beta0)
 
 
-class RestoredDDE(AbstractDelayModel):
+class RestoredDDE(AbstractWrappedModel):
     """A learned drift plus a linear restoring force −K(u − Π_R(u)) on the present state.
 
     Made by [`confine`][ndde_jax.confine] and [`damp`][ndde_jax.models.damp]; goes wherever a
@@ -63,26 +62,6 @@ class RestoredDDE(AbstractDelayModel):
     center: Float[Array, "dim"]
     radius: Float[Array, "dim"]
     rate: Float[Array, "dim"]
-
-    @property
-    def lags(self) -> tuple[int, ...]:
-        """The lags in samples."""
-        return self.model.lags
-
-    @property
-    def dt(self) -> Float[Array, ""]:
-        """The sampling interval."""
-        return self.model.dt
-
-    @property
-    def scaling(self) -> Scaling:
-        """The scaling of the free drift."""
-        return self.model.scaling
-
-    @property
-    def mask(self) -> Bool[Array, "target lag source"]:
-        """The mask of the free drift; the force acts on every variable itself."""
-        return self.model.mask
 
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
         """Return the physical drift for one physical history, whose first row is the present

@@ -1,7 +1,7 @@
 """The formulas of a learned system, for a person or a program to read."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,8 +136,19 @@ def _rounded(value: float, digits: int) -> str:
     return f"{abs(value):.{digits}g}"
 
 
-def _summed(parts: list[tuple[float, str]]) -> str:
-    """Return terms joined with the signs of their coefficients."""
+def _summed(
+    formula: Formula,
+    number: Callable[[float], str],
+    factor: Callable[[int, float, int], str],
+    times: str,
+) -> str:
+    """Return the terms of a formula, joined with the signs of their coefficients."""
+    parts = []
+    for value, factors in formula.terms:
+        size, written = number(value), [factor(*f) for f in factors]
+        parts.append((value, times.join(written if size == "1" else [size, *written])))
+    if formula.constant:
+        parts.append((formula.constant, number(formula.constant)))
     parts = parts or [(1.0, "0")]
     text = " ".join(f"{'-' if value < 0 else '+'} {term}" for value, term in parts)
     return text[2:] if text.startswith("+") else "-" + text[2:]
@@ -146,20 +157,17 @@ def _summed(parts: list[tuple[float, str]]) -> str:
 def _as_text(formulas, names, lags, dt, digits) -> tuple[str, ...]:
     labels = [name + (f"[t-{lag}]" if lag else "") for lag in lags for name in names]
 
+    def number(value):
+        return _rounded(value, digits)
+
     def factor(i, added, power):
-        away = f"({labels[i]} {'-+'[added > 0]} {_rounded(added, digits)})"
+        away = f"({labels[i]} {'-+'[added > 0]} {number(added)})"
         return (away if added else labels[i]) + (f"^{power}" if power > 1 else "")
 
     def side(formula):
         if formula.inputs is not None:
             return f"f({', '.join(labels[i] for i in formula.inputs)})"
-        parts = []
-        for value, factors in formula.terms:
-            size, written = _rounded(value, digits), [factor(*f) for f in factors]
-            parts.append((value, " ".join(written if size == "1" else [size, *written])))
-        if formula.constant:
-            parts.append((formula.constant, _rounded(formula.constant, digits)))
-        return _summed(parts)
+        return _summed(formula, number, factor, " ")
 
     given = zip(names, formulas, strict=True)
     return tuple(f"d{name}/dt = {side(f)}" for name, f in given if f is not None)
@@ -180,13 +188,7 @@ def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
     def side(j, formula):
         if formula.inputs is not None:
             return rf"f_{{{written[j]}}}\left({', '.join(labels[i] for i in formula.inputs)}\right)"
-        parts = []
-        for value, factors in formula.terms:
-            size, all_of = number(value), [factor(*f) for f in factors]
-            parts.append((value, r"\,".join(all_of if size == "1" else [size, *all_of])))
-        if formula.constant:
-            parts.append((formula.constant, number(formula.constant)))
-        return _summed(parts)
+        return _summed(formula, number, factor, r"\,")
 
     given = enumerate(formulas)
     return tuple(rf"\dot{{{written[j]}}} = {side(j, f)}" for j, f in given if f is not None)

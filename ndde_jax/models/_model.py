@@ -12,8 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import check_real_array, refusal
 from .._memory import padded_length
-from .._scaling import Scaling
-from .._types import Checked, to_jax
+from .._types import Checked, Scaling, to_jax
 from ._networks import MaskedDrift
 from ._polynomials import PolynomialDrift
 from ._splines import SplineDrift
@@ -60,6 +59,32 @@ class AbstractDelayModel(eqx.Module):
     def delays(self) -> Float[Array, "lag"]:
         """The lags in units of time."""
         return self.dt * jnp.asarray(self.lags, self.dt.dtype)
+
+
+class AbstractWrappedModel(AbstractDelayModel):
+    """A model around another, `model`, whose lags, interval, scaling and mask are its own."""
+
+    model: eqx.AbstractVar[AbstractDelayModel]
+
+    @property
+    def lags(self) -> tuple[int, ...]:
+        """The lags in samples."""
+        return self.model.lags
+
+    @property
+    def dt(self) -> Float[Array, ""]:
+        """The sampling interval."""
+        return self.model.dt
+
+    @property
+    def scaling(self) -> Scaling:
+        """The scaling of the free drift."""
+        return self.model.scaling
+
+    @property
+    def mask(self) -> Bool[Array, "target lag source"]:
+        """The inputs of the free drift."""
+        return self.model.mask
 
 
 class NeuralDDE(AbstractDelayModel):

@@ -3,15 +3,16 @@
 `matplotlib.style.use("ndde_jax.plot.talk")` is the style of the gallery, for your own as well.
 """
 
-from ._matrix import (
+from ._effects import (
+    plot_effects as plot_effects,
+    plot_forecast as plot_forecast,
+    plot_interactions as plot_interactions,
+    plot_intervention as plot_intervention,
+    plot_surface as plot_surface,
+    plot_trajectories as plot_trajectories,
+)
+from ._graphs import (
     plot_discovery as plot_discovery,
     plot_lag_matrix as plot_lag_matrix,
     plot_process_graph as plot_process_graph,
-)
-from ._surfaces import plot_interactions as plot_interactions, plot_surface as plot_surface
-from ._trajectories import plot_trajectories as plot_trajectories
-from ._use import (
-    plot_effects as plot_effects,
-    plot_forecast as plot_forecast,
-    plot_intervention as plot_intervention,
 )

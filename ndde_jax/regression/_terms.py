@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
-from .._order import after
+from .._memory import after
 from .._types import namespace_of
 from ._design import Design
 from ._features import WIDTH

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._archive import check_size, opened, read_array, read_member
+from .._files import check_size, opened, read_array, read_member
 from ._cells import (
     COMMA_NUMBER,
     MISSING,

@@ -10,7 +10,7 @@ import numpy as np
 from .._axes import from_graph_axes
 from .._checks import check_concrete, check_windows
 from .._types import Checked, Graph, to_jax
-from ..fit._fixed import checked_graph
+from ..fit._refit import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of

@@ -12,9 +12,8 @@ from .._axes import flat_inputs, from_flat_inputs, to_graph_axes
 from .._checks import check_config, check_real_array, check_whole, refusal
 from .._types import Checked
 from ..fit._fit import FitConfig, fit
-from ..fit._fixed import checked_graph
 from ..fit._prices import EBIC, PerInput
-from ..fit._refit import StrengthConfig, fit_layers, search_mask
+from ..fit._refit import StrengthConfig, checked_graph, fit_layers, search_mask
 from ..fit.penalties import L0NDDE, AbstractMethod, check_method
 from ._exhaustive import exact_graph
 from ._moves import search_lags

@@ -9,4 +9,4 @@ from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
 from ._kinks import kinks as kinks
 from ._lyapunov import LyapunovSpectrum as LyapunovSpectrum
 from ._noise import GridBrownianPath as GridBrownianPath
-from ._rollout import rollout as rollout
+from ._solve import rollout as rollout

@@ -1,6 +1,11 @@
-"""The chunk-by-chunk run of a problem: noise, saved states, and drivers for each direction."""
+"""The chunk-by-chunk run of a problem: noise, saved states, and drivers for each direction.
+
+Derivatives are guarded, so that a diverging path does not spoil its neighbours in a batch.
+"""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from . import _blocks, _ring
-from ._guard import guarded_if
+from . import _blocks
 from ._kinks import divided_length, run_divided
 from ._noise import area_key, increments
 from ._problem import FunctionHistory, Problem
@@ -197,7 +201,7 @@ def _whole(problem: Problem, noise, *, plan: Plan):
     if not plan.ring:
         return _all_chunks(problem, noise, plan, ring=False)
     n_rows = plan.n_steps // plan.save_every
-    return _filled(problem, noise, _ring.start(problem), 0, plan.n_chunks, n_rows, plan)[1]
+    return _filled(problem, noise, _blocks.start_ring(problem), 0, plan.n_chunks, n_rows, plan)[1]
 
 
 @_whole.def_jvp
@@ -230,7 +234,7 @@ def _start(problem, noise, plan, ring):
     """Return the carry of the first chunk, and the states that are saved before it."""
     early = problem.start()[None]
     if not plan.first:
-        start = _ring.start(problem) if ring else _blocks.start(problem, plan.tableau)
+        start = _blocks.start_ring(problem) if ring else _blocks.start(problem, plan.tableau)
         return start, early
     shape, draws = problem.check(), None
     if _is_given(noise):
@@ -287,10 +291,10 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
         if noise is None:
             draw = lambda k: None  # noqa: E731
         elif given:
-            draw = lambda k: _ring.get(noise, first + k)  # noqa: E731
+            draw = lambda k: _blocks.get(noise, first + k)  # noqa: E731
         else:
             drawn = _drawn(problem, noise, first, plan.chunk, shape, plan)
-            draw = lambda k: _ring.get(drawn, k)  # noqa: E731
+            draw = lambda k: _blocks.get(drawn, k)  # noqa: E731
 
         def row(k):
             # That of the next saved step, whose state is the last to be written there. `//` would
@@ -298,10 +302,10 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
             k = first + k
             return 1 + jax.lax.div(k, jnp.asarray(plan.save_every, k.dtype)) - start
 
-        return _ring.fill(problem, carry, out, row, first, draw, plan.chunk, limit), None
+        return _blocks.fill_ring(problem, carry, out, row, first, draw, plan.chunk, limit), None
 
     y = carry[0]
-    out = _ring.put(jnp.zeros((1 + n_rows, *y.shape), y.dtype), y, 0)
+    out = _blocks.put(jnp.zeros((1 + n_rows, *y.shape), y.dtype), y, 0)
     (carry, out), _ = jax.lax.scan(one, (carry, out), first_chunk + jnp.arange(n_chunks))
     return carry, out
 
@@ -322,7 +326,7 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         problem, first = shared
         carry, draws = own
         if ring:
-            return _ring.run(problem, carry, first, draws, plan.chunk, plan.limit)
+            return _blocks.run_ring(problem, carry, first, draws, plan.chunk, plan.limit)
         sizes = plan.chunk, plan.block, plan.limit
         return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes)
 
@@ -402,3 +406,77 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
 def _n_saved(n_chunks: int, plan: Plan) -> int:
     """Return how many states have been saved after this many chunks."""
     return min(n_chunks * plan.chunk, plan.n_steps) // plan.save_every
+
+
+def guarded_if(guard: bool, function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
+    """Return `function(shared, own)`, some steps, without derivatives where one is not finite.
+
+    Where a loss leaves out a path that diverged, zero comes back to its last step, whose derivative
+    is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence, with a `guard`, neither does a
+    tangent enter the steps of which one diverges, nor does one leave them, and by transposition no
+    cotangent. Each step by itself would cost half as much again as the gradient.
+
+    **Arguments:**
+
+    - `function`: returns an array or more with the axes of a batch before the last, and states
+        `[time *batch dim]`.
+    - `shared`: numbers of all members of a batch; if there is a batch inside of the state, NaN
+        comes back to them, because it is in their sum already.
+    - `own`: numbers of each member, with the axes of the batch before the last.
+    """
+    return _guarded(function, shared, own) if guard else function(shared, own)
+
+
+@eqx.filter_custom_jvp
+def _guarded(function, shared, own):
+    return function(shared, own)
+
+
+@_guarded.def_jvp
+def _guarded_jvp(primals, tangents):
+    function, *given = primals
+    moved = tangents[1:]
+    is_none = lambda x: x is None  # noqa: E731
+    varied = jax.tree.map(
+        lambda t, x: None if t is None else x, moved, tuple(given), is_leaf=is_none
+    )
+    fixed = jax.tree.map(
+        lambda t, x: x if t is None else None, moved, tuple(given), is_leaf=is_none
+    )
+    new, push = jax.linearize(lambda varied: function(*eqx.combine(varied, fixed)), varied)
+    ok = jnp.all(jnp.isfinite(new[1]), axis=(0, -1))
+
+    def kept(tangent):
+        one = jnp.expand_dims(ok, -1)
+        one = jnp.reshape(one, (1,) * (tangent.ndim - one.ndim) + one.shape)
+        return jnp.where(one, tangent, 0)
+
+    shared, own = moved
+    own = jax.tree.map(kept, own)
+    if ok.ndim == 0:
+        shared = jax.tree.map(lambda t: jnp.where(ok, t, 0), shared)
+    return new, jax.tree.map(kept, push((shared, own)))
+
+
+def in_batch(tree: Any) -> bool:
+    """Return whether a leaf, or a value that a function closes over, belongs to a `vmap`.
+
+    Guarding costs a single path a third of its gradient, which is NaN with it or without.
+    """
+    return any(map(_batched, jax.tree.leaves(tree)))
+
+
+def _batched(leaf: Any) -> bool:
+    if isinstance(leaf, jax.core.Tracer):
+        if type(leaf).__name__ == "BatchTracer":
+            return True
+        return hasattr(leaf, "primal") and _batched(leaf.primal)
+    cells = getattr(leaf, "__closure__", None) or ()
+    return any(in_batch(cell.cell_contents) for cell in cells if not _empty(cell))
+
+
+def _empty(cell) -> bool:
+    try:
+        return cell.cell_contents is None
+    except ValueError:
+        return True

@@ -16,8 +16,7 @@ from jaxtyping import Array, Float, Int
 from .._checks import check_number, check_real_array, check_whole
 from .._types import Checked
 from . import _blocks
-from ._delays import Delays, concrete
-from ._problem import Breaks, Problem
+from ._problem import Breaks, Delays, Problem, concrete
 from ._tableau import Tableau
 
 # Of sums of delays; with more, the sums of most delays are left out.

@@ -11,15 +11,18 @@ import numpy as np
 from .._checks import check_key, check_number, check_real_array, check_sizes, refusal
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
-from ._delays import Delays, concrete, constant, read_delays
 from ._kinks import read_breaks
 from ._problem import (
     ConstantHistory,
+    Delays,
     FunctionHistory,
     GridHistory,
     LearnedDrift,
     Problem,
+    concrete,
+    constant,
     noise_shape,
+    read_delays,
 )
 from ._tableau import Tableau
 

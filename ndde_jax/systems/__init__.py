@@ -11,17 +11,7 @@ print(ndde.systems.names("delay"))
 """
 
 # Importing a file of systems registers them.
-from . import (
-    _climate as _climate,
-    _coupled as _coupled,
-    _ecology_genes as _ecology_genes,
-    _lasers as _lasers,
-    _mechanics as _mechanics,
-    _neuro as _neuro,
-    _physiology as _physiology,
-    _reference as _reference,
-)
-from ._registry import get as get, names as names
-from ._system import Drift as Drift, System as System
+from . import _biology as _biology, _physics as _physics, _reference as _reference
+from ._system import Drift as Drift, System as System, get as get, names as names
 
 __all__ = ["Drift", "System", "get", "names"]

@@ -1,11 +1,14 @@
-"""A system as a value: drift, lags, noise, history and the true graph."""
+"""A system as a value: drift, lags, noise, history, true graph; and the registry of names."""
 
 import dataclasses
 import difflib
+import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._checks import check_real_array
-from .._types import Graph, RealScalarLike
+from .._checks import check_choice, check_real_array, refusal
+from .._types import Checked, Graph, RealScalarLike
 
 
 class Drift(eqx.Module):
@@ -206,7 +209,7 @@ def make(
     parameters: Mapping[str, object],
     history: Sequence[float] | np.ndarray,
     dt: float,
-    sampling_step: float,
+    sampling_step: float | None = None,
     transient: float,
     drivers: Mapping[str, str] | None = None,
     graph: Bool[np.ndarray, "source target lag"] | None = None,
@@ -221,15 +224,15 @@ def make(
     ones.
 
     The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
-    on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `dt` and
-    `sampling_step` are lowered to the next steps that divide the lags.
+    on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `sampling_step`
+    is ten steps by default; it and `dt` are lowered to the next steps that divide the lags.
     """
     lags = [float(lag) for lag in lags]
     check_lags(lags)
     if drivers is not None:
         variables = tuple(drivers)
         graph = _graph_of(drivers, len(lags))
-    dt, sampling_step = _steps(lags, dt, sampling_step)
+    dt, sampling_step = _steps(lags, dt, 10 * dt if sampling_step is None else sampling_step)
     return System(
         drift=Drift(field, {key: _as_leaf(value) for key, value in parameters.items()}),
         lags=_as_leaf(lags),
@@ -305,3 +308,106 @@ def _suggest(name: str, known: Iterable[str]) -> str:
         return f"did you mean {' or '.join(map(repr, near))}?"
     more = f" and {len(known) - 12} more" if len(known) > 12 else ""
     return f"known are {', '.join(known[:12])}{more}." if known else "there are none."
+
+
+class _Entry(NamedTuple):
+    factory: functools.partial
+    source: str
+
+
+_ENTRIES: dict[str, _Entry] = {}
+
+
+def register(name: str, *, source: str, **options) -> Callable:
+    """Register a function that makes a system under `name` (a decorator), with its docstring as the
+    system's description. `options` are passed to the function, so one function serves many names.
+    """
+
+    def keep(factory: Callable[..., System]) -> Callable[..., System]:
+        if name in _ENTRIES:
+            raise ValueError(f"{name!r} is registered twice.")
+        _ENTRIES[name] = _Entry(functools.partial(factory, **options), source)
+        return factory
+
+    return keep
+
+
+def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
+    """Return the names that [`get`][ndde_jax.systems.get] accepts, in alphabetical order.
+
+    **Arguments:**
+
+    - `kind`: `"delay"` for the systems written here, `"dysts"` for the ordinary differential
+        equations of the dysts collection that JAX can trace, by default both. Whether JAX can trace
+        one is found by trying, which takes a second or two on the first call.
+
+    **Raises:** `ValueError` for another kind.
+
+    ```python
+    import ndde_jax as ndde
+
+    print(ndde.systems.names("delay")[:3])
+    ```
+    """
+    if kind is not None:
+        check_choice(kind, "kind", ("delay", "dysts"))
+    found: tuple[str, ...] = ()
+    if kind in (None, "delay"):
+        found += tuple(_ENTRIES)
+    if kind in (None, "dysts"):
+        from . import _dysts
+
+        found += _dysts.traceable()
+    return tuple(sorted(found))
+
+
+def get(name: Checked[str], **options) -> System:
+    """Return a named system.
+
+    **Arguments:**
+
+    - `name`: one of [`names`][ndde_jax.systems.names].
+    - `options`: lags and sizes the system names (`tau=23.0`, `size=5`), and any of its parameters
+        (`beta=0.25`). The steps follow the lags, so that they still divide them; for lags or
+        parameters under `jax.vmap` or `jax.grad` see `System.with_lags` and
+        `System.with_parameters`.
+
+    **Returns:** a [`System`][ndde_jax.systems.System].
+
+    **Raises:** `ValueError` for a name or option that is not known, and for a value out of range.
+
+    ```python
+    import ndde_jax as ndde
+
+    system = ndde.systems.get("mackey_glass", tau=23.0)
+    print(system.lags, system.graph[0, 0], system.sampling_step)
+    print(system.description)
+    ```
+    """
+    if not isinstance(name, str):
+        raise refusal("name", "the name of a system", name, "See ndde_jax.systems.names().")
+    if name not in _ENTRIES:
+        from . import _dysts
+
+        if name in _dysts.ode_names():
+            return _dysts.make_dysts(name, **options)
+        known = (*_ENTRIES, *_dysts.ode_names())
+        hint = _dysts.COUNTERPARTS.get(name)
+        hint = f"here it is {hint!r}." if hint else _suggest(name, known)
+        raise ValueError(f"no system is called {name!r}; {hint} See ndde_jax.systems.names().")
+    entry = _ENTRIES[name]
+    accepted = inspect.signature(entry.factory).parameters
+    structural = {key: value for key, value in options.items() if key in accepted}
+    rest = {key: value for key, value in options.items() if key not in accepted}
+    system = entry.factory(**structural)
+    unknown = [key for key in rest if key not in system.parameters]
+    if unknown:
+        hint = _suggest(unknown[0], (*accepted, *system.parameters))
+        raise ValueError(f"{name} has no option {unknown[0]!r}; {hint}")
+    system = dataclasses.replace(
+        system,
+        name=name,
+        source=entry.source,
+        description=inspect.getdoc(entry.factory.func) or "",
+    )
+    return system.with_parameters(**rest)

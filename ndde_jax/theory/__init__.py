@@ -2,8 +2,13 @@
 
 from ._dissipativity import (
     Dissipativity as Dissipativity,
+    Moments as Moments,
+    SegmentMoments as SegmentMoments,
     dissipativity as dissipativity,
+    halanay_rate as halanay_rate,
     linear_dissipativity as linear_dissipativity,
+    moments as moments,
+    segment_moments as segment_moments,
 )
 from ._finite_sample import (
     FiniteSampleBound as FiniteSampleBound,
@@ -13,19 +18,10 @@ from ._finite_sample import (
     mixing_bound as mixing_bound,
     truncation_radius as truncation_radius,
 )
-from ._moments import (
-    Moments as Moments,
-    SegmentMoments as SegmentMoments,
-    halanay_rate as halanay_rate,
-    moments as moments,
-    segment_moments as segment_moments,
-)
-from ._paper_strengths import (
-    PaperStrengths as PaperStrengths,
-    paper_strengths as paper_strengths,
-)
 from ._penalty import (
+    PaperStrengths as PaperStrengths,
     occupation_bound as occupation_bound,
+    paper_strengths as paper_strengths,
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
 )

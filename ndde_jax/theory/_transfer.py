@@ -25,9 +25,7 @@ from .._types import Checked, RealScalarLike
 from ..models._model import AbstractDelayModel
 from ..simulate._solve import solve_sdde
 from ..systems._system import System
-from ._dissipativity import Dissipativity
-from ._drifts import check_drift, delays_of, drift_on
-from ._moments import _sigma
+from ._dissipativity import Dissipativity, _sigma, check_drift, delays_of, drift_on
 
 # States of the true system at which drifts are compared at most.
 MOST_STATES = 5000

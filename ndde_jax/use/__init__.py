@@ -6,11 +6,14 @@ A [`Discovery`][ndde_jax.Discovery] has them as methods: `found.effects()`, `fou
 """
 
 from ._backtest import Backtest as Backtest
-from ._effects import Effects as Effects, Total as Total
-from ._ensemble import Ensemble as Ensemble
+from ._effects import (
+    Effects as Effects,
+    Interactions as Interactions,
+    Surface as Surface,
+    Total as Total,
+)
+from ._ensemble import Ensemble as Ensemble, Noise as Noise
 from ._evidence import Influence as Influence, Validation as Validation
 from ._forecast import Forecast as Forecast
 from ._impute import Imputed as Imputed
 from ._intervene import Intervention as Intervention
-from ._local_effects import Interactions as Interactions, Surface as Surface
-from ._noise import Noise as Noise

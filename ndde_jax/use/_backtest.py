@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole, refusal, shown
 from .._types import Checked
-from ..metrics._ensembles import crps, energy_score
+from ..metrics._forecast import crps, energy_score
 from ..samples._samples import Samples
 from ._arguments import read_span
 from ._forecast import (

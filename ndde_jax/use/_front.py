@@ -7,7 +7,7 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_key, check_whole, refusal
-from .._held import concretely
+from .._store import concretely
 from .._types import Checked
 from ._backtest import WithBacktests
 from ._effects import WithEffects

@@ -22,8 +22,7 @@ from .._checks import check_key, check_whole
 from .._types import Checked
 from ..samples._gaps import bridged
 from ..samples._samples import ESTIMATES, Samples, named, treated, undone
-from ._ensemble import Ensemble, generator, in_precision
-from ._noise import relative_amplitude
+from ._ensemble import Ensemble, generator, in_precision, relative_amplitude
 from ._simulate import Steps, make_steps, no_change
 
 IMPUTE = ESTIMATES[-1]

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..samples._samples import Samples
+from ..simulate._problem import lagrange_weights
 
 MOST_ROWS = 20_000
 # Nodes of the cubic; and parts of a step of "flow", each of the classical method of Runge and
@@ -57,15 +58,7 @@ def weights(place: Any, first: Any, s: Any, count: int = NODES) -> list:
     """Return the weights of the samples from `first` on, for the state a share `s` of an interval
     after `place`.
     """
-    at = place - first + s
-    found = []
-    for a in range(count):
-        weight = 0 * at + 1.0
-        for b in range(count):
-            if b != a:
-                weight = weight * (at - b) / (a - b)
-        found.append(weight)
-    return found
+    return lagrange_weights(place - first + s, count)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ from ..select._midpoint import halfway, read_steps
 from ..select._spline_fit import fit_splines
 from ..simulate._solve import solve_sdde
 from ..windows._windows import lagged_windows
+from ._effects import histories_of, rates_of
 from ._ensemble import Ensemble
-from ._local_effects import histories_of, rates_of
 
 # Two tell a bias from chance well enough: what is left of chance only widens.
 ECHOES = 2

@@ -24,8 +24,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from .._checks import is_traced
 from .._types import namespace_of, to_jax
 from ..simulate._solve import solve_sdde
-from ._ensemble import Ensemble, Member, in_precision
-from ._noise import relative_amplitude
+from ._ensemble import Ensemble, Member, in_precision, relative_amplitude
 from ._one_step import NODES, mean_rate, nodes, weights
 
 # Standard deviations from the mean at which a path is held and counts as diverged.

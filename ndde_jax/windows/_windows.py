@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_choice, check_sizes
-from .._scaling import Scaling
 from .._types import (
     Array,
     Bool,
@@ -18,6 +17,7 @@ from .._types import (
     Float,
     Int,
     RealScalarLike,
+    Scaling,
     TrajectoryLike,
     namespace_of,
     to_jax,

@@ -8,9 +8,8 @@ import ndde_jax as ndde
 from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import relations
-from ndde_jax.assess._at_once import at_once
-from ndde_jax.assess._inputs import read_inputs
-from ndde_jax.assess._rows import rows_of
+from ndde_jax.assess._relations import at_once
+from ndde_jax.assess._score import read_inputs, rows_of
 
 LAGS = tuple(range(6))
 
@@ -115,7 +114,7 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
     graph = np.zeros((2, 2, 6), bool)
     graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 0] = True
     assert not relations_of(x, graph).confounded.any()
-    monkeypatch.setattr("ndde_jax.assess._unseen.WORTH", 0.0)
+    monkeypatch.setattr("ndde_jax.assess._relations.WORTH", 0.0)
     assert relations_of(x, graph).confounded[0, 1]
 
 
@@ -125,5 +124,5 @@ def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
     samples = ndde.read_samples(twin.x, **twin.options)
     windows = ndde.select.midpoint_windows(samples, lags=dirty.LAGS)
     assert not relations(windows, twin.graph).confounded.any()
-    monkeypatch.setattr("ndde_jax.assess._unseen.BENDS", (1e-9,))
+    monkeypatch.setattr("ndde_jax.assess._relations.BENDS", (1e-9,))
     assert relations(windows, twin.graph).confounded[0, 2]

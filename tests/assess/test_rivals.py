@@ -5,9 +5,8 @@ import pytest
 
 import ndde_jax as ndde
 from benchmarks.world import generators
-from ndde_jax.assess._inputs import read_inputs
 from ndde_jax.assess._rivals import BLOCKS, BOUND, rivals, together, touching
-from ndde_jax.assess._rows import rows_of
+from ndde_jax.assess._score import read_inputs, rows_of
 
 DIM, LAGS = 3, (0, 1)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.assess._inputs import read_inputs
-from ndde_jax.assess._rows import rows_of
+from ndde_jax.assess._score import read_inputs, rows_of
 from ndde_jax.check._graph_rules import evidence_of_windows
 from ndde_jax.check._refits import shares_beyond_others
 

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 import ndde_jax
-from ndde_jax import _atomic, cli
+from ndde_jax import _files, cli
 
 from .small import FakeDiscovery, kept_stage, run, write
 
@@ -64,14 +64,14 @@ def test_a_full_disk_leaves_previous_results_as_they_were(
     """Whichever file does not fit."""
 
     def save(self, directory):
-        _atomic.write_bytes(directory, b"discovery of " + " ".join(self.names).encode())
+        _files.write_bytes(directory, b"discovery of " + " ".join(self.names).encode())
 
     monkeypatch.setattr(FakeDiscovery, "save", save)
     out = tmp_path / "out"
     assert run("discover", table, "--out", out, "--quiet") == 0
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     assert len(before) == 6
-    writes, fsync = [], _atomic.os.fsync
+    writes, fsync = [], _files.os.fsync
 
     def full(descriptor):
         writes.append(descriptor)
@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_previous_results_as_they_were(
             raise OSError(errno.ENOSPC, "No space left on device")
         fsync(descriptor)
 
-    monkeypatch.setattr(_atomic.os, "fsync", full)
+    monkeypatch.setattr(_files.os, "fsync", full)
     assert run("discover", table, "--columns", "a", "--out", out, "--quiet") == 2
     error = capsys.readouterr().err
     assert re.fullmatch(r"ndde-jax: error: \S+ cannot be written \(No space left.*\n", error)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax import _atomic, _discover, _store
+from ndde_jax import _discover, _files, _store
 from ndde_jax._discovery import FILE
-from ndde_jax._held import _Packed
+from ndde_jax._store import _Packed
 
 from .small import DT, LAGS, NAMES, STRENGTH, X, discover
 
@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_the_previous_discovery(found, tmp_path, monkeypatch)
     def fsync(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(_atomic.os, "fsync", fsync)
+    monkeypatch.setattr(_files.os, "fsync", fsync)
     with pytest.raises(OSError, match=r"discovery\.npz cannot be written \(No space"):
         dataclasses.replace(found, samples=named("p", "q")).save(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
@@ -159,7 +159,7 @@ def test_stages_of_another_call_are_not_used(change, tmp_path, monkeypatch):
     options = dict(dt=DT, lags=LAGS, scheme="euler", key=jax.random.key(0), directory=tmp_path)
     kept = []
     monkeypatch.setattr(_discover, "recover", reached)
-    monkeypatch.setattr("ndde_jax._kept.Kept.load", lambda self, name: kept.append(name))
+    monkeypatch.setattr("ndde_jax._store.Kept.load", lambda self, name: kept.append(name))
     for call in (options, options | change, options):
         with pytest.raises(Reached):
             ndde.discover(X, **call)

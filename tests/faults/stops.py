@@ -26,13 +26,13 @@ FIT_MANY = f"""
 import sys, threading, time
 import jax, numpy as np
 import ndde_jax as ndde
-from ndde_jax import _kept
-original = _kept.Kept.save
+from ndde_jax import _store
+original = _store.Kept.save
 def save(self, name, value, label):
     original(self, name, value, label)
     sys.stdout.write(" ".join(("stored", name, str(time.time()))) + chr(10))  # at once
     sys.stdout.flush()
-_kept.Kept.save = save
+_store.Kept.save = save
 systems = [
     ndde.lagged_windows(np.random.default_rng(i).normal(size=(100, 2)).cumsum(0), dt=1.0)
     for i in range({N_SYSTEMS})

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax import _atomic
+from ndde_jax import _files
 from ndde_jax._executors import run_many
 from ndde_jax._memory import SHORTEST, padded_length
 from ndde_jax.fit import _many as _batch
@@ -290,7 +290,7 @@ def test_an_interrupted_write_leaves_no_half_result(results, tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_atomic.os, "fsync", interrupted)
+        patch.setattr(_files.os, "fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(SYSTEMS[:1], tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -302,7 +302,7 @@ def test_a_full_disk_loses_no_results(results, tmp_path, fitted, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(_atomic.os, "fsync", fsync)
+        patch.setattr(_files.os, "fsync", fsync)
         with pytest.warns(UserWarning) as caught:
             assert_equal(run(SYSTEMS[:2], tmp_path, workers=1), results[:2])
     (warning,) = caught

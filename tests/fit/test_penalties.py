@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import ndde_jax as ndde
-from ndde_jax.fit.penalties._base import column_norms, group_shrink, path_weights
+from ndde_jax.fit.penalties import column_norms, group_shrink, path_weights
 from ndde_jax.models._networks import init_layers
 from tests.helpers import METHODS, NAMES, ORDER, TRUTH, windows
 

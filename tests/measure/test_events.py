@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 import ndde_jax as ndde
 from benchmarks.rivers.simulated import simulate
 from ndde_jax.measure._events import _tree, largest_shift, read_events
-from ndde_jax.measure._travel import likeness
+from ndde_jax.measure._precedence import likeness
 
 LAGS = (0, 2, 4)
 

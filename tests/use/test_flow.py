@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax._scaling import Scaling
-from ndde_jax.use._ensemble import Member
-from ndde_jax.use._half_sampling import make_basis
+from ndde_jax._types import Scaling
+from ndde_jax.use._ensemble import Member, make_basis
 from ndde_jax.use._one_step import KINDS, lead, nodes, step_rows, weights
 from ndde_jax.use._simulate import Steps, no_change, samples_read, simulate
 

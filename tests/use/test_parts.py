@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from ndde_jax.regression._design import design_of
-from ndde_jax.use import _half_sampling
+from ndde_jax.use import _ensemble
 from ndde_jax.use._arguments import read_span, variable
-from ndde_jax.use._half_sampling import Equations, make_basis
-from ndde_jax.use._noise import estimate_noise, relative_amplitude
+from ndde_jax.use._ensemble import Equations, estimate_noise, make_basis, relative_amplitude
 
 
 def design(n=300, seed=0):
@@ -67,7 +66,7 @@ def test_sums_of_blocks_solve_as_rows_do():
 
 
 def test_halves_are_complements():
-    halves = _half_sampling.draw_halves(10, 6, np.random.default_rng(0))
+    halves = _ensemble.draw_halves(10, 6, np.random.default_rng(0))
     assert (halves.sum(axis=1) == 5).all()
     np.testing.assert_array_equal(halves[::2], ~halves[1::2])
 
@@ -81,7 +80,7 @@ def test_the_choice_of_inputs_is_the_best_of_all_subsets():
     def cost(mask):
         best = []
         for family in range(3):
-            use = _half_sampling.used_columns(basis, mask, family)
+            use = _ensemble.used_columns(basis, mask, family)
             fit = found[:, use] @ np.linalg.lstsq(found[:, use], output, rcond=None)[0]
             risk = np.sum((output - fit) ** 2) / np.sum((output - output.mean()) ** 2)
             best.append(300 * math.log(risk + 1e-4) + len(use) * math.log(300))
@@ -90,7 +89,7 @@ def test_the_choice_of_inputs_is_the_best_of_all_subsets():
     subsets = [np.array(m) for m in itertools.product([False, True], repeat=3)]
     expected = min(subsets, key=cost)
     for start in subsets:
-        got = _half_sampling.choose(
+        got = _ensemble.choose(
             Equations.of(found, output), basis, start,
             fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4,
         )  # fmt: skip
@@ -103,15 +102,13 @@ def test_halves_choose_together_as_each_would_alone():
     z = histories.reshape(len(histories), -1)[:, [0, 1, 3]]
     rng = np.random.default_rng(3)
     output = 0.3 * z[:, 0] * z[:, 1] + 0.2 * z[:, 2] + rng.normal(size=300)
-    halves = _half_sampling.draw_halves(10, 12, rng)
+    halves = _ensemble.draw_halves(10, 12, rng)
     halves[-1] = np.arange(10) == 0  # too few rows for any but the smallest models
     options = dict(fixed=np.zeros(3, bool), swaps=[(1, 0)], n_candidates=4)
     start = np.array([True, False, False])
-    together = _half_sampling.choose(
-        Equations.of(found, output, halves=halves), basis, start, **options
-    )
+    together = _ensemble.choose(Equations.of(found, output, halves=halves), basis, start, **options)
     alone = [
-        _half_sampling.choose(Equations.of(found, output, halves=h[None]), basis, start, **options)
+        _ensemble.choose(Equations.of(found, output, halves=h[None]), basis, start, **options)
         for h in halves
     ]
     alone = np.concatenate(alone)

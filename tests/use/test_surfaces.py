@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ndde_jax import AbstractDelayModel, cli
-from ndde_jax.use._local_effects import Grid
+from ndde_jax.use._effects import Grid
 
 from .small import discovery
 from .test_commands import read

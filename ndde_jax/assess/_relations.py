@@ -1,0 +1,427 @@
+"""Relations that a graph of causes does not hold: at once, by hidden drivers, static, drifting.
+
+A hidden common driver: where h drives s and later t, the past of s is a noisy reading of h, and
+what is found is s -> t. But t then follows what is *new* in s and not s: how s came about, from its
+own past and from its inputs, has nothing to do with h, and must be subtracted. A cause leaves no
+such sign.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..regression._features import knots_of, spline_terms
+from ..regression._search import WINDOWS_PER_COLUMN
+from ._rivals import together, touching
+from ._score import (
+    ROWS,
+    Inputs,
+    Rows,
+    Test,
+    basis,
+    earlier,
+    group_test,
+    kept_columns,
+    source_tests,
+)
+
+# Partial correlation of what is left, below which a link inside the interval does no harm, and the
+# probability that a record of unrelated variables has any such pair by chance, which is divided
+# among its pairs (Bonferroni).
+RELATED, CHANCE = 0.15, 1 / 40
+
+
+class AtOnce(NamedTuple):
+    """`correlation` of what is left of two rates, and whether it stands given the rest, `related`;
+    both symmetric, `[source target]`.
+    """
+
+    correlation: Float[np.ndarray, "source target"]
+    related: Bool[np.ndarray, "source target"]
+
+
+def residuals(
+    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
+) -> Float[np.ndarray, "row dim"]:
+    """Return what a regression on the inputs kept, with bends and products, leaves of every rate.
+
+    NaN where there are hardly more rows than columns.
+    """
+    rates = inputs.rows.rates
+    left = np.full_like(rates, np.nan)
+    for j in range(rates.shape[1]):
+        q = basis(kept_columns(inputs, graph[:, j]))
+        if len(rates) > 2 * len(q):
+            left[:, j] = rates[:, j] - (q @ rates[:, j]) @ q
+    return left
+
+
+def at_once(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    left: Float[np.ndarray, "row dim"],
+) -> AtOnce:
+    """Return correlations of residuals, and partial ones given all other residuals that are large
+    and beyond chance, by standard errors that hold for changing variances.
+
+    Of a continuous path a link whose delay is shorter than a step works within the step too. As
+    much as that can be is taken off before.
+    """
+    from scipy.stats import norm  # takes a moment to import
+
+    left = _outside(inputs, graph, left)
+    dim = left.shape[1]
+    correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
+    known = np.isfinite(left).all(axis=0)
+    z = left[:, known]
+    size = np.sqrt(np.mean(z**2, axis=0))
+    z = z / np.where(size > 0, size, np.inf)
+    n, places = len(z), np.ix_(known, known)
+    if n <= 2 * z.shape[1] or not z.shape[1]:
+        return AtOnce(correlation, related)
+    covariance = z.T @ z / n
+    correlation[places] = covariance
+    precision = np.linalg.pinv(covariance + 1e-9 * np.eye(len(covariance)), hermitian=True)
+    d = np.sqrt(np.maximum(np.diag(precision), 1e-300))
+    partial = -precision / np.outer(d, d)
+    np.fill_diagonal(partial, 1)
+    whole = z @ precision
+    apart = norm.isf(CHANCE / max(len(partial) * (len(partial) - 1), 1))
+    inside = np.zeros_like(partial, dtype=bool)
+    for i in range(len(partial) - 1):
+        j = np.arange(i + 1, len(partial))
+        # What the others leave of both, from the precisions of the two alone.
+        pair = np.stack([whole[:, [i] * len(j)], whole[:, j]])
+        aa, bb, ab = precision[i, i], precision[j, j], precision[i, j]
+        det = np.maximum(aa * bb - ab**2, 1e-300)
+        a, b = (bb * pair[0] - ab * pair[1]) / det, (aa * pair[1] - ab * pair[0]) / det
+        product = a * b
+        error = np.sqrt(np.mean((product - product.mean(axis=0)) ** 2, axis=0) / n)
+        beyond = np.abs(product.mean(axis=0)) > apart * error
+        inside[i, j] = beyond & (np.abs(partial[i, j]) > RELATED)
+    related[places] = inside | inside.T
+    return AtOnce(correlation, related)
+
+
+def _outside(inputs, graph, left):
+    """Return residuals of a continuous path without what links kept at the present, or at the next
+    lag, can do within a step: noise of the source reaches the target for half of the step at most.
+    Rates that were corrected for a present link may lack as much where its delay is a part of the
+    step.
+    """
+    rows, corrected = inputs.rows, left.copy()
+    if not rows.midway:
+        return left
+    soon = [a for a, lag in enumerate(rows.lags) if lag <= rows.step]
+    for j in range(left.shape[1]):
+        places = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
+        sources = dict.fromkeys(i for i, a in places if a in soon and i != j)
+        if not sources:
+            continue
+        lines = np.stack([inputs.line[:, a, i] for i, a in places], axis=1)
+        slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[:, j], rcond=1e-9)[0]
+        for i in sources:
+            at = [k for k, (s, a) in enumerate(places) if s == i and a in soon]
+            most = abs(float(slopes[at].sum())) * float(rows.moves[i]) / 2
+            size = float(left[:, i] @ left[:, i])
+            slope = float(left[:, i] @ corrected[:, j]) / size if size > 0 else 0.0
+            corrected[:, j] -= np.clip(slope, -most, most) * left[:, i]
+    return corrected
+
+
+# Error rate of a whole record: all tests of all kept links together (Bonferroni).
+ERROR = 0.01
+# Earlier steps whose news of a source is looked at, and of its target.
+NEWS = 4
+# Share of a link's own worth that such a sign must explain at least: less changes hardly any edge,
+# and long records show whatever a drift does not describe exactly. Of simulated drivers, which a
+# thousand samples show, it is .12 and more.
+WORTH = 0.1
+# Bends at which an input that is given saturates, over its standard deviation.
+BENDS = (0.75, 1.5, 3.0)
+# What is left of the slope of a source beside its news, as a share of the slope without. Where a
+# link stands for what is unseen that is hardly anything; where it is true, and another link of the
+# same delay in all goes beside it, mostly twice as much and more.
+SLOPE = 0.35
+
+
+class Unseen(NamedTuple):
+    """The p-values of every kept link, `[source target]`, adjusted for all tests of the record.
+
+    - `older`: the source's older past and its inputs then explain the target, although the source
+        is given: a collider between them.
+    - `news`: what was new in the source does. `large`: only large news do, as of bursts.
+    - `instead`: news replace the source and links that go beside it with the same delay.
+    - `back`: news of the target foretell the source.
+
+    NaN where nothing was tested; `pairs`, where any is below [`ERROR`][ndde_jax.assess._relations],
+    is symmetric.
+    """
+
+    older: Float[np.ndarray, "source target"]
+    news: Float[np.ndarray, "source target"]
+    large: Float[np.ndarray, "source target"]
+    instead: Float[np.ndarray, "source target"]
+    back: Float[np.ndarray, "source target"]
+
+    @property
+    def pairs(self) -> Bool[np.ndarray, "source target"]:
+        """The pairs that an unmeasured variable drives, symmetric."""
+        with np.errstate(invalid="ignore"):
+            either = np.any([p < ERROR for p in self], axis=0)
+        return either | either.T
+
+
+def unseen(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    left: Float[np.ndarray, "row dim"],
+) -> Unseen:
+    """Return tests of every kept link between different variables; `left` are the residuals of
+    rates.
+    """
+    dim = len(graph)
+    links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
+    found = Unseen(*np.full((5, dim, dim), np.nan))
+    for i, j in links:
+        if np.isfinite(left[:, [i, j]]).all():
+            for p, value in zip(found, _link(inputs, graph, left, i, j), strict=True):
+                p[i, j] = min(value * len(found) * len(links), 1.0)
+    return found
+
+
+def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
+    """Return p-values of one link, in the order of `Unseen`."""
+    rows = inputs.rows
+    step, lags = rows.step, np.asarray(rows.lags)
+    kept = lags[graph[i, j]]
+    first, last = int(kept.min()), int(kept.max())
+    steps = [first + step * m for m in range(1, NEWS + 1)]
+    beyond = [int(lags[-1]) + step * m for m in (1, 2)]
+    parents = [last + step, last + 2 * step]
+    places = {shift: rows.before(shift) for shift in {*steps, *beyond, *parents}}
+    there = np.all([place >= 0 for place in places.values()], axis=0)
+    n = int(there.sum())
+    given = kept_columns(inputs, graph[:, j], own=j)
+    near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
+    near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
+    given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
+    if n < 3 * (given.shape[1] + 10):
+        return (1.0,) * 5
+    rate = rows.rates[there, j]
+
+    past = np.flatnonzero(lags > last + step)
+    older = [inputs.line[:, past, i]]
+    older += [inputs.line[places[shift], 0, i][:, None] for shift in beyond]
+    for s, a in np.argwhere(graph[:, i]):
+        older += [inputs.line[places[shift], a, s][:, None] for shift in parents]
+    news = np.stack([left[places[shift], i] for shift in steps], axis=1)
+    large = _beyond_two(left[:, i])
+    large = np.stack([large[places[shift]] for shift in steps[:-1]], axis=1)
+    given = given[there]
+    signs = [
+        group_test(rate, columns[there], given)
+        for columns in (np.concatenate(older, axis=1), news, large)
+    ]
+    signs.append(_instead(inputs, graph, left, i, j, _arrival(inputs, graph, left, i, j)))
+    back = [rows.before(step * m) for m in range(1, NEWS + 1)]
+    there = np.all([place >= 0 for place in back], axis=0)
+    news = np.stack([left[place, j] for place in back], axis=1)
+    given = np.concatenate(
+        [kept_columns(inputs, graph[:, i], own=i), _saturating(inputs, graph[:, i])], axis=1
+    )
+    signs.append(group_test(rows.rates[there, i], news[there], given[there]))
+    least = WORTH * _worth(inputs, graph, i, j)
+    return tuple(float(sign.p) if sign.share >= least else 1.0 for sign in signs)
+
+
+def _saturating(
+    inputs: Inputs, kept: Bool[np.ndarray, "source lag"]
+) -> Float[np.ndarray, "row column"]:
+    """Return kept inputs as they saturate, early and late: what polynomials leave of a strong bend
+    is foretold by whatever moved the source, and would pass for something unseen.
+    """
+    line = inputs.line.transpose(0, 2, 1)[:, kept]
+    return np.concatenate([np.tanh(bend * line) for bend in BENDS], axis=1)
+
+
+def _worth(inputs, graph, i: int, j: int) -> float:
+    """Return the share of what other inputs leave of a rate that a source explains."""
+    own, others = np.zeros_like(graph[:, j]), graph[:, j].copy()
+    own[i], others[i] = graph[i, j], False
+    given = kept_columns(inputs, others, own=j)
+    return float(group_test(inputs.rows.rates[:, j], kept_columns(inputs, own), given).share)
+
+
+def _arrival(inputs, graph, left, i: int, j: int) -> int:
+    """The place of the kept lag at which the target follows the news of a source most closely."""
+    rows, size = inputs.rows, []
+    for a in np.flatnonzero(graph[i, j]):
+        before = rows.before(rows.lags[a] + rows.step)
+        there = before >= 0
+        size.append(abs(float(left[before[there], i] @ rows.rates[there, j])))
+    return int(np.flatnonzero(graph[i, j])[np.argmax(size)])
+
+
+def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
+    """Return what goes beyond two robust standard deviations, up to ten."""
+    low, high = np.quantile(news, [0.25, 0.75])
+    spread = (high - low) / 1.349
+    return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
+
+
+def _instead(inputs, graph, left, i: int, j: int, kept: int) -> Test:
+    """Return the test of the innovation of a source that acts at a kept lag, with its own past and
+    its inputs at the delay in all not given; p is 1 where none of the inputs is kept, or where the
+    source keeps its slope beside the innovation.
+    """
+    nothing = Test(np.array(1.0), np.array(0), np.array(0.0))
+    rows = inputs.rows
+    step, lags, rate = rows.step, np.asarray(rows.lags), rows.rates[:, j]
+    places = np.flatnonzero(graph[i, j])
+    delay, around = int(lags[kept]), step if rows.midway else 0
+    others = graph[:, j].copy()
+    others[i, places[lags[places] > delay]] = False
+    for s, m in np.argwhere(graph[:, i]):
+        together = np.abs(lags - (lags[m] + delay + step)) <= around
+        others[s] &= ~together
+    others[i, kept], others[j, 0] = True, graph[j, j, 0]
+    # Two lags of one source are no sign: it may act at both.
+    apart = np.arange(len(graph)) != i
+    if (others[apart] == graph[apart, j]).all():
+        return nothing
+    shifts = [rows.before(delay + step * m) for m in range(1, NEWS + 3)]
+    there = np.all([place >= 0 for place in shifts], axis=0)
+    news = np.stack([left[place, i] for place in shifts], axis=1)
+    given = np.concatenate(
+        [kept_columns(inputs, others, own=j), _saturating(inputs, others)], axis=1
+    )
+    if there.sum() < 3 * (given.shape[1] + 10):
+        return nothing
+    found = group_test(rate[there], news[there, :NEWS], given[there])
+
+    def slope(among, further):
+        columns = [inputs.line[:, kept, i], inputs.line[:, 0, j]]
+        columns += [
+            inputs.line[:, a, s] for s, a in np.argwhere(among) if (s, a) not in ((i, kept), (j, 0))
+        ]
+        design = np.column_stack([*columns, np.ones(len(rate)), further])[there]
+        return np.linalg.lstsq(design, rate[there], rcond=1e-9)[0][0]
+
+    with_news, without = slope(others, news), slope(graph[:, j], np.zeros((len(rate), 0)))
+    return found if abs(with_news) < SLOPE * abs(without) else nothing
+
+
+# Share of a level's variance that may be left on blocks that were not fitted: derived variables are
+# computed or measured to a few digits, and what is driven lags behind its drivers by more.
+LEFT = 0.01
+BLOCKS = 5
+# Relative size of singular values that count.
+RESOLVED = 1e-8
+
+
+def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
+    """Return which variables the present states of all others give, to a hundredth of a variance.
+
+    Each level is regressed on splines of the others' levels, their squares and products, block by
+    block from the other blocks. Nothing is told where the present is no candidate, or where there
+    are fewer than four windows a column.
+    """
+    n, dim = len(rows.rates), rows.dim
+    found = np.zeros(dim, bool)
+    if dim < 2 or 0 not in rows.lags:
+        return found
+    now = rows.past[:, list(rows.lags).index(0)]
+    terms = np.asarray(spline_terms(now, knots_of(now)))
+    for j in range(dim):
+        others = [i for i in range(dim) if i != j]
+        pairs = [
+            now[:, a] * now[:, b] for a, b in itertools.combinations_with_replacement(others, 2)
+        ]
+        columns = [np.ones(n), *pairs, *np.moveaxis(terms[:, others].reshape(n, -1), 1, 0)]
+        if WINDOWS_PER_COLUMN * len(columns) > n:
+            continue
+        x, y = np.stack(columns, axis=1), now[:, j]
+        x = x / np.maximum(np.sqrt((x**2).mean(axis=0)), 1e-300)
+        left = 0.0
+        for block in np.array_split(np.arange(n), BLOCKS):
+            rest = np.setdiff1d(np.arange(n), block)
+            c = np.linalg.lstsq(x[rest], y[rest], rcond=RESOLVED)[0]
+            left += np.sum((y[block] - x[block] @ c) ** 2)
+        found[j] = left < LEFT * np.sum((y - y.mean()) ** 2)
+    return found
+
+
+# Error rate of a whole record: all candidates of all targets together (Bonferroni).
+DRIFT_ERROR = 1e-3
+
+
+class Drifting(NamedTuple):
+    """`p` of every candidate, `[source target lag]`, and those that are `found`."""
+
+    p: Float[np.ndarray, "source target lag"]
+    found: Bool[np.ndarray, "source target lag"]
+
+
+def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Drifting:
+    """Test whether inputs × time explain what the kept inputs, the input itself and time leave of a
+    rate. A link that goes from one sign to the other is seen here and nowhere else.
+    """
+    rows = inputs.rows
+    n, dim, lags = len(rows.rates), rows.dim, len(rows.lags)
+    time = np.linspace(-1, 1, n)
+    p = np.full((dim, dim, lags), np.nan)
+    line = inputs.line.transpose(2, 1, 0).reshape(-1, n)
+    test = line[:, None] * time
+    made = line[:, None]
+    for j in range(dim):
+        given = np.concatenate([kept_columns(inputs, graph[:, j], own=j), time[:, None]], axis=1)
+        if n > 2 * (given.shape[1] + 10):
+            tested = source_tests(rows.rates[:, j], _centred(test), _centred(made), given)
+            p[:, j] = tested.p.reshape(dim, lags)
+    p = np.where(rows.allowed, p, np.nan)
+    with np.errstate(invalid="ignore"):
+        return Drifting(p, p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1))
+
+
+def _centred(a):
+    return a - a.mean(axis=-1, keepdims=True)
+
+
+# Error rate of a whole record: all candidates between different variables, among which links were
+# chosen (Bonferroni).
+UNCONFIRMED = 0.01
+
+
+def unconfirmed(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+) -> Bool[np.ndarray, "source target lag"]:
+    """Return the kept links between different variables that explain nothing that is new in their
+    source: beside what that was made of they are within chance of the best of all candidates.
+
+    The test is that of the p-values, of lags next to each other together, since a delay lies
+    between these and neither is much without the other. A link that stands for what drives its
+    source, or for a memory that both share, explains its target only as long as that is not given.
+    """
+    rows = inputs.rows
+    found = np.zeros(graph.shape, bool)
+    apart = ~np.eye(rows.dim, dtype=bool)[:, :, None]
+    candidates = int((rows.allowed & apart).sum())
+    beside = touching(graph, rows.lags)
+    for j in range(rows.dim):
+        for i, places in together(graph[:, j], beside[:, j]):
+            if i == j or required[i, j, places].any():
+                continue
+            others = graph[:, j].copy()
+            others[i, places] = False
+            past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
+            given = np.concatenate([kept_columns(inputs, others, own=j), past], axis=1)[there]
+            if len(given) > ROWS * (given.shape[1] + 10):
+                columns = inputs.test[:, places, i][there].reshape(len(given), -1)
+                p = group_test(rows.rates[there, j], columns, given).p
+                found[i, j, places] = p * candidates > UNCONFIRMED
+    return found

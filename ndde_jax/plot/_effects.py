@@ -1,0 +1,302 @@
+"""Pictures of effects, interactions, forecasts, interventions and series (matplotlib, `plot`).
+
+As the other pictures: no pyplot, colours safe for colour-blind readers. In surfaces blue lowers the
+rate, vermilion raises it, and white does neither; hatched cells hold no data. A point marks a cell
+whose 90 % interval excludes zero, so that colour is not all there is to see. In curves blue is what
+would happen, vermilion what a change makes of it, black what was measured.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import ArrayLike, Real, Shaped
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.ticker import MaxNLocator
+
+from .._checks import check_names, check_real_array, refusal
+from .._spoken import amount, percent
+from .._types import Checked
+from ..samples._dates import dates_after
+
+_COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
+# Surfaces on one figure, and the least share of a rate's variance that one of them carries.
+_MOST, _LEAST = 12, 0.01
+
+
+def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
+    """Plot the joint effect of two sources on a rate, beyond the curve of each.
+
+    Cells without data are hatched; a point marks those whose 90 % interval excludes zero.
+
+    - `surface`: what `found.effects().surface(...)` returns.
+    - `fig`: figure or subfigure to draw on; by default a new one.
+
+    Raises ValueError for anything else.
+    """
+    if not hasattr(surface, "share_low") or isinstance(surface, type):
+        raise refusal("surface", "what found.effects().surface(...) returns", surface)
+    if fig is None:
+        fig = Figure(figsize=(4.4, 3.6), layout="constrained")
+    _draw(fig, fig.add_subplot(), surface)
+    return fig
+
+
+def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> FigureBase:
+    """Plot the surfaces of pairs that carry more than 1 % of the variance of a rate, largest first;
+    the title says how many carry less, or are left out beyond twelve.
+
+    - `interactions`: what `found.effects().interactions()` returns.
+    - `fig`: figure or subfigure to draw on; by default a new one.
+
+    Raises ValueError for anything else.
+    """
+    if not hasattr(interactions, "above") or isinstance(interactions, type):
+        raise refusal("interactions", "what found.effects().interactions() returns", interactions)
+    rows = interactions.above(_LEAST)
+    shown = rows[:_MOST]
+    fig, lines, columns = _grid(fig, len(shown), 3.6, 3.0)
+    for k, (first, first_lag, second, second_lag, target, *_) in enumerate(shown):
+        surface = interactions.effects.surface(first, second, target, first_lag, second_lag)
+        _draw(fig, fig.add_subplot(lines, columns, k + 1), surface)
+    smaller, more = len(interactions) - len(rows), len(rows) - len(shown)
+    said = [f"{more} smaller ones not shown"] if more else []
+    said += [f"{smaller} pairs below 1 %"] if smaller else []
+    title = "interactions, beyond both curves" if shown else "no pair carries 1 % of a rate"
+    fig.suptitle("; ".join([title, *said]), fontsize=10)
+    return fig
+
+
+def _grid(
+    fig: FigureBase | None, n: int, width: float, height: float
+) -> tuple[FigureBase, int, int]:
+    """Return a figure with room for so many panels, and how many lie below and beside another."""
+    columns = min(4, max(n, 1))
+    lines = max(-(-n // columns), 1)
+    size = (width * columns, height * lines + 0.4)
+    return Figure(figsize=size, layout="constrained") if fig is None else fig, lines, columns
+
+
+def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
+    most = np.nanmax(np.abs(surface.z))
+    most = most if most > 0 else 1.0
+    ax.patch.set(hatch="////", edgecolor="#BBBBBB", facecolor="#F4F4F4")
+    z = np.ma.masked_invalid(surface.z.T)
+    mesh = ax.pcolormesh(surface.x, surface.y, z, cmap=_COLOURS, vmin=-most, vmax=most)
+    sure = np.nan_to_num((surface.low > 0) | (surface.high < 0)).astype(bool)
+    middles = [(edges[1:] + edges[:-1]) / 2 for edges in (surface.x, surface.y)]
+    at = np.nonzero(sure & np.isfinite(surface.z))
+    ax.plot(middles[0][at[0]], middles[1][at[1]], ".", color="#333333", markersize=2.5)
+    unit = f" (per {surface.time_unit})" if surface.time_unit else ""
+    bar = fig.colorbar(mesh, ax=ax)
+    bar.set_label(f"rate of {surface.target}{unit}", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    share = (
+        f"{percent(surface.share, 1)} of its variance "
+        f"({percent(surface.share_low, 1)}–{percent(surface.share_high, 1)})"
+    )
+    ax.set_title(share, fontsize=8, color="#555555")
+    for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):
+        label(name + (f", {amount(float(lag), 'sample')} ago" if lag else ""), fontsize=8)
+    ax.tick_params(labelsize=7)
+
+
+_OWN, _CHANGED, _MEASURED = "#0072B2", "#D55E00", "#000000"
+# Curves on one figure; the others have smaller slopes.
+_MOST_CURVES = 24
+# Measured samples before a forecast, for each of its steps, and at least so many.
+_PAST_SHARE, _PAST_LEAST = 1, 20
+
+
+def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
+    """Plot the curve of every kept edge with its 90 % interval, largest effects first.
+
+    A tick below marks each slice of the data. The title of a panel says in how many resamples the
+    edge is found again. At most 24 curves; the title of the figure says how many are left out.
+
+    - `effects`: what `found.effects()` returns.
+    - `fig`: figure or subfigure to draw on; by default a new one.
+
+    Raises ValueError for anything else.
+    """
+    if not hasattr(effects, "curve"):
+        raise refusal("effects", "what found.effects() returns", effects)
+    rows = effects.rows()
+    shown = rows[:_MOST_CURVES]
+    fig, lines, columns = _grid(fig, len(shown), 2.9, 2.3)
+    unit = effects.found.time_unit
+    for k, (source, target, lag, *_, share) in enumerate(shown):
+        ax = fig.add_subplot(lines, columns, k + 1)
+        try:
+            x, y, low, high = effects.curve(source, target, lag)
+        except ValueError as error:
+            ax.text(0.5, 0.5, str(error), ha="center", va="center", wrap=True, fontsize=7)
+            ax.set_axis_off()
+            continue
+        ax.axhline(0, color="#999999", linewidth=0.6)
+        ax.fill_between(x, low, high, color=_OWN, alpha=0.25, linewidth=0)
+        ax.plot(x, y, color=_OWN, linewidth=1.6)
+        ax.plot(x, np.zeros_like(x), "|", color="#555555", markersize=5, clip_on=False,
+                transform=ax.get_xaxis_transform())  # fmt: skip
+        ax.set_title(f"in {share:.0%} of resamples", fontsize=8, color="#555555")
+        ax.set_xlabel(source + ago(lag, effects.found), fontsize=8)
+        ax.set_ylabel(f"rate of {target}" + (f" (per {unit})" if unit else ""), fontsize=8)
+        ax.tick_params(labelsize=7)
+    more = f"; {len(rows) - len(shown)} smaller ones not shown" if len(rows) > len(shown) else ""
+    title = "no edge kept" if not rows else f"effects on rates, 90 % intervals{more}"
+    fig.suptitle(title, fontsize=10)
+    return fig
+
+
+def ago(lag: int, found: Any) -> str:
+    """Return how long ago a source is read: a time where its unit is known, samples otherwise."""
+    if not lag:
+        return ""
+    if found.time_unit:
+        return f", {amount(float(lag * found.dt), found.time_unit)} ago"
+    return f", {amount(float(lag), 'sample')} ago"
+
+
+def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:
+    """Plot the end of the record, the median of the paths, and their 50 and 90 % intervals; a panel
+    for each variable.
+
+    - `forecast`: what `found.forecast(...)` returns.
+    - `fig`: figure or subfigure to draw on; by default a new one.
+
+    Raises ValueError for anything else.
+    """
+    if not hasattr(forecast, "quantile"):
+        raise refusal("forecast", "what found.forecast(...) returns", forecast)
+    ends = np.asarray(forecast.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95])))
+    axes, fig = _panels(forecast, fig)
+    for i, ax in enumerate(axes):
+        _past(ax, forecast, i)
+        _fan(ax, _dated(forecast, forecast.ts), ends[:, :, i], _OWN, "median, 50 and 90 %")
+    axes[0].legend(fontsize=7, frameon=False, loc="upper left")
+    return fig
+
+
+def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> FigureBase:
+    """Plot paths with and without a change on the left, and the effect on the right; a row for each
+    variable.
+
+    - `intervention`: what `found.intervene(...)` returns.
+    - `fig`: figure or subfigure to draw on; by default a new one.
+
+    Raises ValueError for anything else.
+    """
+    if not hasattr(intervention, "effect"):
+        raise refusal("intervention", "what found.intervene(...) returns", intervention)
+    dim, q = len(intervention.names), np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    if fig is None:
+        fig = Figure(figsize=(9, 1.8 * dim + 0.6), layout="constrained")
+    axes = np.asarray(fig.subplots(dim, 2, sharex=True, squeeze=False))
+    effect, times = np.asarray(intervention.effect(q)), _dated(intervention, intervention.ts)
+    for i, (left, right) in enumerate(axes):
+        for paths, colour, label in (
+            (intervention.baseline, _OWN, "without"),
+            (intervention.changed, _CHANGED, "with"),
+        ):
+            ends = np.quantile(np.asarray(paths)[:, :, i], q[[0, 2, 4]], axis=0, method="weibull")
+            left.fill_between(times, ends[0], ends[2], color=colour, alpha=0.2, lw=0)
+            left.plot(times, ends[1], color=colour, linewidth=1.5, label=label)
+        right.axhline(0, color="#999999", linewidth=0.6)
+        _fan(right, times, effect[:, :, i], _CHANGED, "effect")
+        left.set_ylabel(intervention.names[i], fontsize=9)
+        left.tick_params(labelsize=7)
+        right.tick_params(labelsize=7)
+    axes[0, 0].set_title("without and with, 90 % intervals", fontsize=9)
+    axes[0, 1].set_title("effect, same noise: median, 50 and 90 %", fontsize=9)
+    axes[0, 0].legend(fontsize=7, frameon=False, loc="upper left")
+    for ax in axes[-1]:
+        ax.set_xlabel(_label_of(intervention), fontsize=9)
+    return fig
+
+
+def _dated(result: Any, times: np.ndarray) -> np.ndarray:
+    """Return times as dates where these are known."""
+    return dates_after(result.start, times, result.time_unit) if result.start else times
+
+
+def _time_label(unit: str) -> str:
+    return f"time ({unit})" if unit else "time"
+
+
+def _label_of(result: Any) -> str:
+    return "" if result.start else _time_label(result.time_unit)
+
+
+def _panels(result: Any, fig: FigureBase | None):
+    """Return axes below one another that share the time."""
+    dim = len(result.names)
+    if fig is None:
+        fig = Figure(figsize=(8, 1.6 * dim + 0.8), layout="constrained")
+    axes = np.asarray(fig.subplots(dim, 1, sharex=True, squeeze=False))[:, 0]
+    for ax, name in zip(axes, result.names, strict=True):
+        ax.set_ylabel(name, fontsize=9)
+        ax.tick_params(labelsize=7)
+    axes[-1].set_xlabel(_label_of(result), fontsize=9)
+    return axes, fig
+
+
+def _past(ax: Axes, forecast: Any, i: int) -> None:
+    """Plot the last measurements, up to the first step."""
+    n = min(len(forecast.history), max(_PAST_SHARE * len(forecast.ts), _PAST_LEAST))
+    step = forecast.ts[1] - forecast.ts[0] if len(forecast.ts) > 1 else 1.0
+    times = forecast.ts[0] - step * np.arange(n, 0, -1)
+    times = _dated(forecast, times)
+    ax.plot(times, forecast.history[-n:, i], color=_MEASURED, linewidth=1.0, label="measured")
+
+
+def _fan(ax: Axes, ts, ends, colour: str, label: str) -> None:
+    """Plot five quantiles as two bands and a line."""
+    ax.fill_between(ts, ends[0], ends[4], color=colour, alpha=0.18, linewidth=0)
+    ax.fill_between(ts, ends[1], ends[3], color=colour, alpha=0.3, linewidth=0)
+    ax.plot(ts, ends[2], color=colour, linewidth=1.6, label=label)
+
+
+def plot_trajectories(
+    t: Checked[Shaped[ArrayLike, "time"]],
+    x: Checked[Real[ArrayLike, "time dim"]],
+    names: Checked[Sequence[str]],
+    *,
+    units: Checked[Sequence[str] | None] = None,
+    time_unit: str = "",
+    fig: FigureBase | None = None,
+) -> FigureBase:
+    """Plot one strip for each variable over a shared time axis; missing values leave gaps.
+
+    `t` holds numbers or `datetime64` stamps. Raises ValueError if `names` or `units` do not fit.
+
+    >>> t = np.linspace(0, 6, 50)
+    >>> figure = plot_trajectories(t, np.stack([np.sin(t), np.cos(t)], axis=1), ("sin", "cos"))
+    """
+    check_real_array(x, "x", "[time dim]")
+    t, x = np.asarray(t), np.asarray(x)
+    if x.ndim != 2 or 0 in x.shape:
+        raise refusal("x", "[time dim], with at least one sample and variable", x)
+    if t.shape != x.shape[:1] or t.dtype.kind not in "fiuM":
+        raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
+    names = check_names(names, x.shape[1])
+    if units is not None:
+        if isinstance(units, str) or not isinstance(units, Sequence):
+            raise refusal("units", "a sequence of words, one per variable", units)
+        if len(units) != x.shape[1]:
+            raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
+    if fig is None:
+        fig = Figure(figsize=(8.0, 0.8 + 0.95 * x.shape[1]), layout="constrained")
+    axes = fig.subplots(x.shape[1], 1, sharex=True, squeeze=False)[:, 0]
+    for j, ax in enumerate(axes):
+        ax.plot(t, x[:, j], color="#0072B2", linewidth=0.9)
+        unit = f"\n({units[j]})" if units is not None else ""
+        ax.set_ylabel(names[j] + unit, rotation=0, ha="right", va="center")
+        ax.yaxis.set_major_locator(MaxNLocator(3))
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.margins(x=0.01)
+    fig.align_ylabels(axes)
+    if not np.issubdtype(t.dtype, np.datetime64):
+        axes[-1].set_xlabel(_time_label(time_unit))
+    return fig

@@ -1,0 +1,434 @@
+"""Named systems of physics and climate: lasers, machines, El Niño."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import RealScalarLike
+from ._system import System, make, register
+
+
+def _ikeda(t, x, lagged, *, c, mu, x0):
+    return mu * jnp.sin(lagged[0] - x0) - c * x
+
+
+@register("ikeda_delay", source="Ikeda & Matsumoto (1987), Physica D 29, 223-235")
+def ikeda_delay(*, tau: RealScalarLike = 2.0) -> System:
+    """A passive optical ring resonator.
+
+    x' = μ sin(x(t−τ) − x₀) − c x, with μ = −20, c = 1, x₀ = 0, τ = 2.
+
+    x is the phase shift of the light on one round trip, in radians; time in units of the relaxation
+    time of the medium, τ the round trip. Hyperchaotic, with many positive Lyapunov exponents.
+    """
+    return make(
+        _ikeda,
+        parameters={"c": 1.0, "mu": -20.0, "x0": 0.0},
+        lags=(tau,),
+        drivers={"x": "x x@1"},
+        history=(0.1,),
+        sigma=0.1,
+        dt=0.002,
+        transient=50.0,
+    )
+
+
+def _lang_kobayashi(t, x, lagged, *, alpha, kappa, phase, pump, lifetime):
+    re, im, carriers = x
+    re_late, im_late, _ = lagged[0]
+    cos, sin = jnp.cos(phase), jnp.sin(phase)
+    return jnp.stack(
+        [
+            carriers * (re - alpha * im) + kappa * (cos * re_late + sin * im_late),
+            carriers * (alpha * re + im) + kappa * (cos * im_late - sin * re_late),
+            (pump - carriers - (1 + 2 * carriers) * (re**2 + im**2)) / lifetime,
+        ]
+    )
+
+
+@register(
+    "lang_kobayashi",
+    source="Lang & Kobayashi (1980), IEEE J. Quantum Electron. 16, 347-355; "
+    "Heil et al. (2001), Phys. Rev. Lett. 87, 243901",
+)
+def lang_kobayashi(*, tau: RealScalarLike = 70.0) -> System:
+    """A semiconductor laser with light fed back by an external mirror.
+
+    E' = (1 + iα) N E + κ exp(−iφ) E(t−τ), T N' = P − N − (1 + 2N) |E|², with α = 5, κ = 0.135,
+    φ = 0.5, P = 1.155, T = 1710, τ = 70.
+
+    E = E_re + i E_im is the slow amplitude of the field, N the excess of carriers, both scaled;
+    time in photon lifetimes of about a picosecond, τ the round trip to the mirror and back. The
+    noise acts on the field, as spontaneous emission does.
+    """
+    return make(
+        _lang_kobayashi,
+        parameters=dict(alpha=5.0, kappa=0.135, phase=0.5, pump=1.155, lifetime=1710.0),
+        lags=(tau,),
+        drivers={
+            "E_re": "E_re E_im N E_re@1 E_im@1",
+            "E_im": "E_re E_im N E_re@1 E_im@1",
+            "N": "E_re E_im N",
+        },
+        history=(1.0, 0.0, 0.0),
+        sigma=(0.005, 0.005, 0.0),
+        dt=0.02,
+        sampling_step=1.0,
+        transient=5000.0,
+    )
+
+
+def _optoelectronic(t, x, lagged, *, beta, phase, epsilon, delta):
+    fast, slow = x
+    light = jnp.cos(lagged[0, 0] + phase) ** 2
+    return jnp.stack([(-fast - slow + beta * light) / epsilon, delta * fast])
+
+
+@register("optoelectronic", source="Kouomou et al. (2005), Phys. Rev. Lett. 95, 203903")
+def optoelectronic(*, tau: RealScalarLike = 1.0) -> System:
+    """An electro-optical oscillator: laser, modulator, fibre and a band-pass amplifier in a loop.
+
+    ε x' = −x − y + β cos²(x(t−τ) + φ), y' = δ x, with β = 3, φ = −π/4, ε = 0.05, δ = 1, τ = 1.
+
+    x is the voltage at the modulator in units that make it a phase, y its integral; time in
+    units of the fibre's delay, ε and δ the short and inverse long time of the filter. The
+    original device has ε near 0.001; the larger value keeps the chaos and the cost down.
+    """
+    return make(
+        _optoelectronic,
+        parameters={"beta": 3.0, "phase": -jnp.pi / 4, "epsilon": 0.05, "delta": 1.0},
+        lags=(tau,),
+        drivers={"x": "x y x@1", "y": "x"},
+        history=(0.5, 0.0),
+        sigma=(0.05, 0.0),
+        dt=0.002,
+        transient=100.0,
+    )
+
+
+def _sunflower(t, x, lagged, *, a, b, growth):
+    rate = x[1]
+    return jnp.stack([rate, -(a * rate + b * jnp.sin(lagged[0, 0])) / growth])
+
+
+@register(
+    "sunflower",
+    source="Israelsson & Johnsson (1967), Physiol. Plant. 20, 957-976; "
+    "Somolinos (1978), Q. Appl. Math. 35, 465-478",
+)
+def sunflower(*, tau: RealScalarLike = 50.0) -> System:
+    """Circling of a growing shoot, which answers gravity when the growth hormone has arrived.
+
+    x'' = −(a/τ) x' − (b/τ) sin x(t−τ), with a = 4.8, b = 0.186 and τ = 50, that is, a per minute
+    and b per minute squared after division.
+
+    x is the angle between shoot and plumb line in radians, v = x'; time in minutes. Oscillates for
+    τ above 34.8. The τ in the coefficients is the parameter `growth`, which `get(tau=…)`
+    changes with the lag.
+    """
+    return make(
+        _sunflower,
+        parameters={"a": 4.8, "b": 0.186, "growth": tau},
+        lags=(tau,),
+        drivers={"x": "v", "v": "v x@1"},
+        history=(0.5, 0.0),
+        sigma=(0.0, 0.0001),
+        dt=0.1,
+        sampling_step=2.0,
+        transient=2000.0,
+    )
+
+
+def _stick_slip(t, x, lagged, *, damping, belt, static, kinetic, decay, width, gain):
+    position, velocity = x
+    slip = belt - velocity
+    # Coulomb's sign function, smoothed so that trajectories need no event detection.
+    friction = kinetic + (static - kinetic) * jnp.exp(-((slip / decay) ** 2))
+    feedback = gain * (lagged[0, 0] - position)
+    force = friction * jnp.tanh(slip / width)
+    return jnp.stack([velocity, force - position - 2 * damping * velocity + feedback])
+
+
+@register("stick_slip", source="after Das & Mallik (2006), J. Sound Vib. 297, 578-594")
+def stick_slip(*, tau: RealScalarLike = 2.0) -> System:
+    """A block held by a spring on a moving belt, with delayed feedback of its position.
+
+    x'' = −x − 2ζ x' + μ(w) tanh(w/ε) + g (x(t−τ) − x), w = V − x',
+    μ(w) = μ_k + (μ_s − μ_k) exp(−(w/w₀)²), with ζ = 0.05, V = 0.5, μ_s = 1, μ_k = 0.5, w₀ = 0.5,
+    ε = 0.05, g = 0.2, τ = 2.
+
+    x in units of the stretch under the weight of the block, time in units of 1/ω of block and
+    spring, v = x'. Friction falls with speed, so the block sticks to the belt and slips back. The
+    friction law is a smoothed Stribeck curve and the numbers are chosen here; the reference
+    controls such a block by delayed feedback.
+    """
+    return make(
+        _stick_slip,
+        parameters=dict(
+            damping=0.05, belt=0.5, static=1.0, kinetic=0.5, decay=0.5, width=0.05, gain=0.2
+        ),
+        lags=(tau,),
+        drivers={"x": "v", "v": "x v x@1"},
+        history=(0.5, 0.0),
+        sigma=(0.0, 0.02),
+        dt=0.005,
+        sampling_step=0.1,
+        transient=100.0,
+    )
+
+
+def _van_der_pol(t, x, lagged, *, epsilon, gain):
+    position, velocity = x
+    force = epsilon * (1 - position**2) * velocity - position + epsilon * gain * lagged[0, 0]
+    return jnp.stack([velocity, force])
+
+
+@register("van_der_pol_delay", source="Atay (1998), J. Sound Vib. 218, 333-339")
+def van_der_pol_delay(*, tau: RealScalarLike = 1.0) -> System:
+    """Van der Pol's oscillator under delayed position feedback.
+
+    x'' = ε (1 − x²) x' − x + ε k x(t−τ), with ε = 0.5, k = 0.5, τ = 1.
+
+    x in units of the amplitude at which damping changes sign, time in units of 1/ω, v = x'. The
+    phase of the feedback decides whether it drives or brakes; periodic.
+    """
+    return make(
+        _van_der_pol,
+        parameters={"epsilon": 0.5, "gain": 0.5},
+        lags=(tau,),
+        drivers={"x": "v", "v": "x v x@1"},
+        history=(0.5, 0.0),
+        sigma=(0.0, 0.05),
+        dt=0.01,
+        transient=100.0,
+    )
+
+
+def _duffing(t, x, lagged, *, damping, alpha, gamma):
+    position, velocity = x
+    force = -damping * velocity - alpha * position * (1 - position**2) - gamma * lagged[0, 0]
+    return jnp.stack([velocity, force])
+
+
+@register("duffing_delay", source="Cantisán et al. (2020), Int. J. Bifurcation Chaos 30, 2030007")
+def duffing_delay(*, tau: RealScalarLike = 3.0) -> System:
+    """A bistable Duffing oscillator with a delayed force and nothing else that drives it.
+
+    x'' = −μ x' − α x (1 − x²) − γ x(t−τ), with μ = 0.1, α = −1, γ = −0.5 and τ = 3.
+
+    x in units of half the distance of the wells, time in units of the inverse frequency at the
+    barrier, v = x'. Without the delay the oscillator comes to rest. The damping of the reference,
+    0.01, is so weak that noise or a coarse step carries the oscillator to a far larger cycle.
+    """
+    return make(
+        _duffing,
+        parameters={"damping": 0.1, "alpha": -1.0, "gamma": -0.5},
+        lags=(tau,),
+        drivers={"x": "v", "v": "x v x@1"},
+        history=(1.0, 0.0),
+        sigma=(0.0, 0.02),
+        dt=0.005,
+        sampling_step=0.1,
+        transient=200.0,
+    )
+
+
+def _kuramoto(t, x, lagged, *, power, damping, feedback, coupling):
+    n = power.shape[0]
+    angle, rate = x[:n], x[n:]
+    pulls = jnp.sin(angle[:, None] - angle[None, :])  # [source target]
+    torque = power - damping * rate - feedback * lagged[0, n:] + jnp.sum(coupling * pulls, axis=0)
+    return jnp.concatenate([rate, torque])
+
+
+@register(
+    "kuramoto_inertia", source="Schäfer et al. (2016), Eur. Phys. J. Special Topics 225, 569-582"
+)
+def kuramoto_inertia(*, tau: RealScalarLike = 0.92) -> System:
+    """Kuramoto oscillators with inertia: a power grid whose prices answer the frequency late.
+
+    θⱼ'' = Pⱼ − α θⱼ' − γ θⱼ'(t−τ) + Σᵢ Kᵢⱼ sin(θᵢ − θⱼ), with α = 0.2, γ = 0.25, τ = 0.92, a
+    consumer P₁ = −3 and three producers P = 1 around it, and K = 8 on the three lines.
+
+    θ in radians relative to the grid's reference phase, w = θ' in radians per unit of time, powers
+    per inertia. Producers and consumers act on a frequency that is τ old. At this delay that feeds
+    the oscillations of the producers against each other instead of damping them, and the damping α,
+    twice that of the reference, keeps them from tearing the grid apart. The mean angle is constant
+    without noise and diffuses with it; differences stay bounded. The noise acts on the rates.
+    """
+    size = 4
+    coupling = np.zeros((size, size))
+    coupling[0, 1:] = coupling[1:, 0] = 8.0
+    graph = np.zeros((2 * size, 2 * size, 2), bool)
+    units = np.arange(size)
+    graph[size + units, units, 0] = True  # θ' = w
+    graph[size + units, size + units, 0] = True  # damping
+    graph[size + units, size + units, 1] = True  # delayed feedback
+    graph[:size, size:, 0] = (coupling > 0) | np.eye(size, dtype=bool)
+    return make(
+        _kuramoto,
+        parameters=dict(power=[-3.0, 1.0, 1.0, 1.0], damping=0.2, feedback=0.25, coupling=coupling),
+        lags=(tau,),
+        graph=graph,
+        variables=[f"theta{i + 1}" for i in units] + [f"w{i + 1}" for i in units],
+        history=(0.0, 0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0),
+        sigma=(0.0,) * size + (0.02,) * size,
+        dt=0.002,
+        sampling_step=0.04,
+        transient=500.0,
+    )
+
+
+def _suarez_schopf(t, x, lagged, *, alpha):
+    return x - x**3 - alpha * lagged[0]
+
+
+@register("suarez_schopf", source="Suarez & Schopf (1988), J. Atmos. Sci. 45, 3283-3287")
+def suarez_schopf(*, tau: RealScalarLike = 6.0) -> System:
+    """El Niño as a delayed oscillator.
+
+    T' = T − T³ − α T(t−τ), with α = 0.75, τ = 6.
+
+    T is the temperature anomaly of the eastern Pacific. A warm anomaly strengthens itself through
+    the winds and sends Rossby waves west, which return as cooling Kelvin waves a time τ later.
+    T in units of the saturated anomaly, time in units of the growth time; periodic.
+    """
+    return make(
+        _suarez_schopf,
+        parameters={"alpha": 0.75},
+        lags=(tau,),
+        drivers={"T": "T T@1"},
+        history=(0.1,),
+        sigma=0.02,
+        dt=0.05,
+        transient=100.0,
+    )
+
+
+def _enso3_chain(t, x, lagged, *, alpha, coupling):
+    # Each variable reads its own lag; the shortest belongs to the last one.
+    own = jnp.stack([lagged[2, 0], lagged[1, 1], lagged[0, 2]])
+    return x - x**3 - alpha * own + coupling * (jnp.roll(x, 1) - x)
+
+
+@register(
+    "enso3_chain",
+    source="Suarez & Schopf (1988), J. Atmos. Sci. 45, 3283-3287, three of them coupled",
+)
+def enso3_chain() -> System:
+    """Three Suarez-Schopf oscillators, each with a delay of its own, coupled in a closed chain.
+
+    xᵢ' = xᵢ − xᵢ³ − α xᵢ(t−τᵢ) + k (xᵢ₋₁ − xᵢ), with α = 0.75, k = 0.1, τ = (6, 5, 4), and x₃
+    before x₁.
+
+    Regions of an ocean with different wave transit times that exchange heat with one neighbour.
+    Units as in `suarez_schopf`. `lags` are (4, 5, 6), ascending: x₃ has the first.
+    """
+    return make(
+        _enso3_chain,
+        parameters={"alpha": 0.75, "coupling": 0.1},
+        lags=(4.0, 5.0, 6.0),
+        drivers={"x1": "x1 x3 x1@3", "x2": "x2 x1 x2@2", "x3": "x3 x2 x3@1"},
+        history=(0.5, 0.2, -0.1),
+        sigma=0.02,
+        dt=0.05,
+        transient=100.0,
+    )
+
+
+def _tziperman(t, x, lagged, *, a, b, c, kappa, omega):
+    kelvin, rossby = lagged
+    return a * jnp.tanh(kappa * kelvin) - b * jnp.tanh(kappa * rossby) + c * jnp.cos(omega * t)
+
+
+@register("tziperman_enso", source="Tziperman et al. (1994), Science 264, 72-74")
+def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) -> System:
+    """A seasonally forced El Niño with two wave delays.
+
+    h' = a tanh(κ h(t−τ₁)) − b tanh(κ h(t−τ₂)) + c cos(ω t), with a = 1/180, b = 1/120 and c = 1/138
+    per day, ω = 2π per year, τ₁ = 1.15 and τ₂ = 5.75 months, and κ = 2.
+
+    h is the anomaly of the depth of the thermocline at the eastern boundary, in units of its
+    saturation; time in months, to which the rates are converted. Kelvin waves bring the winds of
+    τ₁ ago, reflected Rossby waves those of τ₂ ago. The drift depends on the time of year, which the
+    graph cannot show. There is no dependence on the present state. With b < a the depth runs off.
+    """
+    days = 365.25 / 12
+    return make(
+        _tziperman,
+        parameters=dict(a=days / 180, b=days / 120, c=days / 138, kappa=2.0, omega=jnp.pi / 6),
+        lags=(tau1, tau2),
+        drivers={"h": "h@1 h@2"},
+        history=(1.0,),
+        sigma=0.02,
+        dt=0.046,
+        sampling_step=0.23,
+        transient=240.0,
+    )
+
+
+def _ghil_zaliapin(t, x, lagged, *, kappa, b):
+    return b * jnp.cos(2 * jnp.pi * t) - jnp.tanh(kappa * lagged[0])
+
+
+@register(
+    "ghil_zaliapin_enso",
+    source="Ghil, Zaliapin & Thompson (2008), Nonlin. Processes Geophys. 15, 417-433",
+)
+def ghil_zaliapin_enso(*, tau: RealScalarLike = 0.6) -> System:
+    """A seasonally forced El Niño with one wave delay.
+
+    T' = −tanh(κ T(t−τ)) + b cos(2π t), with κ = 10, b = 1 and τ = 0.6.
+
+    T is the temperature anomaly of the eastern Pacific in units of the wind-driven change in a
+    year; time in years. The drift depends on the time of year, which the graph cannot show, and not
+    on the present state.
+    """
+    return make(
+        _ghil_zaliapin,
+        parameters={"kappa": 10.0, "b": 1.0},
+        lags=(tau,),
+        drivers={"T": "T@1"},
+        history=(1.0,),
+        sigma=0.02,
+        dt=0.005,
+        transient=20.0,
+    )
+
+
+def _recharge(t, x, lagged, *, mu, b0, gamma, r, alpha, c, e):
+    temperature, depth = x
+    b = b0 * mu
+    late = lagged[0, 0]
+    return jnp.stack(
+        [
+            (gamma * b - c) * temperature + gamma * depth - e * (depth + b * temperature) ** 3,
+            -r * depth - alpha * b * late,
+        ]
+    )
+
+
+@register(
+    "recharge_oscillator",
+    source="Jin (1997), J. Atmos. Sci. 54, 811-829, with a wave delay",
+)
+def recharge_oscillator(*, tau: RealScalarLike = 0.5) -> System:
+    """A recharge oscillator of El Niño whose western Pacific answers the winds late.
+
+    T' = (γ b − c) T + γ h − e (h + b T)³, h' = −r h − α b T(t−τ), b = μ b₀, with γ = 0.75, c = 1,
+    r = 0.25, α = 0.125, b₀ = 2.5, μ = 0.7, e = 3 and τ = 0.5.
+
+    T is the temperature of the eastern Pacific in units of 7.5 °C, h the depth of the
+    thermocline in the west in units of 150 m, time in units of 2 months, so that τ is the month in
+    which equatorial waves cross the basin. In the original τ = 0. Periodic, a cycle in 3.3 years.
+    """
+    return make(
+        _recharge,
+        parameters=dict(mu=0.7, b0=2.5, gamma=0.75, r=0.25, alpha=0.125, c=1.0, e=3.0),
+        lags=(tau,),
+        drivers={"T": "T h", "h": "h T@1"},
+        history=(0.1, 0.0),
+        sigma=(0.001, 0.0005),
+        dt=0.01,
+        sampling_step=0.25,
+        transient=200.0,
+    )
