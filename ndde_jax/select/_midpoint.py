@@ -297,8 +297,9 @@ def _as_read(
     """Return the windows of a map or of a flow, whichever reading of the record is likelier.
 
     The readings were compared as sums of splines, which have no products. Where the likelier one
-    multiplies inputs, or the comparison tells little, both are searched, and the search decides if
-    it tells more than the comparison did.
+    multiplies inputs, or is a map whose candidate lags leave samples out, or where the comparison
+    tells little, both are searched, and the search decides if it tells more than the comparison
+    did.
     """
 
     def read_as(reading: str) -> Screened:
@@ -311,9 +312,10 @@ def _as_read(
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     chosen = read_as(likelier)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
-    coarse = other == "map" and any(step > 1 for step in np.diff(lags))
-    tells = n * dim * (TELLS_COARSE if coarse else TELLS)
-    if np.asarray(chosen.found.products).any() or abs(readings.evidence) < tells:
+    coarse = any(step > 1 for step in np.diff(lags))
+    tells = n * dim * (TELLS_COARSE if coarse and other == "map" else TELLS)
+    unsure = abs(readings.evidence) < tells or (coarse and likelier == "map")
+    if unsure or np.asarray(chosen.found.products).any():
         second = read_as(other)
         worse = np.asarray(chosen.found.cost) - np.asarray(second.found.cost)
         gain = n * float(worse.sum()) / 2
