@@ -372,3 +372,4 @@ def test_what_is_published_has_a_row_for_every_family():
     with published.read(path) as store:
         found = report.results(store)
     assert {row.family for row in found} == {*data.FAMILIES, data.PLANTS}
+    assert all("discover" in methods for methods in found.values())
