@@ -92,8 +92,8 @@ def solve_sdde(
     - `t0`: time of the start.
     - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
         or `vmap`, so that the sizes of buffers are known. With them all delays inside are one
-        program; without, those from one number of steps 2^k or 3·2^k to the next. `lag_bounds` is the same. For a delay outside
-        them all values are NaN.
+        program; without, those from one number of steps 2^k or 3·2^k to the next. `lag_bounds` is
+        the same. For a delay outside them all values are NaN.
     - `y0`: the state at `t0` if it is not the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
         there, and after sums of delays from there, so that solvers keep their order.
