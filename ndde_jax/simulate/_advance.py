@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._checks import is_traced
 from .._types import to_jax
 from . import _blocks
 from ._kinks import divided_length, run_divided
@@ -133,7 +134,8 @@ def cut(path: Path, n: int) -> Path:
     """Return the first `n` rows, where possible without a program for each number of them."""
     if path.ts.shape[0] == n:
         return path
-    if jax.default_backend() == "cpu" and not path.ys.committed:
+    # A function may close over what is traced, which nobody has seen before.
+    if jax.default_backend() == "cpu" and not is_traced(path) and not path.ys.committed:
         return Path(to_jax(np.asarray(path.ts)[:n]), to_jax(np.asarray(path.ys)[:n]), path.status)
     return Path(path.ts[:n], path.ys[:n], path.status)
 

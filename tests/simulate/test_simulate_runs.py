@@ -135,6 +135,21 @@ def test_lengths_and_delays_make_few_programs(compilations):
     assert len(compilations) == 1
 
 
+@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Bosh3()])
+def test_derivatives_by_what_a_drift_closes_over(solver):
+    """They go through a run with room to spare, in which the state stands still."""
+
+    def loss(rate):
+        drift = lambda t, x, lagged, args: rate * x**2 - lagged[0]  # noqa: E731
+        given = dict(delays=1.0, dt=0.1, history=jnp.ones(1), solver=solver)
+        return jnp.sum(solve_sdde(drift, n_steps=1055, save_every=5, **given).ys[:9] ** 2)
+
+    assert loss(0.7) != loss(0.8)
+    slope = jax.grad(loss)(0.7)
+    np.testing.assert_allclose(slope, (loss(0.7 + 1e-5) - loss(0.7 - 1e-5)) / 2e-5, rtol=1e-6)
+    np.testing.assert_allclose(slope, jax.jit(jax.grad(loss))(0.7), rtol=1e-10)
+
+
 @pytest.mark.parametrize("solver, limit", [(diffrax.Heun(), 1e-4), (diffrax.Bosh3(), 1e-5)])
 def test_lengths_where_steps_are_divided(compilations, solver, limit):
     """x' = −x(t − 1) from 1, with kinks between the steps: polynomials of unit intervals."""
