@@ -165,3 +165,15 @@ def test_from_a_noisy_delayed_oscillator_to_its_spectrum():
     # Its prose quotes figures, so it is kept with the outputs they come from.
     text = "".join(run("from_a_noisy_delayed_oscillator_to_its_spectrum.ipynb", with_outputs=True))
     assert "missed: []" in text and "false:  []" in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_delay_and_its_posterior():
+    text = "".join(run("a_delay_and_its_posterior.ipynb"))
+    assert float(re.search(r"R-hat at most ([\d.]+)", text)[1]) < 1.02
+    number = r"([\d.]+)"
+    rows = re.findall(rf"from {number} to {number}; true {number}", text)
+    assert len(rows) == 4 and all(
+        float(low) < float(true) < float(high) for low, high, true in rows
+    )

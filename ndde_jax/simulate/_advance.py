@@ -11,8 +11,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from .._checks import is_traced
+from .._types import to_jax
 from . import _blocks
 from ._kinks import divided_length, run_divided
 from ._noise import area_key, increments
@@ -34,7 +36,10 @@ PARTS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The static settings of a run."""
+    """The static settings of a run, with room for `n_steps`.
+
+    Where it may end sooner, at a step `end`, runs of other lengths are the same program.
+    """
 
     tableau: Tableau
     n_steps: int
@@ -118,9 +123,21 @@ class Path(eqx.Module):
 
 
 @eqx.filter_jit
-def simulate(problem: Problem, noise, plan: Plan) -> Path:
-    """Simulate a whole run; the noise is a key, the increments or None."""
-    return _finish(problem, _whole(_convert(problem), noise, plan=plan), plan)
+def simulate(problem: Problem, noise, plan: Plan, end: Int[Array, ""] | None = None) -> Path:
+    """Simulate a run to step `end`, one that is saved, or all there is room for; the noise is a
+    key, the increments or None. Rows after the end hold nothing.
+    """
+    return _finish(problem, _whole(_convert(problem), noise, end, plan=plan), plan, end)
+
+
+def cut(path: Path, n: int) -> Path:
+    """Return the first `n` rows, where possible without a program for each number of them."""
+    if path.ts.shape[0] == n:
+        return path
+    # A function may close over what is traced, which nobody has seen before.
+    if jax.default_backend() == "cpu" and not is_traced(path) and not path.ys.committed:
+        return Path(to_jax(np.asarray(path.ts)[:n]), to_jax(np.asarray(path.ys)[:n]), path.status)
+    return Path(path.ts[:n], path.ys[:n], path.status)
 
 
 @eqx.filter_jit
@@ -129,13 +146,14 @@ def finish(problem: Problem, ys, plan: Plan) -> Path:
     return _finish(problem, ys, plan)
 
 
-def _finish(problem, ys, plan):
+def _finish(problem, ys, plan, end=None):
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
-    stable = _stable(problem, ys, plan)
+    n = ys.shape[0] - 1 if end is None else end // plan.save_every
+    stable = _stable(problem, ys, n, plan)
     status = PathStatus.where(stable, PathStatus.successful, PathStatus.unstable)
     status = PathStatus.where(jnp.all(jnp.isfinite(ys)), status, PathStatus.diverged)
     if "milstein" in problem.rule and callable(problem.sigma):
-        crossed = problem.crossed(ys[0]) | problem.crossed(ys[-1])
+        crossed = problem.crossed(ys[0]) | problem.crossed(ys[n])
         status = PathStatus.where(crossed, PathStatus.crossed, status)
     stray = problem.delays.stray
     if stray is not None:
@@ -147,8 +165,9 @@ def _finish(problem, ys, plan):
 _fixed = jax.lax.stop_gradient
 
 
-def _stable(problem: Problem, ys, plan: Plan):
-    """Return False for a path that has grown so much because its steps are too long for the drift.
+def _stable(problem: Problem, ys, n, plan: Plan):
+    """Return False for a path that has grown so much, up to row `n`, because its steps are too long
+    for the drift.
 
     At its end the state then lies along the direction in which the error grows, so that the drift,
     asked again a step further on, answers with a change that is larger than the stability regions
@@ -157,24 +176,24 @@ def _stable(problem: Problem, ys, plan: Plan):
     if ys.shape[0] < SHORT_RUN:
         return jnp.asarray(True)
     ys, problem = jax.tree.map(lambda a: _fixed(a) if eqx.is_array(a) else a, (ys, problem))
-    last = ys[-1]
-    half = 1 + (ys.shape[0] - 1) // 2
-    few = slice(0, half, 1 + half // PROBES)
+    last = ys[n]
+    half = 1 + n // 2
+    early = jnp.arange(min(PROBES, ys.shape[0])) * (1 + half // PROBES)
     axes = tuple(a for a in range(ys.ndim) if a not in range(1, ys.ndim - 1))
-    before = jnp.max(jnp.abs(ys[few]), axis=axes)
+    before = jnp.max(jnp.abs(ys[jnp.minimum(early, half - 1)]), axis=axes)
     grown = jnp.max(jnp.abs(last), axis=-1) > GROWN * before
     saved = jnp.round(problem.delays.steps / plan.save_every).astype(int)
-    lagged = ys[jnp.maximum(ys.shape[0] - 1 - saved, 0)]
+    lagged = ys[jnp.maximum(n - saved, 0)]
 
     def move(y, t):
         by = problem.dt * problem.drift(t, y, lagged, problem.args)
         return y + by, by
 
     # A loop, so that the drift is compiled once.
-    moves = jax.lax.scan(move, last, problem.time(plan.n_steps + jnp.arange(2)))[1]
+    moves = jax.lax.scan(move, last, problem.time(n * plan.save_every + jnp.arange(2)))[1]
     length = lambda v: jnp.max(jnp.abs(v), axis=-1)  # noqa: E731
     resolved = length(moves[1] - moves[0]) <= STIFF * length(moves[0])
-    return jnp.all(~grown | resolved)
+    return jnp.all(~grown | resolved) | (n + 1 < SHORT_RUN)
 
 
 def _convert(problem: Problem) -> Problem:
@@ -197,11 +216,13 @@ def _convert(problem: Problem) -> Problem:
 
 
 @eqx.filter_custom_jvp
-def _whole(problem: Problem, noise, *, plan: Plan):
+def _whole(problem: Problem, noise, end, *, plan: Plan):
     if not plan.ring:
-        return _all_chunks(problem, noise, plan, ring=False)
+        return _all_chunks(problem, noise, end, plan, ring=False, slopes=False)
     n_rows = plan.n_steps // plan.save_every
-    return _filled(problem, noise, _blocks.start_ring(problem), 0, plan.n_chunks, n_rows, plan)[1]
+    n_chunks = plan.n_chunks if end is None else -(-end // plan.chunk)
+    carry = _blocks.start_ring(problem)
+    return _filled(problem, noise, carry, 0, n_chunks, n_rows, plan, end)[1]
 
 
 @_whole.def_jvp
@@ -214,23 +235,23 @@ def _whole_jvp(primals, tangents, *, plan: Plan):
             "them; take diffrax.Heun()."
         )
 
-    def run(problem, noise):
+    def run(problem, noise, end):
         delays = dataclasses.replace(problem.delays, moved=moved)
         problem = dataclasses.replace(problem, delays=delays)
-        return _all_chunks(problem, noise, plan, plan.ring_backward)
+        return _all_chunks(problem, noise, end, plan, plan.ring_backward, slopes=True)
 
     return eqx.filter_jvp(run, primals, tangents)
 
 
-def _all_chunks(problem, noise, plan: Plan, ring: bool):
-    carry, early = _start(problem, noise, plan, ring)
+def _all_chunks(problem, noise, end, plan: Plan, ring: bool, slopes: bool):
+    carry, early = _start(problem, noise, plan, ring, end)
     if not plan.n_chunks:
         return early
-    saved = _chunks(problem, noise, carry, 0, plan.n_chunks, plan, ring)[1]
+    saved = _chunks(problem, noise, carry, 0, plan.n_chunks, plan, end, ring=ring, slopes=slopes)[1]
     return jnp.concatenate([early, _pick(saved, plan)])
 
 
-def _start(problem, noise, plan, ring):
+def _start(problem, noise, plan, ring, end=None):
     """Return the carry of the first chunk, and the states that are saved before it."""
     early = problem.start()[None]
     if not plan.first:
@@ -244,10 +265,11 @@ def _start(problem, noise, plan, ring):
         draws = _drawn(problem, noise, jnp.asarray(0), plan.first, shape, plan)
 
     def advance(problem, own):
-        return run_divided(problem, plan.tableau, *own, plan.first, plan.save_every)
+        problem, end = problem
+        return run_divided(problem, plan.tableau, *own, plan.first, plan.save_every, end)
 
-    own = _blocks.start(problem, plan.tableau), draws
-    carry, saved = guarded_if(plan.guard, advance, problem.without_past, own)
+    own, end = (_blocks.start(problem, plan.tableau), draws), plan.n_steps if end is None else end
+    carry, saved = guarded_if(plan.guard, advance, (problem.without_past, end), own)
     return carry, jnp.concatenate([early, saved])
 
 
@@ -271,7 +293,7 @@ def _drawn(problem, key, first, n_steps: int, shape, plan):
     return jnp.stack([draw(key), draw(area_key(key)) / 12**0.5], axis=1)
 
 
-def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan: Plan):
+def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Plan, end=None):
     """Run some chunks with the ring, without derivatives; return the carry after them, and their
     states.
 
@@ -281,13 +303,14 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
     given = _is_given(noise)
     if given:
         _check_given(noise, shape, plan)
-    # Nothing after the last saved step is needed, and rows beyond the end are written to the last.
-    limit = plan.n_steps // plan.save_every * plan.save_every
+    # Nothing after the last saved step is needed.
+    end = plan.n_steps // plan.save_every * plan.save_every if end is None else end
     start = first_chunk * plan.chunk // plan.save_every
 
-    def one(carry, index):
+    def one(index, carry):
         carry, out = carry
         first = index * plan.chunk
+        n_steps = jnp.minimum(plan.chunk, end - first)
         if noise is None:
             draw = lambda k: None  # noqa: E731
         elif given:
@@ -302,15 +325,16 @@ def _filled(problem, noise, carry, first_chunk, n_chunks: int, n_rows: int, plan
             k = first + k
             return 1 + jax.lax.div(k, jnp.asarray(plan.save_every, k.dtype)) - start
 
-        return _blocks.fill_ring(problem, carry, out, row, first, draw, plan.chunk, limit), None
+        return _blocks.fill_ring(problem, carry, out, row, first, draw, n_steps)
 
     y = carry[0]
     out = _blocks.put(jnp.zeros((1 + n_rows, *y.shape), y.dtype), y, 0)
-    (carry, out), _ = jax.lax.scan(one, (carry, out), first_chunk + jnp.arange(n_chunks))
-    return carry, out
+    return jax.lax.fori_loop(first_chunk, first_chunk + n_chunks, one, (carry, out))
 
 
-def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring: bool):
+def _chunks(
+    problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, end=None, *, ring=False, slopes
+):
     """Run some chunks; return of each the states that are to be saved, `[chunk row *state]`."""
     dtype = problem.dt.dtype
     shape = problem.check()
@@ -320,31 +344,40 @@ def _chunks(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, ring:
         missing = plan.first + plan.n_chunks * plan.chunk - plan.n_steps
         padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
 
-    running = problem.without_past
+    running, limit = problem.without_past, plan.limit if end is None else end
 
     def advance(shared, own):
-        problem, first = shared
+        problem, first, limit = shared
         carry, draws = own
         if ring:
-            return _blocks.run_ring(problem, carry, first, draws, plan.chunk, plan.limit)
-        sizes = plan.chunk, plan.block, plan.limit
-        return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes)
+            return _blocks.run_ring(problem, carry, first, draws, plan.chunk, limit)
+        sizes = plan.chunk, plan.block, limit
+        return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes, slopes=slopes)
 
-    @jax.checkpoint
-    def one(carry, index):
-        first = plan.first + index * plan.chunk
+    def run(carry, first):
         if noise is None:
             draws = None
         elif given:
             draws = jax.lax.dynamic_slice_in_dim(padded, first, plan.chunk)
         else:
             draws = _drawn(problem, noise, first, plan.chunk, shape, plan)
-        carry, states = guarded_if(plan.guard, advance, (running, first), (carry, draws))
+        carry, states = guarded_if(plan.guard, advance, (running, first, limit), (carry, draws))
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.
             row = (-first - 1) % plan.save_every + plan.save_every * jnp.arange(plan.rows)
             states = states[jnp.minimum(row, plan.chunk - 1)]
         return carry, states
+
+    def stay(carry, first):
+        y = carry[0]
+        return carry, jnp.broadcast_to(y, (plan.rows, *y.shape))
+
+    @jax.checkpoint
+    def one(carry, index):
+        first = plan.first + index * plan.chunk
+        if end is None or n_chunks == 1:
+            return run(carry, first)
+        return jax.lax.cond(first < end, run, stay, carry, first)
 
     return jax.lax.scan(one, carry, first_chunk + jnp.arange(n_chunks))
 
@@ -373,7 +406,7 @@ def _part(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan):
     last row may still wait for its step.
     """
     if not plan.ring:
-        return _chunks(problem, noise, carry, first_chunk, n_chunks, plan, ring=False)
+        return _chunks(problem, noise, carry, first_chunk, n_chunks, plan, slopes=False)
     n_rows = (n_chunks * plan.chunk - 1) // plan.save_every + 2
     return _filled(problem, noise, carry, first_chunk, n_chunks, n_rows, plan)
 

@@ -28,7 +28,8 @@ def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
     n = problem.delays.longest + 1 if problem.delays.number else 0
     if n == 0:
         return y, jnp.zeros((0, tableau.n_rows, *y.shape), y.dtype)
-    steps = jnp.arange(-n, 0).astype(y.dtype)
+    # Further back, where sizes have room to spare, a history may have no values.
+    steps = jnp.maximum(jnp.arange(-n, 0), -problem.delays.reach).astype(y.dtype)
     return y, jax.vmap(lambda k: tableau.record(problem.past, k))(steps)
 
 
@@ -127,11 +128,14 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
     return tableau.step(rate, y, noise)
 
 
-def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit):
+def block(
+    problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit, *, slopes=True
+):
     """Run `n_steps` steps, no more than the shortest delay, from step `first` on.
 
     The state stands still from step `limit` on, if there is one: steps beyond the end might
-    overflow, and 0 · NaN would spoil gradients.
+    overflow, and 0 · NaN would spoil gradients. Without `slopes`, derivatives, which need a number
+    of steps that is known, these are left out.
     """
     y, records = carry
     past = read_past(problem, tableau, records, n_steps)
@@ -140,23 +144,45 @@ def block(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int,
         k, lagged, draw = xs
         k = first + k
         record = advance(problem, tableau, y, k, None, lagged, draw)
-        if limit is not None:
+        if slopes and limit is not None:
             still = jnp.concatenate([jnp.stack([y, y]), jnp.zeros_like(record[2:])])
             record = jnp.where(k < limit, record, still)
         return record[1], record
 
-    y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
+    def filled(k, carry):
+        y, new = carry
+        y, record = step(y, (k, get(past, k), None if draws is None else get(draws, k)))
+        return y, put(new, record, k)
+
+    if slopes:
+        y, new = jax.lax.scan(step, y, (jnp.arange(n_steps), past, draws))
+    else:
+        new = jnp.zeros((n_steps, tableau.n_rows, *y.shape), y.dtype)
+        n = n_steps if limit is None else jnp.clip(limit - first, 0, n_steps)
+        y, new = jax.lax.fori_loop(0, n, filled, (y, new))
     kept = jnp.concatenate([records, new])[n_steps:] if problem.delays.number else records
     return (y, kept), new[:, 1]
 
 
-def run(problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, length: int, limit):
+def run(
+    problem: Problem,
+    tableau: Tableau,
+    carry,
+    first,
+    draws,
+    n_steps: int,
+    length: int,
+    limit,
+    *,
+    slopes: bool,
+):
     """Run `n_steps` steps, a multiple of the block's `length`, from step `first` on."""
     n_blocks = n_steps // length
 
     def one(carry, xs):
         k, draws = xs
-        return block(problem, tableau, carry, first + k * length, draws, length, limit)
+        at = first + k * length
+        return block(problem, tableau, carry, at, draws, length, limit, slopes=slopes)
 
     if draws is not None:
         draws = draws.reshape(n_blocks, length, *draws.shape[1:])
@@ -173,7 +199,7 @@ def start_ring(problem: Problem) -> tuple[Array, Array]:
     steps = jnp.where(steps == 0, 0, steps - n)
     if n == 1:
         return y, y[None]
-    return y, put(jax.vmap(problem.past)(steps), y, 0)
+    return y, put(jax.vmap(problem.past)(jnp.maximum(steps, -problem.delays.reach)), y, 0)
 
 
 def _size(problem: Problem) -> int:
@@ -198,22 +224,22 @@ def run_ring(problem: Problem, carry, first, draws, n_steps: int, limit):
     return (y, ring), states
 
 
-def fill_ring(problem: Problem, carry, out, row, first, draw, n_steps: int, limit):
+def fill_ring(problem: Problem, carry, out, row, first, draw, n_steps):
     """Run steps without derivatives, each state written to row `row(k)` of `out`.
 
     `draw(k)` is the increment of step k. Neither the increments nor the states of a chunk exist as
     an array of their own: for a batch, moving these through memory takes longer than the steps.
     """
-    advance = _step(problem, first, limit, slopes=False)
+    advance = _step(problem, first, None, slopes=False)
 
-    def body(carry, k):
+    def body(k, carry):
         state, out = carry
         state = advance(state, k, draw(k))
-        return (state, put(out, state[0], row(k))), None
+        return state, put(out, state[0], row(k))
 
     y, ring = carry
     state = (y, ring, first % _size(problem))
-    ((y, ring, _), out), _ = jax.lax.scan(body, (state, out), jnp.arange(n_steps))
+    (y, ring, _), out = jax.lax.fori_loop(0, n_steps, body, (state, out))
     return (y, ring), out
 
 

@@ -159,7 +159,9 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     **Arguments:**
 
     - `solver`: any explicit solver of Diffrax, or an implicit one, such as `Kvaerno5`, for stiff
-        equations.
+        equations. Its root finder takes over the tolerances of the controller and does not converge
+        where they are below rounding: give it its own then,
+        `Kvaerno5(root_finder=diffrax.VeryChord(rtol=1e-6, atol=1e-9))`.
     - `capacity`: steps to remember, at least those that fit into the longest delay and two more.
 
     ```python

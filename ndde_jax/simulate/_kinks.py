@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from .._checks import check_number, check_real_array, check_whole
 from .._types import Checked
 from . import _blocks
-from ._problem import Breaks, Delays, Problem, concrete
+from ._problem import Breaks, Delays, Problem, concrete, few
 from ._tableau import Tableau
 
 # Of sums of delays; with more, the sums of most delays are left out.
@@ -57,6 +57,7 @@ def read_breaks(
     apart: bool,
     noisy: bool,
     bounded: bool,
+    few_sizes: bool,
 ) -> Breaks | None:
     """Return where a solver of some order needs steps to end; None where equal steps do that
     anyway.
@@ -76,6 +77,8 @@ def read_breaks(
     steps = None if bounded else concrete(delays.steps)
     least = np.full(delays.number, delays.shortest) if steps is None else steps
     most = np.full(delays.number, delays.longest) if steps is None else steps
+    if few_sizes and steps is not None:
+        least = np.asarray([few(math.floor(delay), up=False) for delay in steps])
     found, last = [], 0
     for i, (at, position) in enumerate(origins):
         rows = counts[1:] if i == 0 else counts
@@ -88,6 +91,7 @@ def read_breaks(
         last = max(last, end)
     if not found:
         return None
+    last = few(last) if few_sizes else last
     return Breaks(jnp.concatenate(found), min(last, n_steps), bool(len(jumps)))
 
 
@@ -161,18 +165,23 @@ def divided_length(problem: Problem, n_steps: int, save_every: int) -> int:
     return min(n_steps, -(-needed // save_every) * save_every)
 
 
-def run_divided(problem: Problem, tableau: Tableau, carry, draws, n_steps: int, save_every: int):
-    """Run the first steps; return the carry for `_blocks`, and every `save_every`-th state."""
+def run_divided(
+    problem: Problem, tableau: Tableau, carry, draws, n_steps: int, save_every: int, end
+):
+    """Run the first steps, of no length after step `end`; return the carry for `_blocks`, and every
+    `save_every`-th state.
+    """
     dtype, breaks = problem.dt.dtype, problem.breaks
     assert breaks is not None
     y, past = carry
     n_past, n_breaks = past.shape[0], breaks.at.shape[0]
     # A break of no interest makes a step of length zero, which changes nothing. So does one on the
     # grid, just before the node; its derivative moves the ends of two steps.
-    at = jnp.where((breaks.at > 0) & (breaks.at < n_steps), breaks.at, 0)
+    last = jnp.asarray(end, dtype)
+    at = jnp.where((breaks.at > 0) & (breaks.at < last), breaks.at, 0)
     node = jax.lax.stop_gradient(jnp.round(at) - at)
     at = at + jnp.where(jnp.abs(node) < _rounding(dtype), node, 0)
-    nodes = jnp.concatenate([at, jnp.arange(n_steps + 1, dtype=dtype)])
+    nodes = jnp.concatenate([at, jnp.minimum(jnp.arange(n_steps + 1, dtype=dtype), last)])
     order = jnp.argsort(jax.lax.stop_gradient(nodes))
     nodes = nodes[order]
     place = jnp.zeros_like(order).at[order].set(jnp.arange(len(order)))[n_breaks:]
@@ -221,8 +230,8 @@ def run_divided(problem: Problem, tableau: Tableau, carry, draws, n_steps: int, 
     # The state at a node is the end of the step before it.
     saved = states[place[save_every::save_every] - 1]
     if n_past <= n_steps:  # else nothing follows
-        last = place[n_steps - n_past : n_steps]
-        records = records[last - (n_blocks * block - records.shape[0])]
+        recent = place[n_steps - n_past : n_steps]
+        records = records[recent - (n_blocks * block - records.shape[0])]
     return (y, records), saved
 
 

@@ -28,6 +28,22 @@ def tolerance(dtype: Any) -> float:
     return 1e-7 if jnp.finfo(dtype).bits == 64 else 1e-5
 
 
+def few(n: int, *, up: bool = True) -> int:
+    """Return the next size of 2^k and 3·2^k, or the one before it, so that few are compiled."""
+    step = max((1 << n.bit_length()) // 4, 1)
+    return (-(-n // step) if up else n // step) * step
+
+
+# Round numbers are sizes of runs as they are.
+ROUND = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+
+
+def rounded(n: int) -> int:
+    """Return the next round number, of which there are ten in a decade."""
+    power = 10 ** max(len(str(n)) - 2, 0)
+    return n if n < 10 else next(r * power for r in ROUND if r * power >= n)
+
+
 class Delays(eqx.Module):
     """The delays τ/dt, with the static bounds that fix the size of buffers and blocks.
 
@@ -57,6 +73,12 @@ class Delays(eqx.Module):
         fraction = jax.lax.stop_gradient(self.split()[1])
         return jnp.abs(fraction) <= tolerance(fraction.dtype) * self.steps
 
+    @property
+    def reach(self) -> Int[Array, ""]:
+        """The number of steps before the start from which on the history is read."""
+        whole = jnp.max(self.split()[0])
+        return whole.astype(jnp.asarray(0).dtype) + 1
+
     def split(self) -> tuple[Int[Array, "delay"], Float[Array, "delay"]]:
         """Return whole steps, and the fraction of a step left over; only the latter has a
         gradient.
@@ -66,8 +88,14 @@ class Delays(eqx.Module):
         return whole.astype(jnp.int32), self.steps - whole
 
 
-def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags") -> Delays:
-    """Return delays given in units of time, checked, by the name `lags` or `delays`."""
+def read_delays(
+    lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags", *, few_sizes: bool = False
+) -> tuple[Delays, int]:
+    """Return delays given in units of time, checked, by the name `lags` or `delays`; and how many
+    samples of the history they need.
+
+    With `few_sizes` other delays of about the same length make the same program.
+    """
     limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
     if lags is None:
         lags = ()
@@ -87,7 +115,7 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
     if known is not None and not (np.all(known > 0) and np.all(np.isfinite(known))):
         raise ValueError(f"{name} must be positive and finite; got {known}.")
     if lags.shape[0] == 0:
-        return Delays(lags, 1, 0, True)
+        return Delays(lags, 1, 0, True), 1
     steps, stray, close = lags / dt, None, tolerance(dtype)
     if bounds is None:
         if known is None:
@@ -119,7 +147,11 @@ def read_delays(lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags")
             f"the shortest of {name}, {low * float(dt):g}, is below the step dt = {float(dt):g}, "
             "so a step would need its own end; take dt no larger than the shortest delay."
         )
-    return Delays(steps, shortest, longest, on_grid, stray)
+    needed = longest + 1
+    if few_sizes:
+        longest = few(math.floor(high * (1 + close)) + 1)
+        shortest = few(shortest, up=False)
+    return Delays(steps, shortest, longest, on_grid, stray), needed
 
 
 def _held_within(lags, known, bounds, dt, name: str, limits: str):

@@ -102,6 +102,7 @@ def read_problem(
     y0: Any = None,
     jumps: Any = None,
     n_steps: int | None = None,
+    few_sizes: bool = False,
 ) -> Problem:
     """Return the problem, with everything checked that can be known without running the drift.
 
@@ -125,8 +126,8 @@ def read_problem(
     else:
         check_signature(drift)
         dt = read_step(dt, lags)
-        delays = read_delays(lags, dt, bounds, dtype, name)
-        spacing, needed = dt, delays.longest + 1
+        delays, needed = read_delays(lags, dt, bounds, dtype, name, few_sizes=few_sizes)
+        spacing = dt
     _check_resolution(start, concrete(dt), dtype)
     dt = constant(dt, dtype)
     past = read_history(history, spacing, needed, dtype)
@@ -142,6 +143,7 @@ def read_problem(
     # A step that reads the stages of another one reads the right side of a jump at the start.
     if n_steps is not None and not tableau.stages:
         how = dict(apart=y0 is not None, noisy=sigma is not None, bounded=bounds is not None)
+        how["few_sizes"] = few_sizes
         breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, **how)
     # Python's numbers would be part of the program, which is compiled anew for each.
     floats = lambda leaf: constant(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731

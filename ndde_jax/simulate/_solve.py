@@ -4,13 +4,25 @@ from collections.abc import Callable
 from typing import Any
 
 import diffrax
+import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from .._checks import check_flag
+from .._checks import check_flag, is_traced
 from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel, check_model
-from ._advance import Path, PathStatus, Plan, finish, in_batch, simulate, simulate_with_progress
+from ._advance import (
+    Path,
+    PathStatus,
+    Plan,
+    cut,
+    finish,
+    in_batch,
+    simulate,
+    simulate_with_progress,
+)
+from ._problem import constant, rounded
 from ._read import check_counts, read_bounds, read_noise, read_problem, read_system
 from ._tableau import read_solver
 
@@ -40,7 +52,9 @@ def solve_sdde(
     """Simulate dX = G(t, X(t), X(t−τ₁), …) dt + Σ dW with a constant step.
 
     Compiled once per drift function and shapes: give numbers that change through `args`, or make
-    the drift an `eqx.Module`, because a new lambda compiles anew. Differentiable, forward and
+    the drift an `eqx.Module`, because a new lambda compiles anew. Runs of other lengths share a
+    program, ten from one power of ten to the next, except with `increments` or `progress`, and
+    where something is traced: a `jit` around compiles as usual. Differentiable, forward and
     backward, with respect to every array, the delays included; the backward pass keeps the saved
     states and one past per block of the shortest delay, and recomputes the rest. Works under `jit`
     and `vmap`.
@@ -78,8 +92,8 @@ def solve_sdde(
     - `t0`: time of the start.
     - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
         or `vmap`, so that the sizes of buffers are known. With them all delays inside are one
-        program; without, each set is compiled anew. `lag_bounds` is the same. For a delay outside
-        them all values are NaN.
+        program; without, those from one number of steps 2^k or 3·2^k to the next. `lag_bounds` is
+        the same. For a delay outside them all values are NaN.
     - `y0`: the state at `t0` if it is not the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
         there, and after sums of delays from there, so that solvers keep their order.
@@ -120,12 +134,21 @@ def solve_sdde(
     noisy = key is not None or increments is not None
     given = read_system(drift, delays, lags, dt, history, sigma, noisy=noisy)
     bounds = read_bounds(delay_bounds, lag_bounds)
-    options: dict[str, Any] = dict(diagonal=diagonal, y0=y0, jumps=jumps, n_steps=n_steps)
+    # What is traced is compiled as a whole, and has its own sizes.
+    traced = is_traced(jnp.zeros(()), given, args, t0, y0, jumps, key)
+    few_sizes = not (traced or progress or increments is not None)
+    room = rounded(int(n_steps)) if few_sizes else n_steps
+    options: dict[str, Any] = dict(diagonal=diagonal, y0=y0, jumps=jumps)
+    options |= dict(n_steps=room, few_sizes=few_sizes)
     problem = read_problem(given, args, t0, bounds, tableau, **options)
     noise = read_noise(key, increments, problem, n_steps)
     guard = len(problem.history.shape) > 1 or in_batch((problem, noise))
-    plan = Plan.of(problem, tableau, n_steps, save_every, guard)
+    plan = Plan.of(problem, tableau, room, save_every, guard)
     make_room(problem, noise)
+    if few_sizes:
+        n = n_steps // plan.save_every
+        end = constant(n * plan.save_every, jax.dtypes.canonicalize_dtype(int))
+        return cut(simulate(problem, noise, plan, end), 1 + n)
     if not progress:
         return simulate(problem, noise, plan)
     ys, complete = simulate_with_progress(problem, noise, plan)

@@ -91,6 +91,98 @@ def test_one_compilation_per_shape():
     assert traces == once > 0
 
 
+@pytest.fixture
+def compilations():
+    """The programs of the simulator that are compiled in a test, one entry each."""
+    found = []
+
+    def listen(event, seconds, **of):
+        if event.endswith("backend_compile_duration") and "simulate" in of.get("fun_name", ""):
+            found.append(of["fun_name"])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_lengths_and_delays_make_few_programs(compilations):
+    """And the states are those of a plain loop."""
+
+    drift = lambda t, x, lagged, args: -x + 0.5 * lagged[0]  # noqa: E731
+
+    def solve(n_steps, delay, bounds=None):
+        given = dict(history=jnp.ones(1), dt=0.1, delay_bounds=bounds)
+        return solve_sdde(drift, delays=delay, n_steps=n_steps, **given)
+
+    lengths = range(101, 120)
+    paths = [solve(n, 1.0) for n in lengths]
+    assert len(compilations) == 1
+    for n, path in zip(lengths, paths, strict=True):
+        assert path.ys.shape == (n + 1, 1) and path.ts.shape == (n + 1,)
+        np.testing.assert_array_equal(path.ys, paths[-1].ys[: n + 1])
+    compilations.clear()
+    delays = np.arange(12, 32)
+    paths = [solve(100, 0.1 * k) for k in delays]
+    assert len(compilations) == 3  # 12 to 15, 16 to 23, 24 to 31
+    for k, path in zip(delays, paths, strict=True):
+        x = np.ones(100 + k + 1)
+        for i in range(k, 100 + k):
+            x[i + 1] = x[i] + 0.1 * (-x[i] + 0.5 * x[i - k])
+        np.testing.assert_allclose(path.ys[:, 0], x[k:], rtol=1e-12)
+    compilations.clear()
+    for k in delays:
+        solve(100, 0.1 * k, (1.0, 4.0))
+    assert len(compilations) == 1
+
+
+@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Bosh3()])
+def test_derivatives_by_what_a_drift_closes_over(solver):
+    """They go through a run with room to spare, in which the state stands still."""
+
+    def loss(rate):
+        drift = lambda t, x, lagged, args: rate * x**2 - lagged[0]  # noqa: E731
+        given = dict(delays=1.0, dt=0.1, history=jnp.ones(1), solver=solver)
+        return jnp.sum(solve_sdde(drift, n_steps=1055, save_every=5, **given).ys[:9] ** 2)
+
+    assert loss(0.7) != loss(0.8)
+    slope = jax.grad(loss)(0.7)
+    np.testing.assert_allclose(slope, (loss(0.7 + 1e-5) - loss(0.7 - 1e-5)) / 2e-5, rtol=1e-6)
+    np.testing.assert_allclose(slope, jax.jit(jax.grad(loss))(0.7), rtol=1e-10)
+
+
+@pytest.mark.parametrize("solver, limit", [(diffrax.Heun(), 1e-4), (diffrax.Bosh3(), 1e-5)])
+def test_lengths_where_steps_are_divided(compilations, solver, limit):
+    """x' = −x(t − 1) from 1, with kinks between the steps: polynomials of unit intervals."""
+
+    decay = lambda t, x, lagged, args: -lagged[0]  # noqa: E731
+
+    def solve(n_steps, delay):
+        given = dict(history=jnp.ones(1), dt=0.03)
+        return solve_sdde(decay, delays=delay, n_steps=n_steps, solver=solver, **given)
+
+    paths = {n: solve(n, 1.0) for n in (62, 71, 80)}
+    assert len(compilations) == 1
+    for n, path in paths.items():
+        t = 0.03 * np.arange(n + 1)
+        right = 1 - t + np.where(t > 1, (t - 1) ** 2 / 2, 0) - np.where(t > 2, (t - 2) ** 3 / 6, 0)
+        np.testing.assert_allclose(path.ys[:, 0], right, atol=limit)
+        assert path.status == PathStatus.successful
+
+
+def test_a_history_is_not_read_further_back_than_the_delay():
+    """It has no values there, and derivatives of what is not read would be NaN."""
+
+    def last(scale):
+        past = lambda t: jnp.sqrt(1.3 + 1e-9 + t)[None] * scale  # noqa: E731
+        given = dict(dt=0.1, n_steps=30, solver=diffrax.Heun())
+        return solve_sdde(langevin, delays=1.1, delay_bounds=(1, 4), history=past, **given).ys[
+            -1, 0
+        ]
+
+    value, slope = jax.value_and_grad(last)(2.0)
+    np.testing.assert_allclose(slope, value / 2, rtol=1e-12)
+
+
 def test_delays_within_bounds_are_one_program():
     """Also where a solver tracks kinks at their sums."""
     traces = 0
