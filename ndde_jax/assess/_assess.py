@@ -10,7 +10,7 @@ from .._checks import check_concrete, check_windows
 from .._types import Checked
 from ..fit._refit import checked_graph
 from ..windows._windows import Windows
-from ._relations import at_once, drifting, residuals, static_targets, unseen
+from ._relations import at_once, drifting, residuals, static_targets, unconfirmed, unseen
 from ._rivals import Rivals, rivals
 from ._score import edge_p_values, q_values, read_inputs, rows_of
 
@@ -32,6 +32,8 @@ class Relations:
     - `drifting`: inputs whose effect changes, `[source target lag]`.
     - `static`: variables that are functions of the present states of others, `[target]`.
     - `rivals`: what replacing a kept input by another candidate costs, `Rivals`.
+    - `unconfirmed`: links between different variables that explain nothing that is new in their
+        source, `[source target lag]`.
     """
 
     correlation: Float[np.ndarray, "source target"]
@@ -40,6 +42,7 @@ class Relations:
     drifting: Bool[np.ndarray, "source target lag"]
     static: Bool[np.ndarray, " target"]
     rivals: Rivals
+    unconfirmed: Bool[np.ndarray, "source target lag"]
 
     def of_events(self) -> "Relations":
         """Return the correlation alone: other tests take the inputs kept for what explains the
@@ -48,7 +51,12 @@ class Relations:
         pairs = np.zeros_like(self.at_once)
         none = np.zeros_like(self.drifting)
         return dataclasses.replace(
-            self, at_once=pairs, confounded=pairs, drifting=none, rivals=Rivals.none(none)
+            self,
+            at_once=pairs,
+            confounded=pairs,
+            drifting=none,
+            unconfirmed=none,
+            rivals=Rivals.none(none),
         )
 
 
@@ -111,9 +119,9 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         none = np.zeros(graph.shape, bool)
         pairs, one = none[..., 0], none[0, :, 0]
         nothing = np.full(graph.shape[:2], np.nan)
-        return Relations(nothing, pairs, pairs, none, one, Rivals.none(graph))
+        return Relations(nothing, pairs, pairs, none, one, Rivals.none(graph), none)
     inputs = read_inputs(rows)
-    left = residuals(inputs, graph)
+    left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
     related = at_once(inputs, graph, left)
     return Relations(
         correlation=related.correlation,
@@ -121,7 +129,8 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         confounded=unseen(inputs, graph, left).pairs,
         drifting=drifting(inputs, graph).found,
         static=static_targets(rows),
-        rivals=rivals(inputs, graph, np.asarray(windows.prior.required)),
+        rivals=rivals(inputs, graph, required),
+        unconfirmed=unconfirmed(inputs, graph, required),
     )
 
 

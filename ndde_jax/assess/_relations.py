@@ -14,11 +14,14 @@ from jaxtyping import Bool, Float
 
 from ..regression._features import knots_of, spline_terms
 from ..regression._search import WINDOWS_PER_COLUMN
+from ._rivals import together, touching
 from ._score import (
+    ROWS,
     Inputs,
     Rows,
     Test,
     basis,
+    earlier,
     group_test,
     kept_columns,
     source_tests,
@@ -385,3 +388,38 @@ def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Dr
 
 def _centred(a):
     return a - a.mean(axis=-1, keepdims=True)
+
+
+# Error rate of a whole record: all links that are tested (Bonferroni). They were chosen among more,
+# but charged for that, true links of larger systems failed as well.
+UNCONFIRMED = 0.01
+
+
+def unconfirmed(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+) -> Bool[np.ndarray, "source target lag"]:
+    """Return the kept links between different variables that explain nothing that is new in their
+    source: beside what that was made of they are within chance.
+
+    The test is that of the p-values, of lags next to each other together, since a delay lies
+    between these and neither is much without the other. A link that stands for what drives its
+    source, or for a memory that both share, explains its target only as long as that is not given.
+    """
+    rows = inputs.rows
+    p = np.full(graph.shape, np.nan)
+    beside = touching(graph, rows.lags)
+    for j in range(rows.dim):
+        for i, places in together(graph[:, j], beside[:, j]):
+            if i == j or required[i, j, places].any():
+                continue
+            others = graph[:, j].copy()
+            others[i, places] = False
+            past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
+            given = np.concatenate([kept_columns(inputs, others, own=j), past], axis=1)[there]
+            if len(given) > ROWS * (given.shape[1] + 10):
+                columns = inputs.test[:, places, i][there].reshape(len(given), -1)
+                p[i, j, places] = group_test(rows.rates[there, j], columns, given).p
+    with np.errstate(invalid="ignore"):
+        return p * max(np.isfinite(p).sum(), 1) > UNCONFIRMED

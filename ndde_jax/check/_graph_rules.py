@@ -179,12 +179,17 @@ class GraphEvidence:
             return windows
         return dataclasses.replace(windows, valid=to_jax(rows)) if rows.sum() >= FEWEST else windows
 
+    @property
+    def unconfirmed(self) -> Bool[np.ndarray, "source target lag"]:
+        """The links between variables that explain nothing that is new in their source."""
+        return self.relations.unconfirmed & self.graph & self.modelled[None, :, None]
+
     @functools.cached_property
     def weak(self) -> Bool[np.ndarray, "source target lag"]:
-        """The edges that do not stand clear of their price and of zero."""
+        """The edges that do not stand clear of their price and of zero, or explain nothing new."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
-        return self.graph & ~required & ~clear & self.modelled[None, :, None]
+        return self.graph & ~required & ~clear & self.modelled[None, :, None] | self.unconfirmed
 
     @functools.cached_property
     def touching(self) -> Bool[np.ndarray, "source target lag"]:
@@ -384,14 +389,15 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "weak edges",
     GRAPH,
-    "{count} of {kept} inputs are hardly worth their price, or not in every part of the record: "
-    "{links}.",
-    "Record for longer, or drop them: found.graph & (found.lower > 0).",
+    "{count} of {kept} inputs are hardly worth their price, or not in every part of the record"
+    "{or_new}: {links}.",
+    "Record for longer, or drop them{how}.",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
         problem=DOUBTFUL,
-        why="a share of the edges: 'supported' promises that 95 % are true",
+        why="a share of the edges: 'supported' promises that 95 % are true; a problem, too, where "
+        "more than a fifth of the links between variables explain nothing new in their source",
     ),
     kind=ESTIMATED,
     theorem=PENALISED,
@@ -401,7 +407,11 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
     if edges:
         share = len(edges) / float(e.graph.sum())
         words = {"count": len(edges), "kept": int(e.graph.sum()), "links": e.links_listed(edges)}
-        yield Hit(share, words, weight=PROBLEM if share > DOUBTFUL else e.doubt)
+        stale = e.unconfirmed.sum() / max((e.graph & e.pairs[..., None]).sum(), 1)
+        words["or_new"] = ", or explain nothing that is new in their source" if stale else ""
+        words["how"] = "" if stale else ": found.graph & (found.lower > 0)"
+        many = share > DOUBTFUL or stale > TOO_MANY
+        yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
 
 @rule(

@@ -145,3 +145,18 @@ def test_they_rank_links():
         p.append(error_rates(windows, links).p[between])
         truth.append(links[between])
     assert auroc(-np.log(np.concatenate(p) + 1e-300), np.concatenate(truth)) > 0.97
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_links_that_stand_for_what_drives_their_source_are_unconfirmed(direct):
+    """u drives s, and s or u itself drives t: s -> t is kept either way, and only once is true."""
+    rng, x = np.random.default_rng(0), np.zeros((600, 3))
+    for k in range(2, 599):
+        x[k + 1] = 0.3 * x[k] + rng.normal(size=3)
+        x[k + 1, 1] += x[k, 0]
+        x[k + 1, 2] += 0.6 * (x[k - 1, 1] if direct else x[k - 2, 0])
+    graph = np.zeros((3, 3, 3), bool)
+    graph[np.arange(3), np.arange(3), 0] = graph[0, 1, 0] = graph[1, 2, 1] = True
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2))
+    found = ndde.assess.relations(windows, graph).unconfirmed
+    assert np.argwhere(found).tolist() == ([] if direct else [[1, 2, 1]])

@@ -127,7 +127,9 @@ def test_a_table_stops_at_thirty_rows_and_names_are_few(monkeypatch):
     def nothing_beside(_, graph):
         none = np.zeros(graph.shape[:2], bool)
         steady = np.zeros(graph.shape, bool)
-        return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph))
+        return Relations(
+            np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph), steady
+        )
 
     monkeypatch.setattr("ndde_jax._discovery.relations", nothing_beside)
     names = tuple(f"station {k}" for k in range(12))

@@ -28,7 +28,7 @@ def no_memory(monkeypatch):
 def nothing_beside(graph):
     none = np.zeros(graph.shape[:2], bool)
     steady = np.zeros(graph.shape, bool)
-    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph))
+    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph), steady)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,21 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     assert "a → a after 0.5 months" in one.verdict.reasons[0].text
     lower[1, 1, 0] = -0.1
     assert again(found, lower=lower).verdict == "not supported"
+
+
+def test_links_that_explain_nothing_new_in_their_source_are_weak(found, monkeypatch):
+    """Of many links one is a reservation; more than a fifth of them refuse what promises that four
+    of five are true.
+    """
+    graph = np.ones_like(found.graph)  # twelve links
+    many = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+    stale = np.zeros_like(graph)
+    stale[0, 1] = True
+    one = with_pairs(many, monkeypatch, unconfirmed=stale)
+    assert one.verdict == "with reservations" and "weak edges" in reasons(one)
+    assert "explain nothing that is new in their source" in " ".join(one.verdict.text.split())
+    stale[1, 2, 0] = True
+    assert with_pairs(many, monkeypatch, unconfirmed=stale).verdict == "not supported"
 
 
 def test_an_edge_must_be_worth_twice_its_price(found):
