@@ -401,14 +401,15 @@ def unconfirmed(
     required: Bool[np.ndarray, "source target lag"],
 ) -> Bool[np.ndarray, "source target lag"]:
     """Return the kept links between different variables that explain nothing that is new in their
-    source: beside what that was made of they are within chance.
+    source: by themselves they explain more than chance does, beside what that was made of they do
+    not. Links that are felt in products alone are not tested.
 
     The test is that of the p-values, of lags next to each other together, since a delay lies
     between these and neither is much without the other. A link that stands for what drives its
     source, or for a memory that both share, explains its target only as long as that is not given.
     """
     rows = inputs.rows
-    p = np.full(graph.shape, np.nan)
+    plain, p = np.full((2, *graph.shape), np.nan)
     beside = touching(graph, rows.lags)
     for j in range(rows.dim):
         for i, places in together(graph[:, j], beside[:, j]):
@@ -417,9 +418,12 @@ def unconfirmed(
             others = graph[:, j].copy()
             others[i, places] = False
             past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
-            given = np.concatenate([kept_columns(inputs, others, own=j), past], axis=1)[there]
+            other = kept_columns(inputs, others, own=j)[there]
+            given = np.concatenate([other, past[there]], axis=1)
             if len(given) > ROWS * (given.shape[1] + 10):
                 columns = inputs.test[:, places, i][there].reshape(len(given), -1)
+                plain[i, j, places] = group_test(rows.rates[there, j], columns, other).p
                 p[i, j, places] = group_test(rows.rates[there, j], columns, given).p
+    limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
     with np.errstate(invalid="ignore"):
-        return p * max(np.isfinite(p).sum(), 1) > UNCONFIRMED
+        return (plain <= limit) & (p > limit)
