@@ -160,3 +160,14 @@ def test_links_that_stand_for_what_drives_their_source_are_unconfirmed(direct):
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2))
     found = ndde.assess.relations(windows, graph).unconfirmed
     assert np.argwhere(found).tolist() == ([] if direct else [[1, 2, 1]])
+
+
+def test_links_that_are_felt_in_products_alone_are_not_called_unconfirmed():
+    """t follows the product of two signs: neither alone explains anything of it, as news or not."""
+    rng = np.random.default_rng(1)
+    x = np.sign(rng.normal(size=(600, 3)))
+    x[1:, 2] = x[:-1, 0] * x[:-1, 1] + 0.3 * rng.normal(size=599)
+    graph = np.zeros((3, 3, 2), bool)
+    graph[np.arange(3), np.arange(3), 0] = graph[0, 2, 0] = graph[1, 2, 0] = True
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
+    assert not ndde.assess.relations(windows, graph).unconfirmed.any()
