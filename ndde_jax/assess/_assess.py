@@ -119,7 +119,15 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         none = np.zeros(graph.shape, bool)
         pairs, one = none[..., 0], none[0, :, 0]
         nothing = np.full(graph.shape[:2], np.nan)
-        return Relations(nothing, pairs, pairs, none, one, Rivals.none(graph), none)
+        return Relations(
+            correlation=nothing,
+            at_once=pairs,
+            confounded=pairs,
+            drifting=none,
+            static=one,
+            rivals=Rivals.none(graph),
+            unconfirmed=none,
+        )
     inputs = read_inputs(rows)
     left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
     related = at_once(inputs, graph, left)
