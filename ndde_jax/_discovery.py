@@ -135,7 +135,7 @@ class Discovery(Usable):
 
     @functools.cached_property
     def _relations(self) -> Relations:
-        found = relations(self.windows, self.graph)
+        found = relations(self.windows, self.graph, self.model)
         # Where events pass through, links give the order in time; the verdict says the rest.
         return found.of_events() if self.events else found
 

@@ -9,10 +9,11 @@ from jaxtyping import Bool, Float
 from .._checks import check_concrete, check_windows
 from .._types import Checked
 from ..fit._refit import checked_graph
+from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
 from ._relations import at_once, drifting, residuals, static_targets, unconfirmed, unseen
 from ._rivals import Rivals, rivals
-from ._score import edge_p_values, q_values, read_inputs, rows_of
+from ._score import drift_of, edge_p_values, q_values, read_inputs, rows_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,13 +93,17 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     return ErrorRates(p, q_values(p))
 
 
-def relations(windows: Checked[Windows], graph: Any) -> Relations:
+def relations(
+    windows: Checked[Windows], graph: Any, model: AbstractDelayModel | None = None
+) -> Relations:
     """Return what the inputs of a graph leave says about pairs of variables and about time.
 
     **Arguments:**
 
     - `windows`: of one system, outside `jit`.
     - `graph`: `[source target lag]`.
+    - `model`: a drift on that graph, which is then given beside polynomials of the inputs: what
+        these leave of a strong bend is nothing unseen. By default none.
 
     **Returns:** [`Relations`][ndde_jax.assess.Relations]; nothing is told of fewer than 40 windows.
 
@@ -114,7 +119,7 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
     ```
     """
     graph = _checked(windows, graph, "relations")
-    rows = rows_of(windows)
+    rows = rows_of(windows, None if model is None else drift_of(windows, model))
     if len(rows.rates) < FEWEST:
         none = np.zeros(graph.shape, bool)
         pairs, one = none[..., 0], none[0, :, 0]

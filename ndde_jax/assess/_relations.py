@@ -21,9 +21,13 @@ from ._score import (
     Rows,
     Test,
     basis,
+    bounded,
     earlier,
+    given_columns,
     group_test,
     kept_columns,
+    left_by,
+    multiplies,
     source_tests,
 )
 
@@ -31,6 +35,8 @@ from ._score import (
 # probability that a record of unrelated variables has any such pair by chance, which is divided
 # among its pairs (Bonferroni).
 RELATED, CHANCE = 0.15, 1 / 40
+# Share of the variance of a rate below which what is left is an error of the drift, and no noise.
+NOISE = 1e-3
 
 
 class AtOnce(NamedTuple):
@@ -45,14 +51,15 @@ class AtOnce(NamedTuple):
 def residuals(
     inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
 ) -> Float[np.ndarray, "row dim"]:
-    """Return what a regression on the inputs kept, with bends and products, leaves of every rate.
+    """Return what a regression on the inputs kept, with bends and products, and on the fitted drift
+    leaves of every rate.
 
     NaN where there are hardly more rows than columns.
     """
     rates = inputs.rows.rates
     left = np.full_like(rates, np.nan)
     for j in range(rates.shape[1]):
-        q = basis(kept_columns(inputs, graph[:, j]))
+        q = basis(given_columns(inputs, graph, j))
         if len(rates) > 2 * len(q):
             left[:, j] = rates[:, j] - (q @ rates[:, j]) @ q
     return left
@@ -74,6 +81,7 @@ def at_once(
     left = _outside(inputs, graph, left)
     dim = left.shape[1]
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
+    noisy = (left**2).mean(axis=0) > NOISE * (inputs.rows.rates**2).mean(axis=0)
     known = np.isfinite(left).all(axis=0)
     z = left[:, known]
     size = np.sqrt(np.mean(z**2, axis=0))
@@ -102,6 +110,7 @@ def at_once(
         beyond = np.abs(product.mean(axis=0)) > apart * error
         inside[i, j] = beyond & (np.abs(partial[i, j]) > RELATED)
     related[places] = inside | inside.T
+    related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)
 
 
@@ -135,10 +144,10 @@ def _outside(inputs, graph, left):
 ERROR = 0.01
 # Earlier steps whose news of a source is looked at, and of its target.
 NEWS = 4
-# Share of a link's own worth that such a sign must explain at least: less changes hardly any edge,
-# and long records show whatever a drift does not describe exactly. Of simulated drivers, which a
-# thousand samples show, it is .12 and more.
-WORTH = 0.1
+# What such a sign must explain at least, as a share of what the link does, both over what is left:
+# less changes hardly any edge, and long records, and those with little noise, show whatever a drift
+# does not describe. Of simulated drivers, which a thousand samples show, it is .09 and more.
+WORTH = 0.08
 # Bends at which an input that is given saturates, over its standard deviation.
 BENDS = (0.75, 1.5, 3.0)
 # What is left of the slope of a source beside its news, as a share of the slope without. Where a
@@ -204,7 +213,7 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     places = {shift: rows.before(shift) for shift in {*steps, *beyond, *parents}}
     there = np.all([place >= 0 for place in places.values()], axis=0)
     n = int(there.sum())
-    given = kept_columns(inputs, graph[:, j], own=j)
+    given = given_columns(inputs, graph, j, own=True)
     near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
     given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
@@ -230,7 +239,7 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     there = np.all([place >= 0 for place in back], axis=0)
     news = np.stack([left[place, j] for place in back], axis=1)
     given = np.concatenate(
-        [kept_columns(inputs, graph[:, i], own=i), _saturating(inputs, graph[:, i])], axis=1
+        [given_columns(inputs, graph, i, own=True), _saturating(inputs, graph[:, i])], axis=1
     )
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     least = WORTH * _worth(inputs, graph, i, j)
@@ -248,11 +257,14 @@ def _saturating(
 
 
 def _worth(inputs, graph, i: int, j: int) -> float:
-    """Return the share of what other inputs leave of a rate that a source explains."""
-    own, others = np.zeros_like(graph[:, j]), graph[:, j].copy()
-    own[i], others[i] = graph[i, j], False
+    """Return what a source explains of a rate, over what is left with it."""
+    others = graph[:, j].copy()
+    others[i] = False
     given = kept_columns(inputs, others, own=j)
-    return float(group_test(inputs.rows.rates[:, j], kept_columns(inputs, own), given).share)
+    whole = np.concatenate([given, given_columns(inputs, graph, j)], axis=1)
+    without = bounded(left_by(inputs.rows.rates[:, j], given))
+    rest = left_by(without, whole)
+    return max(float(without @ without) / max(float(rest @ rest), 1e-300) - 1, 0.0)
 
 
 def _arrival(inputs, graph, left, i: int, j: int) -> int:
@@ -393,6 +405,9 @@ def _centred(a):
 # Error rate of a whole record: all links that are tested (Bonferroni). They were chosen among more,
 # but charged for that, true links of larger systems failed as well.
 UNCONFIRMED = 0.01
+# Probability with which a link would show among what is new in its source, below which it is no
+# sign that it does not: of a smooth source hardly anything is new.
+POWER = 0.9
 
 
 def unconfirmed(
@@ -401,17 +416,20 @@ def unconfirmed(
     required: Bool[np.ndarray, "source target lag"],
 ) -> Bool[np.ndarray, "source target lag"]:
     """Return the kept links between different variables that explain nothing that is new in their
-    source: by themselves they explain more than chance does, beside what that was made of they do
-    not. Links that are felt in products alone are not tested.
+    source: by themselves, or times the other inputs where their products matter, they explain more
+    than chance does, beside what that was made of they do not, though they should.
 
     The test is that of the p-values, of lags next to each other together, since a delay lies
     between these and neither is much without the other. A link that stands for what drives its
     source, or for a memory that both share, explains its target only as long as that is not given.
     """
+    from scipy.stats import chi2, ncx2  # take a moment to import
+
     rows = inputs.rows
-    plain, p = np.full((2, *graph.shape), np.nan)
+    plain, p, size, width = np.full((4, *graph.shape), np.nan)
     beside = touching(graph, rows.lags)
     for j in range(rows.dim):
+        multiplied = multiplies(inputs, j, graph[:, j])
         for i, places in together(graph[:, j], beside[:, j]):
             if i == j or required[i, j, places].any():
                 continue
@@ -421,9 +439,35 @@ def unconfirmed(
             other = kept_columns(inputs, others, own=j)[there]
             given = np.concatenate([other, past[there]], axis=1)
             if len(given) > ROWS * (given.shape[1] + 10):
-                columns = inputs.test[:, places, i][there].reshape(len(given), -1)
-                plain[i, j, places] = group_test(rows.rates[there, j], columns, other).p
-                p[i, j, places] = group_test(rows.rates[there, j], columns, given).p
+                columns = inputs.test[:, places, i].reshape(len(there), -1)
+                if multiplied:
+                    columns = np.concatenate([columns, _times(inputs, i, places, others)], axis=1)
+                rate, columns = rows.rates[there, j], columns[there]
+                plain[i, j, places] = group_test(rate, columns, other).p
+                p[i, j, places] = group_test(rate, columns, given).p
+                size[i, j, places] = _expected(rate, columns, other, given)
+                width[i, j, places] = columns.shape[1]
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
+    power = ncx2.sf(chi2.isf(limit, width), width, size)
     with np.errstate(invalid="ignore"):
-        return (plain <= limit) & (p > limit)
+        return (plain <= limit) & (p > limit) & (power > POWER)
+
+
+def _expected(rate, columns, other, given) -> float:
+    """Return the noncentrality, of χ², that new values of an input would have if it worked as it
+    seems to beside the others alone.
+    """
+    q = basis(other)
+    columns, rate = columns - columns.mean(axis=0), rate - rate.mean()
+    columns, rate = columns - q.T @ (q @ columns), rate - q.T @ (q @ rate)
+    slopes = np.linalg.lstsq(columns, rate, rcond=1e-9)[0]
+    new = left_by(columns @ slopes, given)
+    left = rate - columns @ slopes
+    return float(len(rate) * (new @ new) / max(left @ left, 1e-300))
+
+
+def _times(inputs, source: int, places: list[int], others) -> Float[np.ndarray, "row column"]:
+    """Return an input times the other inputs, all of them bounded."""
+    line = inputs.test[..., 0]
+    own, rest = line[:, places, source], line.transpose(0, 2, 1)[:, others]
+    return (own[:, :, None] * rest[:, None]).reshape(len(line), -1)

@@ -5,10 +5,12 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._score import Inputs, left_by, roots
+from ._score import Inputs, Rows, left_by, multiplies, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
+# How much more polynomials may leave of a rate than the fitted drift does.
+POOR = 2.0
 # Blocks of the record over which the cost of a replacement is compared with its spread; standard
 # errors of a one-sided 95 % bound.
 BLOCKS, BOUND = 16, 1.645
@@ -20,7 +22,8 @@ class Rivals:
 
     Lags of a source next to each other are one input, and replaced together. Costs are rises of the
     target's squared error, as shares of the variance of its rate, with lines and bends of all
-    inputs fitted again; infinite where there is no edge, or none to replace it.
+    inputs fitted again, and their products where these matter; infinite where there is no edge, or
+    none to replace it.
 
     - `cost`: of the best replacement by another source, `[source target lag]`, and `lower`, its
         lower 95 % bound by its spread over blocks of the record.
@@ -54,46 +57,77 @@ def rivals(
     rows, found = inputs.rows, Rivals.none(graph)
     n = len(rows.rates)
     most = int(graph.sum(axis=(0, 2)).max(initial=0))
-    columns = inputs.line[..., None]
+    plain = inputs.line[..., None]
     if ROWS * 4 * (most + 1) <= n:
-        columns = np.concatenate([columns, inputs.bend], axis=-1)
-    columns = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # [lag source column row]
-    columns -= columns.mean(axis=-1, keepdims=True)
-    size = np.sqrt(np.einsum("asmn,asmn->asm", columns, columns))
-    columns /= np.where(size > 0, size, np.inf)[..., None]
-    blocks = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
+        plain = np.concatenate([plain, inputs.bend], axis=-1)
+    plain = _unit(np.moveaxis(plain, 0, -1))  # [lag source column row]
+    plain_grams = np.einsum("asmn,askn->asmk", plain, plain, optimize=True)
     cost, lower, lag_cost = found.cost.copy(), found.lower.copy(), found.lag_cost.copy()
     rival = found.rival.copy()
     beside = touching(graph, rows.lags)
     for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))).tolist():
-        groups = together(graph[:, j], beside[:, j])
-        kept = [np.concatenate([columns[a, i] for a in lags]) for i, lags in groups]
-        rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
-        whole = left_by(rate, np.concatenate(kept).T)
-        with_kept, with_rate = [columns @ group.T for group in kept], columns @ rate
         possible = rows.allowed[:, j] & ~graph[:, j]
+        if not possible.any():
+            continue
+        groups = together(graph[:, j], beside[:, j])
+        rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
+        # Columns of the kept inputs, and those of every candidate, with the groups that each is of.
+        kept = np.concatenate([plain[a, i] for i, lags in groups for a in lags])
+        each = plain.shape[2]
+        of = np.repeat(np.arange(len(groups)), [each * len(lags) for _, lags in groups])
+        kept_of, columns, grams = np.stack([of, of]), plain, plain_grams
+        columns_of = np.full(each, -1)
+        if multiplies(inputs, j, graph[:, j]):
+            lines, of = kept[::each], of[::each]
+            pairs = np.triu_indices(len(lines), 1)
+            kept = np.concatenate([kept, _unit(lines[pairs[0]] * lines[pairs[1]])])
+            kept_of = np.concatenate([kept_of, of[np.stack(pairs)]], axis=1)
+            columns = np.concatenate([plain, _unit(plain[:, :, :1] * lines)], axis=2)
+            columns_of = np.concatenate([columns_of, of])
+            grams = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
+        whole = left_by(rate, kept.T)
+        if not _described(rows, j, whole):
+            continue
+        with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
-            if required[i, j, lags].any() or not possible.any():
+            if required[i, j, lags].any():
                 continue
             # What the others leave of the rate and of every candidate, as inner products.
-            others = np.concatenate([columns[0, 0, :0], *kept[:k], *kept[k + 1 :]])
+            rest, new = (kept_of != k).all(axis=0), columns_of != k
+            others = kept[rest]
             root = roots(others @ others.T)
-            shared = np.concatenate([blocks[..., :0], *with_kept[:k], *with_kept[k + 1 :]], axis=-1)
-            shared = shared @ root.T
+            shared = with_kept[:, :, new][..., rest] @ root.T
             explained = root @ (others @ rate)
-            rest = float(rate @ rate - explained @ explained)
-            own = roots(blocks - shared @ np.swapaxes(shared, -1, -2))
-            said = (own @ (with_rate - shared @ explained)[..., None])[..., 0]
-            rise = (rest - (said**2).sum(axis=-1) - whole @ whole) / total
+            left = float(rate @ rate - explained @ explained)
+            own = roots(grams[:, :, new][..., new] - shared @ np.swapaxes(shared, -1, -2))
+            said = (own @ (with_rate[..., new] - shared @ explained)[..., None])[..., 0]
+            rise = (left - (said**2).sum(axis=-1) - whole @ whole) / total
             rise = np.where(possible, rise.T, np.inf)  # [source lag]
             lag_cost[i, j, lags] = rise[i].min()
             rise[i] = np.inf
             s, b = np.unravel_index(np.argmin(rise), rise.shape)
             if np.isfinite(rise[s, b]):
                 cost[i, j, lags], rival[i, j, lags] = rise[s, b], (s, b)
-                replaced = left_by(rate, np.concatenate([others, columns[b, s]]).T)
+                replaced = left_by(rate, np.concatenate([others, columns[b, s, new]]).T)
                 lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
     return Rivals(cost, lower, rival, lag_cost)
+
+
+def _described(rows: Rows, target: int, left: Float[np.ndarray, "row"]) -> bool:
+    """Return whether polynomials of the kept inputs leave about as little as the fitted drift does;
+    costs mean nothing otherwise.
+    """
+    if rows.drift is None or not np.isfinite(rows.drift[:, target]).all():
+        return True
+    by_drift = rows.rates[:, target] - rows.drift[:, target]
+    return bool(left @ left <= POOR * by_drift.var() * len(left))
+
+
+def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row"]:
+    """Return columns of mean 0 and length 1; of length 0 where they are constant."""
+    columns = columns - columns.mean(axis=-1, keepdims=True)
+    size = np.sqrt(np.einsum("...n,...n->...", columns, columns))
+    return np.ascontiguousarray(columns / np.where(size > 0, size, np.inf)[..., None])
 
 
 def touching(

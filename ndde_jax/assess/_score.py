@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..models._model import model_rates
 from ..windows._windows import Windows
 
 # Own samples of a source, before the one that is tested, that its past is taken to be.
@@ -24,6 +25,7 @@ class Rows(NamedTuple):
     - `allowed`: edges that prior knowledge allows, `[source target lag]`.
     - `moves`: by how much a standardised rate of 1 moves a standardised state in a step, `[dim]`.
     - `midway`: whether states are those halfway through a step.
+    - `drift`: what a fitted drift says of the rates, `[row dim]`; None where none is known.
     """
 
     past: Float[np.ndarray, "row lag dim"]
@@ -34,6 +36,7 @@ class Rows(NamedTuple):
     allowed: Bool[np.ndarray, "source target lag"]
     moves: Float[np.ndarray, "dim"]
     midway: bool = False
+    drift: Float[np.ndarray, "row dim"] | None = None
 
     @property
     def dim(self) -> int:
@@ -48,8 +51,10 @@ class Rows(NamedTuple):
         return np.where(self.position[place] == wanted, place, -1)
 
 
-def rows_of(windows: Windows) -> Rows:
-    """Return the valid rows of windows of one system."""
+def rows_of(windows: Windows, drift: Float[np.ndarray, "row dim"] | None = None) -> Rows:
+    """Return the valid rows of windows of one system, and what a drift, in physical units, says of
+    them.
+    """
     valid, s = np.asarray(windows.valid), windows.scaling
     rates = np.asarray(windows.increment, np.float64)[valid]
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
@@ -62,7 +67,16 @@ def rows_of(windows: Windows) -> Rows:
         allowed=np.asarray(windows.prior.allowed),
         moves=windows.step * float(windows.dt) * rate_scale / np.where(scale > 0, scale, 1),
         midway=windows.scheme == "midpoint",
+        drift=None if drift is None else drift / np.where(rate_scale > 0, rate_scale, 1),
     )
+
+
+def drift_of(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
+    """Return the drift of a model at all valid rows, in physical units."""
+    scaling = windows.scaling
+    history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
+    history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
+    return model_rates(model, history, windows.history.dtype)
 
 
 def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
@@ -141,6 +155,35 @@ def kept_columns(
     if own is not None and (own, 0) not in places:
         columns.append(inputs.line[:, 0, own][:, None])
     return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
+
+
+def given_columns(
+    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], target: int, *, own: bool = False
+) -> Float[np.ndarray, "row column"]:
+    """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target and
+    the fitted drift, where one is known: what polynomials leave of a strong bend would pass for
+    something unseen.
+    """
+    columns = kept_columns(inputs, graph[:, target], own=target if own else None)
+    drift = inputs.rows.drift
+    if drift is None or not np.isfinite(drift[:, target]).all():
+        return columns
+    return np.concatenate([columns, drift[:, [target]]], axis=1)
+
+
+def multiplies(inputs: Inputs, target: int, kept: Bool[np.ndarray, "source lag"]) -> bool:
+    """Return whether products of a target's few kept inputs are worth their columns, by the
+    Bayesian information criterion.
+    """
+    count = int(kept.sum())
+    pairs = count * (count - 1) // 2
+    n = len(inputs.line)
+    if not 1 < count <= MULTIPLIED or n < 4 * (4 * count + pairs):
+        return False
+    columns = kept_columns(inputs, kept)
+    rate = inputs.rows.rates[:, target]
+    whole, apart = left_by(rate, columns), left_by(rate, columns[:, :-pairs])
+    return bool(apart @ apart > whole @ whole * np.exp(pairs * np.log(n) / n))
 
 
 def earlier(

@@ -7,7 +7,8 @@ from jaxtyping import Array, Float
 
 from .._checks import check_concrete, check_windows
 from .._types import Checked, to_jax
-from ..models._model import AbstractDelayModel, check_model_matches, model_rates
+from ..assess._score import drift_of
+from ..models._model import AbstractDelayModel, check_model_matches
 from ..windows._stencils import STENCILS
 from ..windows._thin import is_regular, standardised_samples
 from ..windows._windows import Windows
@@ -165,14 +166,6 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
         if both.size and abs(both.mean()) > CHANCE * spread / np.sqrt(both.size):
             largest = max(largest, abs(float(both.mean())))
     return largest
-
-
-def drift_of(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
-    """Return the drift of a model at all valid rows, in physical units."""
-    scaling = windows.scaling
-    history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
-    history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
-    return model_rates(model, history, windows.history.dtype)
 
 
 def radial_drift(windows: Windows, share: float = 0.1) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from .._spoken import percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
+from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel
 from ..samples._samples import Samples
 from ..select._between import delays_between, left_at_delays
@@ -19,7 +20,7 @@ from ..select._measured import SignalStrengths
 from ..select._midpoint import measured_rows
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
-from ._conditioning import drift_of, memory_of
+from ._conditioning import memory_of
 from ._finding import (
     ESTIMATED,
     GRAPH,
@@ -302,7 +303,7 @@ def evidence_of_windows(
         price=np.asarray(strengths.price(coefficient), float),
         flow=windows.scheme != "euler",
         events=False,
-        relations=relations(windows, graph),
+        relations=relations(windows, graph, model),
         alone=alone,
     )
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
 import ndde_jax as ndde
 from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import relations
-from ndde_jax.assess._relations import at_once
+from ndde_jax.assess._relations import at_once, residuals
 from ndde_jax.assess._score import read_inputs, rows_of
 
 LAGS = tuple(range(6))
@@ -126,3 +126,61 @@ def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
     assert not relations(windows, twin.graph).confounded.any()
     monkeypatch.setattr("ndde_jax.assess._relations.BENDS", (1e-9,))
     assert relations(windows, twin.graph).confounded[0, 2]
+
+
+def lorenz96(n=500, dim=10, force=10.0, dt=0.02, seed=0):
+    """The advection of Lorenz (1996), by SciPy: every rate is a product of neighbours."""
+
+    def rates(t, x):
+        return (np.roll(x, -1) - np.roll(x, 2)) * np.roll(x, 1) - x + force
+
+    start = force + np.random.default_rng(seed).normal(size=dim)
+    times = 10 + dt * np.arange(n)
+    return integrate.solve_ivp(rates, (0, times[-1]), start, t_eval=times, rtol=1e-9, atol=1e-9).y.T
+
+
+def test_links_of_a_drift_of_products_are_not_doubted():
+    """Lines and bends of other inputs describe such a drift as well as those of the true ones."""
+    x, dim = lorenz96(), 10
+    graph = np.zeros((dim, dim, 3), bool)
+    for j in range(dim):
+        graph[[j, (j - 1) % dim, (j - 2) % dim, (j + 1) % dim], j, 0] = True
+    windows = ndde.lagged_windows(x, dt=0.02, lags=(0, 1, 2))
+    found = relations(windows, graph)
+    assert (found.rivals.lower[graph] > 0).all()
+    assert not found.unconfirmed.any()
+    assert not found.confounded.any()
+
+
+def test_a_smooth_source_without_news_is_not_called_unconfirmed():
+    """Of an oscillator without noise nothing is new, and what it explains is no less true."""
+    rng, t = np.random.default_rng(0), np.arange(800)
+    x = np.stack([np.sin(0.2 * t) + 1e-3 * rng.normal(size=800), np.zeros(800)], axis=1)
+    for k in range(799):
+        x[k + 1, 1] = 0.5 * x[k, 1] + 0.5 * x[k, 0] + 0.3 * rng.normal()
+    graph = np.zeros((2, 2, 2), bool)
+    graph[0, 0, :] = graph[1, 1, 0] = graph[0, 1, 0] = True
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
+    assert not relations(windows, graph).unconfirmed.any()
+
+
+def test_a_strong_bend_that_polynomials_miss_is_nothing_at_once_where_the_drift_has_it():
+    """Two rates share a step of one input; a drift that knows it leaves unrelated noise."""
+    rng, x = np.random.default_rng(0), np.zeros((800, 3))
+    for k in range(799):
+        step = np.sin(6 * x[k, 0])
+        x[k + 1] = [0.5 * x[k, 0], step, step] + np.array([1.0, 0.3, 0.3]) * rng.normal(size=3)
+    graph = np.zeros((3, 3, 1), bool)
+    graph[0, :, 0] = True
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0,))
+    x = x[:-1]
+    drift = np.stack(
+        [-0.5 * x[:, 0], np.sin(6 * x[:, 0]) - x[:, 1], np.sin(6 * x[:, 0]) - x[:, 2]], 1
+    )
+
+    def found(drift):
+        inputs = read_inputs(rows_of(windows, drift))
+        return at_once(inputs, graph, residuals(inputs, graph)).related
+
+    assert found(None)[1, 2]
+    assert not found(drift).any()
