@@ -40,6 +40,7 @@ from .samples._reading import read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import OFFSETS, TRANSFORM
+from .select._default import TOGETHER, Default, distributed_inputs
 from .select._measured import Measured
 from .select._midpoint import choose_windows
 from .select._recover import recover
@@ -318,6 +319,9 @@ def _search(
         reading, evidence = _reading(screened, events is not None)
         screened = with_samples(screened, samples, recipe, reading, events is not None)
         choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
+        if isinstance(recipe.strategy, Default):
+            weak = distributed_inputs(screened, as_price(coefficient, "coefficient"))
+            choices = choices if weak is None else (*choices, TOGETHER)
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
         measured = stage("measuring edges", search)
         strengths, model, graph = measured.strengths, measured.model, measured.graph

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ._distributed import distributed_lags
 from ._features import WIDTH, knots_of, spline_terms
 from ._search import LINE, OUT, PROGRESS, Problem, Selection, search_known
 from ._sums import grouped, sums_of
@@ -50,12 +51,15 @@ class Readings(NamedTuple):
         between two lags is at the lower of them.
     - `map_cost`: the criterion of the map per window, `[target]`; NaN where only a part of a long
         record was compared.
+    - `distributed`: the inputs of a map whose sources act over several lags each, where that is
+        clearly likelier than the map, and the flow is not; None elsewhere.
     """
 
     evidence: float
     map_graph: Bool[np.ndarray, "source target lag"]
     flow_graph: Bool[np.ndarray, "source target lag"]
     map_cost: Float[np.ndarray, " target"]
+    distributed: Bool[np.ndarray, "source target lag"] | None = None
 
     @property
     def name(self) -> str:
@@ -462,13 +466,39 @@ def _compare(
     plain = _best_of([plain, *as_map.search(candidates.each(from_flow), means=False)])
     from_flow_too = as_map.search(from_flow) if candidates.n_means() else []
     of_map = _best_of([plain, *maps, *from_flow_too])
-    whole = n < most
+    whole, evidence = n < most, float(of_map.cost.sum() - best.total()) / 2
+    weak = _distributed(as_map, plain, candidates) if whole and evidence < CLEARLY else None
     return Readings(
-        evidence=float(of_map.cost.sum() - best.total()) / 2,
+        evidence=evidence,
         map_graph=candidates.graph_of(plain.level),
         flow_graph=candidates.graph_of(from_flow),
         map_cost=plain.cost / n if whole else np.full(dim, np.nan),
+        distributed=weak,
     )
+
+
+def _distributed(
+    as_map: _Regression, plain: Selection, candidates: _Candidates
+) -> Bool[np.ndarray, "source target lag"] | None:
+    """Return the graph of a map with distributed lags where it is clearly likelier than a plain
+    one, with several lags of some other variable; None elsewhere.
+    """
+    dim, n_lags = candidates.dim, len(candidates.lags)
+    shape, others = (dim, n_lags, dim), ~np.eye(dim, dtype=bool)
+    start, allowed, required = (
+        mask[:, : n_lags * dim] for mask in (plain.level > OUT, as_map.allowed, as_map.required)
+    )
+    if n_lags < 2 or not (start.reshape(shape).any(axis=1) & others).any():
+        return None
+    lines = as_map.columns.reshape(len(as_map.rates), -1, WIDTH)[:, : n_lags * dim, 0]
+    made = grouped(sums_of(lines, as_map.rates, np.ones(len(lines))), 1)
+    problem = Problem.of(made, n=as_map.n, floor=FLOOR)
+    problem = dataclasses.replace(problem, allowed=allowed, required=required)
+    found = distributed_lags(problem, n_lags, start)
+    several = found.mask.reshape(shape).sum(axis=1) > 1
+    if not (several & others).any() or found.cost > plain.cost.sum() - 2 * CLEARLY:
+        return None
+    return found.mask.reshape(shape).transpose(2, 0, 1)
 
 
 def _best_of(found: list[Selection]) -> Selection:

@@ -36,6 +36,11 @@ from ._target_fit import TargetFit
 COMPARABLE = 0.05
 # Nats of twice the likelihood within which a map's own inputs are preferred.
 MARGIN = 6.0
+TOGETHER = (
+    "Sources act over several lags each: for each target sources were chosen first, then their "
+    "lags, at the price of effects as small as the record has. One by one many of these lags are "
+    "weak."
+)
 
 
 class Default(AbstractStrategy):
@@ -52,7 +57,9 @@ class Default(AbstractStrategy):
     [`discover`][ndde_jax.discover] has the samples at hand, and three things more are done there.
     Where measurements have errors, several lags of one source average them out: of such lags those
     go that explain less than such errors in the inputs hide, and networks bring in no others. Of a
-    map, its own inputs are taken where these explain as well. And delays may lie between the
+    map, its own inputs are taken where these explain as well; where its sources act over several
+    lags each, most of them weak, sources are chosen first and then their lags, at the price of
+    effects as small as the record has, and all of these stay. And delays may lie between the
     candidates; networks then see sources at these delays, too.
 
     Under `jit` and `vmap` splines decide alone, since the number of targets that need a network
@@ -123,7 +130,8 @@ class Default(AbstractStrategy):
     def _search(self, screened: Screened, price, key) -> Recovery:
         """Return the graph of windows that are known, with its measure."""
         price = EBIC() if price is None else price
-        windows, (plain, data) = screened.windows, _closed_forms(screened)
+        windows, weak = screened.windows, distributed_inputs(screened, price)
+        plain, data = _closed_forms(screened, weak)
         searched = self.delays and isinstance(price, EBIC) and not data.refused
         refiner, refined = None, [None] * data.dim
         if searched and screened.record is not None:
@@ -139,7 +147,14 @@ class Default(AbstractStrategy):
             judged = judged_by_networks(data, screening, fits, price, self.networks, key)
         value = flat_inputs(np.asarray(screening.value))
         targets = [
-            Described(own, value[j] if refined[j] is None else own.outside(), judged[j], refined[j])
+            Described(
+                own,
+                value[j] if refined[j] is None else own.outside(),
+                judged[j],
+                refined[j],
+                # One by one its lags may be weak: they were chosen together.
+                together=weak is not None and judged[j] is None,
+            )
             for j, own in enumerate(fits)
         ]
         measured = measure_targets(screened, data, targets, price)
@@ -190,16 +205,36 @@ class _OnSamples(AbstractStrategy):
         return self.default._search(self.screened.on(windows), price, key)
 
 
-def _closed_forms(screened: Screened) -> tuple[list[TargetFit], KnownData]:
+def distributed_inputs(
+    screened: Screened, price: AbstractPrice
+) -> Bool[np.ndarray, "target input"] | None:
+    """Return the inputs of a map whose sources act over several lags each; None where the record is
+    none, or another price was given.
+    """
+    readings, refused = screened.readings, screened.data.refused
+    if readings is None or refused or screened.windows.scheme != "euler":
+        return None
+    if readings.name == "flow" or readings.distributed is None or not isinstance(price, EBIC):
+        return None
+    return flat_inputs(readings.distributed)
+
+
+def _closed_forms(
+    screened: Screened, weak: Bool[np.ndarray, "target input"] | None
+) -> tuple[list[TargetFit], KnownData]:
     """Return the regressions on the inputs that splines chose, after what samples tell of maps and
     of errors; and the data, with the inputs that networks may bring in.
+
+    - `weak`: the inputs of a map with distributed lags, if the record is one.
     """
     data, windows, errors = screened.data, screened.windows, screened.errors
     chosen = flat_inputs(np.asarray(screened.found.graph))
     fits = [TargetFit(screened.design, data, j, mask) for j, mask in enumerate(chosen)]
     if data.refused:
         return fits, data
-    if screened.readings is not None and windows.scheme == "euler":
+    if weak is not None:
+        fits = [own.on(mask) for own, mask in zip(fits, weak, strict=True)]
+    elif screened.readings is not None and windows.scheme == "euler":
         fits = _or_of_a_map(fits, screened.readings)
     if errors is not None and np.any(errors > 0):
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)

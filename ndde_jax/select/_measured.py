@@ -154,12 +154,14 @@ class Described(NamedTuple):
     - `outside`: fall of the risk that every other input would bring.
     - `network`: what networks found instead, where they describe the target better.
     - `refined`: its delays between the candidates, where there are any.
+    - `together`: whether all its inputs stay, whatever each is worth by itself.
     """
 
     fit: TargetFit
     outside: Float[np.ndarray, " input"]
     network: Judged | None = None
     refined: Refined | None = None
+    together: bool = False
 
 
 class _Worth(NamedTuple):
@@ -202,7 +204,9 @@ def measure_targets(
     windows = screened.windows
     rows = [_worth_of(target, data, price) for target in targets]
     strengths = _strengths(rows, windows, data)
-    graph = np.asarray(strengths.kept(price)) if graph is None else graph
+    if graph is None:
+        whole = np.stack([target.fit.mask & target.together for target in targets])
+        graph = np.asarray(strengths.kept(price)) | from_flat_inputs(whole)
     mask = flat_inputs(graph)
     by_network = np.array([target.network is not None for target in targets])
     held_out = np.full(len(mask), np.nan)

@@ -1,0 +1,182 @@
+"""The inputs of a map whose sources act over several lags each, at prices that the record sets.
+
+The extended Bayesian information criterion chooses every lag of every source by itself, and expects
+effects as large as what they act on. Where sources act over several lags, as in vector
+autoregressions of some order, many lags are weak, and none alone is worth that price although the
+source clearly is. Here a target chooses among sources, and each of these among its lags; and
+effects are expected to be as large as those that the record has. Both are priors on graphs, so that
+their criteria can be compared, over all targets together.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ._search import (
+    LINE,
+    MOST,
+    OUT,
+    PROGRESS,
+    Problem,
+    columns_price,
+    ridge_of,
+    search_known,
+)
+
+# Rounds of searches, each at the size of effects that the one before found, until the mean of
+# their squares changes by less than this.
+ROUNDS, SETTLED = 6, 0.1
+
+
+class Distributed(NamedTuple):
+    """A graph of distributed lags, `[target input]`, and its criterion, the sum over all
+    targets.
+    """
+
+    mask: Bool[np.ndarray, "target input"]
+    cost: float
+
+
+def distributed_lags(
+    problem: Problem, n_lags: int, start: Bool[np.ndarray, "target input"]
+) -> Distributed:
+    """Return the linear map with few sources, each of them at any of its lags, that is best by
+
+        n log(risk + floor) + log n · own columns + (1 + log m) · other columns
+        + 2 log (sources choose s) + Σ 2 log (L (L choose k)),
+
+    where k of the L lags of each of s sources are in use: as likely as any other number, and then
+    as any other k lags. m is the mean square of the effects of other variables, in standard errors:
+    by how much all of them raise twice the log likelihood of all targets, for each. So
+    1 + log m takes the place of log n, the price of an effect as large as what it acts on, where it
+    is less: the empirical Bayes criterion of George and Foster (2000). Columns are dearer in short
+    records, as in [`search`][ndde_jax.regression.search], which makes all moves.
+
+    - `problem`: one straight line for each input, numbered (lag, source); sources are the targets.
+        Its prices of columns and of choices are not used.
+    - `start`: inputs to start from, those of another search.
+    """
+    found = (start & problem.allowed) | problem.required
+    prices = _Prices.at(problem, n_lags, found)
+    best = Distributed(found, np.inf)
+    for _ in range(ROUNDS):
+        found = np.stack([_searched(problem, prices, j, own) for j, own in enumerate(found)])
+        before, prices = prices, _Prices.at(problem, n_lags, found)
+        cost = sum(_log_risk(problem, j, own) + prices.of(j, own) for j, own in enumerate(found))
+        best = min(best, Distributed(found, float(cost)), key=lambda one: one.cost)
+        if abs(prices.square - before.square) < SETTLED:
+            break
+    return best
+
+
+def _log_risk(problem: Problem, j: int, mask: Bool[np.ndarray, " input"]) -> float:
+    """Return n log(risk + floor) of a target with some inputs."""
+    c, gram = problem.cross[j, mask, 0], problem.gram[mask, 0][:, mask, 0]
+    gram = gram + ridge_of(gram.dtype) * np.eye(len(c))
+    risk = 1 - float(c @ np.linalg.solve(gram, c[:, None])[:, 0]) / max(problem.power[j], 1e-300)
+    return float(problem.n) * math.log(max(risk, 0) + float(problem.floor))
+
+
+class _Prices(NamedTuple):
+    """The prices of the inputs of a target, `n_lags` lags of each of `dim` sources, beside `n`
+    windows, where the mean square of effects of other variables is `square` squared standard
+    errors.
+    """
+
+    dim: int
+    n_lags: int
+    n: float
+    square: float
+
+    @classmethod
+    def at(cls, problem: Problem, n_lags: int, masks: Bool[np.ndarray, "target input"]):
+        """Return the prices at the size of the effects of a graph; the usual one of columns where
+        there are none.
+        """
+        n, rise, dim = float(problem.n), 0.0, len(masks)
+        others = masks & (np.arange(masks.shape[1])[None] % dim != np.arange(dim)[:, None])
+        for j in map(int, np.flatnonzero(others.any(axis=1))):
+            own = masks[j] & ~others[j]
+            rise += _log_risk(problem, j, own) - _log_risk(problem, j, masks[j])
+        count = int(others.sum())
+        return cls(dim, n_lags, n, rise / count if count else n)
+
+    def discount(self) -> float:
+        """Return by how much an effect of another variable costs less than log n."""
+        return max(math.log(self.n) - 1 - math.log(max(self.square, 1.0)), 0.0)
+
+    def sources(self) -> Float[np.ndarray, " number"]:
+        """Return the price of choosing 0, 1, 2 … sources."""
+        return 2 * np.log([float(math.comb(self.dim, s)) for s in range(self.dim + 1)])
+
+    def lags(self) -> Float[np.ndarray, " number"]:
+        """Return the price of choosing no lag of a source, which is nothing, 1, 2 … lags."""
+        counts = range(1, self.n_lags + 1)
+        each = [float(self.n_lags * math.comb(self.n_lags, k)) for k in counts]
+        return np.concatenate([[0.0], 2 * np.log(each)])
+
+    def each(self, mask: Bool[np.ndarray, " input"]) -> np.ndarray:
+        """Return the number of lags of every source."""
+        return mask.reshape(self.n_lags, self.dim).sum(axis=0)
+
+    def of(self, j: int, mask: Bool[np.ndarray, " input"]) -> float:
+        """Return the price of the inputs of a target."""
+        each, count = self.each(mask), float(mask.sum())
+        columns = float(columns_price(self.n, np.asarray(count)))
+        columns -= self.discount() * (count - float(each[j]))
+        return columns + float(self.sources()[(each > 0).sum()] + self.lags()[each].sum())
+
+    def slopes(self, j: int, mask: Bool[np.ndarray, " input"], *, less: bool):
+        """Return by how much choices become dearer with one more input of a source, or cheaper with
+        one `less`, without the discount; of every input.
+
+        The prices of choices are concave in the numbers of sources and of lags. So they lie below
+        these tangents, and what is cheaper by a tangent is cheaper indeed.
+        """
+        each, rises, of_source = self.each(mask), np.diff(self.lags()), np.diff(self.sources())
+        number = int((each > 0).sum()) - less
+        if less:
+            place, joins = np.maximum(each - 1, 0), each <= 1
+        else:
+            place, joins = np.minimum(each, len(rises) - 1), each == 0
+        slope = rises[place] + joins * of_source[np.clip(number, 0, len(of_source) - 1)]
+        return np.tile(slope - self.discount() * (np.arange(self.dim) != j), self.n_lags)
+
+
+def _searched(problem: Problem, prices: _Prices, j: int, start: Bool[np.ndarray, " input"]):
+    """Return the inputs of one target that no search at a tangent of their prices makes cheaper."""
+
+    def cost(mask):
+        return _log_risk(problem, j, mask) + prices.of(j, mask)
+
+    found, least, less, stuck = start, cost(start), False, 0
+    while stuck < 2:
+        new = _at_slopes(problem, prices.slopes(j, found, less=less), j, found)
+        lower = cost(new)
+        better = lower < least - PROGRESS
+        found, least, stuck = (new, lower, 0) if better else (found, least, stuck + 1)
+        less = not less
+    return found
+
+
+def _at_slopes(problem: Problem, price, j: int, start: Bool[np.ndarray, " input"]):
+    """Return the inputs that a search finds at fixed prices beside that of columns."""
+    one = dataclasses.replace(
+        problem,
+        cross=problem.cross[j : j + 1],
+        power=problem.power[j : j + 1],
+        allowed=problem.allowed[j : j + 1],
+        required=problem.required[j : j + 1],
+        choices=np.asarray(1.0),
+        price=price,
+    )
+    level, most = np.where(start, LINE, OUT)[None], MOST
+    while True:
+        while most <= (level > OUT).sum() and most < len(start):
+            most *= 2
+        level = search_known(one, level, most).level
+        if most >= len(start) or (level > OUT).sum() < most:
+            return level[0] > OUT
