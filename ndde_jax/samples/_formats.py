@@ -267,7 +267,7 @@ def _check_span(path: Path, references: list[bytes]) -> None:
         text = reference.decode("latin-1")
         try:
             row, column = coordinate_to_tuple(f"A{text}" if reference.isdigit() else text)
-        except ValueError as error:
+        except (ValueError, UnboundLocalError) as error:  # the second for no text at all
             raise ValueError(f"{path.name} names a cell {text[:20]!r}.") from error
         width, height = max(width, column), max(height, row)
     if width * height > SPAN + SPARSE * len(references):
@@ -413,8 +413,7 @@ def _variables(path: Path, data: Any, group: str) -> list[str]:
             f"{groups[0]}/VARIABLE."
         )
     long = {str(name): x.dims for name, x in data.squeeze().data_vars.items() if x.ndim}
-    along = {dims for dims in long.values() if len(dims) == 1}
-    if len(long) != 1 and (len(along) != 1 or along != set(long.values())):
+    if len(long) != 1 and [len(dims) for dims in set(long.values())] != [1]:
         names = ", ".join(map(str, data.data_vars))
         raise ValueError(f"{path.name}: name the variable to use with --key; it has: {names}.")
     return list(long)
