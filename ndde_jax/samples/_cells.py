@@ -56,20 +56,24 @@ def to_float(cell: Any) -> float | None:
         return None
 
 
+def text_of(cell: Any) -> str:
+    """Return a cell as text without blanks around it, empty for None and NaN."""
+    return "" if cell is None or cell != cell else str(cell).strip()
+
+
 def is_missing(cell: Any) -> bool:
     """Return whether a cell marks a missing value: empty, a word for it, or punctuation alone."""
-    text = "" if cell is None or cell != cell else str(cell).strip().lower()
+    text = text_of(cell).lower()
     return text in MISSING or not any(letter.isalnum() for letter in text)
 
 
 def is_value(cell: str, decimal: str | None = None) -> bool:
     """Return whether a cell is a number, a date or missing, rather than a name."""
     cell = cell.strip()
-    if is_missing(cell) or is_date(cell):
+    if is_missing(cell) or is_date(cell) or to_float(cell) is not None:
         return True
-    if decimal != "." and COMMA_NUMBER.fullmatch(cell):
-        return True
-    return to_float(cell) is not None or bool(COMMAS.fullmatch(cell) or _SPACES.fullmatch(cell))
+    written = (COMMAS, _SPACES) if decimal == "." else (COMMAS, _SPACES, COMMA_NUMBER)
+    return any(pattern.fullmatch(cell) for pattern in written)
 
 
 def decimal_mark(cells: Sequence[str], separator: str) -> str:
@@ -116,11 +120,9 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
         return Numbers(values, empty=bool(np.isnan(values).all()))
     if column.dtype.kind in "mMc":
         return Numbers(np.full(len(column), np.nan), 0)
-    texts = column.map(lambda cell: "" if cell is None or cell != cell else str(cell).strip())
-    gone = texts.map(is_missing) | texts.isin(marks)
-    for mark in marks:
-        if mark.endswith("*"):
-            gone |= texts.str.startswith(mark[:-1])
+    texts = column.map(text_of)
+    beginnings = tuple(mark[:-1] for mark in marks if mark.endswith("*"))
+    gone = texts.map(is_missing) | texts.isin(marks) | texts.str.startswith(beginnings)
     odd = sorted({t for t in texts[gone].unique() if t.lower() not in MISSING and t not in marks})
     said = [f"{odd[0]!r} is taken for missing" if len(odd) == 1 else "marks are taken for missing"]
     said = said if set(odd) - {"-", ".", "--", "---"} else []

@@ -366,17 +366,13 @@ def typed_stamps(column: Any) -> Dates | None:
     """Return a column or index of pandas dates, spans of time or dates of another calendar; None
     for one of any other type. Dates with a zone keep their local clock time.
     """
-    if column.dtype.kind == "m":
-        return Dates(column.to_numpy())
-    if column.dtype.kind != "M":
-        values = column.to_numpy()
-        return (
-            Dates(_from_calendar(values))
-            if len(values) and hasattr(values[0], "calendar")
-            else None
-        )
     import pandas as pd
 
+    if column.dtype.kind != "M":
+        values = column.to_numpy()
+        if len(values) and hasattr(values[0], "calendar"):
+            return Dates(_from_calendar(values))
+        return Dates(values) if column.dtype.kind == "m" else None
     index = pd.DatetimeIndex(column)
     if index.tz is None:
         return Dates(index.to_numpy())

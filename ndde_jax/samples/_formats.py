@@ -26,6 +26,7 @@ from ._cells import (
     decimal_mark,
     is_missing,
     is_value,
+    text_of,
     to_float,
 )
 
@@ -219,13 +220,9 @@ def read_excel(path: Path, options: Options) -> Found:
         )  # fmt: skip
     texts = [cell for cell in sheet.to_numpy().ravel() if isinstance(cell, str)]
     mark = options.decimal or decimal_mark(texts[:10_000], ";")
-
-    def written(cell: Any) -> str:
-        if cell is None or cell != cell:
-            return ""
-        return str(cell).replace(".", mark) if isinstance(cell, float) else str(cell).strip()
-
-    rows = [row for row in sheet.map(written).to_numpy().tolist() if any(row)]
+    # Spreadsheets keep numbers apart from texts, which are written with the mark of the sheet.
+    written = sheet.map(lambda c: text_of(c).replace(".", mark if isinstance(c, float) else "."))
+    rows = [row for row in written.to_numpy().tolist() if any(row)]
     if not rows:
         raise ValueError(f"{path.name} holds no data.")
     check_width(path, len(rows[0]), len(rows), options)
@@ -270,7 +267,7 @@ def _check_span(path: Path, references: list[bytes]) -> None:
         text = reference.decode("latin-1")
         try:
             row, column = coordinate_to_tuple(f"A{text}" if reference.isdigit() else text)
-        except ValueError as error:
+        except (ValueError, UnboundLocalError) as error:  # the second for no text at all
             raise ValueError(f"{path.name} names a cell {text[:20]!r}.") from error
         width, height = max(width, column), max(height, row)
     if width * height > SPAN + SPARSE * len(references):
@@ -416,8 +413,7 @@ def _variables(path: Path, data: Any, group: str) -> list[str]:
             f"{groups[0]}/VARIABLE."
         )
     long = {str(name): x.dims for name, x in data.squeeze().data_vars.items() if x.ndim}
-    along = {dims for dims in long.values() if len(dims) == 1}
-    if len(long) != 1 and (len(along) != 1 or along != set(long.values())):
+    if len(long) != 1 and [len(dims) for dims in set(long.values())] != [1]:
         names = ", ".join(map(str, data.data_vars))
         raise ValueError(f"{path.name}: name the variable to use with --key; it has: {names}.")
     return list(long)
@@ -426,16 +422,12 @@ def _variables(path: Path, data: Any, group: str) -> list[str]:
 def _opened_grid(path: Path, group: str) -> Any:
     import xarray
 
-    # Numbers with the unit "days" are numbers, and not spans of time.
-    shared = {"decode_timedelta": False, "group": group or None}
-    if path.suffix.lower() == ".zarr":
-        shared |= {"engine": "zarr", "consolidated": False}
-    try:
-        return xarray.open_dataset(path, **shared)
-    except ValueError as error:
-        if "decode" not in str(error):
-            raise
-        return xarray.open_dataset(path, decode_times=False, **shared)
+    zarr = {"engine": "zarr", "consolidated": False} if path.suffix.lower() == ".zarr" else {}
+    data = xarray.open_dataset(path, decode_times=False, group=group or None, **zarr)
+    try:  # numbers with the unit "days" are numbers, and not spans of time
+        return xarray.decode_cf(data, decode_timedelta=False)
+    except ValueError:
+        return data
 
 
 def _groups(path: Path) -> list[str]:
@@ -450,15 +442,13 @@ def _groups(path: Path) -> list[str]:
 
 def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
     """Return a name for each cell of the dimensions that become variables."""
-    if not inner or not any(d in array.coords for d in inner):
+    if not any(d in array.coords for d in inner):
         return None
-    labels = [""]
-    for d in inner:
-        own = array.coords[d].to_numpy() if d in array.coords else range(array.sizes[d])
-        own = [f"{d}{v:g}" if np.ndim(v) == 0 and np.isreal(v) and not isinstance(v, str)
-               else str(v) for v in own]  # fmt: skip
-        labels = [f"{before} {label}".strip() for before in labels for label in own]
-    return labels
+    own = (
+        [f"{d}{v:g}" if isinstance(v, np.number) else str(v) for v in array[d].to_numpy()]
+        for d in inner
+    )
+    return [" ".join(cell) for cell in itertools.product(*own)]
 
 
 def _stamps(coordinate: Any) -> np.ndarray:
@@ -589,7 +579,7 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
     given = options.separator
     if given is not None:
         return None if given.isspace() and given != "\t" else given
-    best, found = 0.0, _NOTHING
+    scores: dict[str | None, float] = {}
     for candidate in SEPARATORS:
         if candidate == "," == options.decimal:
             continue
@@ -597,15 +587,14 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
         width, count = Counter(map(len, rows)).most_common(1)[0]
         cells = [cell for row in rows[1:] if len(row) == width for cell in row][:CELLS]
         good = sum(is_value(cell, options.decimal) for cell in cells) + 1
-        score = round(count / len(rows) * good / (len(cells) + 1), 2)
-        if width > 1 and score > best:
-            best, found = score, candidate or " "
+        if width > 1:
+            scores[candidate] = round(count / len(rows) * good / (len(cells) + 1), 2)
+    found = max(scores, key=scores.__getitem__, default=_NOTHING)
     name, *rest = (line.strip() for line in lines)
     # One column: its name holds no mark, or is a number itself, as are all others.
     plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
     good = sum(is_value(cell, options.decimal) for cell in rest) / len(rest) if rest else 0
-    found = _NOTHING if plain and good > best else found
-    return None if found == " " else found
+    return _NOTHING if plain and good > scores.get(found, 0.0) else found
 
 
 def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:

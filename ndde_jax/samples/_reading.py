@@ -157,12 +157,11 @@ def _from_file(path: Any, time: bool) -> list[Labelled]:
 def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
     """Return each recording of a table; with its clock only if `time` is given."""
     parts = []
+    stamps = table.stamps if time and table.dt is None else None
     for rows in table.recordings:
-        stamps = table.stamps[rows] if time and table.stamps is not None else None
-        mask = () if table.mask is None else (table.mask[rows],)
-        part = _timed(table.values[rows], table.names, stamps if table.dt is None else None)
-        part = part if table.dt is None else part._replace(dt=table.dt if time else None)
-        parts.append(part._replace(mask=mask))
+        part = _timed(table.values[rows], table.names, None if stamps is None else stamps[rows])
+        part = part._replace(dt=table.dt) if time and table.dt is not None else part
+        parts.append(part._replace(mask=() if table.mask is None else (table.mask[rows],)))
     return parts
 
 

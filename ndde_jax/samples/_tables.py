@@ -18,6 +18,7 @@ from ._cells import (
     is_missing,
     is_value,
     listed,
+    text_of,
     to_float,
 )
 from ._clock import (
@@ -225,7 +226,7 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
 
 
 def _comparable(cell: Any) -> Any:
-    text = "" if cell is None else str(cell).strip()
+    text = text_of(cell)
     number = to_float(text)
     return "" if text.lower() in MISSING else text if number is None else number
 

@@ -235,46 +235,39 @@ def said_of_transform(transform: Mapping[str, str]) -> str:
 # ---- there and back ----
 
 
-def transformed(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
-    """Return measured values `[... dim]` as a treatment transforms them, in NumPy or JAX."""
-    return _by_column(treatment, values, xp, one_transformed)
+def transformed(
+    treatment: Treatment | None, values: Any, xp: Any = np, *, back: bool = False
+) -> Any:
+    """Return measured values `[... dim]` as a treatment transforms them, in NumPy or JAX; or, if
+    `back`, measured values of transformed ones.
+    """
+    if treatment is None or not treatment.kinds:
+        return values
+    columns = range(values.shape[-1])
+    each = [one_transformed(treatment, j, values[..., j], xp, back=back) for j in columns]
+    return xp.stack(each, axis=-1)
 
 
 def restored(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
     """Return measured values, by the inverse transformation."""
-    return _by_column(treatment, values, xp, _one_restored)
+    return transformed(treatment, values, xp, back=True)
 
 
-def _by_column(treatment, values, xp, function):
-    if treatment is None or not treatment.kinds:
+def one_transformed(
+    treatment: Treatment | None, column: int, values: Any, xp: Any = np, *, back: bool = False
+) -> Any:
+    """Return one variable transformed, or `back`, without checks. The way back from logarithms is
+    clipped to where their exponential is finite; scores lie on straight lines between the rows of
+    their table.
+    """
+    if treatment is None or not treatment.kinds or column not in treatment.columns:
         return values
-    columns = range(values.shape[-1])
-    return xp.stack([function(treatment, j, values[..., j], xp) for j in columns], axis=-1)
-
-
-def one_transformed(treatment: Treatment | None, column: int, values: Any, xp: Any = np) -> Any:
-    """Return one variable transformed, without checks."""
-    kind, table = _kind(treatment, column)
-    return xp.log(values) if kind == "log" else _along(table, values, xp)
-
-
-def _one_restored(treatment: Treatment, column: int, values: Any, xp: Any) -> Any:
-    """Return one variable restored; logarithms are clipped to where their exponential is finite."""
-    kind, table = _kind(treatment, column)
-    if kind != "log":
-        return _along(table[:, ::-1], values, xp)
-    most = float(np.log(np.finfo(values.dtype).max)) / 2
-    return xp.exp(xp.clip(values, -most, most))
-
-
-def _kind(treatment: Treatment | None, column: int) -> tuple[str, np.ndarray]:
-    if treatment is None or column not in treatment.columns or not treatment.kinds:
-        return "", np.zeros((0, 2))
     place = treatment.columns.index(column)
-    return treatment.kinds[place], treatment.tables[place]
-
-
-def _along(table: np.ndarray, values: Any, xp: Any) -> Any:
-    """Return values mapped along straight lines between the rows of a table, if it has any."""
-    knots, heights = (xp.asarray(column, values.dtype) for column in table.T)
-    return xp.interp(values, knots, heights).astype(values.dtype) if len(table) else values
+    if treatment.kinds[place] == "log":
+        if not back:
+            return xp.log(values)
+        most = float(np.log(np.finfo(values.dtype).max)) / 2
+        return xp.exp(xp.clip(values, -most, most))
+    columns = treatment.tables[place].T
+    knots, heights = (xp.asarray(c, values.dtype) for c in (columns[::-1] if back else columns))
+    return xp.interp(values, knots, heights).astype(values.dtype)

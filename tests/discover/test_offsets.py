@@ -88,7 +88,7 @@ def test_interventions_set_what_is_measured(made, found):
     np.testing.assert_allclose(by_rule.changed, g.changed, atol=1e-6)
     rise = np.asarray(g.changed[:, -20:, 1]).mean() - level[1]
     assert rise == pytest.approx(1.2, abs=0.4)
-    unchanged = found.intervene({"b": lambda t, x: x[1]}, horizon=5, paths=4, key=KEY)
+    unchanged = found.intervene({"b": lambda t, x: x[1]}, horizon=60, paths=50, key=KEY)
     np.testing.assert_allclose(unchanged.changed, unchanged.baseline, atol=1e-6)
 
 

@@ -111,7 +111,7 @@ def test_what_is_set_is_measured_and_a_shift_is_a_factor(found, by_hand):
 
 def test_outcomes_have_gradients_through_logarithms(found):
     def outcome(level):
-        changed = found.intervene({"flow": level}, horizon=3, paths=2, key=KEY).changed
+        changed = found.intervene({"flow": level}, horizon=12, **OPTIONS).changed
         return jnp.mean(changed[..., 1])
 
     # Forward, which is one program; backward `tests/use/test_interventions.py` goes.

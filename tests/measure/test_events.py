@@ -143,6 +143,6 @@ def test_a_recipe_may_do_without(flood):
     recipe = ndde.Recipe(
         events=False, strategy=ndde.select.Default(networks=None), delays=False, passes=1
     )
-    found = ndde.discover(flood[0], lags=(0, 2), recipe=recipe, key=jax.random.key(0))
+    found = ndde.discover(flood[0], lags=LAGS, recipe=recipe, key=jax.random.key(0))
     assert not found.events
     assert "passing events" not in found.verdict.text

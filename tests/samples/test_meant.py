@@ -106,6 +106,14 @@ def test_numbers_as_people_write_them(cells, options, expected, tmp_path):
     np.testing.assert_allclose(found.values[:, 0], expected)
 
 
+@pytest.mark.parametrize("separator", [";", "\t", ",", "|"])
+def test_a_unit_in_every_cell_hides_no_separator(separator, tmp_path):
+    rows = [f"{a:.1f}%{separator}{b:.1f}%" for a, b in X]
+    found = read(tmp_path, f"a{separator}b\n" + "\n".join(9 * rows))
+    assert found.names == ("a", "b")
+    np.testing.assert_allclose(found.values, np.tile(X, (9, 1)), atol=0.06)
+
+
 # ---- clocks ----
 
 DAYS = pd.date_range("2021-03-01", periods=60, freq="D")

@@ -62,7 +62,10 @@ def edges(graph):
 OWN = {("follower", "follower", 0)}
 
 
-@pytest.mark.parametrize("delay, candidate", [(14, 10), (16.8, 20), (24, 20)])
+FURTHER = pytest.param(24, 20, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("delay, candidate", [(14, 10), (16.8, 20), FURTHER])
 def test_a_delay_between_candidates_is_one_edge(delay, candidate):
     one = found(delay)
     edge = ("driver", "follower", candidate)

@@ -240,11 +240,12 @@ def test_derivatives(solver):
         ).ys[-1, 0]
 
     values = (jnp.asarray(0.4), jnp.asarray(0.3))
-    found = jax.jit(jax.grad(lambda v: end(v, solver)))(values)
+    both = jax.jit(jax.value_and_grad(lambda v: end(v, solver)))
+    found = both(values)[1]
     for i in range(2):
         moved = [list(values), list(values)]
         moved[0][i], moved[1][i] = values[i] + 1e-6, values[i] - 1e-6
-        right = (end(tuple(moved[0]), solver) - end(tuple(moved[1]), solver)) / 2e-6
+        right = (both(tuple(moved[0]))[0] - both(tuple(moved[1]))[0]) / 2e-6
         np.testing.assert_allclose(found[i], right, rtol=1e-6)
     small = tuple(v.astype(jnp.float32) for v in values)
     assert end(small, solver, jnp.float32).dtype == jnp.float32
