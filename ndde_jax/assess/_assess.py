@@ -10,9 +10,24 @@ from .._checks import check_concrete, check_windows
 from .._types import Checked
 from ..fit._refit import checked_graph
 from ..windows._windows import Windows
-from ._relations import at_once, drifting, residuals, static_targets, unconfirmed, unseen
+from ._relations import (
+    at_once,
+    drifting,
+    partial_residuals,
+    residuals,
+    static_targets,
+    unconfirmed,
+    unseen,
+)
 from ._rivals import Rivals, rivals
-from ._score import edge_p_values, q_values, read_inputs, rows_of
+from ._score import (
+    edge_p_values,
+    kept_p_values,
+    partial_rows_of,
+    q_values,
+    read_inputs,
+    rows_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +104,9 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     rows = rows_of(windows)
     enough = len(rows.rates) >= FEWEST
     p = edge_p_values(read_inputs(rows), graph) if enough else np.full(graph.shape, np.nan)
+    if enough and windows.partial is not None:
+        some = kept_p_values(read_inputs(partial_rows_of(windows)), graph, p)
+        p = np.where(rows.allowed, some, np.nan)
     return ErrorRates(p, q_values(p))
 
 
@@ -130,7 +148,11 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         )
     inputs = read_inputs(rows)
     left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
-    related = at_once(inputs, graph, left)
+    every, apart = inputs, left
+    if windows.partial is not None:
+        every = read_inputs(partial_rows_of(windows))
+        apart = partial_residuals(every.rows, graph)
+    related = at_once(every, graph, apart)
     return Relations(
         correlation=related.correlation,
         at_once=related.related,
@@ -138,7 +160,7 @@ def relations(windows: Checked[Windows], graph: Any) -> Relations:
         drifting=drifting(inputs, graph).found,
         static=static_targets(rows),
         rivals=rivals(inputs, graph, required),
-        unconfirmed=unconfirmed(inputs, graph, required),
+        unconfirmed=unconfirmed(every, graph, required),
     )
 
 

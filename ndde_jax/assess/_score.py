@@ -3,7 +3,7 @@
 First its material: rows of the past, rows before them, and columns of inputs.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -24,6 +24,8 @@ class Rows(NamedTuple):
     - `allowed`: edges that prior knowledge allows, `[source target lag]`.
     - `moves`: by how much a standardised rate of 1 moves a standardised state in a step, `[dim]`.
     - `midway`: whether states are those halfway through a step.
+    - `known`: which states are measured, `[row lag dim]`; rates that are not are NaN. None where
+        everything is.
     """
 
     past: Float[np.ndarray, "row lag dim"]
@@ -34,6 +36,22 @@ class Rows(NamedTuple):
     allowed: Bool[np.ndarray, "source target lag"]
     moves: Float[np.ndarray, "dim"]
     midway: bool = False
+    known: Bool[np.ndarray, "row lag dim"] | None = None
+
+    def counting(self, j: int, kept: Bool[np.ndarray, "source lag"]) -> Bool[np.ndarray, "row"]:
+        """Return the rows in which the rate of a target, its own state at the first lag and its
+        inputs are measured.
+        """
+        if self.known is None:
+            return np.ones(len(self.rates), bool)
+        own = np.arange(self.dim) == j
+        there = np.isfinite(self.rates[:, j]) & self.known[:, 0, own].all(axis=1)
+        return there & self.known[:, kept.T].all(axis=1)
+
+    def measured(self, source: int, place: int) -> Bool[np.ndarray, "row"]:
+        """Return the rows in which a source is measured at a lag, by its place."""
+        everywhere = np.ones(len(self.rates), bool)
+        return everywhere if self.known is None else self.known[:, place, source]
 
     @property
     def dim(self) -> int:
@@ -50,13 +68,31 @@ class Rows(NamedTuple):
 
 def rows_of(windows: Windows) -> Rows:
     """Return the valid rows of windows of one system."""
-    valid, s = np.asarray(windows.valid), windows.scaling
+    valid = np.asarray(windows.valid)
     rates = np.asarray(windows.increment, np.float64)[valid]
+    return _rows(windows, valid, windows.history, rates - rates.mean(axis=0))
+
+
+def partial_rows_of(windows: Windows) -> Rows:
+    """Return the rows in which some rate is measured; the valid ones where no others are kept."""
+    if windows.partial is None:
+        return rows_of(windows)
+    partial = windows.partial
+    rated = np.asarray(partial.rated)
+    some = rated.any(axis=1)
+    rates = np.where(rated, np.asarray(partial.increment, np.float64), np.nan)[some]
+    rates = rates - np.nanmean(rates, axis=0)
+    known = np.asarray(partial.known)[some]
+    return _rows(windows, some, partial.history, rates)._replace(known=known)
+
+
+def _rows(windows: Windows, used: Bool[np.ndarray, "window"], history: Any, rates: Any) -> Rows:
+    s = windows.scaling
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
     return Rows(
-        past=np.asarray(windows.history, np.float64)[valid],
-        rates=rates - rates.mean(axis=0),
-        position=np.asarray(windows.position)[valid],
+        past=np.asarray(history, np.float64)[used],
+        rates=rates,
+        position=np.asarray(windows.position)[used],
         lags=windows.lags,
         step=windows.step,
         allowed=np.asarray(windows.prior.allowed),
@@ -154,6 +190,9 @@ def earlier(
     first = rows.before(lag + rows.step)
     second = rows.before(lag + OWN_PAST * rows.step)
     there = (first >= 0) & (second >= 0)
+    if rows.known is not None:
+        there &= rows.known[first, 0, source] & rows.known[second, 0, source]
+        there &= rows.known[first][:, graph[:, source].T].all(axis=1)
     columns = [inputs.line[first, 0, source], inputs.line[second, 0, source]]
     columns += list(inputs.test[first, 0, source, 1:].T)
     places = np.argwhere(graph[:, source])
@@ -344,7 +383,19 @@ def edge_p_values(
         for j in range(dim):
             if len(given[j]) > ROWS * (given[j].shape[1] + widest):
                 p[:, j, a] = source_tests(rows.rates[there, j], test, made, given[j][there]).p
-    # What is kept stands among the columns of its target, and so does the present of a target.
+    return np.where(rows.allowed, kept_p_values(inputs, graph, p), np.nan)
+
+
+def kept_p_values(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    p: Float[np.ndarray, "source target lag"],
+) -> Float[np.ndarray, "source target lag"]:
+    """Return p-values with those of the edges of a graph, and of the present of every target, which
+    stand among the columns of their targets; each in the rows that hold what its test needs.
+    """
+    rows, p = inputs.rows, p.copy()
+    lags, dim = rows.lags, rows.dim
     special = graph.copy()
     special[np.arange(dim), np.arange(dim), 0] = True
     for i, j, a in np.argwhere(special).tolist():
@@ -352,10 +403,11 @@ def edge_p_values(
         others[i, a] = False
         own = None if (i, a) == (j, 0) else j
         past, there = earlier(inputs, graph, i, lags[a])
+        there &= rows.counting(j, graph[:, j]) & rows.measured(i, a)
         beside = np.concatenate([kept_columns(inputs, others, own=own), past], axis=1)[there]
         if len(beside) > ROWS * (beside.shape[1] + 10):
             p[i, j, a] = group_test(rows.rates[there, j], inputs.test[there, a, i], beside).p
-    return np.where(rows.allowed, p, np.nan)
+    return p
 
 
 def q_values(p: Float[np.ndarray, "source target lag"]) -> Float[np.ndarray, "source target lag"]:
