@@ -43,6 +43,7 @@ from .samples._treatments import OFFSETS, TRANSFORM
 from .select._default import TOGETHER, Default, distributed_inputs
 from .select._measured import Measured
 from .select._midpoint import choose_windows
+from .select._partial import with_partial
 from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
@@ -317,6 +318,8 @@ def _search(
             windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
             screened = Screened(windows, steps=screened.steps, readings=screened.readings)
         reading, evidence = _reading(screened, events is not None)
+        screened = screened if events is not None else with_partial(screened, samples)
+        windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)
         choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
         if isinstance(recipe.strategy, Default):

@@ -150,7 +150,9 @@ class Discovery(Usable):
         (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for autocorrelated variables, heavy
         tails and changing variances, also shared ones (a score test after [White
         (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes an edge, or
-        where there are too few windows. Of edges *kept* it is optimistic: they were chosen on the
+        where there are too few windows. Where values are missing, edges that are kept are tested in
+        the windows that hold what their test needs, others in those that miss nothing. Of edges
+        *kept* it is optimistic: they were chosen on the
         same data.
         """
         return self._error_rates.p
@@ -173,7 +175,8 @@ class Discovery(Usable):
     def at_once(self) -> np.ndarray:
         """The pairs related within one sampling interval, bool `[source target]`, symmetric: the
         partial correlation of the residuals of their rates, given those of all others, is beyond
-        .15 and four robust standard errors. Sampling more often tells their direction.
+        .15 and four robust standard errors. Sampling more often tells their direction. Where values
+        are missing, windows count that hold both rates and their inputs.
         """
         return self._relations.at_once
 

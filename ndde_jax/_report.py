@@ -357,6 +357,12 @@ def _data(found: Any) -> str:
     gaps = f", {missing} values missing after treatment" if missing else ""
     dropped = int(found.windows.dropped)
     touched = f"; {dropped} more touch a missing value" if dropped else ""
+    if found.windows.partial is not None:
+        counts = np.asarray(found.windows.count(found.graph))
+        touched += (
+            f" and count for the variables whose rate and inputs are measured there, {counts.min()}"
+            f" to {counts.max()} windows each"
+        )
     return (
         f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}), {many}, one every "
         f"{time_span(found.dt, unit=found.time_unit)}{_period(found.samples)}{gaps}. "

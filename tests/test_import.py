@@ -171,6 +171,7 @@ UNSPOILT = {
     *(f"regression.{name}" for name in ("sums_of", "grouped", "search", "search_known")),
     *(f"regression.{name}" for name in ("design_of", "find_terms", "fit_terms")),
     "regression.compare_readings",
+    "regression.fit_normal",
 }
 
 

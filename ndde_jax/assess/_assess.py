@@ -11,9 +11,24 @@ from .._types import Checked
 from ..fit._refit import checked_graph
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
-from ._relations import at_once, drifting, residuals, static_targets, unconfirmed, unseen
+from ._relations import (
+    at_once,
+    drifting,
+    partial_residuals,
+    residuals,
+    static_targets,
+    unconfirmed,
+    unseen,
+)
 from ._rivals import Rivals, rivals
-from ._score import drift_of, edge_p_values, q_values, read_inputs, rows_of
+from ._score import (
+    edge_p_values,
+    kept_p_values,
+    partial_rows_of,
+    q_values,
+    read_inputs,
+    rows_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +105,9 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     rows = rows_of(windows)
     enough = len(rows.rates) >= FEWEST
     p = edge_p_values(read_inputs(rows), graph) if enough else np.full(graph.shape, np.nan)
+    if enough and windows.partial is not None:
+        some = kept_p_values(read_inputs(partial_rows_of(windows)), graph, p)
+        p = np.where(rows.allowed, some, np.nan)
     return ErrorRates(p, q_values(p))
 
 
@@ -119,7 +137,7 @@ def relations(
     ```
     """
     graph = _checked(windows, graph, "relations")
-    rows = rows_of(windows, None if model is None else drift_of(windows, model))
+    rows = rows_of(windows, model)
     if len(rows.rates) < FEWEST:
         none = np.zeros(graph.shape, bool)
         pairs, one = none[..., 0], none[0, :, 0]
@@ -135,7 +153,11 @@ def relations(
         )
     inputs = read_inputs(rows)
     left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
-    related = at_once(inputs, graph, left)
+    every, apart = inputs, left
+    if windows.partial is not None:
+        every = read_inputs(partial_rows_of(windows, model))
+        apart = partial_residuals(every.rows, graph)
+    related = at_once(every, graph, apart)
     return Relations(
         correlation=related.correlation,
         at_once=related.related,
@@ -143,7 +165,7 @@ def relations(
         drifting=drifting(inputs, graph).found,
         static=static_targets(rows),
         rivals=rivals(inputs, graph, required),
-        unconfirmed=unconfirmed(inputs, graph, required),
+        unconfirmed=unconfirmed(every, graph, required),
     )
 
 

@@ -7,12 +7,13 @@ such sign.
 """
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from ..regression._features import knots_of, spline_terms
+from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
 from ._rivals import together, touching
 from ._score import (
@@ -28,6 +29,7 @@ from ._score import (
     kept_columns,
     left_by,
     multiplies,
+    read_inputs,
     source_tests,
 )
 
@@ -65,6 +67,22 @@ def residuals(
     return left
 
 
+def partial_residuals(
+    rows: Rows, graph: Bool[np.ndarray, "source target lag"]
+) -> Float[np.ndarray, "row dim"]:
+    """Return [`residuals`][ndde_jax.assess._relations.residuals] of rows that miss values of some
+    variables, NaN where a rate or one of its inputs is not measured.
+    """
+    left = np.full_like(rows.rates, np.nan)
+    for j in range(rows.dim):
+        kept, there = graph[:, j].T, rows.counting(j, graph[:, j])  # kept is [lag source]
+        past, rate = rows.past[there][:, kept][:, None], rows.rates[there][:, [j]]
+        drift = None if rows.drift is None else rows.drift[there][:, [j]]
+        own = rows._replace(past=past, rates=rate, known=None, drift=drift)
+        left[there, j] = residuals(read_inputs(own), np.ones((kept.sum(), 1, 1), bool))[:, 0]
+    return left
+
+
 def at_once(
     inputs: Inputs,
     graph: Bool[np.ndarray, "source target lag"],
@@ -81,17 +99,26 @@ def at_once(
     left = _outside(inputs, graph, left)
     dim = left.shape[1]
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
-    noisy = (left**2).mean(axis=0) > NOISE * (inputs.rows.rates**2).mean(axis=0)
-    known = np.isfinite(left).all(axis=0)
-    z = left[:, known]
-    size = np.sqrt(np.mean(z**2, axis=0))
+    measured = np.isfinite(left)
+    # All rows or some of them: a residual is missing where its rate or an input is.
+    least = 2 * int(measured.any(axis=0).sum())
+    known = measured.sum(axis=0) > least
+    z, there = left[:, known], measured[:, known]
+    size = np.sqrt((np.where(there, z, 0) ** 2).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
     z = z / np.where(size > 0, size, np.inf)
-    n, places = len(z), np.ix_(known, known)
-    if n <= 2 * z.shape[1] or not z.shape[1]:
+    count, places = there.T.astype(float) @ there, np.ix_(known, known)
+    if not z.shape[1]:
         return AtOnce(correlation, related)
-    covariance = z.T @ z / n
-    correlation[places] = covariance
+    normal = None if there.all() else fit_normal(np.where(there, z, np.nan))
+    if normal is None:
+        covariance = z.T @ z / len(z)
+    else:
+        size = np.sqrt(np.diag(normal.covariance))
+        z = (normal.values - normal.mean[None]) / size[None]
+        covariance = normal.covariance / np.outer(size, size)
+    correlation[places] = np.where(count > least, covariance, np.nan)
     precision = np.linalg.pinv(covariance + 1e-9 * np.eye(len(covariance)), hermitian=True)
+    hidden = None if normal is None else _Hidden.of_patterns(normal, precision)
     d = np.sqrt(np.maximum(np.diag(precision), 1e-300))
     partial = -precision / np.outer(d, d)
     np.fill_diagonal(partial, 1)
@@ -106,12 +133,54 @@ def at_once(
         det = np.maximum(aa * bb - ab**2, 1e-300)
         a, b = (bb * pair[0] - ab * pair[1]) / det, (aa * pair[1] - ab * pair[0]) / det
         product = a * b
-        error = np.sqrt(np.mean((product - product.mean(axis=0)) ** 2, axis=0) / n)
-        beyond = np.abs(product.mean(axis=0)) > apart * error
-        inside[i, j] = beyond & (np.abs(partial[i, j]) > RELATED)
+        if hidden is not None:
+            own, of_both, others = hidden.of(i)
+            expected = (aa * bb + ab**2) * of_both[:, j] - ab * (bb * own + aa * others[:, j])
+            product = product + expected / det**2
+        both = there[:, [i]] & there[:, j]
+        n = np.maximum(count[i, j], 1)
+        mean = (product * both).sum(axis=0) / n
+        error = np.sqrt((both * (product - mean) ** 2).sum(axis=0) / n / n)
+        beyond = (np.abs(mean) > apart * error) & (np.abs(partial[i, j]) > RELATED)
+        inside[i, j] = beyond & (count[i, j] > least)
     related[places] = inside | inside.T
+    power = np.nansum(left**2, axis=0), np.nansum(np.where(measured, inputs.rows.rates, 0) ** 2, 0)
+    noisy = power[0] > NOISE * power[1]
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)
+
+
+class _Hidden(NamedTuple):
+    """The spread of missing residuals given those measured in the same row.
+
+    - `factors`: of every pattern of missing residuals, `[missing dim]`: their inner products are
+        the conditional covariance of the products of all residuals by a precision.
+    - `pattern`: of every row.
+    """
+
+    factors: list[np.ndarray]
+    pattern: Int[np.ndarray, "row"]
+
+    @classmethod
+    def of_patterns(cls, normal: Normal, precision: Float[np.ndarray, "dim dim"]) -> "_Hidden":
+        """Return the spread of what is missing in the rows of a normal distribution."""
+        roots = (np.linalg.cholesky(precision[np.ix_(gone, gone)]) for gone in normal.patterns)
+        pairs = zip(roots, normal.patterns, strict=True)
+        factors = [np.linalg.solve(root, precision[gone]) for root, gone in pairs]
+        return cls(factors, normal.pattern)
+
+    def of(self, i: int) -> tuple[np.ndarray, ...]:
+        """Return the conditional variance of one product, `[row 1]`, its covariance with all, and
+        the variances of all, `[row dim]`.
+        """
+        both = np.stack([factor[:, i] @ factor for factor in self.factors])[self.pattern]
+        every = np.stack([(factor**2).sum(axis=0) for factor in self.factors])[self.pattern]
+        return every[:, [i]], both, every
+
+
+def _rows_with(there: Bool[np.ndarray, "row"]) -> Any:
+    """Return the rows in which something is known, as a slice if it is in all of them or none."""
+    return there if there.any() and not there.all() else slice(None)
 
 
 def _outside(inputs, graph, left):
@@ -129,13 +198,15 @@ def _outside(inputs, graph, left):
         sources = dict.fromkeys(i for i, a in places if a in soon and i != j)
         if not sources:
             continue
-        lines = np.stack([inputs.line[:, a, i] for i, a in places], axis=1)
-        slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[:, j], rcond=1e-9)[0]
+        own = _rows_with(np.isfinite(left[:, j]))
+        lines = np.stack([inputs.line[own][:, a, i] for i, a in places], axis=1)
+        slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[own, j], rcond=1e-9)[0]
         for i in sources:
             at = [k for k, (s, a) in enumerate(places) if s == i and a in soon]
             most = abs(float(slopes[at].sum())) * float(rows.moves[i]) / 2
-            size = float(left[:, i] @ left[:, i])
-            slope = float(left[:, i] @ corrected[:, j]) / size if size > 0 else 0.0
+            both = _rows_with(np.isfinite(left[:, i] + corrected[:, j]))
+            size = float(left[both, i] @ left[both, i])
+            slope = float(left[both, i] @ corrected[both, j]) / size if size > 0 else 0.0
             corrected[:, j] -= np.clip(slope, -most, most) * left[:, i]
     return corrected
 
@@ -436,6 +507,7 @@ def unconfirmed(
             others = graph[:, j].copy()
             others[i, places] = False
             past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
+            there &= rows.counting(j, graph[:, j])
             other = kept_columns(inputs, others, own=j)[there]
             given = np.concatenate([other, past[there]], axis=1)
             if len(given) > ROWS * (given.shape[1] + 10):

@@ -3,12 +3,12 @@
 First its material: rows of the past, rows before them, and columns of inputs.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..models._model import model_rates
+from ..models._model import AbstractDelayModel, model_rates
 from ..windows._windows import Windows
 
 # Own samples of a source, before the one that is tested, that its past is taken to be.
@@ -26,6 +26,8 @@ class Rows(NamedTuple):
     - `moves`: by how much a standardised rate of 1 moves a standardised state in a step, `[dim]`.
     - `midway`: whether states are those halfway through a step.
     - `drift`: what a fitted drift says of the rates, `[row dim]`; None where none is known.
+    - `known`: which states are measured, `[row lag dim]`; rates that are not are NaN. None where
+        everything is.
     """
 
     past: Float[np.ndarray, "row lag dim"]
@@ -37,6 +39,22 @@ class Rows(NamedTuple):
     moves: Float[np.ndarray, "dim"]
     midway: bool = False
     drift: Float[np.ndarray, "row dim"] | None = None
+    known: Bool[np.ndarray, "row lag dim"] | None = None
+
+    def counting(self, j: int, kept: Bool[np.ndarray, "source lag"]) -> Bool[np.ndarray, "row"]:
+        """Return the rows in which the rate of a target, its own state at the first lag and its
+        inputs are measured.
+        """
+        if self.known is None:
+            return np.ones(len(self.rates), bool)
+        own = np.arange(self.dim) == j
+        there = np.isfinite(self.rates[:, j]) & self.known[:, 0, own].all(axis=1)
+        return there & self.known[:, kept.T].all(axis=1)
+
+    def measured(self, source: int, place: int) -> Bool[np.ndarray, "row"]:
+        """Return the rows in which a source is measured at a lag, by its place."""
+        everywhere = np.ones(len(self.rates), bool)
+        return everywhere if self.known is None else self.known[:, place, source]
 
     @property
     def dim(self) -> int:
@@ -51,32 +69,59 @@ class Rows(NamedTuple):
         return np.where(self.position[place] == wanted, place, -1)
 
 
-def rows_of(windows: Windows, drift: Float[np.ndarray, "row dim"] | None = None) -> Rows:
-    """Return the valid rows of windows of one system, and what a drift, in physical units, says of
-    them.
-    """
-    valid, s = np.asarray(windows.valid), windows.scaling
+def rows_of(windows: Windows, model: AbstractDelayModel | None = None) -> Rows:
+    """Return the valid rows of windows of one system, and what a drift says of them."""
+    valid = np.asarray(windows.valid)
     rates = np.asarray(windows.increment, np.float64)[valid]
+    return _rows(windows, valid, windows.history, rates - rates.mean(axis=0), model)
+
+
+def partial_rows_of(windows: Windows, model: AbstractDelayModel | None = None) -> Rows:
+    """Return the rows in which some rate is measured; the valid ones where no others are kept."""
+    if windows.partial is None:
+        return rows_of(windows, model)
+    partial = windows.partial
+    rated = np.asarray(partial.rated)
+    some = rated.any(axis=1)
+    rates = np.where(rated, np.asarray(partial.increment, np.float64), np.nan)[some]
+    rates = rates - np.nanmean(rates, axis=0)
+    known = np.asarray(partial.known)[some]
+    return _rows(windows, some, partial.history, rates, model)._replace(known=known)
+
+
+def _rows(
+    windows: Windows,
+    used: Bool[np.ndarray, "window"],
+    history: Any,
+    rates: Float[np.ndarray, "row dim"],
+    model: AbstractDelayModel | None,
+) -> Rows:
+    s = windows.scaling
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
     return Rows(
-        past=np.asarray(windows.history, np.float64)[valid],
-        rates=rates - rates.mean(axis=0),
-        position=np.asarray(windows.position)[valid],
+        past=np.asarray(history, np.float64)[used],
+        rates=rates,
+        position=np.asarray(windows.position)[used],
         lags=windows.lags,
         step=windows.step,
         allowed=np.asarray(windows.prior.allowed),
         moves=windows.step * float(windows.dt) * rate_scale / np.where(scale > 0, scale, 1),
         midway=windows.scheme == "midpoint",
-        drift=None if drift is None else drift / np.where(rate_scale > 0, rate_scale, 1),
+        drift=None
+        if model is None
+        else _drift(windows, used, history, model) / np.where(rate_scale > 0, rate_scale, 1),
     )
 
 
-def drift_of(windows: Windows, model) -> Float[np.ndarray, "row dim"]:
+def drift_of(windows: Windows, model: AbstractDelayModel) -> Float[np.ndarray, "row dim"]:
     """Return the drift of a model at all valid rows, in physical units."""
+    return _drift(windows, np.asarray(windows.valid), windows.history, model)
+
+
+def _drift(windows, used, history, model):
     scaling = windows.scaling
-    history = np.asarray(windows.history, float)[np.asarray(windows.valid)]
-    history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center)
-    return model_rates(model, history, windows.history.dtype)
+    history = np.asarray(history, float)[used] * np.asarray(scaling.scale, float)
+    return model_rates(model, history + np.asarray(scaling.center), windows.history.dtype)
 
 
 def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
@@ -177,11 +222,11 @@ def multiplies(inputs: Inputs, target: int, kept: Bool[np.ndarray, "source lag"]
     """
     count = int(kept.sum())
     pairs = count * (count - 1) // 2
-    n = len(inputs.line)
+    there = inputs.rows.counting(target, kept)
+    n = int(there.sum())
     if not 1 < count <= MULTIPLIED or n < 4 * (4 * count + pairs):
         return False
-    columns = kept_columns(inputs, kept)
-    rate = inputs.rows.rates[:, target]
+    columns, rate = kept_columns(inputs, kept)[there], inputs.rows.rates[there, target]
     whole, apart = left_by(rate, columns), left_by(rate, columns[:, :-pairs])
     return bool(apart @ apart > whole @ whole * np.exp(pairs * np.log(n) / n))
 
@@ -197,6 +242,9 @@ def earlier(
     first = rows.before(lag + rows.step)
     second = rows.before(lag + OWN_PAST * rows.step)
     there = (first >= 0) & (second >= 0)
+    if rows.known is not None:
+        there &= rows.known[first, 0, source] & rows.known[second, 0, source]
+        there &= rows.known[first][:, graph[:, source].T].all(axis=1)
     columns = [inputs.line[first, 0, source], inputs.line[second, 0, source]]
     columns += list(inputs.test[first, 0, source, 1:].T)
     places = np.argwhere(graph[:, source])
@@ -387,7 +435,19 @@ def edge_p_values(
         for j in range(dim):
             if len(given[j]) > ROWS * (given[j].shape[1] + widest):
                 p[:, j, a] = source_tests(rows.rates[there, j], test, made, given[j][there]).p
-    # What is kept stands among the columns of its target, and so does the present of a target.
+    return np.where(rows.allowed, kept_p_values(inputs, graph, p), np.nan)
+
+
+def kept_p_values(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    p: Float[np.ndarray, "source target lag"],
+) -> Float[np.ndarray, "source target lag"]:
+    """Return p-values with those of the edges of a graph, and of the present of every target, which
+    stand among the columns of their targets; each in the rows that hold what its test needs.
+    """
+    rows, p = inputs.rows, p.copy()
+    lags, dim = rows.lags, rows.dim
     special = graph.copy()
     special[np.arange(dim), np.arange(dim), 0] = True
     for i, j, a in np.argwhere(special).tolist():
@@ -395,10 +455,11 @@ def edge_p_values(
         others[i, a] = False
         own = None if (i, a) == (j, 0) else j
         past, there = earlier(inputs, graph, i, lags[a])
+        there &= rows.counting(j, graph[:, j]) & rows.measured(i, a)
         beside = np.concatenate([kept_columns(inputs, others, own=own), past], axis=1)[there]
         if len(beside) > ROWS * (beside.shape[1] + 10):
             p[i, j, a] = group_test(rows.rates[there, j], inputs.test[there, a, i], beside).p
-    return np.where(rows.allowed, p, np.nan)
+    return p
 
 
 def q_values(p: Float[np.ndarray, "source target lag"]) -> Float[np.ndarray, "source target lag"]:

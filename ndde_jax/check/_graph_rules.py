@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from .._spoken import percent, time_span
 from .._types import to_jax
@@ -113,8 +113,15 @@ class GraphEvidence:
 
     @property
     def used(self) -> int:
-        """The windows that were used."""
-        return int(self.windows.n_valid)
+        """The number of windows that were used; where values are missing, those of the target that
+        has fewest.
+        """
+        return int(self.counts.min())
+
+    @property
+    def counts(self) -> Int[np.ndarray, "target"]:
+        """The number of windows that count for each target."""
+        return np.asarray(self.windows.count(self.graph))
 
     @property
     def candidates(self) -> int:
@@ -335,14 +342,17 @@ def _short(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "lost windows",
     GRAPH,
-    "More windows are lost to missing values ({dropped}) than are left ({used}).",
+    "More windows are lost to missing values ({dropped}) than are left ({used}){of}.",
     "Fill short gaps, or leave out the variable that is missing most.",
     limits=Limits(note=0.5, why="of all windows: what is left may not be like what is lost"),
     theorem=FINITE,
 )
 def _lost(e: GraphEvidence) -> Iterator[Hit]:
-    dropped = int(e.windows.dropped)
-    yield Hit(dropped / max(e.used + dropped, 1), {"dropped": dropped, "used": e.used})
+    every = int(e.windows.n_valid) + int(e.windows.dropped)
+    some = e.windows.partial is not None
+    of = f" for {e.names[int(e.counts.argmin())]}" if some else ""
+    words = {"dropped": every - e.used, "used": e.used, "of": of}
+    yield Hit((every - e.used) / max(every, 1), words)
 
 
 # ---- edges ----

@@ -59,7 +59,7 @@ def refit(base: GraphEvidence, inputs: Inputs, finder: Finder, key: PRNGKeyArray
     """Return what refits find."""
     windows, keys = base.windows, jr.split(key)
     stability = None
-    if base.used // 2 >= windows.dim + 1:
+    if int(windows.n_valid) // 2 >= windows.dim + 1:
         stability = edge_stability(
             windows,
             key=keys[0],
@@ -139,7 +139,7 @@ def _other_differences(
         return None, None  # a map has no step; midpoints hold states between samples
     other = "central" if windows.scheme != "central" else "euler"
     # Of the length of the halves, and of the whole: shapes that are compiled already.
-    asked = ((2, None, base.used // 2), (1, other, windows.valid.shape[0]))
+    asked = ((2, None, int(windows.n_valid) // 2), (1, other, windows.valid.shape[0]))
     found: list[np.ndarray | None] = []
     for factor, scheme, length in asked:
         try:

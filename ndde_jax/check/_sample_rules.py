@@ -393,7 +393,8 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
         "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
-        "has {longest} samples{ends}. Windows that touch one are not used.",
+        "has {longest} samples{ends}. Windows that touch one count at most for "
+        "variables that do not need it.",
         "Nothing, unless values are missing because of what they would be: then what is left is a "
         "biased part.",
         Limits(

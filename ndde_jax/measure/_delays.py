@@ -277,10 +277,12 @@ def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"])
     delays, intervals = candidate_lags(windows, graph)
     if data.refused or len(lags) == 1 or not graph.any():
         return delays, intervals
-    design = screened.design
     for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
-        y, _ = design.standardised(data.outputs[:, target])
         own = graph[:, target]
+        # In windows that have all lags that are compared.
+        every = np.broadcast_to(own.any(axis=1), own.T.shape)
+        design = screened.design_for(target, every.reshape(-1))
+        y, _ = design.standardised(data.outputs[:, target])
         mask = own.T.reshape(-1)
         terms = find_terms(design, y, mask, mask)
         inputs = [(int(i), int(k)) for i, k in np.argwhere(own)]

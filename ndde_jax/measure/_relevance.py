@@ -95,6 +95,8 @@ def _by_present(screened: Screened) -> SplineGraph:
     present = _present(screened.windows)
     if screened.data.refused:
         return spline_graph(present)
+    if present.partial is not None:
+        return Screened(present).found
     data = KnownData(present)
     return search_known(data, screened.design.of_inputs(slice(data.dim)), SHORTLIST)
 
@@ -104,7 +106,11 @@ def _present(windows: Windows) -> Windows:
     prior = PriorKnowledge(windows.prior.allowed[..., :1], windows.prior.required[..., :1])
     # Cut by NumPy: to JAX a slice of every other length would be another program.
     history = to_jax(np.asarray(windows.history)[:, :1])
-    return dataclasses.replace(windows, history=history, prior=prior, lags=(0,))
+    partial = windows.partial
+    if partial is not None:
+        states, known = (to_jax(np.asarray(a)[:, :1]) for a in (partial.history, partial.known))
+        partial = dataclasses.replace(partial, history=states, known=known)
+    return dataclasses.replace(windows, history=history, prior=prior, lags=(0,), partial=partial)
 
 
 def _by_source(found: SplineGraph) -> Square:

@@ -10,6 +10,7 @@ map or of a flow. Nothing is checked here: these are the inside of [`discover`][
 """
 
 from ._design import Design as Design, design_of as design_of
+from ._missing import Normal as Normal, fit_normal as fit_normal
 from ._readings import Readings as Readings, compare_readings as compare_readings
 from ._search import (
     Problem as Problem,

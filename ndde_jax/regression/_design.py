@@ -111,8 +111,10 @@ class Design(eqx.Module):
         return raw / size[None], mean, size
 
 
-def design_of(inputs: Any, weight: Any) -> Design:
+def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
     """Return the design of inputs `[window input]` with a weight for each window.
+
+    - `knots`: of their splines, `[input knot]`; by default at quantiles of the inputs.
 
     ```python
     import numpy as np
@@ -126,7 +128,9 @@ def design_of(inputs: Any, weight: Any) -> Design:
     if xp is np:
         inputs, weight = (np.asarray(a, np.float64) for a in (inputs, weight))
     root = xp.sqrt(weight)
-    if xp is np:
+    if knots is not None:
+        pass
+    elif xp is np:
         knots = knots_of(inputs[weight > 0])
     else:
         at = jnp.asarray(QUANTILES, inputs.dtype)

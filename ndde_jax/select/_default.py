@@ -133,11 +133,20 @@ class Default(AbstractStrategy):
         windows, weak = screened.windows, distributed_inputs(screened, price)
         plain, data = _closed_forms(screened, weak)
         searched = self.delays and isinstance(price, EBIC) and not data.refused
-        refiner, refined = None, [None] * data.dim
+        refiners, refined = [], [None] * data.dim
         if searched and screened.record is not None:
             among = screened.data.allowed
-            refiner = Refiner(screened.record, data, windows.lags, screened.design, among)
-            refined = [refiner(j, own.mask) for j, own in enumerate(plain)]
+            refiners = [
+                Refiner(
+                    screened.record,
+                    data.weighing(own.data.weight),
+                    windows.lags,
+                    own.design,
+                    among,
+                )
+                for own in plain
+            ]
+            refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
         fits = [
             own if found is None else own.on(found.mask, found.design)
             for own, found in zip(plain, refined, strict=True)
@@ -158,8 +167,8 @@ class Default(AbstractStrategy):
             for j, own in enumerate(fits)
         ]
         measured = measure_targets(screened, data, targets, price)
-        if refiner is not None and any(found is not None for found in refined):
-            given = (refiner, targets, plain, price, self.networks, key)
+        if any(found is not None for found in refined):
+            given = (data, refiners, targets, plain, price, self.networks, key)
             measured = _reading_candidates(screened, measured, *given)
         risk = [
             own.fit.on(mask).corrected_risk() if own.network is None else own.network.risk
@@ -228,14 +237,12 @@ def _closed_forms(
     - `weak`: the inputs of a map with distributed lags, if the record is one.
     """
     data, windows, errors = screened.data, screened.windows, screened.errors
-    chosen = flat_inputs(np.asarray(screened.found.graph))
-    fits = [TargetFit(screened.design, data, j, mask) for j, mask in enumerate(chosen)]
+    chosen = flat_inputs(np.asarray(screened.found.graph)) if weak is None else weak
+    fits = [screened.fit(j, mask) for j, mask in enumerate(chosen)]
     if data.refused:
         return fits, data
-    if weak is not None:
-        fits = [own.on(mask) for own, mask in zip(fits, weak, strict=True)]
-    elif screened.readings is not None and windows.scheme == "euler":
-        fits = _or_of_a_map(fits, screened.readings)
+    if weak is None and screened.readings is not None and windows.scheme == "euler":
+        fits = _or_of_a_map(screened, fits, screened.readings)
     if errors is not None and np.any(errors > 0):
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
         fits = [own.without_stand_ins(sizes) for own in fits]
@@ -243,17 +250,35 @@ def _closed_forms(
     return fits, data
 
 
-def _or_of_a_map(regressions: list[TargetFit], readings: Readings) -> list[TargetFit]:
+def _or_of_a_map(
+    screened: Screened, regressions: list[TargetFit], readings: Readings
+) -> list[TargetFit]:
     """Return the regressions, with the inputs of the map in the place of those that explain their
     target worse, or no better: a straight line costs it one column, where others bend all inputs of
     a target or none.
     """
     found = flat_inputs(readings.map_graph)
+    if screened.data.partial is not None:
+        return [
+            _better_as_map(screened, own, mask)
+            for own, mask in zip(regressions, found, strict=True)
+        ]
     better = [
         readings.map_cost[j] <= (own.criterion() + MARGIN) / own.n
         for j, own in enumerate(regressions)
     ]
     return [own.on(found[j]) if better[j] else own for j, own in enumerate(regressions)]
+
+
+def _better_as_map(
+    screened: Screened, own: TargetFit, inputs: Bool[np.ndarray, " input"]
+) -> TargetFit:
+    """Return a regression, or that on the inputs of the map where these explain as well in the
+    windows that count for both.
+    """
+    both = screened.fit(own.target, own.mask | inputs)
+    as_well = both.on(inputs).criterion() <= both.on(own.mask).criterion() + MARGIN
+    return screened.fit(own.target, inputs) if as_well else own
 
 
 def _after(
@@ -273,7 +298,8 @@ def _after(
 def _reading_candidates(
     screened: Screened,
     measured: Measured,
-    refiner: Refiner,
+    data: KnownData,
+    refiners: list[Refiner],
     targets: list[Described],
     plain: list[TargetFit],
     price: AbstractPrice,
@@ -284,30 +310,31 @@ def _reading_candidates(
     target with such delays those around each, as many as describe it best, and a network where that
     explains more. `plain` are the regressions without such delays.
     """
-    data, mask = refiner.data, flat_inputs(measured.graph)
+    mask = flat_inputs(measured.graph)
     delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
     reads, late, networks = mask.copy(), {}, networks_of(targets)
     for j, own in enumerate(target.refined for target in targets):
         if own is None:
             continue
         delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
-        if refiner.off(own).any():
-            sets: list[Bool[np.ndarray, " input"]] = refiner.readings(
+        if refiners[j].off(own).any():
+            sets: list[Bool[np.ndarray, " input"]] = refiners[j].readings(
                 j, own, mask[j], plain[j].mask
             )
-            late[j] = sorted((plain[j].on(inputs) for inputs in sets), key=TargetFit.criterion)
+            every = screened.fit(j, np.any(sets, axis=0))
+            late[j] = sorted((every.on(inputs) for inputs in sets), key=TargetFit.criterion)
             reads[j], networks[j] = late[j][0].mask, None
     asked = [late[j][0].leftover() if j in late else 1.0 for j in range(data.dim)]
     asked = beyond_chance(asked) if config is not None else [False] * data.dim
-    n = max(float(data.weight.sum()), 1.0)
     for j in map(int, np.flatnonzero(asked)):
         # Where data tell that there is more to a law they can tell it from more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
-        fit, slots = fit_on(data, j, widest.mask, price, config, jr.fold_in(key, j))
+        n = max(float(own.data.weight.sum()), 1.0)
+        fit, slots = fit_on(own.data, j, widest.mask, price, config, jr.fold_in(key, j))
         if network_criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
             reads[j], networks[j] = widest.mask, (fit.network, slots)
     reads, delays, halves = (from_flat_inputs(values) for values in (reads, delays, halves))
-    model = drift_on(screened, data, reads, networks)
+    model = drift_on(screened, reads, networks)
     return dataclasses.replace(measured, model=model, reads=reads, delays=delays, halves=halves)
 
 
@@ -320,12 +347,14 @@ def judged_by_networks(
     Where a closed form finds that functions of the inputs explain more, a network is fitted; unless
     it is clearly worse, networks judge edges added, dropped and exchanged.
     """
-    n, n_inputs = max(float(data.weight.sum()), 1.0), data.inputs.shape[1]
+    n_inputs = data.inputs.shape[1]
     at_any_price = not isinstance(price, EBIC)
 
     def excess(j: int, found, degree: int) -> float:
         """Return how much worse a network describes a target than splines do, per window."""
-        return float(network_criterion(found, degree, n, n_inputs) - regressions[j].criterion()) / n
+        own = regressions[j]
+        n = max(float(own.data.weight.sum()), 1.0)
+        return float(network_criterion(found, degree, n, n_inputs) - own.criterion()) / n
 
     def needed(j: int, found) -> bool:
         slack = 0 if regressions[j].linear else COMPARABLE
@@ -335,8 +364,8 @@ def judged_by_networks(
     asked = [True] * data.dim
     if not at_any_price:
         asked = beyond_chance([own.leftover() for own in regressions])
-    inputs = [own.design.inputs for own in regressions]
-    options = dict(key=key, asked=asked, needed=needed, inputs=inputs)
+    seen = [(own.design.inputs, own.data.weight) for own in regressions]
+    options = dict(key=key, asked=asked, needed=needed, seen=seen)
     rows = judge(data, screening, price, config, **options)
     return [
         row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None

@@ -49,7 +49,7 @@ class Judged(NamedTuple):
 
 
 def judge(
-    data, screening: SplineGraph, price, config, *, key, asked=None, needed=None, inputs=None
+    data, screening: SplineGraph, price, config, *, key, asked=None, needed=None, seen=None
 ) -> list:
     """Return the networks' judgement of each target, by moves from the inputs that splines chose.
 
@@ -62,7 +62,8 @@ def judge(
     - `asked`: for which targets; by default all. Of others the entry is None.
     - `needed`: function from a target and a first network on its choice to whether networks are to
         go on; by default always. Where not, the entry is None.
-    - `inputs`: of each target, `[window input]`; by default those of the data.
+    - `seen`: inputs, `[window input]`, and weight of the windows of each target; by default those
+        of the data.
     """
     n_inputs, dim = data.inputs.shape[1], data.dim
     graph = flat_inputs(np.asarray(screening.graph))
@@ -78,14 +79,15 @@ def judge(
         # What is chosen, then what pursuit listed first.
         slots = slots[np.argsort(~graph[j][slots], kind="stable")]
         slots = slots[: min(-(-room // 4) * 4, len(slots))]
-        seen = data.inputs if inputs is None else inputs[j]
-        problem = _problem(data, j, seen[:, slots], price, config, undecided[j][slots])
+        inputs, weight = (data.inputs, data.weight) if seen is None else seen[j]
+        weighed = data.weighing(weight)
+        problem = _problem(weighed, j, inputs[:, slots], price, config, undecided[j][slots])
         mask, first = np.asarray(graph[j][slots]), _from_scratch(problem, graph[j][slots], own)
         if needed is not None and not needed(j, first.network):
             found.append(None)
             continue
         mask, last, linear, tried = _search(problem, mask, first)
-        inside, worth, blocks, left = _evidence(problem, mask, last, linear, tried, data.weight)
+        inside, worth, blocks, left = _evidence(problem, mask, last, linear, tried, weight)
         row = Judged(
             mask=np.isin(np.arange(n_inputs), slots[mask]),
             evidence=evidence[j].copy(),

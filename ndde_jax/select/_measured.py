@@ -183,10 +183,7 @@ def measure_graph(
     splines explain.
     """
     graph = np.asarray(graph)
-    fits = [
-        TargetFit(screened.design, screened.data, j, mask)
-        for j, mask in enumerate(flat_inputs(graph))
-    ]
+    fits = [screened.fit(j, mask) for j, mask in enumerate(flat_inputs(graph))]
     targets = [Described(fit, fit.outside()) for fit in fits]
     return measure_targets(screened, screened.data, targets, price, graph)
 
@@ -214,7 +211,7 @@ def measure_targets(
         fits = [target.fit.on(own) for target, own in zip(targets, mask, strict=True)]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
     nowhere = np.full(graph.shape, np.nan)
-    model = drift_on(screened, data, graph, networks_of(targets))
+    model = drift_on(screened, graph, networks_of(targets))
     return Measured(strengths, model, by_network, graph, graph, nowhere, nowhere, held_out)
 
 
@@ -224,10 +221,10 @@ def networks_of(targets: list[Described]) -> list:
     return [None if row is None else (row.fit.network, row.slots) for row in judged]
 
 
-def drift_on(screened: Screened, data: KnownData, reads, networks: list) -> NeuralDDE:
+def drift_on(screened: Screened, reads, networks: list) -> NeuralDDE:
     """Return the drift that reads these candidates, `[source target lag]`."""
     windows = screened.windows
-    drift = spline_drift(data, screened.design, flat_inputs(reads), networks)
+    drift = spline_drift(screened, flat_inputs(reads), networks)
     mask = from_graph_axes(jnp.asarray(reads))
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 

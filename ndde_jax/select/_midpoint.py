@@ -158,19 +158,27 @@ def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:
 
 def cut_steps(measured: Measurements, lags: tuple[int, ...], prior) -> Steps:
     """Return the steps of measurements that were read."""
-    around = tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
-    wide = cut_windows(measured, around, "euler", None)
+    wide = cut_windows(measured, around(lags), "euler", None)
     if not measured.data.regular:
         raise ValueError(IRREGULAR)
+    return steps_between(wide, lags, read_prior(prior, wide.dim, len(lags)))
+
+
+def around(lags: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the lags of the samples that interpolation halfway through a step reads."""
+    return tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
+
+
+def steps_between(wide: Windows, lags: tuple[int, ...], prior: PriorKnowledge) -> Steps:
+    """Return the steps of windows that have the samples around every lag."""
     # What is known is computed in NumPy, which compiles nothing for another length.
     xp = namespace_of(wide.history) if is_traced(wide) else np
     history = xp.asarray(wide.history)
     before, start, end, after = (
-        history[:, np.array([around.index(_shifted(lag, shift)) for lag in lags])]
+        history[:, np.array([wide.lags.index(_shifted(lag, shift)) for lag in lags])]
         for shift in (-1, 0, 1, 2)
     )
     bend = _bend(before, start, end, after, lags, xp)
-    prior = read_prior(prior, wide.dim, len(lags))
     plain = dataclasses.replace(
         wide, history=to_jax(start), lags=lags, prior=prior, scheme="midpoint"
     )

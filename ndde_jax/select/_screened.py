@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._memory import make_room
 from ..regression._design import Design, design_of
@@ -13,7 +13,8 @@ from ..regression._readings import Readings
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._between import Record
-from ._splines import SHORTLIST, SplineGraph, search_known
+from ._splines import SHORTLIST, SplineGraph, partial_knots, search_known, search_partial
+from ._target_fit import TargetFit
 
 
 class Screened:
@@ -44,6 +45,10 @@ class Screened:
         other.errors, other.record = errors, record
         return other
 
+    def on_rows(self, windows: Windows) -> "Screened":
+        """Return the same samples in windows of the same positions, searched anew."""
+        return Screened(windows, self.steps, self.readings, self.errors, self.record)
+
     def on(self, windows: Windows) -> "Screened":
         """Return other windows of the same samples, for example those of a half."""
         if windows is self.windows:
@@ -62,4 +67,24 @@ class Screened:
     @functools.cached_property
     def found(self) -> SplineGraph:
         make_room(self.windows)
-        return search_known(self.data, self.design, SHORTLIST)
+        if self.data.partial is None:
+            return search_known(self.data, self.design, SHORTLIST)
+        return search_partial(self.data, SHORTLIST)
+
+    @functools.cached_property
+    def knots(self) -> Float[np.ndarray, "input knot"]:
+        """The knots of the splines of every input, the same for all targets."""
+        if self.data.partial is None:
+            return self.design.knots
+        return partial_knots(self.data.partial)
+
+    def design_for(self, j: int, inputs: Bool[np.ndarray, " input"]) -> Design:
+        """Return the design of the windows that count for a target on some inputs."""
+        if self.data.partial is None:
+            return self.design
+        data = self.data.of_target(j, inputs)
+        return design_of(data.inputs, data.weight, self.knots)
+
+    def fit(self, j: int, inputs: Bool[np.ndarray, " input"]) -> TargetFit:
+        """Return the fit of a target on some inputs, in the windows that count for these."""
+        return TargetFit(self.design_for(j, inputs), self.data.of_target(j, inputs), j, inputs)

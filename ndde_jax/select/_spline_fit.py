@@ -17,7 +17,6 @@ from ..models._splines import SplineDrift, pairs_of
 from ..regression._design import Design
 from ..regression._features import WIDTH, spline_terms
 from ..regression._terms import find_terms, fit_terms
-from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._screened import Screened
 from ._target_fit import coefficients_of
@@ -65,21 +64,27 @@ def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
     """
     windows, mask = screened.windows, from_graph_axes(graph)
     base = np.asarray(mask).reshape(len(mask), -1)
-    drift = spline_drift(screened.data, screened.design, base)
+    drift = spline_drift(screened, base)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 
-def spline_drift(data: KnownData, design: Design, mask, networks=None) -> SplineDrift:
+def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
     """Return the drift of a mask `[target input]`, of windows whose columns are at hand.
 
     `networks`: one per target, with its slots, for the targets that splines do not describe, or
     None for those they do.
     """
+    data = screened.data
     networks = [None] * data.dim if networks is None else networks
     open_to_splines = mask & np.array([network is None for network in networks])[:, None]
     n_slots = _padded(int(open_to_splines.sum(axis=1).max()), mask.shape[1])
     rows = [
-        _target(design, data.outputs[:, j], np.flatnonzero(open_to_splines[j]), n_slots)
+        _target(
+            screened.design_for(j, mask[j]),
+            data.outputs[:, j],
+            np.flatnonzero(open_to_splines[j]),
+            n_slots,
+        )
         if networks[j] is None
         else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots))
         for j in range(data.dim)
@@ -89,11 +94,11 @@ def spline_drift(data: KnownData, design: Design, mask, networks=None) -> Spline
         values = np.asarray(values, float)
         return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
 
-    used = data.inputs[data.weight > 0] if (data.weight > 0).any() else np.zeros((1, mask.shape[1]))
+    used = data.inputs[data.some] if data.some.any() else np.zeros((1, mask.shape[1]))
     low, high = used.min(axis=0), used.max(axis=0)
     return SplineDrift(
         index=to_jax(np.stack([row[0] for row in rows])),
-        knots=stacked(design.knots),
+        knots=stacked(screened.knots),
         constant=stacked([row[1] for row in rows]),
         splines=stacked([row[2] for row in rows]),
         products=stacked([row[3] for row in rows]),

@@ -5,7 +5,8 @@ copies of one another. A network refit for every one of them at every step of a 
 least squares on spline features milliseconds.
 """
 
-from functools import partial
+import functools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,8 +19,17 @@ from .._checks import check_whole, check_windows
 from .._memory import make_room
 from .._types import Checked, Graph, Scores, namespace_of, to_jax
 from ..regression._design import Design, design_of
-from ..regression._terms import FLOOR, Described, describe, find_all_terms, find_terms
-from ..windows._flat import FlatData, KnownData
+from ..regression._features import QUANTILES
+from ..regression._terms import (
+    FLOOR,
+    PRODUCTS,
+    Described,
+    Terms,
+    describe,
+    find_all_terms,
+    find_terms,
+)
+from ..windows._flat import FlatData, FlatPartial, KnownData
 from ..windows._windows import Windows
 
 # Inputs per target that are named for a closer look.
@@ -61,7 +71,7 @@ class SplineGraph(eqx.Module):
 
 
 # One program where it is called by itself; part of the program around it otherwise.
-@partial(jax.jit, inline=True)
+@functools.partial(jax.jit, inline=True)
 def _worth(graph, evidence, risk):
     change = jnp.where(graph, jnp.expm1(evidence), -jnp.expm1(-evidence))
     return (risk[None, :, None] + FLOOR) * change
@@ -84,7 +94,9 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     these, until no product helps. Many lags of all sources follow a smooth path closely as
     sums, so the products of the states at the first lag are searched by themselves, too. A
     product costs a column, the choice of its inputs, and 2 log (pairs choose products). What is
-    worth less than 10⁻⁴ of the rate's variance goes, the resolution of difference quotients.
+    worth less than 10⁻⁴ of the rate's variance goes, the resolution of difference quotients. With
+    [`PartialWindows`][ndde_jax.windows.PartialWindows] each target is searched in the windows that
+    hold its rate and the inputs found for it.
 
     Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
     a network does not need, so let [`Gates`][ndde_jax.select.Gates] or
@@ -115,6 +127,8 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     if namespace_of(windows) is jnp:
         return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags))
     data = KnownData(windows)
+    if data.partial is not None:
+        return search_partial(data, min(shortlist, data.inputs.shape[1]))
     return search_known(data, design_of(data.inputs, data.weight), shortlist)
 
 
@@ -140,6 +154,50 @@ def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph
     found = jax.tree.map(lambda *parts: np.stack(parts), *rows)
     fitted = _fitted(design, outputs, np.array([size for _, size in sides]), found, data.outputs)
     return _graph_of(found, fitted, data)
+
+
+# Searches of a target of which some windows miss inputs; the last among those of all before.
+ROUNDS = 4
+
+
+def partial_knots(partial: FlatPartial) -> Any:
+    """Return the knots of the splines of every input at quantiles of its measured values, whatever
+    the target, `[input knot]`.
+    """
+    xp = namespace_of(partial)
+    seen = partial.known & partial.rated.any(axis=1)[:, None]
+    # In a window that counts for any target; of an input that is measured in none there are none.
+    columns = xp.where(seen | ~seen.any(axis=0)[None], partial.inputs, xp.nan)
+    return xp.nanquantile(columns, np.asarray(QUANTILES, columns.dtype), axis=0).T
+
+
+def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows that miss values of some
+    variables, each target on windows of its own.
+
+    First a target has all windows that hold its rate, in which expected values stand for inputs
+    that are missing. Then only windows count in which the inputs found are measured, and it is
+    searched again, until none is found that is missing somewhere: what is kept was measured
+    wherever it was fitted, and was compared there with all others.
+    """
+    rows, fitted, knots = [], [], partial_knots(data.partial)
+    for j, raw in enumerate(data.outputs.T):
+        used = data.required[j].copy()
+        for number in range(ROUNDS):
+            own = data.of_target(j, used)
+            design = design_of(own.inputs, own.weight, knots)
+            y, size = design.standardised(raw)
+            allowed = data.allowed[j] & used if number == ROUNDS - 1 else data.allowed[j]
+            terms = find_terms(design, y, allowed, data.required[j], data.dim)
+            new = terms.reads() & ~used
+            if not (own.weight > data.of_target(j, used | new).weight).any():
+                break
+            used = used | new
+        rows.append(describe(design, y, terms, data.dim, min(shortlist, design.n_inputs)))
+        one = jax.tree.map(lambda part: part[None], rows[-1])
+        fitted.append(_fitted(design, y[:, None], np.array([size]), one, raw[:, None])[:, 0])
+    found = jax.tree.map(lambda *parts: np.stack(parts), *rows)
+    return _graph_of(found, np.stack(fitted, axis=1), data)
 
 
 def _fitted(design: Design, outputs, sizes, found: Described, raw):
@@ -170,11 +228,13 @@ def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph
 
 @eqx.filter_jit
 def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
-    data = FlatData(windows)
+    data, partial = FlatData(windows), FlatPartial.of(windows, jnp)
 
     # A batch is a loop over one program: as quick here, and a fraction of it to compile.
     @jax.custom_batching.sequential_vmap
-    def search(inputs, weight, raw, allowed, required):
+    def search(inputs, weight, raw, allowed, required, partial):
+        if partial is not None:
+            return _search_partial_traced(partial, allowed, required, data.dim, n_slots)
         design = design_of(inputs, weight)
 
         def target(args):
@@ -187,5 +247,41 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
         return found, _fitted(design, outputs.T, sizes, found, raw)
 
     given = jax.lax.stop_gradient((data.inputs, data.weight, data.outputs))
-    found, rate = search(*given, data.allowed, data.required)
+    found, rate = search(*given, data.allowed, data.required, jax.lax.stop_gradient(partial))
     return _graph_of(found, rate, data)
+
+
+def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int, n_slots: int):
+    """Return what [`search_partial`][ndde_jax.select._splines.search_partial] finds of every
+    target, and the rates that it predicts, where windows are traced.
+    """
+    knots = partial_knots(partial)
+
+    def target(args):
+        raw, rated, allowed, required = args
+
+        def searched(carry):
+            _, used, _, number = carry
+            weight = partial.weight(rated, used)
+            design = design_of(partial.inputs, weight, knots)
+            y, _ = design.standardised(raw)
+            among = allowed & (used | (number < ROUNDS - 1))
+            terms = find_terms(design, y, among, required, dim)
+            more = used | terms.reads()
+            again = jnp.any(weight > partial.weight(rated, more))
+            return terms, jnp.where(again, more, used), again, number + 1
+
+        width = min(PRODUCTS, len(allowed) * (len(allowed) - 1) // 2)
+        pairs = jnp.zeros((width, 2), int)
+        nothing = Terms(jnp.zeros(len(allowed), jnp.int32), pairs, jnp.zeros(width, bool))
+        start = (nothing, required, jnp.asarray(True), jnp.zeros((), jnp.int32))
+        goes_on = lambda carry: carry[2] & (carry[3] < ROUNDS)  # noqa: E731
+        terms, used, _, _ = jax.lax.while_loop(goes_on, searched, start)
+        design = design_of(partial.inputs, partial.weight(rated, used), knots)
+        y, size = design.standardised(raw)
+        found = describe(design, y, terms, dim, n_slots)
+        one = jax.tree.map(lambda part: part[None], found)
+        return found, _fitted(design, y[:, None], size[None], one, raw[:, None])[:, 0]
+
+    found, rate = jax.lax.map(target, (partial.outputs.T, partial.rated.T, allowed, required))
+    return found, rate.T

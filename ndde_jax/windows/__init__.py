@@ -4,6 +4,7 @@ They are made by [`lagged_windows`][ndde_jax.lagged_windows].
 """
 
 from ._choose_lags import choose_lags as choose_lags
+from ._partial import PartialWindows as PartialWindows
 from ._prior import PriorKnowledge as PriorKnowledge
 from ._stack import unstack_windows as unstack_windows
 from ._stencils import choose_scheme as choose_scheme

@@ -1,7 +1,7 @@
 """Windows as flat arrays for training loops."""
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -35,6 +35,35 @@ class _Arrays:
         # [source target lag] -> [target input], inputs (lag, source).
         flat = lambda graph: xp.transpose(graph, (1, 2, 0)).reshape(dim, -1)  # noqa: E731
         self.allowed, self.required = flat(given.prior.allowed), flat(given.prior.required)
+
+
+class FlatPartial(NamedTuple):
+    """The windows that miss values of some variables as flat arrays; NumPy or JAX.
+
+    - `inputs`, `outputs`: as of all data, `[window input]` and `[window target]`.
+    - `known`, `rated`: which of these are measured.
+    """
+
+    inputs: Any
+    outputs: Any
+    known: Any
+    rated: Any
+
+    @classmethod
+    def of(cls, windows: Windows, xp: Any) -> "FlatPartial | None":
+        """Return those of windows; None where they have none."""
+        if windows.partial is None:
+            return None
+        given = jax.tree.map(xp.asarray, windows.partial)
+        states, known = (a.reshape(len(a), -1) for a in (given.history, given.known))
+        return cls(states, given.increment, known, given.rated)
+
+    def weight(self, rated: Any, inputs: Any) -> Any:
+        """Return the weight of every window for a target whose rate is measured in some, fitted on
+        some inputs: 1 where all are measured, else 0.
+        """
+        there = rated & (self.known | ~inputs[None]).all(axis=1)
+        return there.astype(self.inputs.dtype)
 
 
 class FlatData(eqx.Module):
@@ -87,6 +116,27 @@ class KnownData:
         self.inputs, self.outputs = (a.astype(np.float64) for a in (known.inputs, known.outputs))
         self.weight, self.refused = known.weight.astype(np.float64), bool(known.refused)
         self.allowed, self.required = known.allowed, known.required
+        self.partial = None if self.refused else FlatPartial.of(windows, np)
+        # Windows that count for some target.
+        self.some = self.weight > 0 if self.partial is None else self.partial.rated.any(axis=1)
+        if self.partial is not None:
+            self.inputs, self.outputs = (a.astype(np.float64) for a in self.partial[:2])
+            self.partial = self.partial._replace(inputs=self.inputs, outputs=self.outputs)
+
+    def of_target(self, j: int, inputs: Bool[np.ndarray, " input"]) -> "KnownData":
+        """Return the data of one target, fitted on some inputs: where values are missing, the
+        windows in which its rate and these are measured.
+        """
+        if self.partial is None:
+            return self
+        rated = self.partial.rated[:, j]
+        return self.weighing(self.partial.weight(rated, np.asarray(inputs)))
+
+    def weighing(self, weight: Float[np.ndarray, " window"]) -> "KnownData":
+        """Return the data with another weight of every window."""
+        other = copy.copy(self)
+        other.weight = weight
+        return other
 
     def allowing(self, among: Bool[np.ndarray, "target input"]) -> "KnownData":
         """Return the data with no other inputs allowed than these and required ones."""

@@ -1,5 +1,6 @@
 """Windows of several systems side by side, and windows padded to a length."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
@@ -99,7 +100,7 @@ def _pad(w: Windows, length: int, xp: ModuleType) -> Windows:
         a = xp.asarray(a)
         return xp.concatenate([a, xp.zeros((length - n, *a.shape[1:]), a.dtype)])
 
-    w = jax.tree.map(xp.asarray, w)
+    w = jax.tree.map(xp.asarray, dataclasses.replace(w, partial=None))
     beyond = w.position[-1] + 1 + xp.arange(length - n, dtype=w.position.dtype)
     return eqx.tree_at(
         lambda w: (w.history, w.increment, w.valid, w.weight, w.position),

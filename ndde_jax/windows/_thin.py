@@ -127,6 +127,7 @@ def _rows(windows: Windows, index: np.ndarray) -> Windows:
         return to_jax(np.asarray(a)[index])
 
     leaves = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
+    windows = dataclasses.replace(windows, partial=None)
     return eqx.tree_at(leaves, windows, jax.tree.map(take, leaves(windows)))
 
 

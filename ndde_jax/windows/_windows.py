@@ -12,6 +12,7 @@ import numpy as np
 from .._checks import check_choice, check_sizes
 from .._types import (
     Array,
+    ArrayLike,
     Bool,
     Checked,
     Float,
@@ -24,6 +25,7 @@ from .._types import (
 )
 from ..samples._trajectories import Trajectories, read_lags
 from ._measurements import Measurements, read_measurements
+from ._partial import PartialWindows
 from ._prior import PriorKnowledge, read_prior
 from ._rows import (
     check_constant,
@@ -76,6 +78,9 @@ class Windows(eqx.Module):
         Static.
     - `step`: samples between two neighbouring ones that a difference reads: 1, and more after
         [`thin_windows`][ndde_jax.windows.thin_windows]. Static.
+    - `partial`: rows that miss values of some variables only, for those that are not touched, see
+        [`PartialWindows`][ndde_jax.windows.PartialWindows]; [`discover`][ndde_jax.discover] adds
+        them. None where nothing is to be gained, as where no value is missing.
     """
 
     history: Float[Array, "window lag dim"]
@@ -93,12 +98,22 @@ class Windows(eqx.Module):
     lags: tuple[int, ...] = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
     step: int = eqx.field(static=True, default=1)
+    partial: PartialWindows | None = None
 
     @property
     def n_valid(self) -> Int[Array, "*batch"]:
         """The number of valid rows."""
         xp = namespace_of(self.valid)
         return to_jax(xp.sum(xp.asarray(self.valid), axis=-1))
+
+    def count(self, graph: Bool[ArrayLike, "source target lag"]) -> Int[Array, "target"]:
+        """Return the number of windows that count for each target, given its inputs: the valid
+        ones, and those of `partial` in which its rate and these are measured.
+        """
+        if self.partial is not None:
+            return self.partial.count(graph)
+        xp = namespace_of(self.valid)
+        return to_jax(xp.broadcast_to(xp.asarray(self.n_valid), (self.dim,)))
 
     @property
     def dim(self) -> int:

@@ -1,5 +1,7 @@
 """Hidden drivers, links at once and effects that drift: named where they are, and nowhere else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -7,9 +9,11 @@ from scipy import integrate, stats
 import ndde_jax as ndde
 from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
-from ndde_jax.assess._assess import relations
-from ndde_jax.assess._relations import at_once, residuals
-from ndde_jax.assess._score import read_inputs, rows_of
+from ndde_jax.assess._assess import error_rates, relations
+from ndde_jax.assess._relations import at_once, partial_residuals, residuals
+from ndde_jax.assess._score import partial_rows_of, read_inputs, rows_of
+from ndde_jax.select._partial import with_partial
+from ndde_jax.select._screened import Screened
 
 LAGS = tuple(range(6))
 
@@ -179,8 +183,84 @@ def test_a_strong_bend_that_polynomials_miss_is_nothing_at_once_where_the_drift_
     )
 
     def found(drift):
-        inputs = read_inputs(rows_of(windows, drift))
+        inputs = read_inputs(rows_of(windows)._replace(drift=drift))
         return at_once(inputs, graph, residuals(inputs, graph)).related
 
     assert found(None)[1, 2]
     assert not found(drift).any()
+
+
+def stations(seed, n=900, p=5, share=0.8):
+    """Variables with one memory whose innovations share a field, and outages of each."""
+    rng = np.random.default_rng(seed)
+    noise = share * rng.normal(size=(n, 1)) + np.sqrt(1 - share**2) * rng.normal(size=(n, p))
+    x = noise.copy()
+    for k in range(1, n):
+        x[k] += 0.7 * x[k - 1]
+    gaps = x.copy()
+    for j in range(p):
+        for start in np.flatnonzero(rng.random(n) < 0.015):
+            gaps[start : start + 10, j] = np.nan
+    return x, gaps
+
+
+def with_partial_rows(x):
+    samples = ndde.read_samples(x, dt=1.0)
+    return with_partial(Screened(ndde.lagged_windows(samples, lags=(0, 1, 2))), samples).windows
+
+
+def related(windows, graph):
+    """Pairs at once, in rows that miss values of other variables."""
+    inputs = read_inputs(partial_rows_of(windows))
+    return at_once(inputs, graph, partial_residuals(inputs.rows, graph))
+
+
+def test_pairs_at_once_are_told_from_the_rows_in_which_both_are_measured():
+    own = np.zeros((5, 5, 3), bool)
+    own[np.arange(5), np.arange(5), 0] = True
+    for seed in range(2):
+        x, gaps = stations(seed)
+        windows = with_partial_rows(gaps)
+        assert int(windows.n_valid) < 500 < np.asarray(windows.count(own)).min()
+        whole, found = (related(w, own) for w in (with_partial_rows(x), windows))
+        assert (relations(windows, own).at_once == found.related).all()
+        np.testing.assert_allclose(found.correlation, whole.correlation, atol=0.06)
+        assert np.linalg.eigvalsh(found.correlation).min() > 0
+        # Rows of pairs, one by one, of a regression on a line as SciPy knows it.
+        rate, now = (np.asarray(a) for a in (windows.partial.increment, windows.partial.history))
+        both = np.asarray(windows.partial.rated)[:, :2].all(axis=1)
+        left = [
+            rate[both, j]
+            - np.polyval(np.polyfit(now[both, 0, j], rate[both, j], 1), now[both, 0, j])
+            for j in (0, 1)
+        ]
+        assert abs(stats.pearsonr(*left)[0] - found.correlation[0, 1]) < 0.05
+        assert found.related.sum() >= whole.related.sum() - 4
+
+
+def test_series_without_relation_have_none_in_rows_that_miss_values():
+    named = 0
+    for seed in range(20):
+        _, gaps = stations(seed, n=500, share=0.0)
+        own = np.zeros((5, 5, 3), bool)
+        own[np.arange(5), np.arange(5), 0] = True
+        named += related(with_partial_rows(gaps), own).related.any()
+    assert named <= 2  # of twenty at 1/40 each
+
+
+def test_p_values_of_kept_edges_use_the_rows_that_miss_other_variables():
+    x, gaps = stations(3, share=0.0)
+    for y in (x, gaps):
+        y[1:, 1] += 0.16 * np.nan_to_num(y[:-1, 0])
+    graph = np.zeros((5, 5, 3), bool)
+    graph[np.arange(5), np.arange(5), 0] = True
+    graph[0, 1, 0] = graph[2, 3, 0] = True  # the second is not there
+    windows = with_partial_rows(gaps)
+    few = error_rates(dataclasses.replace(windows, partial=None), graph).p
+    more = error_rates(windows, graph).p
+    whole = error_rates(with_partial_rows(x), graph).p
+    assert more[0, 1, 0] < few[0, 1, 0] / 10
+    assert whole[0, 1, 0] < 1e-3 and more[0, 1, 0] < 0.01
+    assert more[2, 3, 0] > 0.01
+    # Candidates that are not kept are tested in complete windows.
+    np.testing.assert_array_equal(more[4, 2], few[4, 2])

@@ -1,0 +1,127 @@
+"""Windows that miss values of some variables, for the targets that these do not touch."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._types import to_jax
+from ..regression._features import WIDTH
+from ..regression._missing import fit_normal
+from ..samples._samples import Samples
+from ..windows._partial import PartialWindows
+from ..windows._rows import row_range
+from ..windows._stencils import STENCILS, rings
+from ..windows._windows import Windows
+from ._midpoint import Steps, around, steps_between
+from ._screened import Screened
+from ._spline_fit import fit_screened, known_drift
+
+# Numbers in the splines of all targets, each in windows of its own: 4 GB in double precision.
+MOST_NUMBERS = 5 * 10**8
+
+
+def with_partial(screened: Screened, samples: Samples) -> Screened:
+    """Return windows with the rows of their samples that miss values of some variables beside them;
+    the same where no target gains any, where samples are uneven, where the ends of the record ring
+    and count as missing, or where the splines of all targets do not fit into memory.
+    """
+    windows = screened.windows
+    if not int(windows.dropped) or not samples.regular or rings(np.asarray(windows.ringing)):
+        return screened
+    if screened.data.refused or screened.data.inputs.size * WIDTH * windows.dim > MOST_NUMBERS:
+        return screened
+    partial = _partial(screened, samples)
+    if (np.asarray(partial.rated).sum(axis=0) == int(windows.n_valid)).all():
+        return screened
+    return screened.on_rows(dataclasses.replace(windows, partial=partial))
+
+
+def _partial(screened: Screened, samples: Samples) -> PartialWindows:
+    """Return the rows of all windows: as they are where nothing is missing."""
+    windows = screened.windows
+    midway = windows.scheme == "midpoint"
+    lags = around(windows.lags) if midway else windows.lags
+    states, rates = _rows(samples, windows, lags)
+    rated = np.isfinite(rates)
+    used, known = rated.any(axis=1), np.isfinite(states)
+    filled = np.zeros_like(states)
+    flat = states[used].reshape(int(used.sum()), -1)
+    filled[used] = fit_normal(flat).values.reshape(-1, *states.shape[1:])
+    rates = np.where(rated, rates, 0)
+    if midway:
+        dtype = windows.history.dtype
+        wide = dataclasses.replace(
+            windows,
+            history=to_jax(filled, dtype),
+            increment=to_jax(rates, dtype),
+            valid=to_jax(used),
+            weight=to_jax(used, dtype),
+            lags=lags,
+        )
+        met = _met_midway(screened, steps_between(wide, windows.lags, windows.prior), rated)
+        filled, rates = np.asarray(met.history), np.where(rated, np.asarray(met.increment), 0)
+        known = _known_midway(known, lags, windows.lags)
+    whole = np.asarray(windows.valid)
+    history = np.where(whole[:, None, None], np.asarray(windows.history), filled)
+    increment = np.where(whole[:, None], np.asarray(windows.increment), rates)
+    dtype = windows.history.dtype
+    return PartialWindows(
+        history=to_jax(history, dtype),
+        increment=to_jax(increment, dtype),
+        known=to_jax(known & used[:, None, None]),
+        rated=to_jax(rated),
+    )
+
+
+def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "window dim"]) -> Windows:
+    """Return the states halfway through each step, met by the drift of the complete windows; rates
+    that are not measured are those of this drift.
+    """
+    model = fit_screened(screened, screened.found.graph)
+    s = jax.tree.map(lambda a: np.asarray(a, float)[None], steps.plain.scaling)
+    start = np.asarray(steps.plain.history, float) * s.scale[None] + s.center[None]
+    drift: Any = known_drift(model)  # of splines alone
+    expected = (drift(start) - s.rate_center) / s.rate_scale
+    increment = np.where(rated, np.asarray(steps.plain.increment), expected)
+    plain = dataclasses.replace(
+        steps.plain, increment=to_jax(increment, steps.plain.increment.dtype)
+    )
+    return steps._replace(plain=plain).met_by(model)
+
+
+def _rows(
+    samples: Samples, windows: Windows, lags: tuple[int, ...]
+) -> tuple[Float[np.ndarray, "window lag dim"], Float[np.ndarray, "window dim"]]:
+    """Return the standardised states and rates of every row; NaN where they are not measured, or
+    lie outside the mask.
+    """
+    stencil = STENCILS["euler" if windows.scheme == "midpoint" else windows.scheme]
+    s = windows.scaling
+    center, scale, rate_center, rate_scale = (
+        np.asarray(a, float) for a in (s.center, s.scale, s.rate_center, s.rate_scale)
+    )
+    states, rates = [], []
+    for number, value in enumerate(samples.values):
+        z = (np.asarray(value, float) - center[None]) / scale[None]
+        start, stop = row_range(len(z), lags, stencil)
+        rate = sum(c * z[start + o : stop + o] for o, c in stencil.items()) / float(windows.dt)
+        if samples.mask:
+            steps = range(min(stencil), max(stencil))
+            inside = np.all([samples.mask[number][start + o : stop + o] for o in steps], axis=0)
+            rate = np.where(inside[:, None], rate, np.nan)
+        states.append(np.stack([z[start - lag : stop - lag] for lag in lags], axis=1))
+        rates.append((rate * scale[None] - rate_center[None]) / rate_scale[None])
+    return np.concatenate(states), np.concatenate(rates)
+
+
+def _known_midway(
+    known: Bool[np.ndarray, "window wide dim"], wide: tuple[int, ...], lags: tuple[int, ...]
+) -> Bool[np.ndarray, "window lag dim"]:
+    """Return which states halfway through a step are of measured samples alone, all those that
+    interpolation reads.
+    """
+    read = [[wide.index(lag) for lag in around((lag,))] for lag in lags]
+    return np.stack([known[:, places].all(axis=1) for places in read], axis=1)
