@@ -144,8 +144,7 @@ def at_once(
         beyond = (np.abs(mean) > apart * error) & (np.abs(partial[i, j]) > RELATED)
         inside[i, j] = beyond & (count[i, j] > least)
     related[places] = inside | inside.T
-    power = np.nansum(left**2, axis=0), np.nansum(np.where(measured, inputs.rows.rates, 0) ** 2, 0)
-    noisy = power[0] > NOISE * power[1]
+    noisy = _mean_square(left) > NOISE * _mean_square(inputs.rows.rates)
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)
 
@@ -181,6 +180,11 @@ class _Hidden(NamedTuple):
 def _rows_with(there: Bool[np.ndarray, "row"]) -> Any:
     """Return the rows in which something is known, as a slice if it is in all of them or none."""
     return there if there.any() and not there.all() else slice(None)
+
+
+def _mean_square(columns: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "dim"]:
+    """Return the mean square of what is measured of every column."""
+    return np.nansum(columns**2, axis=0) / np.maximum(np.isfinite(columns).sum(axis=0), 1)
 
 
 def _outside(inputs, graph, left):
