@@ -482,7 +482,7 @@ def _centred(a):
 UNCONFIRMED = 0.01
 # Probability with which a link would show among what is new in its source, below which it is no
 # sign that it does not: of a smooth source hardly anything is new.
-POWER = 0.9
+POWER = 0.7
 
 
 def unconfirmed(
