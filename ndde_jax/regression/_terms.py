@@ -793,10 +793,15 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
             better = tried & (new_cost < cost - PROGRESS)
             new = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, terms)
             new_cost = jnp.where(better, new_cost, cost)
-            exchanged, lower = _exchanged(design, rate, new, new_cost)
-            moved = new.used.any() & (lower < new_cost)
-            new = jax.tree.map(lambda a, b: jnp.where(moved, a, b), exchanged, new)
-            new_cost = jnp.where(moved, lower, new_cost)
+            reached = new_cost
+            new, new_cost = jax.lax.cond(
+                new.used.any(),
+                lambda *now: _exchanged(design, rate, *now),
+                lambda *now: now,
+                new,
+                new_cost,
+            )
+            moved = new_cost < reached
             return new, new_cost, count + 1, moved, new_cost < cost - PROGRESS
 
         no, yes = jnp.asarray(False), jnp.asarray(True)
