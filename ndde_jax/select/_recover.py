@@ -25,7 +25,8 @@ def recover(
 
     Pure: `jit`, and `vmap` over windows, keys and all numbers in strategy and price, agree with
     single calls. A graph is piecewise constant, so there is nothing to differentiate in it; `risk`
-    and `scores` have derivatives where the strategy has them.
+    and `scores` of [`Splines`][ndde_jax.select.Splines] have derivatives by the windows, on the
+    graph that is found.
 
     **Arguments:**
 

@@ -234,26 +234,42 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
     @jax.custom_batching.sequential_vmap
     def search(inputs, weight, raw, allowed, required, partial):
         if partial is not None:
-            return _search_partial_traced(partial, allowed, required, data.dim, n_slots)
+            return _search_partial_traced(partial, allowed, required, data.dim)
         design = design_of(inputs, weight)
 
         def target(args):
             output, allowed, required = args
-            y, size = design.standardised(output)
-            terms = find_terms(design, y, allowed, required, data.dim)
-            return describe(design, y, terms, data.dim, n_slots), y, size
+            y, _ = design.standardised(output)
+            return find_terms(design, y, allowed, required, data.dim)
 
-        found, outputs, sizes = jax.lax.map(target, (raw.T, allowed, required))
-        return found, _fitted(design, outputs.T, sizes, found, raw)
+        return jax.lax.map(target, (raw.T, allowed, required)), allowed
 
+    # Which terms there are is piecewise constant; what they are worth has derivatives.
     given = jax.lax.stop_gradient((data.inputs, data.weight, data.outputs))
-    found, rate = search(*given, data.allowed, data.required, jax.lax.stop_gradient(partial))
-    return _graph_of(found, rate, data)
+    every, used = search(*given, data.allowed, data.required, jax.lax.stop_gradient(partial))
+    if partial is None:
+        whole, outputs, rated = design_of(data.inputs, data.weight), data.outputs, data.allowed.T
+    else:
+        whole, outputs, rated = None, partial.outputs, partial.rated
+        knots = partial_knots(partial)
+
+    def described(args):
+        raw, rated, terms, used = args
+        design = whole
+        if partial is not None:
+            design = design_of(partial.inputs, partial.weight(rated, used), knots)
+        y, size = design.standardised(raw)
+        found = describe(design, y, terms, data.dim, n_slots)
+        one = jax.tree.map(lambda part: part[None], found)
+        return found, _fitted(design, y[:, None], size[None], one, raw[:, None])[:, 0]
+
+    found, rate = jax.lax.map(described, (outputs.T, rated.T, every, used))
+    return _graph_of(found, rate.T, data)
 
 
-def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int, n_slots: int):
+def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int):
     """Return what [`search_partial`][ndde_jax.select._splines.search_partial] finds of every
-    target, and the rates that it predicts, where windows are traced.
+    target, and the inputs that its windows had to hold, where windows are traced.
     """
     knots = partial_knots(partial)
 
@@ -277,11 +293,6 @@ def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int, n_
         start = (nothing, required, jnp.asarray(True), jnp.zeros((), jnp.int32))
         goes_on = lambda carry: carry[2] & (carry[3] < ROUNDS)  # noqa: E731
         terms, used, _, _ = jax.lax.while_loop(goes_on, searched, start)
-        design = design_of(partial.inputs, partial.weight(rated, used), knots)
-        y, size = design.standardised(raw)
-        found = describe(design, y, terms, dim, n_slots)
-        one = jax.tree.map(lambda part: part[None], found)
-        return found, _fitted(design, y[:, None], size[None], one, raw[:, None])[:, 0]
+        return terms, used
 
-    found, rate = jax.lax.map(target, (partial.outputs.T, partial.rated.T, allowed, required))
-    return found, rate.T
+    return jax.lax.map(target, (partial.outputs.T, partial.rated.T, allowed, required))

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -175,3 +176,26 @@ def test_a_constant_variable_gives_nan(pair):
     w = eqx.tree_at(lambda w: w.increment, pair, pair.increment.at[:, 0].set(0))
     found = ndde.select.search_lags(w, key=jr.key(0), config=QUICK)
     assert np.isnan(found.evidence).all() and not np.asarray(found.graph).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["risk", "scores"])
+def test_worth_has_the_derivatives_of_differences(pair, what):
+    """By rates and by states, on the graph that is found; single terms enter or leave at jumps."""
+
+    @jax.jit
+    def total(c):
+        moved = eqx.tree_at(
+            lambda w: (w.increment, w.history),
+            pair,
+            (
+                pair.increment + c * jnp.sin(pair.history[:, 0]),
+                pair.history + c * jnp.cos(3 * pair.history),
+            ),
+        )
+        return jnp.sum(getattr(ndde.recover(moved, ndde.select.Splines(), key=jr.key(0)), what))
+
+    at, step = 0.01, 1e-5
+    difference = (total(at + step) - total(at - step)) / (2 * step)
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(at), difference, rtol=1e-5)
+    assert abs(difference) > 1e-4
