@@ -175,7 +175,7 @@ class Discovery(Usable):
     def at_once(self) -> np.ndarray:
         """The pairs related within one sampling interval, bool `[source target]`, symmetric: the
         partial correlation of the residuals of their rates, given those of all others, is beyond
-        .1 and what chance brings, by robust standard errors. Sampling more often tells their
+        .12 and what chance brings, by robust standard errors. Sampling more often tells their
         direction. Where values are missing, windows count that hold both rates and their inputs.
         """
         return self._relations.at_once

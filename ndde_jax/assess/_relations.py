@@ -37,7 +37,7 @@ from ._score import (
 # probability that a record of unrelated variables has any such pair by chance, which is divided
 # among its pairs (Bonferroni). Of six stations that share a field in equal parts, given all others,
 # it is about .18; the first limit was set by looking at these.
-RELATED, CHANCE = 0.1, 1 / 40
+RELATED, CHANCE = 0.12, 1 / 40
 # Share of the variance of a rate below which what is left is an error of the drift, and no noise.
 NOISE = 1e-3
 
