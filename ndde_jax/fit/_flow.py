@@ -113,10 +113,10 @@ def fit_flow(
     check_whole(rounds, "rounds", least=0)
     check_choice(family, "family", ("auto", "network", "polynomial"))
     check_flag(simple_numbers, "simple_numbers")
-    graph, base = checked_graph(windows, graph)
+    kept, base = checked_graph(windows, graph)
     if windows.scheme != "euler":
         rounds = 0
-    slots = input_slots(base, max_inputs)
+    slots = input_slots(windows, graph, max_inputs)
     if slots >= MAX_TERMS and family != "network":
         if family == "polynomial":
             raise ValueError(
@@ -130,7 +130,7 @@ def fit_flow(
         dtype = windows.history.dtype
         starts = _starts(config, members, slots, dtype, jr.split(key, windows.dim))
     drift = _fit(windows, base, config, starts, slots, rounds, family, simple_numbers)
-    mask = from_graph_axes(graph)
+    mask = from_graph_axes(kept)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 

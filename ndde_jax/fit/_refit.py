@@ -20,6 +20,7 @@ from .._checks import (
     check_number,
     check_whole,
     check_windows,
+    is_traced,
     refusal,
 )
 from .._memory import make_room
@@ -403,10 +404,11 @@ def fit_graph(
     **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
     """
     config, key = checked_refit("fit_graph", windows, config, key, max_inputs)
-    graph, base = checked_graph(windows, graph)
+    kept, base = checked_graph(windows, graph)
+    slots = input_slots(windows, graph, max_inputs)
     make_room(windows, config, key)
-    layers, _ = fit_layers(windows, base, config, input_slots(base, max_inputs), key=key)
-    mask = from_graph_axes(graph)
+    layers, _ = fit_layers(windows, base, config, slots, key=key)
+    mask = from_graph_axes(kept)
     return NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
 
 
@@ -423,12 +425,17 @@ def checked_graph(windows: Windows, graph: Any) -> tuple[Graph, Array]:
     return graph, from_graph_axes(graph).reshape(windows.dim, -1)
 
 
-def input_slots(base, max_inputs: int | None) -> int:
-    """Return the number of inputs that a network must have room for."""
-    n_inputs = base.shape[1]
-    if isinstance(base, jax.core.Tracer):
+def input_slots(windows: Windows, graph: Any, max_inputs: int | None) -> int:
+    """Return the number of inputs that a network must have room for: all where the graph is traced.
+
+    A graph that is known is counted as it came, also where windows are traced: random starts depend
+    on the number, and a fit is the same under `jit`.
+    """
+    graph = windows.prior.allowed if isinstance(graph, str) else graph
+    n_inputs = windows.dim * windows.n_lags
+    if is_traced(graph):
         return n_inputs if max_inputs is None else min(max_inputs, n_inputs)
-    needed = min(int(np.asarray(base).sum(axis=1).max()) + 1, n_inputs)
+    needed = min(int(np.asarray(graph, bool).sum(axis=(0, 2)).max()) + 1, n_inputs)
     if max_inputs is None:
         # In steps of four: few different shapes, few compilations.
         return min(-(-needed // 4) * 4, n_inputs)

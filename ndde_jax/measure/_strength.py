@@ -86,8 +86,8 @@ def signal_strengths(
     fit_key, key = jr.split(key)
     if graph is None:
         graph = recover(windows, refitting_strategy(windows, config), key=fit_key).graph
-    graph, base = checked_graph(windows, graph)
-    max_inputs = input_slots(base, max_inputs)
+    kept, base = checked_graph(windows, graph)
+    max_inputs = input_slots(windows, graph, max_inputs)
     make_room(windows, config, key)
     result = compare_alternatives(windows, base, config, max_inputs, key=key)
 
@@ -98,7 +98,7 @@ def signal_strengths(
         lower=from_flat_inputs(result.lower),
         source_value=result.source_in_sample.T,
         source_held_out=result.source_held_out.T,
-        graph=graph,
+        graph=kept,
         risk=result.base_held_out,
         risk_in_sample=result.base_in_sample,
         threshold=EBIC()(result.base_in_sample, n, base.shape[1], config.width),
@@ -211,7 +211,8 @@ def rival_edges(
     """
     config, key = checked_refit("rival_edges", windows, config, key, max_inputs)
     _, base = checked_graph(windows, graph)
-    cost = _replacements(windows, base, config, input_slots(base, max_inputs), key=key)
+    slots = input_slots(windows, graph, max_inputs)
+    cost = _replacements(windows, base, config, slots, key=key)
     dim, n_lags = windows.dim, windows.n_lags
     # [target (lag source) (lag source)] -> per edge, its replacements [lag source].
     cost = cost.reshape(dim, n_lags, dim, n_lags, dim)

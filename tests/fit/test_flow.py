@@ -274,3 +274,16 @@ def test_a_decay_per_layer_lets_a_linear_function_be_cheap():
 def test_unusable_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(ndde.lagged_windows(oscillator(), dt=DT))
+
+
+def test_networks_under_jit_are_those_of_an_eager_call():
+    """Random starts depend on the inputs that there is room for, and these on the graph alone."""
+    windows = ndde.lagged_windows(oscillator(n=120), dt=DT, lags=(0, 1, 2, 3, 4), scheme="central")
+    graph = np.zeros((2, 2, 5), bool)
+    graph[:, :, 0] = True
+    family = ndde.models.Networks(members=1, width=2, depth=1, steps=5)
+
+    def drift(windows):
+        return ndde.fit_drift(windows, graph, family, key=jr.key(0))(windows.history[0])
+
+    np.testing.assert_allclose(jax.jit(drift)(windows), drift(windows), rtol=1e-6)
