@@ -120,8 +120,8 @@ def relations(
 
     - `windows`: of one system, outside `jit`.
     - `graph`: `[source target lag]`.
-    - `model`: a drift on that graph, which is then given beside polynomials of the inputs: what
-        these leave of a strong bend is nothing unseen. By default none.
+    - `model`: a drift on that graph, which is given beside polynomials of the inputs where these
+        leave much more: the rest of a strong bend is nothing unseen. By default none.
 
     **Returns:** [`Relations`][ndde_jax.assess.Relations]; nothing is told of fewer than 40 windows.
 

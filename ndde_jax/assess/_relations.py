@@ -22,7 +22,6 @@ from ._score import (
     Rows,
     Test,
     basis,
-    bounded,
     earlier,
     given_columns,
     group_test,
@@ -145,7 +144,7 @@ def at_once(
         beyond = (np.abs(mean) > apart * error) & (np.abs(partial[i, j]) > RELATED)
         inside[i, j] = beyond & (count[i, j] > least)
     related[places] = inside | inside.T
-    noisy = _mean_square(left) > NOISE * _mean_square(inputs.rows.rates)
+    noisy = _noisy(inputs, left)
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)
 
@@ -183,9 +182,13 @@ def _rows_with(there: Bool[np.ndarray, "row"]) -> Any:
     return there if there.any() and not there.all() else slice(None)
 
 
-def _mean_square(columns: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "dim"]:
-    """Return the mean square of what is measured of every column."""
-    return np.nansum(columns**2, axis=0) / np.maximum(np.isfinite(columns).sum(axis=0), 1)
+def _noisy(inputs: Inputs, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndarray, "dim"]:
+    """Return the rates of which more than an error of the drift is left."""
+
+    def mean_square(columns):
+        return np.nansum(columns**2, axis=0) / np.maximum(np.isfinite(columns).sum(axis=0), 1)
+
+    return mean_square(left) > NOISE * mean_square(inputs.rows.rates)
 
 
 def _outside(inputs, graph, left):
@@ -220,10 +223,10 @@ def _outside(inputs, graph, left):
 ERROR = 0.01
 # Earlier steps whose news of a source is looked at, and of its target.
 NEWS = 4
-# What such a sign must explain at least, as a share of what the link does, both over what is left:
-# less changes hardly any edge, and long records, and those with little noise, show whatever a drift
-# does not describe. Of simulated drivers, which a thousand samples show, it is .09 and more.
-WORTH = 0.08
+# Share of a link's own worth that such a sign must explain at least: less changes hardly any edge,
+# and long records show whatever a drift does not describe exactly. Of simulated drivers, which a
+# thousand samples show, it is .12 and more.
+WORTH = 0.1
 # Bends at which an input that is given saturates, over its standard deviation.
 BENDS = (0.75, 1.5, 3.0)
 # What is left of the slope of a source beside its news, as a share of the slope without. Where a
@@ -265,13 +268,14 @@ def unseen(
     left: Float[np.ndarray, "row dim"],
 ) -> Unseen:
     """Return tests of every kept link between different variables; `left` are the residuals of
-    rates.
+    rates. Where hardly anything is left nothing is tested: it is an error of the drift.
     """
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
     found = Unseen(*np.full((5, dim, dim), np.nan))
+    noisy = _noisy(inputs, left)
     for i, j in links:
-        if np.isfinite(left[:, [i, j]]).all():
+        if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
             for p, value in zip(found, _link(inputs, graph, left, i, j), strict=True):
                 p[i, j] = min(value * len(found) * len(links), 1.0)
     return found
@@ -333,14 +337,13 @@ def _saturating(
 
 
 def _worth(inputs, graph, i: int, j: int) -> float:
-    """Return what a source explains of a rate, over what is left with it."""
+    """Return the share of what other inputs leave of a rate that a source explains."""
     others = graph[:, j].copy()
     others[i] = False
     given = kept_columns(inputs, others, own=j)
-    whole = np.concatenate([given, given_columns(inputs, graph, j)], axis=1)
-    without = bounded(left_by(inputs.rows.rates[:, j], given))
-    rest = left_by(without, whole)
-    return max(float(without @ without) / max(float(rest @ rest), 1e-300) - 1, 0.0)
+    return float(
+        group_test(inputs.rows.rates[:, j], kept_columns(inputs, graph[:, j]), given).share
+    )
 
 
 def _arrival(inputs, graph, left, i: int, j: int) -> int:

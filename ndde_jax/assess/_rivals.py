@@ -5,12 +5,10 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._score import Inputs, Rows, left_by, multiplies, roots
+from ._score import Inputs, described, left_by, multiplies, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
-# How much more polynomials may leave of a rate than the fitted drift does.
-POOR = 2.0
 # Blocks of the record over which the cost of a replacement is compared with its spread; standard
 # errors of a one-sided 95 % bound.
 BLOCKS, BOUND = 16, 1.645
@@ -86,7 +84,7 @@ def rivals(
             columns_of = np.concatenate([columns_of, of])
             grams = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
         whole = left_by(rate, kept.T)
-        if not _described(rows, j, whole):
+        if not described(rows, j, whole):
             continue
         with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
@@ -111,16 +109,6 @@ def rivals(
                 replaced = left_by(rate, np.concatenate([others, columns[b, s, new]]).T)
                 lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
     return Rivals(cost, lower, rival, lag_cost)
-
-
-def _described(rows: Rows, target: int, left: Float[np.ndarray, "row"]) -> bool:
-    """Return whether polynomials of the kept inputs leave about as little as the fitted drift does;
-    costs mean nothing otherwise.
-    """
-    if rows.drift is None or not np.isfinite(rows.drift[:, target]).all():
-        return True
-    by_drift = rows.rates[:, target] - rows.drift[:, target]
-    return bool(left @ left <= POOR * by_drift.var() * len(left))
 
 
 def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row"]:

@@ -202,18 +202,31 @@ def kept_columns(
     return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
 
 
+# How much more polynomials may leave of a rate than the fitted drift does.
+POOR = 2.0
+
+
+def described(rows: Rows, target: int, left: Float[np.ndarray, "row"]) -> bool:
+    """Return whether polynomials of the kept inputs leave about as little of a rate as the fitted
+    drift does; true where none is known.
+    """
+    if rows.drift is None or not np.isfinite(rows.drift[:, target]).all():
+        return True
+    by_drift = rows.rates[:, target] - rows.drift[:, target]
+    return not left @ left > POOR * by_drift.var() * len(left)
+
+
 def given_columns(
     inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], target: int, *, own: bool = False
 ) -> Float[np.ndarray, "row column"]:
-    """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target and
-    the fitted drift, where one is known: what polynomials leave of a strong bend would pass for
+    """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, and
+    the fitted drift where polynomials leave much more: the rest of a strong bend would pass for
     something unseen.
     """
-    columns = kept_columns(inputs, graph[:, target], own=target if own else None)
-    drift = inputs.rows.drift
-    if drift is None or not np.isfinite(drift[:, target]).all():
+    columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
+    if rows.drift is None or described(rows, target, left_by(rows.rates[:, target], columns)):
         return columns
-    return np.concatenate([columns, drift[:, [target]]], axis=1)
+    return np.concatenate([columns, rows.drift[:, [target]]], axis=1)
 
 
 def multiplies(inputs: Inputs, target: int, kept: Bool[np.ndarray, "source lag"]) -> bool:

@@ -149,7 +149,7 @@ def test_links_of_a_drift_of_products_are_not_doubted():
     graph = np.zeros((dim, dim, 3), bool)
     for j in range(dim):
         graph[[j, (j - 1) % dim, (j - 2) % dim, (j + 1) % dim], j, 0] = True
-    windows = ndde.lagged_windows(x, dt=0.02, lags=(0, 1, 2))
+    windows = ndde.lagged_windows(x, dt=0.02, lags=(0, 1, 2), scheme="central4")
     found = relations(windows, graph)
     assert (found.rivals.lower[graph] > 0).all()
     assert not found.unconfirmed.any()
