@@ -1,6 +1,7 @@
 """Error rates of edges, and what is unseen, at once, or drifting beside a graph."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
 
 
 def relations(
-    windows: Checked[Windows], graph: Any, model: AbstractDelayModel | None = None
+    windows: Checked[Windows], graph: Any, model: AbstractDelayModel | Callable | None = None
 ) -> Relations:
     """Return what the inputs of a graph leave says about pairs of variables and about time.
 

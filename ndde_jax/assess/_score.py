@@ -3,6 +3,7 @@
 First its material: rows of the past, rows before them, and columns of inputs.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,14 +70,14 @@ class Rows(NamedTuple):
         return np.where(self.position[place] == wanted, place, -1)
 
 
-def rows_of(windows: Windows, model: AbstractDelayModel | None = None) -> Rows:
+def rows_of(windows: Windows, model: AbstractDelayModel | Callable | None = None) -> Rows:
     """Return the valid rows of windows of one system, and what a drift says of them."""
     valid = np.asarray(windows.valid)
     rates = np.asarray(windows.increment, np.float64)[valid]
     return _rows(windows, valid, windows.history, rates - rates.mean(axis=0), model)
 
 
-def partial_rows_of(windows: Windows, model: AbstractDelayModel | None = None) -> Rows:
+def partial_rows_of(windows: Windows, model: AbstractDelayModel | Callable | None = None) -> Rows:
     """Return the rows in which some rate is measured; the valid ones where no others are kept."""
     if windows.partial is None:
         return rows_of(windows, model)
@@ -94,7 +95,7 @@ def _rows(
     used: Bool[np.ndarray, "window"],
     history: Any,
     rates: Float[np.ndarray, "row dim"],
-    model: AbstractDelayModel | None,
+    model: AbstractDelayModel | Callable | None,
 ) -> Rows:
     s = windows.scaling
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
@@ -113,7 +114,9 @@ def _rows(
     )
 
 
-def drift_of(windows: Windows, model: AbstractDelayModel) -> Float[np.ndarray, "row dim"]:
+def drift_of(
+    windows: Windows, model: AbstractDelayModel | Callable
+) -> Float[np.ndarray, "row dim"]:
     """Return the drift of a model at all valid rows, in physical units."""
     return _drift(windows, np.asarray(windows.valid), windows.history, model)
 

@@ -124,7 +124,7 @@ def test_links_between_variables_come_first_and_the_own_past_is_folded():
 
 
 def test_a_table_stops_at_thirty_rows_and_names_are_few(monkeypatch):
-    def nothing_beside(_, graph):
+    def nothing_beside(_, graph, model):
         none = np.zeros(graph.shape[:2], bool)
         steady = np.zeros(graph.shape, bool)
         return Relations(

@@ -22,7 +22,7 @@ def no_memory(monkeypatch):
     test.
     """
     monkeypatch.setattr(_graph_rules, "memory_of", lambda *_: np.zeros(3))
-    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph: nothing_beside(graph))
+    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph, __: nothing_beside(graph))
 
 
 def nothing_beside(graph):
