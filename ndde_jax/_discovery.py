@@ -152,8 +152,7 @@ class Discovery(Usable):
         (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes an edge, or
         where there are too few windows. Where values are missing, edges that are kept are tested in
         the windows that hold what their test needs, others in those that miss nothing. Of edges
-        *kept* it is optimistic: they were chosen on the
-        same data.
+        *kept* it is optimistic: they were chosen on the same data.
         """
         return self._error_rates.p
 

@@ -53,8 +53,8 @@ class AtOnce(NamedTuple):
 def residuals(
     inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
 ) -> Float[np.ndarray, "row dim"]:
-    """Return what a regression on the inputs kept, with bends and products, and on the fitted drift
-    leaves of every rate.
+    """Return what a regression on the inputs kept leaves of every rate: with bends and products,
+    and with the fitted drift where these leave much more.
 
     NaN where there are hardly more rows than columns.
     """
@@ -274,15 +274,18 @@ def unseen(
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
     found = Unseen(*np.full((5, dim, dim), np.nan))
     noisy = _noisy(inputs, left)
+    beside = [given_columns(inputs, graph, j, own=True) for j in range(dim)]
     for i, j in links:
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
-            for p, value in zip(found, _link(inputs, graph, left, i, j), strict=True):
+            for p, value in zip(found, _link(inputs, graph, left, beside, i, j), strict=True):
                 p[i, j] = min(value * len(found) * len(links), 1.0)
     return found
 
 
-def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
-    """Return p-values of one link, in the order of `Unseen`."""
+def _link(inputs, graph, left, beside, i: int, j: int) -> tuple[float, ...]:
+    """Return p-values of one link, in the order of `Unseen`; `beside` are the columns given for
+    every target.
+    """
     rows = inputs.rows
     step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
@@ -293,7 +296,7 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     places = {shift: rows.before(shift) for shift in {*steps, *beyond, *parents}}
     there = np.all([place >= 0 for place in places.values()], axis=0)
     n = int(there.sum())
-    given = given_columns(inputs, graph, j, own=True)
+    given = beside[j]
     near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
     given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
@@ -318,9 +321,7 @@ def _link(inputs, graph, left, i: int, j: int) -> tuple[float, ...]:
     back = [rows.before(step * m) for m in range(1, NEWS + 1)]
     there = np.all([place >= 0 for place in back], axis=0)
     news = np.stack([left[place, j] for place in back], axis=1)
-    given = np.concatenate(
-        [given_columns(inputs, graph, i, own=True), _saturating(inputs, graph[:, i])], axis=1
-    )
+    given = np.concatenate([beside[i], _saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     least = WORTH * _worth(inputs, graph, i, j)
     return tuple(float(sign.p) if sign.share >= least else 1.0 for sign in signs)

@@ -99,6 +99,9 @@ def _rows(
 ) -> Rows:
     s = windows.scaling
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
+    drift = None
+    if model is not None:
+        drift = _drift(windows, used, history, model) / np.where(rate_scale > 0, rate_scale, 1)
     return Rows(
         past=np.asarray(history, np.float64)[used],
         rates=rates,
@@ -108,9 +111,7 @@ def _rows(
         allowed=np.asarray(windows.prior.allowed),
         moves=windows.step * float(windows.dt) * rate_scale / np.where(scale > 0, scale, 1),
         midway=windows.scheme == "midpoint",
-        drift=None
-        if model is None
-        else _drift(windows, used, history, model) / np.where(rate_scale > 0, rate_scale, 1),
+        drift=drift,
     )
 
 

@@ -128,11 +128,9 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
     if xp is np:
         inputs, weight = (np.asarray(a, np.float64) for a in (inputs, weight))
     root = xp.sqrt(weight)
-    if knots is not None:
-        pass
-    elif xp is np:
+    if knots is None and xp is np:
         knots = knots_of(inputs[weight > 0])
-    else:
+    elif knots is None:
         at = jnp.asarray(QUANTILES, inputs.dtype)
         seen = jnp.where((weight > 0)[:, None], inputs, jnp.nan)
         knots = jnp.nan_to_num(jnp.nanquantile(seen, at, axis=0).T)

@@ -242,21 +242,24 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
             y, _ = design.standardised(output)
             return find_terms(design, y, allowed, required, data.dim)
 
-        return jax.lax.map(target, (raw.T, allowed, required)), allowed
+        # Every window holds all inputs.
+        return jax.lax.map(target, (raw.T, allowed, required)), jnp.zeros_like(allowed)
 
     # Which terms there are is piecewise constant; what they are worth has derivatives.
     given = jax.lax.stop_gradient((data.inputs, data.weight, data.outputs))
     every, used = search(*given, data.allowed, data.required, jax.lax.stop_gradient(partial))
     if partial is None:
-        whole, outputs, rated = design_of(data.inputs, data.weight), data.outputs, data.allowed.T
+        outputs, rated = data.outputs, jnp.ones(data.outputs.shape, bool)
+        whole = design_of(data.inputs, data.weight)
     else:
-        whole, outputs, rated = None, partial.outputs, partial.rated
+        outputs, rated = partial.outputs, partial.rated
         knots = partial_knots(partial)
 
     def described(args):
         raw, rated, terms, used = args
-        design = whole
-        if partial is not None:
+        if partial is None:
+            design = whole
+        else:
             design = design_of(partial.inputs, partial.weight(rated, used), knots)
         y, size = design.standardised(raw)
         found = describe(design, y, terms, data.dim, n_slots)
