@@ -182,8 +182,8 @@ class Discovery(Usable):
     @property
     def confounded(self) -> np.ndarray:
         """The pairs that an unmeasured variable seems to drive, bool `[source target]`, symmetric:
-        a link is kept between them, but the innovation of its source, or the source's older past
-        and inputs, explain the target although the source is given, as no direct cause does.
+        a link is kept between them, but the target does not follow what moves the source, or it
+        follows the source's innovation or older past although the source is given.
         """
         return self._relations.confounded
 

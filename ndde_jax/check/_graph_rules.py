@@ -504,8 +504,8 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "hidden driver",
     GRAPH,
-    "Something unseen seems to drive both of {pairs}: the target follows what is new in the "
-    "source, and not the source, as it would if driven.",
+    "Something unseen seems to drive both of {pairs}: the target does not follow all that moves "
+    "the source, as it would if driven.",
     "Add what drives both if it was measured; read these links as common causes.",
     limits=Limits(reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"),
     kind=ESTIMATED,
