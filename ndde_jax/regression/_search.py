@@ -8,6 +8,7 @@ on trial and looks for the best group to fill it.
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -38,11 +39,26 @@ def ridge_of(dtype: Any) -> float:
 
 # These programs compile in a fraction of the time, and run as fast to a twentieth, with XLA's older
 # emitters, a lower level of optimisation, and one module instead of 32.
-COMPILER_OPTIONS = {
+COMPILER_OPTIONS: dict[str, bool | int] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_backend_optimization_level": 1,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+
+
+def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
+    """Return those options of the compiler that this release has: the older emitters are gone since
+    jaxlib 0.11.1, and an option that is not known stops a program.
+    """
+
+    def known(name: str) -> bool:
+        try:
+            jax.jit(lambda: 0, compiler_options={name: options[name]})()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in options.items() if known(name)}
 
 
 class Problem(eqx.Module):
@@ -461,7 +477,13 @@ def search(
 
 # Candidates and targets reach the compiler in few sizes: any number of targets is a loop over one
 # program, and groups that do not exist fill the room up to the next size.
-_search_one = jax.jit(_search_target, static_argnames="most", compiler_options=COMPILER_OPTIONS)
+@functools.cache
+def _search_one():
+    """Return the program, which is set up when it is first needed."""
+    options = known_options(COMPILER_OPTIONS)
+    return jax.jit(_search_target, static_argnames="most", compiler_options=options)
+
+
 SMALLEST = 32
 
 
@@ -513,7 +535,7 @@ def search_known(
     with jax.enable_x64(True):
         if n_targets > 1:  # handed over once
             shared = jax.device_put(shared)
-        found = [_search_one(shared, *given, most=min(most, room)) for given in own]
+        found = [_search_one()(shared, *given, most=min(most, room)) for given in own]
     rows = [jax.tree.map(np.asarray, one) for one in found]
     return Selection(
         level=np.stack([row.level[:n_groups] for row in rows]),

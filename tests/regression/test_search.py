@@ -19,7 +19,7 @@ from ndde_jax.regression import (
     search_known,
     sums_of,
 )
-from ndde_jax.regression._search import columns_price
+from ndde_jax.regression._search import columns_price, known_options
 
 WIDTH, FLOOR = 3, 1e-6
 
@@ -164,3 +164,9 @@ def test_groups_are_orthonormal_and_redundant_columns_are_gone():
         np.testing.assert_allclose(columns[:, g].T @ columns[:, g], np.diag(own), atol=1e-6)
     flat = columns.reshape(len(x), -1)
     np.testing.assert_allclose(made.gram.reshape(12, 12), flat.T @ flat, atol=1e-6)
+
+
+def test_options_that_a_release_of_the_compiler_lacks_are_left_out():
+    """The emitters that the search asks for are gone since jaxlib 0.11.1."""
+    options = {"xla_backend_optimization_level": 1, "xla_no_such_option": True}
+    assert known_options(options) == {"xla_backend_optimization_level": 1}
