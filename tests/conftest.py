@@ -38,16 +38,20 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ndde_jax")
 
 
-OLD = jaxlib.version.__version_info__ < (0, 10, 2)
+VERSION = jaxlib.version.__version_info__
 QUICK_COMPILER = (
     # XLA writes fused loops by way of MLIR, which takes more than half of the time of compiling.
-    # Without that, its older emitters write them.
-    "--xla_cpu_use_fusion_emitters=false",
+    # Without that, its older emitters write them, as long as a release has these.
+    *(["--xla_cpu_use_fusion_emitters=false"] if VERSION < (0, 11, 1) else []),
     # A program is cut into 32 modules for as many threads, and each is copied and set up anew; the
     # cores are busy with the other worker anyway.
     "--xla_cpu_parallel_codegen_split_count=1",
     # Some releases refuse to load code for AVX-512 that they kept, see _program.py.
-    *(["--xla_cpu_max_isa=AVX2"] if OLD and platform.machine() == "x86_64" else []),
+    *(
+        ["--xla_cpu_max_isa=AVX2"]
+        if VERSION < (0, 10, 2) and platform.machine() == "x86_64"
+        else []
+    ),
 )
 # Of the 65530 that Linux grants a process: a program takes about eleven, and a module makes at most
 # some five hundred. Throwing them away takes seconds, and what is thrown away compiles again.

@@ -22,8 +22,9 @@ from ._sums import Grouped
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
-# Most groups that a target may hold.
-MOST = 12
+# Most groups that a target may hold; and how many get room at first where there are many groups to
+# choose from, `MANY`: the time of a move goes with both.
+MOST, FIRST_ROOM, MANY = 12, 6, 200
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
 # Windows that a column takes at least.
@@ -498,6 +499,18 @@ def _padded(spare: int, values: Any, *axes: int) -> np.ndarray:
     return out
 
 
+def _search_room(shared: Problem, given: tuple, most: int) -> Selection:
+    """Return the result for one target, with room for a few groups as long as these suffice."""
+    *_, start = given
+    few = FIRST_ROOM if shared.present.shape[0] > MANY and most > FIRST_ROOM else most
+    if few < most and (start > OUT).sum() < few:
+        found = _search_one()(shared, *given, most=few)
+        start = np.asarray(found.level)
+        if (start > OUT).sum() < few:
+            return found
+    return _search_one()(shared, *given[:-1], start, most=most)
+
+
 def search_known(
     problem: Problem, start: Int[np.ndarray, "target group"] | None = None, most: int = MOST
 ) -> Selection:
@@ -535,7 +548,7 @@ def search_known(
     with jax.enable_x64(True):
         if n_targets > 1:  # handed over once
             shared = jax.device_put(shared)
-        found = [_search_one()(shared, *given, most=min(most, room)) for given in own]
+        found = [_search_room(shared, given, min(most, room)) for given in own]
     rows = [jax.tree.map(np.asarray, one) for one in found]
     return Selection(
         level=np.stack([row.level[:n_groups] for row in rows]),
