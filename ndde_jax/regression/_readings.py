@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from ._distributed import distributed_lags
 from ._features import WIDTH, knots_of, spline_terms
 from ._search import LINE, OUT, PROGRESS, Problem, Selection, search_known
-from ._sums import grouped, sums_of
+from ._sums import grouped, sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
 CLEARLY = 3.0
@@ -115,10 +115,11 @@ class _Regression:
         self.allowed, self.required = allowed, required
         self.means = np.arange(columns.shape[1]) >= columns.shape[1] - n_means
         self.n, self.centred = float(len(rates)), rates - rates.mean(0)
+        self.sums = sums_of(self.columns, rates, np.ones(len(rates)))
 
     def problem(self) -> Problem:
         """Return the problem of these columns."""
-        made = grouped(sums_of(self.columns, self.rates, np.ones(len(self.rates))), WIDTH)
+        made = grouped(self.sums, WIDTH)
         return dataclasses.replace(
             Problem.of(made, n=self.n, floor=FLOOR),
             choices=np.asarray(self.choices, float),
@@ -173,6 +174,16 @@ class _Flow(_Regression):
         columns = [self._mean(delay, steps.around[0]) for delay in self.delays]
         super().__init__(_with_means(columns, self.parts), steps.rates, *given)
         self.at_start = self.columns.copy()
+        moving = np.zeros((len(columns) + len(self.parts), *columns[0].shape[1:]), bool)
+        moving[self.short] = True
+        for number, part in enumerate(self.parts):
+            moving[len(columns) + number, :, 0] = not set(part).isdisjoint(self.short)
+        self.moving = moving.reshape(-1)
+
+    def problem(self) -> Problem:
+        """Return the problem of these columns, of which some follow the end of the step."""
+        self.sums = with_changed(self.sums, self.columns, self.rates, self.moving)
+        return super().problem()
 
     def _mean(self, delay: float, end):
         lag = int(delay)

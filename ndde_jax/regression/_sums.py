@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._types import namespace_of
 
@@ -85,8 +85,28 @@ def sums_of(
     for first, last in itertools.pairwise(edges):
         x, y, w = features[first:last], targets[first:last], weight[first:last]
         wx = w[:, None] * x
-        blocks.append((w.sum(), wx.sum(0), w @ y, wx.T @ x, wx.T @ y, w @ y**2))
+        # NumPy takes half of the time for a product that is symmetric.
+        root = np.sqrt(w)[:, None] * x if xp is np else None
+        xx = wx.T @ x if root is None else root.T @ root
+        blocks.append((w.sum(), wx.sum(0), w @ y, xx, wx.T @ y, w @ y**2))
     return Sums(*(xp.stack(parts) for parts in zip(*blocks, strict=True)))
+
+
+def with_changed(
+    sums: Sums,
+    features: Float[np.ndarray, "window feature"],
+    targets: Float[np.ndarray, "window target"],
+    changed: Bool[np.ndarray, "feature"],
+) -> Sums:
+    """Return the sums of one block of windows of weight 1 in which some features have new values;
+    `features` are all of them, as they are now.
+    """
+    new = features[:, changed]
+    x, xx, xy = sums.x.copy(), sums.xx.copy(), sums.xy.copy()
+    x[0, changed], xy[0, changed] = new.sum(axis=0), new.T @ targets
+    xx[0, changed] = products = new.T @ features
+    xx[0][:, changed] = products.T
+    return Sums(sums.weight, x, sums.y, xx, xy, sums.yy)
 
 
 class Grouped(eqx.Module):
