@@ -40,7 +40,6 @@ from .samples._reading import read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import OFFSETS, TRANSFORM
-from .select._default import TOGETHER, Default, distributed_inputs
 from .select._measured import Measured
 from .select._midpoint import choose_windows
 from .select._partial import with_partial
@@ -321,10 +320,8 @@ def _search(
         screened = screened if events is not None else with_partial(screened, samples)
         windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)
-        choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
-        if isinstance(recipe.strategy, Default):
-            weak = distributed_inputs(screened, as_price(coefficient, "coefficient"))
-            choices = choices if weak is None else (*choices, TOGETHER)
+        remarks = recipe.strategy.remarks(screened, as_price(coefficient, "coefficient"))
+        choices = (*choices, *said, *_said_of_data(samples, screened, recipe), *remarks)
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
         measured = stage("measuring edges", search)
         strengths, model, graph = measured.strengths, measured.model, measured.graph

@@ -118,6 +118,10 @@ class Default(AbstractStrategy):
         """
         return _OnSamples(self, screened)
 
+    def remarks(self, screened: Screened, price: AbstractPrice) -> tuple[str, ...]:
+        """Return that sources were chosen before their lags, where they were."""
+        return () if distributed_inputs(screened, price) is None else (TOGETHER,)
+
     def described(self, judged: str) -> str:
         """Return a sentence for a report."""
         if self.networks is None:
