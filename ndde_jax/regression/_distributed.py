@@ -8,7 +8,6 @@ effects are expected to be as large as those that the record has. Both are prior
 their criteria can be compared, over all targets together.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -164,8 +163,7 @@ def _searched(problem: Problem, prices: _Prices, j: int, start: Bool[np.ndarray,
 
 def _at_slopes(problem: Problem, price, j: int, start: Bool[np.ndarray, " input"]):
     """Return the inputs that a search finds at fixed prices beside that of columns."""
-    one = dataclasses.replace(
-        problem,
+    one = problem._replace(
         cross=problem.cross[j : j + 1],
         power=problem.power[j : j + 1],
         allowed=problem.allowed[j : j + 1],

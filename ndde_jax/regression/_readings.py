@@ -11,7 +11,6 @@ each of them and look like a flow. So both readings may also have the mean over 
 lags or delays, at half the price of as many columns.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -120,8 +119,7 @@ class _Regression:
     def problem(self) -> Problem:
         """Return the problem of these columns."""
         made = grouped(self.sums, WIDTH)
-        return dataclasses.replace(
-            Problem.of(made, n=self.n, floor=FLOOR),
+        return Problem.of(made, n=self.n, floor=FLOOR)._replace(
             choices=np.asarray(self.choices, float),
             allowed=self.allowed,
             required=self.required,
@@ -135,7 +133,7 @@ class _Regression:
         """
         problem = self.problem()
         if not means:
-            problem = dataclasses.replace(problem, allowed=self.allowed & ~self.means[None])
+            problem = problem._replace(allowed=self.allowed & ~self.means[None])
         return [search_known(problem, start) for start in starts]
 
     def refit(self, found: Selection, at) -> _Fit:
@@ -504,7 +502,7 @@ def _distributed(
     lines = as_map.columns.reshape(len(as_map.rates), -1, WIDTH)[:, : n_lags * dim, 0]
     made = grouped(sums_of(lines, as_map.rates, np.ones(len(lines))), 1)
     problem = Problem.of(made, n=as_map.n, floor=FLOOR)
-    problem = dataclasses.replace(problem, allowed=allowed, required=required)
+    problem = problem._replace(allowed=allowed, required=required)
     found = distributed_lags(problem, n_lags, start)
     several = found.mask.reshape(shape).sum(axis=1) > 1
     if not (several & others).any() or found.cost > plain.cost.sum() - 2 * CLEARLY:
@@ -515,5 +513,5 @@ def _distributed(
 def _best_of(found: list[Selection]) -> Selection:
     """Return the best selection of each target."""
     best = np.stack([one.cost for one in found]).argmin(axis=0)
-    rows = [[part[j] for part in dataclasses.astuple(found[c])] for j, c in enumerate(best)]
+    rows = [[part[j] for part in found[c]] for j, c in enumerate(best)]
     return Selection(*(np.stack(part) for part in zip(*rows, strict=True)))

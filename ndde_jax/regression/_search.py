@@ -9,7 +9,7 @@ on trial and looks for the best group to fill it.
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -62,7 +62,7 @@ def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
     return {name: value for name, value in options.items() if known(name)}
 
 
-class Problem(eqx.Module):
+class Problem(NamedTuple):
     """The inner products of centred features and targets, with the prices of a model on them.
 
     Features come in groups of one width, of which the first is the straight line; `present` says
@@ -127,7 +127,7 @@ def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
     return np.repeat(np.arange(n_groups, dtype=np.int32)[:, None], 2, axis=1)
 
 
-class Selection(eqx.Module):
+class Selection(NamedTuple):
     """The groups that a search selected for every target, with its risk and criterion.
 
     - `level`: OUT, LINE or CURVE.
@@ -486,6 +486,8 @@ def _search_one():
 
 
 SMALLEST = 32
+# Numbers that are copied for every target sooner than handed over once.
+COPIED = 200_000
 
 
 def _padded(spare: int, values: Any, *axes: int) -> np.ndarray:
@@ -546,7 +548,7 @@ def search_known(
         strict=True,
     )
     with jax.enable_x64(True):
-        if n_targets > 1:  # handed over once
+        if n_targets > 1 and shared.gram.size > COPIED:
             shared = jax.device_put(shared)
         found = [_search_room(shared, given, min(most, room)) for given in own]
     rows = [jax.tree.map(np.asarray, one) for one in found]

@@ -1,6 +1,5 @@
 """Maps whose sources act over several lags, beside all graphs, least squares and the truth."""
 
-import dataclasses
 import itertools
 import math
 
@@ -39,7 +38,7 @@ def columns(x):
 
 def problem(lines, rates, **changes):
     made = grouped(sums_of(lines, rates, np.ones(len(lines))), 1)
-    return dataclasses.replace(Problem.of(made, n=len(lines), floor=FLOOR), **changes)
+    return Problem.of(made, n=len(lines), floor=FLOOR)._replace(**changes)
 
 
 def log_risk(lines, rate, mask):

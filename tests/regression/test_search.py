@@ -1,6 +1,5 @@
 """Sums and the search of them, beside exhaustive search, statsmodels and plain least squares."""
 
-import dataclasses
 import itertools
 import math
 
@@ -35,7 +34,7 @@ def record(seed, n=200, groups=4, targets=2):
 
 def problem(x, y, **changes):
     made = grouped(sums_of(x, y, np.ones(len(x))), WIDTH)
-    return dataclasses.replace(Problem.of(made, n=len(x), floor=FLOOR), **changes)
+    return Problem.of(made, n=len(x), floor=FLOOR)._replace(**changes)
 
 
 def columns_of(level):
