@@ -167,16 +167,10 @@ def hopfield_ring(*, size: int = 3, tau: RealScalarLike = 1.0) -> System:
     graph[units, units, 0] = True
     graph[units, (units + 1) % size, 1] = True
     return make(
-        _hopfield_ring,
-        parameters={"weight": -2.0},
-        lags=(tau,),
-        graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)],
-        history=0.1 * (1 + units),
-        sigma=0.02,
-        dt=0.01,
-        transient=100.0,
-    )
+        _hopfield_ring, parameters={"weight": -2.0}, lags=(tau,), graph=graph,
+        variables=[f"x{i + 1}" for i in range(size)], history=0.1 * (1 + units), sigma=0.02,
+        dt=0.01, transient=100.0,
+    )  # fmt: skip
 
 
 @register(

@@ -97,16 +97,10 @@ def sunflower(*, tau: RealScalarLike = 50.0) -> System:
     changes with the lag.
     """
     return make(
-        _sunflower,
-        parameters={"a": 4.8, "b": 0.186, "growth": tau},
-        lags=(tau,),
-        drivers={"x": "v", "v": "v x@1"},
-        history=(0.5, 0.0),
-        sigma=(0.0, 0.0001),
-        dt=0.1,
-        sampling_step=2.0,
-        transient=2000.0,
-    )
+        _sunflower, parameters={"a": 4.8, "b": 0.186, "growth": tau}, lags=(tau,),
+        drivers={"x": "v", "v": "v x@1"}, history=(0.5, 0.0), sigma=(0.0, 0.0001), dt=0.1,
+        sampling_step=2.0, transient=2000.0,
+    )  # fmt: skip
 
 
 @register(
@@ -219,15 +213,11 @@ def kuramoto_inertia(*, tau: RealScalarLike = 0.92) -> System:
     return make(
         _kuramoto,
         parameters=dict(power=[-3.0, 1.0, 1.0, 1.0], damping=0.2, feedback=0.25, coupling=coupling),
-        lags=(tau,),
-        graph=graph,
+        lags=(tau,), graph=graph,
         variables=[f"theta{i + 1}" for i in units] + [f"w{i + 1}" for i in units],
-        history=(0.0, 0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0),
-        sigma=(0.0,) * size + (0.02,) * size,
-        dt=0.002,
-        sampling_step=0.04,
-        transient=500.0,
-    )
+        history=(0.0, 0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0), sigma=(0.0,) * size + (0.02,) * size,
+        dt=0.002, sampling_step=0.04, transient=500.0,
+    )  # fmt: skip
 
 
 @register(
@@ -288,14 +278,9 @@ def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) 
     return make(
         _tziperman,
         parameters=dict(a=days / 180, b=days / 120, c=days / 138, kappa=2.0, omega=jnp.pi / 6),
-        lags=(tau1, tau2),
-        drivers={"h": "h@1 h@2"},
-        history=(1.0,),
-        sigma=0.02,
-        dt=0.046,
-        sampling_step=0.23,
-        transient=240.0,
-    )
+        lags=(tau1, tau2), drivers={"h": "h@1 h@2"}, history=(1.0,), sigma=0.02, dt=0.046,
+        sampling_step=0.23, transient=240.0,
+    )  # fmt: skip
 
 
 @register(

@@ -167,15 +167,11 @@ def _network(
     graph[:, :, 1] = weights != 0
     return make(
         _mackey_glass_network,
-        parameters={"beta": beta, "gamma": 0.1, "n": 10.0, "weights": weights},
-        lags=(delay, tau),
-        graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)],
-        history=0.6 + 0.6 * np.arange(size) / max(size - 1, 1),
-        sigma=0.002,
-        dt=0.1,
+        parameters={"beta": beta, "gamma": 0.1, "n": 10.0, "weights": weights}, lags=(delay, tau),
+        graph=graph, variables=[f"x{i + 1}" for i in range(size)],
+        history=0.6 + 0.6 * np.arange(size) / max(size - 1, 1), sigma=0.002, dt=0.1,
         transient=1000.0,
-    )
+    )  # fmt: skip
 
 
 def _check_network(size: int, coupling: RealScalarLike) -> None:
@@ -318,13 +314,7 @@ def lorenz96_delayed(*, size: int = 6, tau: RealScalarLike = 0.5) -> System:
         graph[(units + offset) % size, units, 0] = True
     graph[(units + size // 2) % size, units, 1] = True
     return make(
-        _lorenz96,
-        parameters={"forcing": 8.0, "coupling": 0.5},
-        lags=(tau,),
-        graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)],
-        history=8.0 + np.sin(1.0 + units),
-        sigma=0.1,
-        dt=0.002,
-        transient=20.0,
-    )
+        _lorenz96, parameters={"forcing": 8.0, "coupling": 0.5}, lags=(tau,), graph=graph,
+        variables=[f"x{i + 1}" for i in range(size)], history=8.0 + np.sin(1.0 + units), sigma=0.1,
+        dt=0.002, transient=20.0,
+    )  # fmt: skip
