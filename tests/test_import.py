@@ -212,6 +212,7 @@ SLOW = (
     "select._exhaustive.exact_graph",
     "measure._strength.one_flip_certificate",
     "fit._fit.fit",
+    "use._impute.WithImputation.impute",
     "fit._correction.correct_flow",
     "fit._flow.fit_flow",
     "check._identifiability.identifiability_report",

@@ -620,16 +620,18 @@ def sparsify(
         selector = jax.tree.map(lambda p, u: p - rates[1] * active * u, selector, update[1])
         return ((layers, method.project(selector)), optimiser, active), own
 
+    def run(carry, number, n_steps: int):
+        batch_key, noise_key = jr.split(jr.fold_in(key, number))
+        batches = data.minibatches(batch_key, n_steps, config.batch_size)
+        noise = method.noise(noise_key, n_steps, layers)
+        return jax.lax.scan(step, carry, (*batches, noise))
+
     def epoch(state: Train) -> Train:
-        batch_key, noise_key = jr.split(jr.fold_in(key, state.epoch))
-        batches = data.minibatches(batch_key, per_epoch, config.batch_size)
-        noise = method.noise(noise_key, per_epoch, layers)
         active = (state.epoch >= n_warmup).astype(dtype)
         started = method.begin(state.params[1], state.params[0], initial)[::-1]
         params = _where(state.epoch == n_warmup, started, state.params)
-        (params, optimiser, _), own = jax.lax.scan(
-            step, (params, state.optimiser, active), (*batches, noise)
-        )
+        carry = (params, state.optimiser, active)
+        (params, optimiser, _), own = run(carry, state.epoch, per_epoch)
         step_count = state.step + per_epoch
         loss = jnp.mean(own)
         # The objective jumps when the penalty sets in, so the average starts afresh there.
@@ -651,11 +653,8 @@ def sparsify(
     params = (layers, selector)
     optimiser = adam.init(params)
     if first_steps:
-        batch_key, noise_key = jr.split(jr.fold_in(key, n_epochs))
-        batches = data.minibatches(batch_key, first_steps, config.batch_size)
-        noise = method.noise(noise_key, first_steps, layers)
         carry = (params, optimiser, jnp.zeros((), dtype))
-        (params, optimiser, _), _ = jax.lax.scan(step, carry, (*batches, noise))
+        (params, optimiser, _), _ = run(carry, n_epochs, first_steps)
     start = Train(
         params,
         optimiser,

@@ -18,7 +18,7 @@ from .._memory import make_room
 from .._types import Checked, to_jax
 from ..models._families import AbstractFamily, Best, Networks, Polynomials
 from ..models._model import AbstractDelayModel, NeuralDDE
-from ..models._networks import Layer, MaskedDrift, init_layers
+from ..models._networks import Layer, MaskedDrift
 from ..models._polynomials import (
     FLOOR,
     MAX_TERMS,
@@ -136,10 +136,9 @@ def fit_flow(
 
 def _starts(config, members: int, slots: int, dtype, keys) -> tuple:
     """Return random networks `[target member ...]`."""
-    size = dict(width=config.width, depth=config.depth, dtype=dtype)
 
     def one(key):
-        return init_layers(members, slots, key=key, **size)
+        return config.random_networks(members, slots, dtype, key=key)
 
     if is_traced(keys):
         return jax.vmap(one)(keys)

@@ -102,11 +102,6 @@ class MeanLoss(eqx.Module):
     dt: Float[Array, ""]
     lags: tuple[int, ...] = eqx.field(static=True)
 
-    @property
-    def is_squared_error(self) -> bool:
-        """Whether least squares minimise it."""
-        return self.function is window_loss
-
     def __call__(
         self,
         layers: tuple[Layer, ...],
@@ -116,7 +111,7 @@ class MeanLoss(eqx.Module):
         gates: Float[Array, "network draw input"],
     ) -> Float[Array, "network"]:
         """Return the weighted mean of every network; networks are (coefficient, target)."""
-        if self.is_squared_error:
+        if self.function is window_loss:
             return empirical_risk(layers, inputs, outputs, weight, gates)
         dim = self.scaling.center.shape[0]
         apart = lambda a: a.reshape(-1, dim, *a.shape[1:])  # noqa: E731

@@ -68,6 +68,13 @@ class StrengthConfig(eqx.Module):
         check_whole(self.search, "search", least=0)
         check_number(self.confidence, "confidence", least=0.5, below=1)
 
+    def random_networks(
+        self, n: int, n_inputs: int, dtype: Any, *, key: PRNGKeyArray
+    ) -> tuple[Layer, ...]:
+        """Return so many random networks of these sizes, stacked."""
+        size = dict(width=self.width, depth=self.depth, dtype=dtype)
+        return init_layers(n, n_inputs, key=key, **size)
+
 
 def checked_refit(
     who: str, windows: Any, config: Any, key: Any, max_inputs: Any = None
@@ -201,8 +208,7 @@ def search_mask(
             dtype
         )
         first = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
-        size = dict(width=config.width, depth=config.depth, dtype=dtype)
-        random = _at(init_layers(1, n_inputs, key=key, **size), 0)
+        random = _at(config.random_networks(1, n_inputs, dtype, key=key), 0)
 
         def neighbour(mask, previous, network, decay):
             # Without inputs a network shrinks to its bias, from where nothing can be learnt.
@@ -301,14 +307,7 @@ def _best_of_starts(
     dtype = data.inputs.dtype
     index, used = select_inputs(mask.astype(dtype), max_inputs)
     inputs = data.inputs[:, index] * used[None]
-    starts = init_layers(
-        config.restarts,
-        max_inputs,
-        width=config.width,
-        depth=config.depth,
-        key=key,
-        dtype=dtype,
-    )
+    starts = config.random_networks(config.restarts, max_inputs, dtype, key=key)
     fits = jax.lax.map(
         lambda start: fit_network(start, inputs, output, data.weight, n_iterations=config.steps),
         starts,

@@ -39,6 +39,9 @@ Selector: TypeAlias = PyTree[Array]
 # What λ multiplies, see `L0NDDE`.
 UNITS = ("mean", "sum", "batch")
 Layers = tuple[Layer, ...]
+# A number for each network, or for each of its inputs.
+PerNetwork: TypeAlias = Float[Array, "network"]
+PerNetworkInput: TypeAlias = Float[Array, "network input"]
 
 
 class AbstractMethod(eqx.Module):
@@ -85,13 +88,11 @@ class AbstractMethod(eqx.Module):
         return jnp.ones_like(selector)[:, None]
 
     @abc.abstractmethod
-    def penalty(
-        self, selector: Selector, layers: Layers, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network"]:
+    def penalty(self, selector: Selector, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return the penalty of each network, in units of its mean squared error."""
 
     @abc.abstractmethod
-    def scores(self, selector: Selector, layers: Layers) -> Float[Array, "network input"]:
+    def scores(self, selector: Selector, layers: Layers) -> PerNetworkInput:
         """Return a continuous score in [0, 1] of every input."""
 
     @abc.abstractmethod
@@ -113,8 +114,8 @@ class AbstractMethod(eqx.Module):
         return layers
 
     def proximal_shrinkage(
-        self, selector: Selector, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network input"] | None:
+        self, selector: Selector, coefficient: PerNetwork
+    ) -> PerNetworkInput | None:
         """Return the weight of the norm of each first-layer column, for a penalty that is not
         differentiated but applied as a proximal step; None for methods without one.
         """
@@ -156,7 +157,7 @@ class AbstractPenalty(AbstractMethod):
         check_choice(self.unit, "unit", UNITS)
 
 
-def path_weights(layers: Layers) -> Float[Array, "network input"]:
+def path_weights(layers: Layers) -> PerNetworkInput:
     """Return the sum over all paths from an input to the output of the product of absolute weights,
     |W_L| ⋯ |W_1|: 0 if and only if every path is cut, and a bound on |∂G/∂z_i| up to slopes ≤ 1.
     """
@@ -166,7 +167,7 @@ def path_weights(layers: Layers) -> Float[Array, "network input"]:
     return product[:, 0]
 
 
-def column_norms(layers: Layers) -> Float[Array, "network input"]:
+def column_norms(layers: Layers) -> PerNetworkInput:
     """Return the norm of the first-layer weights of each input; its derivative is 0 where it
     is 0.
     """
@@ -175,18 +176,18 @@ def column_norms(layers: Layers) -> Float[Array, "network input"]:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
-def scale_inputs(layers: Layers, factor: Float[Array, "network input"]) -> Layers:
+def scale_inputs(layers: Layers, factor: PerNetworkInput) -> Layers:
     """Return the networks with each input multiplied by a factor."""
     (weight, bias), *rest = layers
     return ((weight * factor[:, None, :], bias), *rest)
 
 
-def bounded(values: Float[Array, "network input"]) -> Float[Array, "network input"]:
+def bounded(values: PerNetworkInput) -> PerNetworkInput:
     """Return sizes in [0, ∞) mapped monotonically to scores in [0, 1)."""
     return values / (1 + values)
 
 
-def group_shrink(layers: Layers, threshold: Float[Array, "network input"]) -> Layers:
+def group_shrink(layers: Layers, threshold: PerNetworkInput) -> Layers:
     """Apply the proximal step of Σ threshold ‖column‖: columns shrink by the threshold, to exact
     zeros.
     """
@@ -242,13 +243,11 @@ class NODE(AbstractMethod):
         """Return an empty selector: there is nothing to learn."""
         return jnp.zeros_like(layers[0][0][:, 0])
 
-    def penalty(
-        self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network"]:
+    def penalty(self, selector: Array, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return a zero penalty."""
         return jnp.zeros_like(coefficient)
 
-    def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
+    def scores(self, selector: Array, layers: Layers) -> PerNetworkInput:
         """Return the path products as scores."""
         return bounded(path_weights(layers))
 
@@ -323,16 +322,14 @@ class CNODE(AbstractPenalty):
         """Return the weights clipped below at 0."""
         return jnp.maximum(selector, 0) if self.variant == "weights" else selector
 
-    def penalty(
-        self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network"]:
+    def penalty(self, selector: Array, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return (λ / F) Σ |gate| or |path product|."""
         return coefficient * jnp.mean(self._size(selector, layers), axis=1)
 
     def _size(self, selector, layers):
         return path_weights(layers) if self.variant == "paths" else self._gate(selector)
 
-    def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
+    def scores(self, selector: Array, layers: Layers) -> PerNetworkInput:
         """Return gates, or sizes n / (1 + n) of weights and path products."""
         size = self._size(selector, layers)
         return size if self.variant == "gates" else bounded(size)
@@ -396,21 +393,17 @@ class AGL(AbstractPenalty):
         weights = stop(norm ** -self.gamma.astype(norm.dtype))
         return weights, initial if self.reset else layers
 
-    def penalty(
-        self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network"]:
+    def penalty(self, selector: Array, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return (λ / F) Σ weight ‖W_i‖; it counts for the objective, the proximal step does the
         work.
         """
         return stop(coefficient * jnp.mean(selector * column_norms(layers), axis=1))
 
-    def proximal_shrinkage(
-        self, selector: Array, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network input"]:
+    def proximal_shrinkage(self, selector: Array, coefficient: PerNetwork) -> PerNetworkInput:
         """Return (λ / F) × weight."""
         return stop(selector) * coefficient[:, None] / selector.shape[1]
 
-    def scores(self, selector: Array, layers: Layers) -> Float[Array, "network input"]:
+    def scores(self, selector: Array, layers: Layers) -> PerNetworkInput:
         """Return the column norms as n / (1 + n)."""
         return bounded(column_norms(layers))
 
@@ -433,6 +426,29 @@ class AbstractGated(AbstractPenalty):
         check_choice(self.rule, "rule", RULES)
         check_gate(self.gate)
 
+    def gated(self, layers: Layers) -> Layers:
+        """Return the layers whose incoming units have gates: the first, of the inputs."""
+        return layers[:1]
+
+    def init(self, layers: Layers) -> tuple[Array, ...]:
+        """Return `log_alpha` of the inputs, and of the units of each further gated layer."""
+        return tuple(
+            jnp.full((weight.shape[0], weight.shape[2]), self.log_alpha, weight.dtype)
+            for weight, _ in self.gated(layers)
+        )
+
+    def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
+        """Return logistic noise `[step network draw unit]`, inputs first."""
+        weight = layers[0][0]
+        n_units = sum(weight.shape[2] for weight, _ in self.gated(layers))
+        shape = (n_steps, weight.shape[0], self.n_draws, n_units)
+        return logistic_noise(key, shape, weight.dtype)
+
+    def gates(self, selector: tuple, noise: Array) -> Float[Array, "network draw input"]:
+        """Return hard-concrete draws for the inputs."""
+        inputs, gate = selector[0], _cast(self.gate, noise.dtype)
+        return sample_gate(inputs[:, None], noise=noise[..., : inputs.shape[1]], gate=gate)
+
     def project(self, selector: Selector) -> Selector:
         """Clamp `log_alpha`."""
 
@@ -442,20 +458,13 @@ class AbstractGated(AbstractPenalty):
 
         return jax.tree.map(clamped, selector)
 
-    def scores(self, selector: Selector, layers: Layers) -> Float[Array, "network input"]:
+    def scores(self, selector: Selector, layers: Layers) -> PerNetworkInput:
         """Return the open probabilities of the inputs."""
-        inputs = _of_inputs(selector)
-        return open_probability(inputs, _cast(self.gate, inputs.dtype))
+        return open_probability(selector[0], _cast(self.gate, selector[0].dtype))
 
     def mask(self, selector: Selector, layers: Layers) -> Bool[Array, "network input"]:
         """Return the input gates open by `rule`."""
-        inputs = _of_inputs(selector)
-        return hard_mask(inputs, self.rule, _cast(self.gate, inputs.dtype))
-
-
-def _of_inputs(selector: Selector) -> Float[Array, "network input"]:
-    """Return `log_alpha` of the inputs, which come first where hidden units have gates as well."""
-    return jax.tree.leaves(selector)[0]
+        return hard_mask(selector[0], self.rule, _cast(self.gate, selector[0].dtype))
 
 
 def _cast(gate: HardConcrete, dtype: Any) -> HardConcrete:
@@ -526,28 +535,11 @@ class L0NDDE(AbstractGated):
         """
         return cls(coefficient=coefficient, path=(), unit="sum", log_alpha=1.0, rule="median")
 
-    def init(self, layers: Layers) -> Array:
-        """Return `log_alpha` of every gate."""
-        weight = layers[0][0]
-        return jnp.full((weight.shape[0], weight.shape[2]), self.log_alpha, weight.dtype)
-
-    def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """Return logistic noise `[step network draw input]`."""
-        weight = layers[0][0]
-        shape = (n_steps, weight.shape[0], self.n_draws, weight.shape[2])
-        return logistic_noise(key, shape, weight.dtype)
-
-    def gates(self, selector: Array, noise: Array) -> Float[Array, "network draw input"]:
-        """Return hard-concrete draws."""
-        gate = _cast(self.gate, selector.dtype)
-        return sample_gate(selector[:, None, :], noise=noise, gate=gate)
-
-    def penalty(
-        self, selector: Array, layers: Layers, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network"]:
+    def penalty(self, selector: tuple, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return (λ / F) × expected number of open gates."""
-        number = expected_l0(selector, _cast(self.gate, selector.dtype), axis=1)
-        return coefficient * (number / selector.shape[1])
+        inputs = selector[0]
+        number = expected_l0(inputs, _cast(self.gate, inputs.dtype), axis=1)
+        return coefficient * (number / inputs.shape[1])
 
 
 PATHREG_VARIANTS = ("reference", "gates")
@@ -587,24 +579,9 @@ class PathReg(AbstractGated):
         """
         return cls(coefficient=coefficient, variant="gates", rule="median")
 
-    def init(self, layers: Layers) -> tuple[Array, ...]:
-        """Return `log_alpha` of the inputs and of the units of each hidden layer."""
-        return tuple(
-            jnp.full((weight.shape[0], weight.shape[2]), self.log_alpha, weight.dtype)
-            for weight, _ in layers
-        )
-
-    def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
-        """Return logistic noise `[step network 1 unit]`, inputs first, then the hidden layers."""
-        weight = layers[0][0]
-        n_units = sum(weight.shape[2] for weight, _ in layers)
-        return logistic_noise(key, (n_steps, weight.shape[0], 1, n_units), weight.dtype)
-
-    def gates(self, selector: tuple, noise: Array) -> Float[Array, "network draw input"]:
-        """Return draws for the inputs."""
-        n = selector[0].shape[1]
-        gate = _cast(self.gate, noise.dtype)
-        return sample_gate(selector[0][:, None], noise=noise[..., :n], gate=gate)
+    def gated(self, layers: Layers) -> Layers:
+        """Return all layers: units of hidden layers have gates as inputs have."""
+        return layers
 
     def gated_layers(self, selector: tuple, layers: Layers, noise: Array) -> Layers:
         """Return hidden units times their gates, which equals the next layer's columns times
@@ -618,9 +595,7 @@ class PathReg(AbstractGated):
             gated.extend(scale_inputs((layer,), draw))
         return tuple(gated)
 
-    def penalty(
-        self, selector: tuple, layers: Layers, coefficient: Float[Array, "network"]
-    ) -> Float[Array, "network"]:
+    def penalty(self, selector: tuple, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return λ × mean over inputs of the expected share of open paths, or the reference's
         sum.
         """

@@ -1,7 +1,5 @@
 """The delays of a graph between the candidate lags, in closed form."""
 
-from typing import NamedTuple
-
 import equinox as eqx
 import numpy as np
 from jaxtyping import ArrayLike, Bool, Float, Int
@@ -151,37 +149,22 @@ def refine_delays(
         apart = np.sqrt(price / np.maximum(settled.curvature, 1e-30))
         for k, (source, group) in enumerate(terms):
             ends = lags[group[0]], lags[group[-1]]
-            rows.append(
-                _Estimate(source, target, ends, settled.delay[k], settled.error[k], apart[k])
-            )
-
-    def column(name: str, dtype: type = float) -> np.ndarray:
-        return np.array([getattr(row, name) for row in rows], dtype)
-
+            rows.append((source, target, *ends, settled.delay[k], settled.error[k], apart[k]))
+    table = np.array(rows, float).reshape(-1, 7)
+    source, target, *ends = table[:, :4].astype(int).T
     unit = float(dt)
-    delay, error = unit * column("delay"), unit * column("error")
+    delay, error, apart = unit * table[:, 4:].T
     half = np.maximum(student_quantile(0.975, BLOCKS - 1) * error, unit * FINEST)
     return DelayEstimates(
-        source=column("source", int),
-        target=column("target", int),
-        lags=column("lags", int).reshape(-1, 2),
+        source=source,
+        target=target,
+        lags=np.stack(ends, axis=1),
         delay=delay,
         standard_error=error,
         lower=delay - half,
         upper=delay + half,
-        resolution=unit * column("resolution"),
+        resolution=apart,
     )
-
-
-class _Estimate(NamedTuple):
-    """A delay of some lags of one edge, in samples."""
-
-    source: int
-    target: int
-    lags: tuple[int, int]
-    delay: float
-    error: float
-    resolution: float
 
 
 def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:

@@ -148,15 +148,9 @@ def rank_sources(x: Any, strengths: Any) -> Ranking:
     strengths = np.asarray(strengths, float)
     if strengths.shape != (samples.dim, samples.dim):
         raise ValueError(f"strengths must be {what}; got an array of shape {strengths.shape}.")
-    none = np.zeros_like(strengths)
-    if samples.dim == 1:
-        return Ranking(strengths, none, 0.0, "strengths rank the sources: there is one variable.")
-    if not samples.regular:
-        reason = "strengths rank the sources: the samples are not equally spaced."
-        return Ranking(strengths, none, 0.0, reason)
-    if sum(len(value) for value in samples.values) < FEWEST:
-        reason = f"strengths rank the sources: there are fewer than {FEWEST} samples."
-        return Ranking(strengths, none, 0.0, reason)
+    if why := _not_compared(samples):
+        reason = f"strengths rank the sources: {why}."
+        return Ranking(strengths, np.zeros_like(strengths), 0.0, reason)
     first = precedence(samples)
     trust, reason = _trust(samples, strengths)
     return Ranking((1 - trust) * strengths + trust * first, first, trust, reason)
@@ -167,13 +161,21 @@ def _read(samples: Any, who: str) -> Samples:
     return samples if isinstance(samples, Samples) else read_samples(samples, dt=1.0)
 
 
+def _not_compared(samples: Samples) -> str:
+    """Return why no variable can be said to come first, empty where one can."""
+    if samples.dim == 1:
+        return "there is one variable"
+    if not samples.regular:
+        return "the samples are not equally spaced"
+    few = sum(len(value) for value in samples.values) < FEWEST
+    return f"there are fewer than {FEWEST} samples" if few else ""
+
+
 def events_alone(samples: Samples) -> float:
     """Return an upper bound on the weight of precedence, from the conditions that need no
     strengths.
     """
-    if samples.dim == 1 or not samples.regular:
-        return 0.0
-    if sum(len(value) for value in samples.values) < FEWEST:
+    if _not_compared(samples):
         return 0.0
     trust = _ramp(np.log(_tails(samples)), np.log(TAILS))
     trust = min(trust, _ramp(_likeness(samples), LIKENESS)) if trust > 0 else trust

@@ -26,7 +26,6 @@ from ..fit._refit import (
     input_slots,
     spread_network,
 )
-from ..models._networks import init_layers
 from ..select._measured import SignalStrengths
 from ..select._recover import recover, refitting_strategy
 from ..windows._flat import FlatData
@@ -245,9 +244,9 @@ def _replacements(
     dtype = data.inputs.dtype
     unit = jnp.eye(n_inputs, dtype=bool)
     n_steps = max(config.steps // 2, 1)
-    size = dict(width=config.width, depth=config.depth, dtype=dtype)
     key, random_key = jr.split(key)
-    random = jax.tree.map(lambda a: a[0], init_layers(1, max_inputs, key=random_key, **size))
+    random = config.random_networks(1, max_inputs, dtype, key=random_key)
+    random = jax.tree.map(lambda a: a[0], random)
     scaled = data.inputs * jnp.sqrt(data.weight / n)[:, None]
     correlation = scaled.T @ scaled
     power = jnp.maximum(jnp.diagonal(correlation), jnp.finfo(dtype).tiny)

@@ -169,13 +169,13 @@ def _mean_error(predicted: Any, truth: Any, dt: Any, lyapunov: Any, horizon: Any
 def as_trajectory(x: Any, name: str) -> Array:
     """Return a floating array with at least the axes [time dim]."""
     check_real_array(x, name, "[*batch time dim]")
-    x = to_jax(x)
+    x = _floating(x)
     if x.ndim < 2 or 0 in x.shape[-2:]:
         raise ValueError(
             f"{name} must be [*batch time dim], with at least one sample and one variable; got "
             f"shape {x.shape}. A single variable is written [time 1]."
         )
-    return x.astype(jnp.result_type(float, x.dtype) if not _is_float(x) else x.dtype)
+    return x
 
 
 def same_batch(predicted: Any, truth: Any) -> tuple[Array, Array]:
@@ -207,10 +207,6 @@ def _each(value: Any, batch: tuple[int, ...], name: str) -> Array:
         raise ValueError(
             f"{name} must be one number or one per trajectory, {batch}; got {jnp.shape(value)}."
         ) from None
-
-
-def _is_float(x: Array) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def crps(
@@ -351,7 +347,7 @@ def _energy(samples: Array, truth: Array) -> Array:
 
 
 def _floating(value: Any) -> Array:
-    value = jnp.asarray(value)
+    value = to_jax(value)
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
 

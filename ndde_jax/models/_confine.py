@@ -116,19 +116,6 @@ def _reach(history, valid, own: Scaling, center):
     return to_jax(SPARE * xp.max(xp.where(valid[:, None, None], distance, 0), axis=(0, 1)))
 
 
-def _extremes(history, valid):
-    """Return the least and the largest value of each column, which decide the largest distance,
-    unless traced. So no program is compiled for another number of windows.
-    """
-    if is_traced((history, valid)):
-        return history, valid
-    used = np.asarray(history)[np.asarray(valid)]
-    if not len(used):
-        return history[:1], valid[:1]
-    both = np.stack([used.min(axis=0), used.max(axis=0)])
-    return to_jax(both), to_jax(np.ones(2, bool))
-
-
 def confine(
     model: Checked[NeuralDDE],
     *,
@@ -185,7 +172,7 @@ def confine(
                 f"windows must hold the {dim} variables of the model; got {windows.dim}."
             )
         # By their own scaling, which is not the model's where the model saw other data.
-        radius = _reach(*_extremes(windows.history, windows.valid), windows.scaling, center)
+        radius = _reach(windows.history, windows.valid, windows.scaling, center)
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
     if rate is None:
         rate = _default_rate(drift_bound(model), radius, None if windows is None else windows.dt)

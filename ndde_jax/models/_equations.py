@@ -132,10 +132,6 @@ def _formula(model: NeuralDDE, target: int) -> Formula | None:
     return Formula(None, tuple(terms), constant)
 
 
-def _rounded(value: float, digits: int) -> str:
-    return f"{abs(value):.{digits}g}"
-
-
 def _summed(
     formula: Formula,
     number: Callable[[float], str],
@@ -156,21 +152,9 @@ def _summed(
 
 def _as_text(formulas, names, lags, dt, digits) -> tuple[str, ...]:
     labels = [name + (f"[t-{lag}]" if lag else "") for lag in lags for name in names]
-
-    def number(value):
-        return _rounded(value, digits)
-
-    def factor(i, added, power):
-        away = f"({labels[i]} {'-+'[added > 0]} {number(added)})"
-        return (away if added else labels[i]) + (f"^{power}" if power > 1 else "")
-
-    def side(formula):
-        if formula.inputs is not None:
-            return f"f({', '.join(labels[i] for i in formula.inputs)})"
-        return _summed(formula, number, factor, " ")
-
-    given = zip(names, formulas, strict=True)
-    return tuple(f"d{name}/dt = {side(f)}" for name, f in given if f is not None)
+    number = lambda value: f"{abs(value):.{digits}g}"  # noqa: E731
+    rates = ((f"d{name}/dt", "f") for name in names)
+    return _written(formulas, rates, labels, number, ("(", ")"), "^{}", " ")
 
 
 def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
@@ -178,20 +162,30 @@ def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
     labels = [name + (f"(t - {lag * dt:.6g})" if lag else "") for lag in lags for name in written]
 
     def number(value):
-        mantissa, _, power = _rounded(value, digits).partition("e")
+        mantissa, _, power = f"{abs(value):.{digits}g}".partition("e")
         return rf"{mantissa} \cdot 10^{{{int(power)}}}" if power else mantissa
 
+    rates = ((rf"\dot{{{name}}}", f"f_{{{name}}}") for name in written)
+    return _written(formulas, rates, labels, number, (r"\left(", r"\right)"), "^{{{}}}", r"\,")
+
+
+def _written(formulas, rates, labels, number, brackets, raised: str, times) -> tuple[str, ...]:
+    """Return the formulas in one style; `rates` are the names of each rate, and of its function
+    where it has no formula.
+    """
+    opened, closed = brackets
+
     def factor(i, added, power):
-        away = rf"\left({labels[i]} {'-+'[added > 0]} {number(added)}\right)"
-        return (away if added else labels[i]) + (f"^{{{power}}}" if power > 1 else "")
+        away = f"{opened}{labels[i]} {'-+'[added > 0]} {number(added)}{closed}"
+        return (away if added else labels[i]) + (raised.format(power) if power > 1 else "")
 
-    def side(j, formula):
+    def side(function, formula):
         if formula.inputs is not None:
-            return rf"f_{{{written[j]}}}\left({', '.join(labels[i] for i in formula.inputs)}\right)"
-        return _summed(formula, number, factor, r"\,")
+            return f"{function}{opened}{', '.join(labels[i] for i in formula.inputs)}{closed}"
+        return _summed(formula, number, factor, times)
 
-    given = enumerate(formulas)
-    return tuple(rf"\dot{{{written[j]}}} = {side(j, f)}" for j, f in given if f is not None)
+    given = zip(rates, formulas, strict=True)
+    return tuple(f"{rate} = {side(name, f)}" for (rate, name), f in given if f is not None)
 
 
 def _latex_name(name: str) -> str:

@@ -26,6 +26,16 @@ _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF
 _MOST, _LEAST = 12, 0.01
 
 
+def _check(value: Any, name: str, has: str, made_by: str) -> None:
+    if not hasattr(value, has) or isinstance(value, type):
+        raise refusal(name, f"what {made_by} returns", value)
+
+
+def _figure(fig: FigureBase | None, width: float, height: float) -> FigureBase:
+    """Return the figure to draw on, by default a new one of this size in inches."""
+    return Figure(figsize=(width, height), layout="constrained") if fig is None else fig
+
+
 def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
     """Plot the joint effect of two sources on a rate, beyond the curve of each.
 
@@ -36,10 +46,8 @@ def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
 
     Raises ValueError for anything else.
     """
-    if not hasattr(surface, "share_low") or isinstance(surface, type):
-        raise refusal("surface", "what found.effects().surface(...) returns", surface)
-    if fig is None:
-        fig = Figure(figsize=(4.4, 3.6), layout="constrained")
+    _check(surface, "surface", "share_low", "found.effects().surface(...)")
+    fig = _figure(fig, 4.4, 3.6)
     _draw(fig, fig.add_subplot(), surface)
     return fig
 
@@ -53,8 +61,7 @@ def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> Fi
 
     Raises ValueError for anything else.
     """
-    if not hasattr(interactions, "above") or isinstance(interactions, type):
-        raise refusal("interactions", "what found.effects().interactions() returns", interactions)
+    _check(interactions, "interactions", "above", "found.effects().interactions()")
     rows = interactions.above(_LEAST)
     shown = rows[:_MOST]
     fig, lines, columns = _grid(fig, len(shown), 3.6, 3.0)
@@ -75,8 +82,7 @@ def _grid(
     """Return a figure with room for so many panels, and how many lie below and beside another."""
     columns = min(4, max(n, 1))
     lines = max(-(-n // columns), 1)
-    size = (width * columns, height * lines + 0.4)
-    return Figure(figsize=size, layout="constrained") if fig is None else fig, lines, columns
+    return _figure(fig, width * columns, height * lines + 0.4), lines, columns
 
 
 def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
@@ -121,8 +127,7 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
 
     Raises ValueError for anything else.
     """
-    if not hasattr(effects, "curve"):
-        raise refusal("effects", "what found.effects() returns", effects)
+    _check(effects, "effects", "curve", "found.effects()")
     rows = effects.rows()
     shown = rows[:_MOST_CURVES]
     fig, lines, columns = _grid(fig, len(shown), 2.9, 2.3)
@@ -168,8 +173,7 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
 
     Raises ValueError for anything else.
     """
-    if not hasattr(forecast, "quantile"):
-        raise refusal("forecast", "what found.forecast(...) returns", forecast)
+    _check(forecast, "forecast", "quantile", "found.forecast(...)")
     ends = np.asarray(forecast.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95])))
     axes, fig = _panels(forecast, fig)
     for i, ax in enumerate(axes):
@@ -188,11 +192,9 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
 
     Raises ValueError for anything else.
     """
-    if not hasattr(intervention, "effect"):
-        raise refusal("intervention", "what found.intervene(...) returns", intervention)
+    _check(intervention, "intervention", "effect", "found.intervene(...)")
     dim, q = len(intervention.names), np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-    if fig is None:
-        fig = Figure(figsize=(9, 1.8 * dim + 0.6), layout="constrained")
+    fig = _figure(fig, 9.0, 1.8 * dim + 0.6)
     axes = np.asarray(fig.subplots(dim, 2, sharex=True, squeeze=False))
     effect, times = np.asarray(intervention.effect(q)), _dated(intervention, intervention.ts)
     for i, (left, right) in enumerate(axes):
@@ -232,8 +234,7 @@ def _label_of(result: Any) -> str:
 def _panels(result: Any, fig: FigureBase | None):
     """Return axes below one another that share the time."""
     dim = len(result.names)
-    if fig is None:
-        fig = Figure(figsize=(8, 1.6 * dim + 0.8), layout="constrained")
+    fig = _figure(fig, 8.0, 1.6 * dim + 0.8)
     axes = np.asarray(fig.subplots(dim, 1, sharex=True, squeeze=False))[:, 0]
     for ax, name in zip(axes, result.names, strict=True):
         ax.set_ylabel(name, fontsize=9)
@@ -286,8 +287,7 @@ def plot_trajectories(
             raise refusal("units", "a sequence of words, one per variable", units)
         if len(units) != x.shape[1]:
             raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
-    if fig is None:
-        fig = Figure(figsize=(8.0, 0.8 + 0.95 * x.shape[1]), layout="constrained")
+    fig = _figure(fig, 8.0, 0.8 + 0.95 * x.shape[1])
     axes = fig.subplots(x.shape[1], 1, sharex=True, squeeze=False)[:, 0]
     for j, ax in enumerate(axes):
         ax.plot(t, x[:, j], color="#0072B2", linewidth=0.9)

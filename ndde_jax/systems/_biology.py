@@ -5,20 +5,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import RealScalarLike
-from ._system import System, make, register
+from ._system import System, make, register, register_factory
 
 _MACKEY_GLASS = "Mackey & Glass (1977), Science 197, 287-289"
 
 
-def _mackey_glass(t, x, lagged, *, beta, gamma, n):
-    late = lagged[0]
-    return beta * late / (1 + late**n) - gamma * x
-
-
-@register("mackey_glass", source=_MACKEY_GLASS)
-@register("mackey_glass_23", source=_MACKEY_GLASS, tau=23.0)
-@register("mackey_glass_30", source=_MACKEY_GLASS, tau=30.0)
-def mackey_glass(*, tau: RealScalarLike = 17.0) -> System:
+@register(
+    "mackey_glass", source=_MACKEY_GLASS, lags={"tau": 17.0}, drivers={"x": "x x@1"},
+    history=(1.2,), sigma=0.002, dt=0.1, transient=500.0,
+)  # fmt: skip
+@register(
+    "mackey_glass_23", source=_MACKEY_GLASS, lags={"tau": 23.0}, drivers={"x": "x x@1"},
+    history=(1.2,), sigma=0.002, dt=0.1, transient=500.0,
+)  # fmt: skip
+@register(
+    "mackey_glass_30", source=_MACKEY_GLASS, lags={"tau": 30.0}, drivers={"x": "x x@1"},
+    history=(1.2,), sigma=0.002, dt=0.1, transient=500.0,
+)  # fmt: skip
+def mackey_glass(t, x, lagged, *, beta=0.2, gamma=0.1, n=10.0):
     """The Mackey-Glass equation for the density of circulating white blood cells.
 
     x' = β x(t−τ) / (1 + x(t−τ)ⁿ) − γ x, with β = 0.2, γ = 0.1 per day, n = 10.
@@ -27,25 +31,17 @@ def mackey_glass(*, tau: RealScalarLike = 17.0) -> System:
     density at which production turns down, time in days. Chaotic at τ = 17, 23 and 30; the
     dimension of the attractor grows with τ.
     """
-    return make(
-        _mackey_glass,
-        parameters={"beta": 0.2, "gamma": 0.1, "n": 10.0},
-        lags=(tau,),
-        drivers={"x": "x x@1"},
-        history=(1.2,),
-        sigma=0.002,
-        dt=0.1,
-        transient=500.0,
-    )
+    late = lagged[0]
+    return beta * late / (1 + late**n) - gamma * x
 
 
-def _cheyne_stokes(t, x, lagged, *, production, removal, ventilation, threshold, n):
-    late = (lagged[0] / threshold) ** n
-    return production - removal * x * ventilation * late / (1 + late)
-
-
-@register("cheyne_stokes", source=_MACKEY_GLASS)
-def cheyne_stokes(*, tau: RealScalarLike = 0.25) -> System:
+@register(
+    "cheyne_stokes", source=_MACKEY_GLASS, lags={"tau": 0.25}, drivers={"x": "x x@1"},
+    history=(39.0,), sigma=0.05, dt=0.0025, transient=20.0,
+)  # fmt: skip
+def cheyne_stokes(
+    t, x, lagged, *, production=6.0, removal=6.0 / 280, ventilation=80.0, threshold=41.53, n=62.62
+):
     """Carbon dioxide in the blood when breathing answers late (Cheyne-Stokes respiration).
 
     x' = λ − α x V(x(t−τ)), V(x) = V_m xⁿ / (θⁿ + xⁿ), with λ = 6 mmHg/min, V_m = 80 L/min,
@@ -56,29 +52,16 @@ def cheyne_stokes(*, tau: RealScalarLike = 0.25) -> System:
     by 4, and the steady state is lost above 7.44. Periods of about a minute of heavy and of
     hardly any breathing.
     """
-    return make(
-        _cheyne_stokes,
-        parameters=dict(
-            production=6.0, removal=6.0 / 280, ventilation=80.0, threshold=41.53, n=62.62
-        ),
-        lags=(tau,),
-        drivers={"x": "x x@1"},
-        history=(39.0,),
-        sigma=0.05,
-        dt=0.0025,
-        transient=20.0,
-    )
-
-
-def _pupil_reflex(t, x, lagged, *, alpha, c, theta, n):
-    return c / (1 + (lagged[0] / theta) ** n) - alpha * x
+    late = (lagged[0] / threshold) ** n
+    return production - removal * x * ventilation * late / (1 + late)
 
 
 @register(
-    "pupil_reflex",
-    source="Longtin, Milton, Bos & Mackey (1990), Phys. Rev. A 41, 6992-7005",
-)
-def pupil_reflex(*, tau: RealScalarLike = 0.3) -> System:
+    "pupil_reflex", source="Longtin, Milton, Bos & Mackey (1990), Phys. Rev. A 41, 6992-7005",
+    lags={"tau": 0.3}, drivers={"x": "x x@1"}, history=(40.0,), sigma=0.5, dt=0.003,
+    transient=10.0,
+)  # fmt: skip
+def pupil_reflex(t, x, lagged, *, alpha=3.21, c=200.0, theta=50.0, n=10.0):
     """The area of the pupil under delayed negative feedback.
 
     x' = c / (1 + (x(t−τ)/θ)ⁿ) − α x, with c = 200 mm²/s, θ = 50 mm², α = 3.21 per second,
@@ -88,19 +71,24 @@ def pupil_reflex(*, tau: RealScalarLike = 0.3) -> System:
     time in seconds. With the gain n = 10 of an optically amplified loop the pupil cycles about once
     a second.
     """
-    return make(
-        _pupil_reflex,
-        parameters={"alpha": 3.21, "c": 200.0, "theta": 50.0, "n": 10.0},
-        lags=(tau,),
-        drivers={"x": "x x@1"},
-        history=(40.0,),
-        sigma=0.5,
-        dt=0.003,
-        transient=10.0,
-    )
+    return c / (1 + (lagged[0] / theta) ** n) - alpha * x
 
 
-def _testosterone(t, x, lagged, *, r0, k, n, g1, g2, d1, d2, d3):
+@register(
+    "testosterone", source="Smith (1980), Bull. Math. Biol. 42, 57-78, with a delay",
+    lags={"tau": 1.0}, drivers={"R": "R T@1", "L": "R L", "T": "L T"}, history=(1.0, 1.0, 1.0),
+    sigma=0.02, dt=0.01, transient=100.0,
+)  # fmt: skip
+def testosterone(t, x, lagged, *, r0=10.0, k=2.0, n=6.0, g1=1.0, g2=1.0, d1=1.0, d2=1.0, d3=1.0):
+    """Release of testosterone: a chain of three hormones closed by a delayed negative feedback.
+
+    R' = r₀ / (1 + (T(t−τ)/K)ⁿ) − d₁ R, L' = g₁ R − d₂ L, T' = g₂ L − d₃ T, with r₀ = 10,
+    K = 2, n = 6, g₁ = g₂ = 1, d₁ = d₂ = d₃ = 1 per hour and τ = 1 h.
+
+    R, L and T are releasing hormone (hypothalamus), luteinising hormone (pituitary) and
+    testosterone, all in arbitrary units, time in hours. The delay stands for transport in the
+    blood. The rates are rounded, not measured; pulses come every few hours.
+    """
     r, luteinising, hormone = x
     return jnp.stack(
         [
@@ -111,30 +99,23 @@ def _testosterone(t, x, lagged, *, r0, k, n, g1, g2, d1, d2, d3):
     )
 
 
-@register("testosterone", source="Smith (1980), Bull. Math. Biol. 42, 57-78, with a delay")
-def testosterone(*, tau: RealScalarLike = 1.0) -> System:
-    """Release of testosterone: a chain of three hormones closed by a delayed negative feedback.
+@register(
+    "wilson_cowan", source="Coombes & Laing (2009), Phil. Trans. R. Soc. A 367, 1117-1129",
+    lags={"tau1": 1.0, "tau2": 1.4}, drivers={"u": "u u@1 v@2", "v": "v u@2"}, history=(0.3, 0.1),
+    sigma=0.01, dt=0.005, transient=50.0,
+)  # fmt: skip
+def wilson_cowan(
+    t, x, lagged, *, a=-1.0, b=-0.4, c=-1.0, theta_u=0.7, theta_v=0.5, beta=60.0, alpha=0.5
+):
+    """Two populations of neurons that inhibit each other, and one of them itself, with two delays.
 
-    R' = r₀ / (1 + (T(t−τ)/K)ⁿ) − d₁ R, L' = g₁ R − d₂ L, T' = g₂ L − d₃ T, with r₀ = 10,
-    K = 2, n = 6, g₁ = g₂ = 1, d₁ = d₂ = d₃ = 1 per hour and τ = 1 h.
+    u' = −u + f(θ_u + a u(t−τ₁) + b v(t−τ₂)), v' = α (−v + f(θ_v + c u(t−τ₂))),
+    f(z) = 1 / (1 + exp(−β z)), with a = −1, b = −0.4, c = −1, θ_u = 0.7, θ_v = 0.5, α = 0.5,
+    β = 60, τ₁ = 1 and τ₂ = 1.4.
 
-    R, L and T are releasing hormone (hypothalamus), luteinising hormone (pituitary) and
-    testosterone, all in arbitrary units, time in hours. The delay stands for transport in the
-    blood. The rates are rounded, not measured; pulses come every few hours.
+    u and v are fractions of active cells, time in units of the decay time of u, v is slower. Inside
+    u signals need τ₁, between the populations τ₂. In the original v inhibits itself too. Periodic.
     """
-    return make(
-        _testosterone,
-        parameters=dict(r0=10.0, k=2.0, n=6.0, g1=1.0, g2=1.0, d1=1.0, d2=1.0, d3=1.0),
-        lags=(tau,),
-        drivers={"R": "R T@1", "L": "R L", "T": "L T"},
-        history=(1.0, 1.0, 1.0),
-        sigma=0.02,
-        dt=0.01,
-        transient=100.0,
-    )
-
-
-def _wilson_cowan(t, x, lagged, *, a, b, c, theta_u, theta_v, beta, alpha):
     u, v = x
     u_short, u_long, v_long = lagged[0, 0], lagged[1, 0], lagged[1, 1]
     return jnp.stack(
@@ -145,35 +126,14 @@ def _wilson_cowan(t, x, lagged, *, a, b, c, theta_u, theta_v, beta, alpha):
     )
 
 
-@register("wilson_cowan", source="Coombes & Laing (2009), Phil. Trans. R. Soc. A 367, 1117-1129")
-def wilson_cowan(*, tau1: RealScalarLike = 1.0, tau2: RealScalarLike = 1.4) -> System:
-    """Two populations of neurons that inhibit each other, and one of them itself, with two delays.
-
-    u' = −u + f(θ_u + a u(t−τ₁) + b v(t−τ₂)), v' = α (−v + f(θ_v + c u(t−τ₂))),
-    f(z) = 1 / (1 + exp(−β z)), with a = −1, b = −0.4, c = −1, θ_u = 0.7, θ_v = 0.5, α = 0.5,
-    β = 60, τ₁ = 1 and τ₂ = 1.4.
-
-    u and v are fractions of active cells, time in units of the decay time of u, v is slower. Inside
-    u signals need τ₁, between the populations τ₂. In the original v inhibits itself too. Periodic.
-    """
-    return make(
-        _wilson_cowan,
-        parameters=dict(a=-1.0, b=-0.4, c=-1.0, theta_u=0.7, theta_v=0.5, beta=60.0, alpha=0.5),
-        lags=(tau1, tau2),
-        drivers={"u": "u u@1 v@2", "v": "v u@2"},
-        history=(0.3, 0.1),
-        sigma=0.01,
-        dt=0.005,
-        transient=50.0,
-    )
-
-
-def _hopfield_pair(t, x, lagged, *, instantaneous, delayed):
-    return -x + instantaneous @ jnp.tanh(x) + delayed @ jnp.tanh(lagged[0])
-
-
-@register("hopfield_pair", source="Lu (2002), Phys. Lett. A 298, 109-116")
-def hopfield_pair(*, tau: RealScalarLike = 1.0) -> System:
+@register(
+    "hopfield_pair", source="Lu (2002), Phys. Lett. A 298, 109-116", lags={"tau": 1.0},
+    drivers={"x1": "x1 x2 x1@1 x2@1", "x2": "x1 x2 x1@1 x2@1"}, history=(0.4, 0.6),
+    sigma=(0.004, 0.02), dt=0.005, sampling_step=0.1, transient=100.0,
+)  # fmt: skip
+def hopfield_pair(
+    t, x, lagged, *, instantaneous=((2.0, -0.1), (-5.0, 3.0)), delayed=((-1.5, -0.1), (-0.2, -2.5))
+):
     """Two Hopfield neurons with delayed synapses and a chaotic double scroll.
 
     x' = −x + A tanh(x) + B tanh(x(t−τ)), with A = [[2, −0.1], [−5, 3]],
@@ -182,26 +142,16 @@ def hopfield_pair(*, tau: RealScalarLike = 1.0) -> System:
     x are potentials in units of the range of the firing rate, time in units of the decay time of a
     membrane. Every neuron drives every neuron, at once and after τ.
     """
-    return make(
-        _hopfield_pair,
-        parameters=dict(
-            instantaneous=[[2.0, -0.1], [-5.0, 3.0]], delayed=[[-1.5, -0.1], [-0.2, -2.5]]
-        ),
-        lags=(tau,),
-        drivers={"x1": "x1 x2 x1@1 x2@1", "x2": "x1 x2 x1@1 x2@1"},
-        history=(0.4, 0.6),
-        sigma=(0.004, 0.02),
-        dt=0.005,
-        sampling_step=0.1,
-        transient=100.0,
-    )
+    return -x + instantaneous @ jnp.tanh(x) + delayed @ jnp.tanh(lagged[0])
 
 
 def _hopfield_ring(t, x, lagged, *, weight):
     return -x + weight * jnp.tanh(jnp.roll(lagged[0], 1))
 
 
-@register("hopfield_ring", source="Baldi & Atiya (1994), IEEE Trans. Neural Netw. 5, 612-621")
+@register_factory(
+    "hopfield_ring", source="Baldi & Atiya (1994), IEEE Trans. Neural Netw. 5, 612-621"
+)
 def hopfield_ring(*, size: int = 3, tau: RealScalarLike = 1.0) -> System:
     """A ring of neurons, each inhibited by its predecessor after a delay.
 
@@ -217,19 +167,29 @@ def hopfield_ring(*, size: int = 3, tau: RealScalarLike = 1.0) -> System:
     graph[units, units, 0] = True
     graph[units, (units + 1) % size, 1] = True
     return make(
-        _hopfield_ring,
-        parameters={"weight": -2.0},
-        lags=(tau,),
-        graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)],
-        history=0.1 * (1 + units),
-        sigma=0.02,
-        dt=0.01,
-        transient=100.0,
-    )
+        _hopfield_ring, parameters={"weight": -2.0}, lags=(tau,), graph=graph,
+        variables=[f"x{i + 1}" for i in range(size)], history=0.1 * (1 + units), sigma=0.02,
+        dt=0.01, transient=100.0,
+    )  # fmt: skip
 
 
-def _fitzhugh_nagumo(t, x, lagged, *, epsilon, a, coupling):
+@register(
+    "fitzhugh_nagumo_pair", source="Dahlem et al. (2009), Int. J. Bifurcation Chaos 19, 745",
+    lags={"tau": 3.0}, drivers={"u1": "u1 v1 u2@1", "v1": "u1", "u2": "u2 v2 u1@1", "v2": "u2"},
+    history=(2.0, 0.0, -1.3, -0.57), sigma=(0.0, 0.02, 0.0, 0.02), dt=0.001, sampling_step=0.02,
+    transient=20.0,
+)  # fmt: skip
+def fitzhugh_nagumo_pair(t, x, lagged, *, epsilon=0.01, a=1.3, coupling=0.5):
+    """Two excitable FitzHugh-Nagumo neurons that keep each other spiking through the delay.
+
+    ε uᵢ' = uᵢ − uᵢ³/3 − vᵢ + C (uⱼ(t−τ) − uᵢ), vᵢ' = uᵢ + a, with ε = 0.01, a = 1.3, C = 0.5,
+    τ = 3.
+
+    u is the membrane potential, v the recovery; dimensionless, time in units of the recovery. Alone
+    either neuron rests. A spike of one arrives at the other a time τ later, so the pair fires in
+    antiphase with a period a little above 2 τ; the history excites the first one. The rest
+    state is stable too, and strong noise may end or start the firing. The noise acts on v.
+    """
     u1, v1, u2, v2 = x
     u1_late, _, u2_late, _ = lagged[0]
     return jnp.stack(
@@ -242,37 +202,11 @@ def _fitzhugh_nagumo(t, x, lagged, *, epsilon, a, coupling):
     )
 
 
-@register("fitzhugh_nagumo_pair", source="Dahlem et al. (2009), Int. J. Bifurcation Chaos 19, 745")
-def fitzhugh_nagumo_pair(*, tau: RealScalarLike = 3.0) -> System:
-    """Two excitable FitzHugh-Nagumo neurons that keep each other spiking through the delay.
-
-    ε uᵢ' = uᵢ − uᵢ³/3 − vᵢ + C (uⱼ(t−τ) − uᵢ), vᵢ' = uᵢ + a, with ε = 0.01, a = 1.3, C = 0.5,
-    τ = 3.
-
-    u is the membrane potential, v the recovery; dimensionless, time in units of the recovery. Alone
-    either neuron rests. A spike of one arrives at the other a time τ later, so the pair fires in
-    antiphase with a period a little above 2 τ; the history excites the first one. The rest
-    state is stable too, and strong noise may end or start the firing. The noise acts on v.
-    """
-    return make(
-        _fitzhugh_nagumo,
-        parameters={"epsilon": 0.01, "a": 1.3, "coupling": 0.5},
-        lags=(tau,),
-        drivers={"u1": "u1 v1 u2@1", "v1": "u1", "u2": "u2 v2 u1@1", "v2": "u2"},
-        history=(2.0, 0.0, -1.3, -0.57),
-        sigma=(0.0, 0.02, 0.0, 0.02),
-        dt=0.001,
-        sampling_step=0.02,
-        transient=20.0,
-    )
-
-
-def _hutchinson(t, x, lagged, *, r):
-    return r * x * (1 - lagged[0])
-
-
-@register("hutchinson", source="Hutchinson (1948), Ann. N.Y. Acad. Sci. 50, 221-246")
-def hutchinson(*, tau: RealScalarLike = 1.0) -> System:
+@register(
+    "hutchinson", source="Hutchinson (1948), Ann. N.Y. Acad. Sci. 50, 221-246", lags={"tau": 1.0},
+    drivers={"N": "N N@1"}, history=(1.2,), sigma=0.005, dt=0.01, transient=50.0,
+)  # fmt: skip
+def hutchinson(t, x, lagged, *, r=1.8):
     """Delayed logistic growth.
 
     N' = r N (1 − N(t−τ)), with r = 1.8, τ = 1.
@@ -281,25 +215,15 @@ def hutchinson(*, tau: RealScalarLike = 1.0) -> System:
     in units of the delay. Oscillates for r τ > π/2. N stays positive without noise; a noise that
     carries it below zero carries it away, so the default is small.
     """
-    return make(
-        _hutchinson,
-        parameters={"r": 1.8},
-        lags=(tau,),
-        drivers={"N": "N N@1"},
-        history=(1.2,),
-        sigma=0.005,
-        dt=0.01,
-        transient=50.0,
-    )
+    return r * x * (1 - lagged[0])
 
 
-def _blowflies(t, x, lagged, *, p, n0, delta):
-    late = lagged[0]
-    return p * late * jnp.exp(-late / n0) - delta * x
-
-
-@register("nicholson_blowflies", source="Gurney, Blythe & Nisbet (1980), Nature 287, 17-21")
-def nicholson_blowflies(*, tau: RealScalarLike = 15.0) -> System:
+@register(
+    "nicholson_blowflies", source="Gurney, Blythe & Nisbet (1980), Nature 287, 17-21",
+    lags={"tau": 15.0}, drivers={"N": "N N@1"}, history=(2.0,), sigma=0.05, dt=0.05,
+    transient=500.0,
+)  # fmt: skip
+def nicholson_blowflies(t, x, lagged, *, p=10.0, n0=1.0, delta=0.2):
     """Nicholson's blowflies: adults compete for the protein they need to lay eggs.
 
     N' = P N(t−τ) exp(−N(t−τ)/N₀) − δ N, with P = 10 per day, δ = 0.2 per day, N₀ = 1 and
@@ -309,19 +233,26 @@ def nicholson_blowflies(*, tau: RealScalarLike = 15.0) -> System:
     days to mature. P τ and δ τ are rounded from the fit to Nicholson's data. Irregular cycles with
     double peaks, a little longer than a month.
     """
-    return make(
-        _blowflies,
-        parameters={"p": 10.0, "n0": 1.0, "delta": 0.2},
-        lags=(tau,),
-        drivers={"N": "N N@1"},
-        history=(2.0,),
-        sigma=0.05,
-        dt=0.05,
-        transient=500.0,
-    )
+    late = lagged[0]
+    return p * late * jnp.exp(-late / n0) - delta * x
 
 
-def _lotka_volterra(t, x, lagged, *, r1, r2, a11, a12, a21, a22):
+@register(
+    "delayed_lotka_volterra",
+    source="May (1973), Ecology 54, 315-325; Song & Wei (2005), J. Math. Anal. Appl. 301, 1-21",
+    lags={"tau": 1.0}, drivers={"x": "x y x@1", "y": "y x"}, history=(0.8, 0.4), sigma=0.002,
+    dt=0.002, sampling_step=0.1, transient=100.0,
+)  # fmt: skip
+def delayed_lotka_volterra(t, x, lagged, *, r1=2.5, r2=0.5, a11=1.0, a12=1.0, a21=1.0, a22=0.5):
+    """Predator and prey, where the prey feels its own crowding late.
+
+    x' = x (r₁ − a₁₁ x(t−τ) − a₁₂ y), y' = y (−r₂ + a₂₁ x − a₂₂ y), with r₁ = 2.5, r₂ = 0.5,
+    a₁₁ = a₁₂ = a₂₁ = 1, a₂₂ = 0.5, τ = 1.
+
+    Densities in units of the carrying capacity, time in units of the delay. The parameters are
+    round numbers beyond the Hopf bifurcation. Additive noise must stay well below the smallest
+    density, as in `hutchinson`.
+    """
     prey, predator = x
     return jnp.stack(
         [
@@ -332,33 +263,19 @@ def _lotka_volterra(t, x, lagged, *, r1, r2, a11, a12, a21, a22):
 
 
 @register(
-    "delayed_lotka_volterra",
-    source="May (1973), Ecology 54, 315-325; Song & Wei (2005), J. Math. Anal. Appl. 301, 1-21",
-)
-def delayed_lotka_volterra(*, tau: RealScalarLike = 1.0) -> System:
-    """Predator and prey, where the prey feels its own crowding late.
+    "hes1", source="Monk (2003), Curr. Biol. 13, 1409-1413", lags={"tau": 18.5},
+    drivers={"m": "m p@1", "p": "m p"}, history=(3.0, 100.0), sigma=(0.003, 0.05), dt=0.025,
+    sampling_step=1.85, transient=5000.0,
+)  # fmt: skip
+def hes1(t, x, lagged, *, alpha_m=1.0, alpha_p=1.0, mu_m=0.03, mu_p=0.03, p0=100.0, n=5.0):
+    """Hes1, a protein that represses its own gene.
 
-    x' = x (r₁ − a₁₁ x(t−τ) − a₁₂ y), y' = y (−r₂ + a₂₁ x − a₂₂ y), with r₁ = 2.5, r₂ = 0.5,
-    a₁₁ = a₁₂ = a₂₁ = 1, a₂₂ = 0.5, τ = 1.
+    m' = α_m / (1 + (p(t−τ)/p₀)ⁿ) − μ_m m, p' = α_p m − μ_p p, with α_m = α_p = 1 and
+    μ_m = μ_p = 0.03 per minute, p₀ = 100, n = 5, τ = 18.5 min.
 
-    Densities in units of the carrying capacity, time in units of the delay. The parameters are
-    round numbers beyond the Hopf bifurcation. Additive noise must stay well below the smallest
-    density, as in `hutchinson`.
+    m and p are amounts of messenger RNA and of protein; τ adds up transcription and translation.
+    The period is just under two hours, the amplitude small, since the Hopf bifurcation is near.
     """
-    return make(
-        _lotka_volterra,
-        parameters={"r1": 2.5, "r2": 0.5, "a11": 1.0, "a12": 1.0, "a21": 1.0, "a22": 0.5},
-        lags=(tau,),
-        drivers={"x": "x y x@1", "y": "y x"},
-        history=(0.8, 0.4),
-        sigma=0.002,
-        dt=0.002,
-        sampling_step=0.1,
-        transient=100.0,
-    )
-
-
-def _hes1(t, x, lagged, *, alpha_m, alpha_p, mu_m, mu_p, p0, n):
     messenger, protein = x
     late = lagged[0, 1]
     return jnp.stack(
@@ -369,41 +286,12 @@ def _hes1(t, x, lagged, *, alpha_m, alpha_p, mu_m, mu_p, p0, n):
     )
 
 
-@register("hes1", source="Monk (2003), Curr. Biol. 13, 1409-1413")
-def hes1(*, tau: RealScalarLike = 18.5) -> System:
-    """Hes1, a protein that represses its own gene.
-
-    m' = α_m / (1 + (p(t−τ)/p₀)ⁿ) − μ_m m, p' = α_p m − μ_p p, with α_m = α_p = 1 and
-    μ_m = μ_p = 0.03 per minute, p₀ = 100, n = 5, τ = 18.5 min.
-
-    m and p are amounts of messenger RNA and of protein; τ adds up transcription and translation.
-    The period is just under two hours, the amplitude small, since the Hopf bifurcation is near.
-    """
-    return make(
-        _hes1,
-        parameters=dict(alpha_m=1.0, alpha_p=1.0, mu_m=0.03, mu_p=0.03, p0=100.0, n=5.0),
-        lags=(tau,),
-        drivers={"m": "m p@1", "p": "m p"},
-        history=(3.0, 100.0),
-        sigma=(0.003, 0.05),
-        dt=0.025,
-        sampling_step=1.85,
-        transient=5000.0,
-    )
-
-
-def _p53(t, x, lagged, *, s, a, b, c, d, k, kg):
-    def bound(p, m):
-        total = p + m + k
-        return (total - jnp.sqrt(total**2 - 4 * p * m)) / 2
-
-    p, m = x
-    late = lagged[0, 0] - bound(*lagged[0])
-    return jnp.stack([s - a * bound(p, m) - b * p, c * late / (kg + late) - d * m])
-
-
-@register("p53_mdm2", source="Tiana, Jensen & Sneppen (2002), Eur. Phys. J. B 29, 135-140")
-def p53_mdm2(*, tau: RealScalarLike = 1200.0) -> System:
+@register(
+    "p53_mdm2", source="Tiana, Jensen & Sneppen (2002), Eur. Phys. J. B 29, 135-140",
+    lags={"tau": 1200.0}, drivers={"p": "p m", "m": "m p@1 m@1"}, history=(50.0, 50.0),
+    sigma=(0.1, 0.03), dt=1.0, sampling_step=40.0, transient=30000.0,
+)  # fmt: skip
+def p53_mdm2(t, x, lagged, *, s=1.0, a=0.03, b=1e-4, c=1.0, d=0.01, k=12.0, kg=28.0):
     """p53 and Mdm2: a protein makes its own killer, which takes time to be transcribed.
 
     p' = S − a q − b p, m' = c f(t−τ) / (k_g + f(t−τ)) − d m, with the complex
@@ -414,14 +302,11 @@ def p53_mdm2(*, tau: RealScalarLike = 1200.0) -> System:
     of the complex; DNA damage is a change of k, here from the 180 of a healthy cell to 12, after
     which p53 pulses. Both variables reach m' at the delay, since f depends on both.
     """
-    return make(
-        _p53,
-        parameters=dict(s=1.0, a=0.03, b=1e-4, c=1.0, d=0.01, k=12.0, kg=28.0),
-        lags=(tau,),
-        drivers={"p": "p m", "m": "m p@1 m@1"},
-        history=(50.0, 50.0),
-        sigma=(0.1, 0.03),
-        dt=1.0,
-        sampling_step=40.0,
-        transient=30000.0,
-    )
+
+    def bound(p, m):
+        total = p + m + k
+        return (total - jnp.sqrt(total**2 - 4 * p * m)) / 2
+
+    p, m = x
+    late = lagged[0, 0] - bound(*lagged[0])
+    return jnp.stack([s - a * bound(p, m) - b * p, c * late / (kg + late) - d * m])

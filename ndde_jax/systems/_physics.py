@@ -4,15 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import RealScalarLike
-from ._system import System, make, register
+from ._system import System, make, register, register_factory
 
 
-def _ikeda(t, x, lagged, *, c, mu, x0):
-    return mu * jnp.sin(lagged[0] - x0) - c * x
-
-
-@register("ikeda_delay", source="Ikeda & Matsumoto (1987), Physica D 29, 223-235")
-def ikeda_delay(*, tau: RealScalarLike = 2.0) -> System:
+@register(
+    "ikeda_delay", source="Ikeda & Matsumoto (1987), Physica D 29, 223-235", lags={"tau": 2.0},
+    drivers={"x": "x x@1"}, history=(0.1,), sigma=0.1, dt=0.002, transient=50.0,
+)  # fmt: skip
+def ikeda_delay(t, x, lagged, *, c=1.0, mu=-20.0, x0=0.0):
     """A passive optical ring resonator.
 
     x' = μ sin(x(t−τ) − x₀) − c x, with μ = −20, c = 1, x₀ = 0, τ = 2.
@@ -20,19 +19,32 @@ def ikeda_delay(*, tau: RealScalarLike = 2.0) -> System:
     x is the phase shift of the light on one round trip, in radians; time in units of the relaxation
     time of the medium, τ the round trip. Hyperchaotic, with many positive Lyapunov exponents.
     """
-    return make(
-        _ikeda,
-        parameters={"c": 1.0, "mu": -20.0, "x0": 0.0},
-        lags=(tau,),
-        drivers={"x": "x x@1"},
-        history=(0.1,),
-        sigma=0.1,
-        dt=0.002,
-        transient=50.0,
-    )
+    return mu * jnp.sin(lagged[0] - x0) - c * x
 
 
-def _lang_kobayashi(t, x, lagged, *, alpha, kappa, phase, pump, lifetime):
+@register(
+    "lang_kobayashi",
+    source="Lang & Kobayashi (1980), IEEE J. Quantum Electron. 16, 347-355; "
+    "Heil et al. (2001), Phys. Rev. Lett. 87, 243901",
+    lags={"tau": 70.0},
+    drivers={
+        "E_re": "E_re E_im N E_re@1 E_im@1",
+        "E_im": "E_re E_im N E_re@1 E_im@1",
+        "N": "E_re E_im N",
+    },
+    history=(1.0, 0.0, 0.0), sigma=(0.005, 0.005, 0.0), dt=0.02, sampling_step=1.0,
+    transient=5000.0,
+)  # fmt: skip
+def lang_kobayashi(t, x, lagged, *, alpha=5.0, kappa=0.135, phase=0.5, pump=1.155, lifetime=1710.0):
+    """A semiconductor laser with light fed back by an external mirror.
+
+    E' = (1 + iα) N E + κ exp(−iφ) E(t−τ), T N' = P − N − (1 + 2N) |E|², with α = 5, κ = 0.135,
+    φ = 0.5, P = 1.155, T = 1710, τ = 70.
+
+    E = E_re + i E_im is the slow amplitude of the field, N the excess of carriers, both scaled;
+    time in photon lifetimes of about a picosecond, τ the round trip to the mirror and back. The
+    noise acts on the field, as spontaneous emission does.
+    """
     re, im, carriers = x
     re_late, im_late, _ = lagged[0]
     cos, sin = jnp.cos(phase), jnp.sin(phase)
@@ -46,45 +58,11 @@ def _lang_kobayashi(t, x, lagged, *, alpha, kappa, phase, pump, lifetime):
 
 
 @register(
-    "lang_kobayashi",
-    source="Lang & Kobayashi (1980), IEEE J. Quantum Electron. 16, 347-355; "
-    "Heil et al. (2001), Phys. Rev. Lett. 87, 243901",
-)
-def lang_kobayashi(*, tau: RealScalarLike = 70.0) -> System:
-    """A semiconductor laser with light fed back by an external mirror.
-
-    E' = (1 + iα) N E + κ exp(−iφ) E(t−τ), T N' = P − N − (1 + 2N) |E|², with α = 5, κ = 0.135,
-    φ = 0.5, P = 1.155, T = 1710, τ = 70.
-
-    E = E_re + i E_im is the slow amplitude of the field, N the excess of carriers, both scaled;
-    time in photon lifetimes of about a picosecond, τ the round trip to the mirror and back. The
-    noise acts on the field, as spontaneous emission does.
-    """
-    return make(
-        _lang_kobayashi,
-        parameters=dict(alpha=5.0, kappa=0.135, phase=0.5, pump=1.155, lifetime=1710.0),
-        lags=(tau,),
-        drivers={
-            "E_re": "E_re E_im N E_re@1 E_im@1",
-            "E_im": "E_re E_im N E_re@1 E_im@1",
-            "N": "E_re E_im N",
-        },
-        history=(1.0, 0.0, 0.0),
-        sigma=(0.005, 0.005, 0.0),
-        dt=0.02,
-        sampling_step=1.0,
-        transient=5000.0,
-    )
-
-
-def _optoelectronic(t, x, lagged, *, beta, phase, epsilon, delta):
-    fast, slow = x
-    light = jnp.cos(lagged[0, 0] + phase) ** 2
-    return jnp.stack([(-fast - slow + beta * light) / epsilon, delta * fast])
-
-
-@register("optoelectronic", source="Kouomou et al. (2005), Phys. Rev. Lett. 95, 203903")
-def optoelectronic(*, tau: RealScalarLike = 1.0) -> System:
+    "optoelectronic", source="Kouomou et al. (2005), Phys. Rev. Lett. 95, 203903",
+    lags={"tau": 1.0}, drivers={"x": "x y x@1", "y": "x"}, history=(0.5, 0.0), sigma=(0.05, 0.0),
+    dt=0.002, transient=100.0,
+)  # fmt: skip
+def optoelectronic(t, x, lagged, *, beta=3.0, phase=-jnp.pi / 4, epsilon=0.05, delta=1.0):
     """An electro-optical oscillator: laser, modulator, fibre and a band-pass amplifier in a loop.
 
     ε x' = −x − y + β cos²(x(t−τ) + φ), y' = δ x, with β = 3, φ = −π/4, ε = 0.05, δ = 1, τ = 1.
@@ -93,16 +71,9 @@ def optoelectronic(*, tau: RealScalarLike = 1.0) -> System:
     units of the fibre's delay, ε and δ the short and inverse long time of the filter. The
     original device has ε near 0.001; the larger value keeps the chaos and the cost down.
     """
-    return make(
-        _optoelectronic,
-        parameters={"beta": 3.0, "phase": -jnp.pi / 4, "epsilon": 0.05, "delta": 1.0},
-        lags=(tau,),
-        drivers={"x": "x y x@1", "y": "x"},
-        history=(0.5, 0.0),
-        sigma=(0.05, 0.0),
-        dt=0.002,
-        transient=100.0,
-    )
+    fast, slow = x
+    light = jnp.cos(lagged[0, 0] + phase) ** 2
+    return jnp.stack([(-fast - slow + beta * light) / epsilon, delta * fast])
 
 
 def _sunflower(t, x, lagged, *, a, b, growth):
@@ -110,7 +81,7 @@ def _sunflower(t, x, lagged, *, a, b, growth):
     return jnp.stack([rate, -(a * rate + b * jnp.sin(lagged[0, 0])) / growth])
 
 
-@register(
+@register_factory(
     "sunflower",
     source="Israelsson & Johnsson (1967), Physiol. Plant. 20, 957-976; "
     "Somolinos (1978), Q. Appl. Math. 35, 465-478",
@@ -126,30 +97,30 @@ def sunflower(*, tau: RealScalarLike = 50.0) -> System:
     changes with the lag.
     """
     return make(
-        _sunflower,
-        parameters={"a": 4.8, "b": 0.186, "growth": tau},
-        lags=(tau,),
-        drivers={"x": "v", "v": "v x@1"},
-        history=(0.5, 0.0),
-        sigma=(0.0, 0.0001),
-        dt=0.1,
-        sampling_step=2.0,
-        transient=2000.0,
-    )
+        _sunflower, parameters={"a": 4.8, "b": 0.186, "growth": tau}, lags=(tau,),
+        drivers={"x": "v", "v": "v x@1"}, history=(0.5, 0.0), sigma=(0.0, 0.0001), dt=0.1,
+        sampling_step=2.0, transient=2000.0,
+    )  # fmt: skip
 
 
-def _stick_slip(t, x, lagged, *, damping, belt, static, kinetic, decay, width, gain):
-    position, velocity = x
-    slip = belt - velocity
-    # Coulomb's sign function, smoothed so that trajectories need no event detection.
-    friction = kinetic + (static - kinetic) * jnp.exp(-((slip / decay) ** 2))
-    feedback = gain * (lagged[0, 0] - position)
-    force = friction * jnp.tanh(slip / width)
-    return jnp.stack([velocity, force - position - 2 * damping * velocity + feedback])
-
-
-@register("stick_slip", source="after Das & Mallik (2006), J. Sound Vib. 297, 578-594")
-def stick_slip(*, tau: RealScalarLike = 2.0) -> System:
+@register(
+    "stick_slip", source="after Das & Mallik (2006), J. Sound Vib. 297, 578-594",
+    lags={"tau": 2.0}, drivers={"x": "v", "v": "x v x@1"}, history=(0.5, 0.0), sigma=(0.0, 0.02),
+    dt=0.005, sampling_step=0.1, transient=100.0,
+)  # fmt: skip
+def stick_slip(
+    t,
+    x,
+    lagged,
+    *,
+    damping=0.05,
+    belt=0.5,
+    static=1.0,
+    kinetic=0.5,
+    decay=0.5,
+    width=0.05,
+    gain=0.2,
+):
     """A block held by a spring on a moving belt, with delayed feedback of its position.
 
     x'' = −x − 2ζ x' + μ(w) tanh(w/ε) + g (x(t−τ) − x), w = V − x',
@@ -161,29 +132,21 @@ def stick_slip(*, tau: RealScalarLike = 2.0) -> System:
     friction law is a smoothed Stribeck curve and the numbers are chosen here; the reference
     controls such a block by delayed feedback.
     """
-    return make(
-        _stick_slip,
-        parameters=dict(
-            damping=0.05, belt=0.5, static=1.0, kinetic=0.5, decay=0.5, width=0.05, gain=0.2
-        ),
-        lags=(tau,),
-        drivers={"x": "v", "v": "x v x@1"},
-        history=(0.5, 0.0),
-        sigma=(0.0, 0.02),
-        dt=0.005,
-        sampling_step=0.1,
-        transient=100.0,
-    )
-
-
-def _van_der_pol(t, x, lagged, *, epsilon, gain):
     position, velocity = x
-    force = epsilon * (1 - position**2) * velocity - position + epsilon * gain * lagged[0, 0]
-    return jnp.stack([velocity, force])
+    slip = belt - velocity
+    # Coulomb's sign function, smoothed so that trajectories need no event detection.
+    friction = kinetic + (static - kinetic) * jnp.exp(-((slip / decay) ** 2))
+    feedback = gain * (lagged[0, 0] - position)
+    force = friction * jnp.tanh(slip / width)
+    return jnp.stack([velocity, force - position - 2 * damping * velocity + feedback])
 
 
-@register("van_der_pol_delay", source="Atay (1998), J. Sound Vib. 218, 333-339")
-def van_der_pol_delay(*, tau: RealScalarLike = 1.0) -> System:
+@register(
+    "van_der_pol_delay", source="Atay (1998), J. Sound Vib. 218, 333-339", lags={"tau": 1.0},
+    drivers={"x": "v", "v": "x v x@1"}, history=(0.5, 0.0), sigma=(0.0, 0.05), dt=0.01,
+    transient=100.0,
+)  # fmt: skip
+def van_der_pol_delay(t, x, lagged, *, epsilon=0.5, gain=0.5):
     """Van der Pol's oscillator under delayed position feedback.
 
     x'' = ε (1 − x²) x' − x + ε k x(t−τ), with ε = 0.5, k = 0.5, τ = 1.
@@ -191,26 +154,17 @@ def van_der_pol_delay(*, tau: RealScalarLike = 1.0) -> System:
     x in units of the amplitude at which damping changes sign, time in units of 1/ω, v = x'. The
     phase of the feedback decides whether it drives or brakes; periodic.
     """
-    return make(
-        _van_der_pol,
-        parameters={"epsilon": 0.5, "gain": 0.5},
-        lags=(tau,),
-        drivers={"x": "v", "v": "x v x@1"},
-        history=(0.5, 0.0),
-        sigma=(0.0, 0.05),
-        dt=0.01,
-        transient=100.0,
-    )
-
-
-def _duffing(t, x, lagged, *, damping, alpha, gamma):
     position, velocity = x
-    force = -damping * velocity - alpha * position * (1 - position**2) - gamma * lagged[0, 0]
+    force = epsilon * (1 - position**2) * velocity - position + epsilon * gain * lagged[0, 0]
     return jnp.stack([velocity, force])
 
 
-@register("duffing_delay", source="Cantisán et al. (2020), Int. J. Bifurcation Chaos 30, 2030007")
-def duffing_delay(*, tau: RealScalarLike = 3.0) -> System:
+@register(
+    "duffing_delay", source="Cantisán et al. (2020), Int. J. Bifurcation Chaos 30, 2030007",
+    lags={"tau": 3.0}, drivers={"x": "v", "v": "x v x@1"}, history=(1.0, 0.0), sigma=(0.0, 0.02),
+    dt=0.005, sampling_step=0.1, transient=200.0,
+)  # fmt: skip
+def duffing_delay(t, x, lagged, *, damping=0.1, alpha=-1.0, gamma=-0.5):
     """A bistable Duffing oscillator with a delayed force and nothing else that drives it.
 
     x'' = −μ x' − α x (1 − x²) − γ x(t−τ), with μ = 0.1, α = −1, γ = −0.5 and τ = 3.
@@ -219,17 +173,9 @@ def duffing_delay(*, tau: RealScalarLike = 3.0) -> System:
     barrier, v = x'. Without the delay the oscillator comes to rest. The damping of the reference,
     0.01, is so weak that noise or a coarse step carries the oscillator to a far larger cycle.
     """
-    return make(
-        _duffing,
-        parameters={"damping": 0.1, "alpha": -1.0, "gamma": -0.5},
-        lags=(tau,),
-        drivers={"x": "v", "v": "x v x@1"},
-        history=(1.0, 0.0),
-        sigma=(0.0, 0.02),
-        dt=0.005,
-        sampling_step=0.1,
-        transient=200.0,
-    )
+    position, velocity = x
+    force = -damping * velocity - alpha * position * (1 - position**2) - gamma * lagged[0, 0]
+    return jnp.stack([velocity, force])
 
 
 def _kuramoto(t, x, lagged, *, power, damping, feedback, coupling):
@@ -240,7 +186,7 @@ def _kuramoto(t, x, lagged, *, power, damping, feedback, coupling):
     return jnp.concatenate([rate, torque])
 
 
-@register(
+@register_factory(
     "kuramoto_inertia", source="Schäfer et al. (2016), Eur. Phys. J. Special Topics 225, 569-582"
 )
 def kuramoto_inertia(*, tau: RealScalarLike = 0.92) -> System:
@@ -267,23 +213,19 @@ def kuramoto_inertia(*, tau: RealScalarLike = 0.92) -> System:
     return make(
         _kuramoto,
         parameters=dict(power=[-3.0, 1.0, 1.0, 1.0], damping=0.2, feedback=0.25, coupling=coupling),
-        lags=(tau,),
-        graph=graph,
+        lags=(tau,), graph=graph,
         variables=[f"theta{i + 1}" for i in units] + [f"w{i + 1}" for i in units],
-        history=(0.0, 0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0),
-        sigma=(0.0,) * size + (0.02,) * size,
-        dt=0.002,
-        sampling_step=0.04,
-        transient=500.0,
-    )
+        history=(0.0, 0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0), sigma=(0.0,) * size + (0.02,) * size,
+        dt=0.002, sampling_step=0.04, transient=500.0,
+    )  # fmt: skip
 
 
-def _suarez_schopf(t, x, lagged, *, alpha):
-    return x - x**3 - alpha * lagged[0]
-
-
-@register("suarez_schopf", source="Suarez & Schopf (1988), J. Atmos. Sci. 45, 3283-3287")
-def suarez_schopf(*, tau: RealScalarLike = 6.0) -> System:
+@register(
+    "suarez_schopf", source="Suarez & Schopf (1988), J. Atmos. Sci. 45, 3283-3287",
+    lags={"tau": 6.0}, drivers={"T": "T T@1"}, history=(0.1,), sigma=0.02, dt=0.05,
+    transient=100.0,
+)  # fmt: skip
+def suarez_schopf(t, x, lagged, *, alpha=0.75):
     """El Niño as a delayed oscillator.
 
     T' = T − T³ − α T(t−τ), with α = 0.75, τ = 6.
@@ -292,29 +234,16 @@ def suarez_schopf(*, tau: RealScalarLike = 6.0) -> System:
     the winds and sends Rossby waves west, which return as cooling Kelvin waves a time τ later.
     T in units of the saturated anomaly, time in units of the growth time; periodic.
     """
-    return make(
-        _suarez_schopf,
-        parameters={"alpha": 0.75},
-        lags=(tau,),
-        drivers={"T": "T T@1"},
-        history=(0.1,),
-        sigma=0.02,
-        dt=0.05,
-        transient=100.0,
-    )
-
-
-def _enso3_chain(t, x, lagged, *, alpha, coupling):
-    # Each variable reads its own lag; the shortest belongs to the last one.
-    own = jnp.stack([lagged[2, 0], lagged[1, 1], lagged[0, 2]])
-    return x - x**3 - alpha * own + coupling * (jnp.roll(x, 1) - x)
+    return x - x**3 - alpha * lagged[0]
 
 
 @register(
     "enso3_chain",
     source="Suarez & Schopf (1988), J. Atmos. Sci. 45, 3283-3287, three of them coupled",
-)
-def enso3_chain() -> System:
+    lags=(4.0, 5.0, 6.0), drivers={"x1": "x1 x3 x1@3", "x2": "x2 x1 x2@2", "x3": "x3 x2 x3@1"},
+    history=(0.5, 0.2, -0.1), sigma=0.02, dt=0.05, transient=100.0,
+)  # fmt: skip
+def enso3_chain(t, x, lagged, *, alpha=0.75, coupling=0.1):
     """Three Suarez-Schopf oscillators, each with a delay of its own, coupled in a closed chain.
 
     xᵢ' = xᵢ − xᵢ³ − α xᵢ(t−τᵢ) + k (xᵢ₋₁ − xᵢ), with α = 0.75, k = 0.1, τ = (6, 5, 4), and x₃
@@ -323,16 +252,9 @@ def enso3_chain() -> System:
     Regions of an ocean with different wave transit times that exchange heat with one neighbour.
     Units as in `suarez_schopf`. `lags` are (4, 5, 6), ascending: x₃ has the first.
     """
-    return make(
-        _enso3_chain,
-        parameters={"alpha": 0.75, "coupling": 0.1},
-        lags=(4.0, 5.0, 6.0),
-        drivers={"x1": "x1 x3 x1@3", "x2": "x2 x1 x2@2", "x3": "x3 x2 x3@1"},
-        history=(0.5, 0.2, -0.1),
-        sigma=0.02,
-        dt=0.05,
-        transient=100.0,
-    )
+    # Each variable reads its own lag; the shortest belongs to the last one.
+    own = jnp.stack([lagged[2, 0], lagged[1, 1], lagged[0, 2]])
+    return x - x**3 - alpha * own + coupling * (jnp.roll(x, 1) - x)
 
 
 def _tziperman(t, x, lagged, *, a, b, c, kappa, omega):
@@ -340,7 +262,7 @@ def _tziperman(t, x, lagged, *, a, b, c, kappa, omega):
     return a * jnp.tanh(kappa * kelvin) - b * jnp.tanh(kappa * rossby) + c * jnp.cos(omega * t)
 
 
-@register("tziperman_enso", source="Tziperman et al. (1994), Science 264, 72-74")
+@register_factory("tziperman_enso", source="Tziperman et al. (1994), Science 264, 72-74")
 def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) -> System:
     """A seasonally forced El Niño with two wave delays.
 
@@ -356,25 +278,17 @@ def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) 
     return make(
         _tziperman,
         parameters=dict(a=days / 180, b=days / 120, c=days / 138, kappa=2.0, omega=jnp.pi / 6),
-        lags=(tau1, tau2),
-        drivers={"h": "h@1 h@2"},
-        history=(1.0,),
-        sigma=0.02,
-        dt=0.046,
-        sampling_step=0.23,
-        transient=240.0,
-    )
-
-
-def _ghil_zaliapin(t, x, lagged, *, kappa, b):
-    return b * jnp.cos(2 * jnp.pi * t) - jnp.tanh(kappa * lagged[0])
+        lags=(tau1, tau2), drivers={"h": "h@1 h@2"}, history=(1.0,), sigma=0.02, dt=0.046,
+        sampling_step=0.23, transient=240.0,
+    )  # fmt: skip
 
 
 @register(
     "ghil_zaliapin_enso",
     source="Ghil, Zaliapin & Thompson (2008), Nonlin. Processes Geophys. 15, 417-433",
-)
-def ghil_zaliapin_enso(*, tau: RealScalarLike = 0.6) -> System:
+    lags={"tau": 0.6}, drivers={"T": "T@1"}, history=(1.0,), sigma=0.02, dt=0.005, transient=20.0,
+)  # fmt: skip
+def ghil_zaliapin_enso(t, x, lagged, *, kappa=10.0, b=1.0):
     """A seasonally forced El Niño with one wave delay.
 
     T' = −tanh(κ T(t−τ)) + b cos(2π t), with κ = 10, b = 1 and τ = 0.6.
@@ -383,35 +297,17 @@ def ghil_zaliapin_enso(*, tau: RealScalarLike = 0.6) -> System:
     year; time in years. The drift depends on the time of year, which the graph cannot show, and not
     on the present state.
     """
-    return make(
-        _ghil_zaliapin,
-        parameters={"kappa": 10.0, "b": 1.0},
-        lags=(tau,),
-        drivers={"T": "T@1"},
-        history=(1.0,),
-        sigma=0.02,
-        dt=0.005,
-        transient=20.0,
-    )
-
-
-def _recharge(t, x, lagged, *, mu, b0, gamma, r, alpha, c, e):
-    temperature, depth = x
-    b = b0 * mu
-    late = lagged[0, 0]
-    return jnp.stack(
-        [
-            (gamma * b - c) * temperature + gamma * depth - e * (depth + b * temperature) ** 3,
-            -r * depth - alpha * b * late,
-        ]
-    )
+    return b * jnp.cos(2 * jnp.pi * t) - jnp.tanh(kappa * lagged[0])
 
 
 @register(
-    "recharge_oscillator",
-    source="Jin (1997), J. Atmos. Sci. 54, 811-829, with a wave delay",
-)
-def recharge_oscillator(*, tau: RealScalarLike = 0.5) -> System:
+    "recharge_oscillator", source="Jin (1997), J. Atmos. Sci. 54, 811-829, with a wave delay",
+    lags={"tau": 0.5}, drivers={"T": "T h", "h": "h T@1"}, history=(0.1, 0.0),
+    sigma=(0.001, 0.0005), dt=0.01, sampling_step=0.25, transient=200.0,
+)  # fmt: skip
+def recharge_oscillator(
+    t, x, lagged, *, mu=0.7, b0=2.5, gamma=0.75, r=0.25, alpha=0.125, c=1.0, e=3.0
+):
     """A recharge oscillator of El Niño whose western Pacific answers the winds late.
 
     T' = (γ b − c) T + γ h − e (h + b T)³, h' = −r h − α b T(t−τ), b = μ b₀, with γ = 0.75, c = 1,
@@ -421,14 +317,12 @@ def recharge_oscillator(*, tau: RealScalarLike = 0.5) -> System:
     thermocline in the west in units of 150 m, time in units of 2 months, so that τ is the month in
     which equatorial waves cross the basin. In the original τ = 0. Periodic, a cycle in 3.3 years.
     """
-    return make(
-        _recharge,
-        parameters=dict(mu=0.7, b0=2.5, gamma=0.75, r=0.25, alpha=0.125, c=1.0, e=3.0),
-        lags=(tau,),
-        drivers={"T": "T h", "h": "h T@1"},
-        history=(0.1, 0.0),
-        sigma=(0.001, 0.0005),
-        dt=0.01,
-        sampling_step=0.25,
-        transient=200.0,
+    temperature, depth = x
+    b = b0 * mu
+    late = lagged[0, 0]
+    return jnp.stack(
+        [
+            (gamma * b - c) * temperature + gamma * depth - e * (depth + b * temperature) ** 3,
+            -r * depth - alpha * b * late,
+        ]
     )

@@ -5,15 +5,14 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import RealScalarLike
-from ._system import System, make, register
+from ._system import System, make, register, register_factory
 
 
-def _linear_one_lag(t, x, lagged, *, a, b):
-    return a * x + b * lagged[0]
-
-
-@register("linear_one_lag", source="Küchler & Mensch (1992), Stochastics 40, 23-42")
-def linear_one_lag(*, tau: RealScalarLike = 1.0) -> System:
+@register(
+    "linear_one_lag", source="Küchler & Mensch (1992), Stochastics 40, 23-42", lags={"tau": 1.0},
+    drivers={"x": "x x@1"}, history=(1.0,), sigma=0.5, dt=0.01, transient=10.0,
+)  # fmt: skip
+def linear_one_lag(t, x, lagged, *, a=-1.0, b=-0.5):
     """Langevin's equation with a delayed term.
 
     dX = (a X + b X(t−τ)) dt + σ dW, with a = −1, b = −0.5, σ = 0.5, τ = 1.
@@ -21,24 +20,22 @@ def linear_one_lag(*, tau: RealScalarLike = 1.0) -> System:
     Noise drives it; without noise it comes to rest. The stationary variance is 0.1151 and the
     covariance at the lag 0.0198, by the closed form of the reference. Dimensionless.
     """
-    return make(
-        _linear_one_lag,
-        parameters={"a": -1.0, "b": -0.5},
-        lags=(tau,),
-        drivers={"x": "x x@1"},
-        history=(1.0,),
-        sigma=0.5,
-        dt=0.01,
-        transient=10.0,
-    )
+    return a * x + b * lagged[0]
 
 
-def _linear_several_lags(t, x, lagged, *, present, past):
-    return present @ x + jnp.einsum("lij,lj->i", past, lagged)
-
-
-@register("linear_several_lags", source="linear theory; stationary covariance by quadrature")
-def linear_several_lags() -> System:
+@register(
+    "linear_several_lags", source="linear theory; stationary covariance by quadrature",
+    lags=(0.5, 1.0), drivers={"x": "x y y@1", "y": "y x@2 y@2"}, history=(1.0, -1.0),
+    sigma=(0.5, 0.4), dt=0.01, transient=10.0,
+)  # fmt: skip
+def linear_several_lags(
+    t,
+    x,
+    lagged,
+    *,
+    present=((-1.5, 0.3), (0.0, -1.0)),
+    past=(((0.0, -0.8), (0.0, 0.0)), ((0.0, 0.0), (0.6, -0.2))),
+):
     """Two linear variables that drive each other at different lags.
 
     x' = −1.5 x + 0.3 y − 0.8 y(t−0.5), y' = −y + 0.6 x(t−1) − 0.2 y(t−1), both with noise
@@ -47,29 +44,14 @@ def linear_several_lags() -> System:
     Noise drives it; without noise it comes to rest. The parameters `present` [target source] and
     `past` [lag target source] hold the coefficients, zeros included. Dimensionless.
     """
-    return make(
-        _linear_several_lags,
-        parameters={
-            "present": [[-1.5, 0.3], [0.0, -1.0]],
-            "past": [[[0.0, -0.8], [0.0, 0.0]], [[0.0, 0.0], [0.6, -0.2]]],
-        },
-        lags=(0.5, 1.0),
-        drivers={"x": "x y y@1", "y": "y x@2 y@2"},
-        history=(1.0, -1.0),
-        sigma=(0.5, 0.4),
-        dt=0.01,
-        transient=10.0,
-    )
-
-
-def _minus_delay(t, x, lagged):
-    return -lagged[0]
+    return present @ x + jnp.einsum("lij,lj->i", past, lagged)
 
 
 @register(
-    "minus_delay", source="Driver (1977), Ordinary and Delay Differential Equations, Springer"
-)
-def minus_delay(*, tau: RealScalarLike = 1.0) -> System:
+    "minus_delay", source="Driver (1977), Ordinary and Delay Differential Equations, Springer",
+    lags={"tau": 1.0}, drivers={"x": "x@1"}, history=(1.0,), sigma=0.1, dt=0.01, transient=20.0,
+)  # fmt: skip
+def minus_delay(t, x, lagged):
     """The simplest delay equation.
 
     x' = −x(t−τ), with τ = 1 and x = 1 on t ≤ 0.
@@ -77,19 +59,21 @@ def minus_delay(*, tau: RealScalarLike = 1.0) -> System:
     Its solution is the polynomial Σₖ (−1)ᵏ (t − (k−1) τ)ᵏ / k!, over k from 0 while the bracket is
     positive, a test of any integrator. It decays to zero for τ < π/2, so long data need the noise.
     """
-    return make(
-        _minus_delay,
-        parameters={},
-        lags=(tau,),
-        drivers={"x": "x@1"},
-        history=(1.0,),
-        sigma=0.1,
-        dt=0.01,
-        transient=20.0,
-    )
+    return -lagged[0]
 
 
-def _two_lag_pair(t, x, lagged, *, gain, decay):
+@register(
+    "two_lag_pair", source="made for testing integrators with two lags", lags=(1.0, 1.7),
+    drivers={"x": "x y@1 x@2", "y": "y x@2"}, history=(0.5, -0.2), sigma=0.02, dt=0.01,
+    transient=50.0,
+)  # fmt: skip
+def two_lag_pair(t, x, lagged, *, gain=1.5, decay=0.5):
+    """Two saturating variables in a negative loop with two lags.
+
+    x' = −x + tanh(g y(t−1)) − c x(t−1.7), y' = −y − tanh(g x(t−1.7)), with g = 1.5, c = 0.5.
+
+    Dimensionless; periodic.
+    """
     present_x, present_y = x
     y_first = lagged[0, 1]
     x_second = lagged[1, 0]
@@ -101,56 +85,25 @@ def _two_lag_pair(t, x, lagged, *, gain, decay):
     )
 
 
-@register("two_lag_pair", source="made for testing integrators with two lags")
-def two_lag_pair() -> System:
-    """Two saturating variables in a negative loop with two lags.
-
-    x' = −x + tanh(g y(t−1)) − c x(t−1.7), y' = −y − tanh(g x(t−1.7)), with g = 1.5, c = 0.5.
-
-    Dimensionless; periodic.
-    """
-    return make(
-        _two_lag_pair,
-        parameters={"gain": 1.5, "decay": 0.5},
-        lags=(1.0, 1.7),
-        drivers={"x": "x y@1 x@2", "y": "y x@2"},
-        history=(0.5, -0.2),
-        sigma=0.02,
-        dt=0.01,
-        transient=50.0,
-    )
-
-
-def _scroll(t, x, lagged, *, alpha, beta):
-    return -alpha * lagged[0] + beta * jnp.tanh(10 * lagged[0])
-
-
-@register("scroll_delay", source="dysts: Driver (1977), Ordinary and Delay Differential Equations")
-def scroll_delay(*, tau: RealScalarLike = 10.0) -> System:
+@register(
+    "scroll_delay", source="dysts: Driver (1977), Ordinary and Delay Differential Equations",
+    lags={"tau": 10.0}, drivers={"x": "x@1"}, history=(0.1,), sigma=0.01, dt=0.05, transient=500.0,
+)  # fmt: skip
+def scroll_delay(t, x, lagged, *, alpha=0.2, beta=0.2):
     """A delayed circuit with two scrolls.
 
     x' = −α x(t−τ) + β tanh(10 x(t−τ)), with α = β = 0.2, τ = 10.
 
     Dimensionless; the present state does not enter. Chaotic.
     """
-    return make(
-        _scroll,
-        parameters={"alpha": 0.2, "beta": 0.2},
-        lags=(tau,),
-        drivers={"x": "x@1"},
-        history=(0.1,),
-        sigma=0.01,
-        dt=0.05,
-        transient=500.0,
-    )
+    return -alpha * lagged[0] + beta * jnp.tanh(10 * lagged[0])
 
 
-def _sprott(t, x, lagged):
-    return jnp.sin(lagged[0])
-
-
-@register("sprott_delay", source="Sprott (2007), Phys. Lett. A 366, 397-402")
-def sprott_delay(*, tau: RealScalarLike = 5.1) -> System:
+@register(
+    "sprott_delay", source="Sprott (2007), Phys. Lett. A 366, 397-402", lags={"tau": 5.1},
+    drivers={"x": "x@1"}, history=(0.1,), sigma=0.02, dt=0.02, sampling_step=0.1, transient=200.0,
+)  # fmt: skip
+def sprott_delay(t, x, lagged):
     """A sine of the past and nothing else.
 
     x' = sin(x(t−τ)), with τ = 5.1.
@@ -158,67 +111,38 @@ def sprott_delay(*, tau: RealScalarLike = 5.1) -> System:
     Dimensionless; the present state does not enter. Chaotic. The equation does not change when x
     grows by 2π, so x wanders over the wells between them, rarely and without bound.
     """
-    return make(
-        _sprott,
-        parameters={},
-        lags=(tau,),
-        drivers={"x": "x@1"},
-        history=(0.1,),
-        sigma=0.02,
-        dt=0.02,
-        sampling_step=0.1,
-        transient=200.0,
-    )
+    return jnp.sin(lagged[0])
 
 
-def _voss(t, x, lagged, *, alpha):
-    late = lagged[0]
-    return -alpha * x - 10.44 * late**3 - 13.95 * late**2 - 3.63 * late + 0.85
-
-
-@register("voss_delay", source="Voss (2002), Int. J. Bifurcation Chaos 12, 1619-1625")
-def voss_delay(*, tau: RealScalarLike = 13.28) -> System:
+@register(
+    "voss_delay", source="Voss (2002), Int. J. Bifurcation Chaos 12, 1619-1625",
+    lags={"tau": 13.28}, drivers={"x": "x x@1"}, history=(-0.5,), sigma=0.01, dt=0.0083,
+    transient=200.0,
+)  # fmt: skip
+def voss_delay(t, x, lagged, *, alpha=3.24):
     """An electronic circuit with a cubic delayed feedback.
 
     x' = −α x − 10.44 z³ − 13.95 z² − 3.63 z + 0.85, z = x(t−τ), with α = 3.24, τ = 13.28.
 
     x in volts, time in units of the inverse rate. Chaotic.
     """
-    return make(
-        _voss,
-        parameters={"alpha": 3.24},
-        lags=(tau,),
-        drivers={"x": "x x@1"},
-        history=(-0.5,),
-        sigma=0.01,
-        dt=0.0083,
-        transient=200.0,
-    )
+    late = lagged[0]
+    return -alpha * x - 10.44 * late**3 - 13.95 * late**2 - 3.63 * late + 0.85
 
 
-def _piecewise(t, x, lagged, *, alpha, beta, c):
-    scaled = lagged[0] / c
-    return -alpha * lagged[0] + beta * (3 * scaled - scaled**3)
-
-
-@register("piecewise_circuit", source="Tamaševičius et al. (2006), Electron. Lett. 42, 736-737")
-def piecewise_circuit(*, tau: RealScalarLike = 4.9) -> System:
+@register(
+    "piecewise_circuit", source="Tamaševičius et al. (2006), Electron. Lett. 42, 736-737",
+    lags={"tau": 4.9}, drivers={"x": "x@1"}, history=(0.1,), sigma=0.02, dt=0.02, transient=200.0,
+)  # fmt: skip
+def piecewise_circuit(t, x, lagged, *, alpha=1.0, beta=1.0, c=2.24):
     """An electronic circuit with two scrolls, its piecewise characteristic made a cubic.
 
     x' = −α z + β (3 z/c − (z/c)³), z = x(t−τ), with α = β = 1, c = 2.24, τ = 4.9.
 
     Dimensionless; the present state does not enter. Chaotic.
     """
-    return make(
-        _piecewise,
-        parameters={"alpha": 1.0, "beta": 1.0, "c": 2.24},
-        lags=(tau,),
-        drivers={"x": "x@1"},
-        history=(0.1,),
-        sigma=0.02,
-        dt=0.02,
-        transient=200.0,
-    )
+    scaled = lagged[0] / c
+    return -alpha * lagged[0] + beta * (3 * scaled - scaled**3)
 
 
 _UNITS = "units of Mackey & Glass (1977), Science 197, 287-289, coupled here by their production"
@@ -243,15 +167,11 @@ def _network(
     graph[:, :, 1] = weights != 0
     return make(
         _mackey_glass_network,
-        parameters={"beta": beta, "gamma": 0.1, "n": 10.0, "weights": weights},
-        lags=(delay, tau),
-        graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)],
-        history=0.6 + 0.6 * np.arange(size) / max(size - 1, 1),
-        sigma=0.002,
-        dt=0.1,
+        parameters={"beta": beta, "gamma": 0.1, "n": 10.0, "weights": weights}, lags=(delay, tau),
+        graph=graph, variables=[f"x{i + 1}" for i in range(size)],
+        history=0.6 + 0.6 * np.arange(size) / max(size - 1, 1), sigma=0.002, dt=0.1,
         transient=1000.0,
-    )
+    )  # fmt: skip
 
 
 def _check_network(size: int, coupling: RealScalarLike) -> None:
@@ -261,7 +181,7 @@ def _check_network(size: int, coupling: RealScalarLike) -> None:
         raise ValueError(f"coupling must be between 0 and 1; got {coupling}.")
 
 
-@register("mackey_glass_ring", source=_UNITS)
+@register_factory("mackey_glass_ring", source=_UNITS)
 def mackey_glass_ring(
     *,
     size: int = 5,
@@ -282,7 +202,7 @@ def mackey_glass_ring(
     return _network(coupling * np.roll(np.eye(size), 1, axis=1), tau, delay)
 
 
-@register("mackey_glass_star", source=_UNITS)
+@register_factory("mackey_glass_star", source=_UNITS)
 def mackey_glass_star(
     *,
     size: int = 5,
@@ -303,7 +223,7 @@ def mackey_glass_star(
     return _network(weights, tau, delay)
 
 
-@register("mackey_glass_network", source=_UNITS)
+@register_factory("mackey_glass_network", source=_UNITS)
 def mackey_glass_network(
     *,
     size: int = 6,
@@ -330,7 +250,29 @@ def mackey_glass_network(
     return _network(weights, tau, delay)
 
 
-def _lorenz63(t, x, lagged, *, sigma, rho, beta, coupling):
+@register(
+    "lorenz63_delayed",
+    source="units of Lorenz (1963), J. Atmos. Sci. 20, 130-141, coupled here with a delay",
+    lags={"tau": 0.3},
+    drivers={
+        "x1": "x1 y1",
+        "y1": "x1 y1 z1",
+        "z1": "x1 y1 z1",
+        "x2": "x2 y2 x1@1",
+        "y2": "x2 y2 z2",
+        "z2": "x2 y2 z2",
+    },
+    history=(1.0, 1.0, 20.0, -5.0, -5.0, 25.0), sigma=0.1, dt=0.001, transient=20.0,
+)  # fmt: skip
+def lorenz63_delayed(t, x, lagged, *, sigma=10.0, rho=(28.0, 35.0), beta=8 / 3, coupling=2.0):
+    """Two Lorenz systems, of which the first drives the second after a delay.
+
+    xᵢ' = σ (yᵢ − xᵢ), yᵢ' = xᵢ (ρᵢ − zᵢ) − yᵢ, zᵢ' = xᵢ yᵢ − β zᵢ, and x₂' has the further term
+    k (x₁(t−τ) − x₂); σ = 10, ρ = (28, 35), β = 8/3, k = 2 and τ = 0.3.
+
+    Dimensionless convection; time in units of the heat diffusion time over 1 + a². ρ differs so
+    that the two do not synchronise. Chaotic.
+    """
     x1, y1, z1, x2, y2, z2 = x
     return jnp.stack(
         [
@@ -344,45 +286,13 @@ def _lorenz63(t, x, lagged, *, sigma, rho, beta, coupling):
     )
 
 
-@register(
-    "lorenz63_delayed",
-    source="units of Lorenz (1963), J. Atmos. Sci. 20, 130-141, coupled here with a delay",
-)
-def lorenz63_delayed(*, tau: RealScalarLike = 0.3) -> System:
-    """Two Lorenz systems, of which the first drives the second after a delay.
-
-    xᵢ' = σ (yᵢ − xᵢ), yᵢ' = xᵢ (ρᵢ − zᵢ) − yᵢ, zᵢ' = xᵢ yᵢ − β zᵢ, and x₂' has the further term
-    k (x₁(t−τ) − x₂); σ = 10, ρ = (28, 35), β = 8/3, k = 2 and τ = 0.3.
-
-    Dimensionless convection; time in units of the heat diffusion time over 1 + a². ρ differs so
-    that the two do not synchronise. Chaotic.
-    """
-    return make(
-        _lorenz63,
-        parameters={"sigma": 10.0, "rho": [28.0, 35.0], "beta": 8 / 3, "coupling": 2.0},
-        lags=(tau,),
-        drivers={
-            "x1": "x1 y1",
-            "y1": "x1 y1 z1",
-            "z1": "x1 y1 z1",
-            "x2": "x2 y2 x1@1",
-            "y2": "x2 y2 z2",
-            "z2": "x2 y2 z2",
-        },
-        history=(1.0, 1.0, 20.0, -5.0, -5.0, 25.0),
-        sigma=0.1,
-        dt=0.001,
-        transient=20.0,
-    )
-
-
 def _lorenz96(t, x, lagged, *, forcing, coupling):
     far = jnp.roll(lagged[0], -(x.shape[0] // 2))
     advection = (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1)
     return advection - x + forcing + coupling * (far - x)
 
 
-@register(
+@register_factory(
     "lorenz96_delayed",
     source="Lorenz (1996), ECMWF Seminar on Predictability 1, 1-18, coupled here with a delay",
 )
@@ -404,13 +314,7 @@ def lorenz96_delayed(*, size: int = 6, tau: RealScalarLike = 0.5) -> System:
         graph[(units + offset) % size, units, 0] = True
     graph[(units + size // 2) % size, units, 1] = True
     return make(
-        _lorenz96,
-        parameters={"forcing": 8.0, "coupling": 0.5},
-        lags=(tau,),
-        graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)],
-        history=8.0 + np.sin(1.0 + units),
-        sigma=0.1,
-        dt=0.002,
-        transient=20.0,
-    )
+        _lorenz96, parameters={"forcing": 8.0, "coupling": 0.5}, lags=(tau,), graph=graph,
+        variables=[f"x{i + 1}" for i in range(size)], history=8.0 + np.sin(1.0 + units), sigma=0.1,
+        dt=0.002, transient=20.0,
+    )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import functools
 import inspect
 import itertools
 import math
@@ -311,25 +310,60 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 
 class _Entry(NamedTuple):
-    factory: functools.partial
+    factory: Callable[..., System]
+    options: tuple[str, ...]  # that the factory takes
     source: str
+    description: str
 
 
 _ENTRIES: dict[str, _Entry] = {}
 
 
-def register(name: str, *, source: str, **options) -> Callable:
+def register(
+    name: str,
+    *,
+    source: str,
+    lags: Mapping[str, float] | Sequence[float] = (),
+    **settings,
+) -> Callable:
+    """Register the drift of a system under `name` (a decorator), with its docstring as the system's
+    description and the defaults of its keywords as the system's parameters.
+
+    `lags` by name are options of [`get`][ndde_jax.systems.get]; `settings` are those of `make`.
+    """
+    named = dict(lags) if isinstance(lags, Mapping) else {}
+
+    def keep(field: Callable) -> Callable:
+        keywords = inspect.signature(field).parameters.values()
+        parameters = {key.name: key.default for key in keywords if key.kind is key.KEYWORD_ONLY}
+
+        def factory(**chosen) -> System:
+            times = tuple({**named, **chosen}.values()) if named else lags
+            return make(field, parameters=parameters, lags=times, **settings)
+
+        _enter(name, _Entry(factory, tuple(named), source, inspect.getdoc(field) or ""))
+        return field
+
+    return keep
+
+
+def register_factory(name: str, *, source: str) -> Callable:
     """Register a function that makes a system under `name` (a decorator), with its docstring as the
-    system's description. `options` are passed to the function, so one function serves many names.
+    system's description.
     """
 
     def keep(factory: Callable[..., System]) -> Callable[..., System]:
-        if name in _ENTRIES:
-            raise ValueError(f"{name!r} is registered twice.")
-        _ENTRIES[name] = _Entry(functools.partial(factory, **options), source)
+        options = tuple(inspect.signature(factory).parameters)
+        _enter(name, _Entry(factory, options, source, inspect.getdoc(factory) or ""))
         return factory
 
     return keep
+
+
+def _enter(name: str, entry: _Entry) -> None:
+    if name in _ENTRIES:
+        raise ValueError(f"{name!r} is registered twice.")
+    _ENTRIES[name] = entry
 
 
 def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
@@ -396,18 +430,17 @@ def get(name: Checked[str], **options) -> System:
         hint = f"here it is {hint!r}." if hint else _suggest(name, known)
         raise ValueError(f"no system is called {name!r}; {hint} See ndde_jax.systems.names().")
     entry = _ENTRIES[name]
-    accepted = inspect.signature(entry.factory).parameters
-    structural = {key: value for key, value in options.items() if key in accepted}
-    rest = {key: value for key, value in options.items() if key not in accepted}
+    structural = {key: value for key, value in options.items() if key in entry.options}
+    rest = {key: value for key, value in options.items() if key not in entry.options}
     system = entry.factory(**structural)
     unknown = [key for key in rest if key not in system.parameters]
     if unknown:
-        hint = _suggest(unknown[0], (*accepted, *system.parameters))
+        hint = _suggest(unknown[0], (*entry.options, *system.parameters))
         raise ValueError(f"{name} has no option {unknown[0]!r}; {hint}")
     system = dataclasses.replace(
         system,
         name=name,
         source=entry.source,
-        description=inspect.getdoc(entry.factory.func) or "",
+        description=entry.description,
     )
     return system.with_parameters(**rest)

@@ -98,22 +98,18 @@ MOST_HISTORIES = 500
 KINDS = ("certified", "estimated", "assumed")
 
 
-def _vector(name: str):
-    def convert(value: Any) -> Array:
-        check_real_array(value, name, "one for each delay", finite=True)
+def _vector(name: str, **bound: int):
+    def convert(value: Any) -> Array | None:
+        if value is None:
+            return None
+        check_real_array(value, name, "one for each delay", finite=True, **bound)
         return jnp.atleast_1d(jnp.asarray(value, float))
 
     return convert
 
 
 def _rates(name: str):
-    def convert(value: Any) -> Array | None:
-        if value is None:
-            return None
-        check_real_array(value, name, "one for each delay", finite=True, least=0)
-        return jnp.atleast_1d(jnp.asarray(value, float))
-
-    return convert
+    return _vector(name, least=0)
 
 
 class Dissipativity(eqx.Module):

@@ -241,16 +241,14 @@ def transfer_curve(
     check_positive(dt, "dt")
     true_key, again, *keys = jr.split(key, 2 + len(learned))
 
-    def delays_for(which):
+    def told(which):
+        """Return the delays that a drift has to be told."""
         brings = isinstance(which, AbstractDelayModel | System)
-        return delays_of(which, None if brings else given)
+        return None if brings or not len(given) else given
 
     def path(which, key):
-        brings = isinstance(which, AbstractDelayModel | System)
         steps = dict(n_steps=n_steps, dt=float(dt), sigma=sigma, key=key, history=history)
-        return np.asarray(
-            solve_sdde(which, delays=None if brings or not len(given) else given, **steps).ys, float
-        )
+        return np.asarray(solve_sdde(which, delays=told(which), **steps).ys, float)
 
     truth = path(drift, true_key)
     if truth.ndim != 2:
@@ -261,7 +259,7 @@ def transfer_curve(
     if noise.shape[0] != noise.shape[1] or np.linalg.cond(noise) > 1e12:
         raise ValueError("sigma must be invertible: with singular noise laws need not overlap.")
     back = [
-        np.concatenate([[0], np.round(delays_for(which) / float(dt)).astype(int)])
+        np.concatenate([[0], np.round(delays_of(which, told(which)) / float(dt)).astype(int)])
         for which in (drift, *learned)
     ]
     longest = max(int(steps.max()) for steps in back)

@@ -14,7 +14,8 @@ from ndde_jax.samples._treatments import restored, transformed
 DT, KEY = 0.2, jax.random.key(0)
 NAMES = ("rain", "flow")
 RECIPE = ndde.Recipe(strategy=ndde.select.Default(networks=None), scheme="euler")
-OPTIONS = {"paths": 30, "key": KEY}
+# As in `test_offsets.py`, which shares the simulator.
+HORIZON, OPTIONS = 60, {"paths": 50, "key": KEY}
 
 
 def logarithms(n=700, seed=0):
@@ -76,21 +77,23 @@ def test_it_is_said_and_undone(found):
 
 
 def test_forecasts_come_in_measured_units(found, by_hand, tmp_path):
-    f, other = found.forecast(12, **OPTIONS), by_hand.forecast(12, **OPTIONS)
+    f, other = found.forecast(HORIZON, **OPTIONS), by_hand.forecast(HORIZON, **OPTIONS)
     np.testing.assert_allclose(f.paths, exp(np.asarray(other.paths)), rtol=1e-9)
     np.testing.assert_allclose(f.history[-5:], X[-5:], rtol=1e-9)
     np.testing.assert_allclose(f.quantile(0.9)[:, 1], np.exp(other.quantile(0.9)[:, 1]), rtol=0.02)
-    again = found.forecast(12, **OPTIONS, history=X[-20:])
+    again = found.forecast(HORIZON, **OPTIONS, history=X[-20:])
     np.testing.assert_allclose(again.paths, f.paths, rtol=1e-9)
     found.save(tmp_path)
     loaded = ndde.Discovery.load(tmp_path)
-    np.testing.assert_array_equal(loaded.forecast(12, **OPTIONS).paths, f.paths)
+    np.testing.assert_array_equal(loaded.forecast(HORIZON, **OPTIONS).paths, f.paths)
     with pytest.raises(ValueError, match="history, flow: 3 of 20 values have no logarithm"):
-        found.forecast(12, **OPTIONS, history=np.where(np.arange(20)[:, None] < 3, -1.0, X[-20:]))
+        found.forecast(
+            HORIZON, **OPTIONS, history=np.where(np.arange(20)[:, None] < 3, -1.0, X[-20:])
+        )
 
 
 def test_what_is_set_is_measured_and_a_shift_is_a_factor(found, by_hand):
-    level = {"horizon": 12, **OPTIONS}
+    level = {"horizon": HORIZON, **OPTIONS}
     g, other = (
         found.intervene({"flow": 2.0}, **level),
         by_hand.intervene({"flow": np.log(2.0)}, **level),
@@ -111,7 +114,7 @@ def test_what_is_set_is_measured_and_a_shift_is_a_factor(found, by_hand):
 
 def test_outcomes_have_gradients_through_logarithms(found):
     def outcome(level):
-        changed = found.intervene({"flow": level}, horizon=12, **OPTIONS).changed
+        changed = found.intervene({"flow": level}, horizon=HORIZON, **OPTIONS).changed
         return jnp.mean(changed[..., 1])
 
     # Forward, which is one program; backward `tests/use/test_interventions.py` goes.
@@ -122,13 +125,13 @@ def test_known_inputs_are_given_as_measured():
     swapped = np.column_stack([np.exp(LOGS[:, 0]), LOGS[:, 1]])
     kind = {"transform": {"rain": "log"}, "inputs": ["rain"]}
     found, other = discover(swapped, **kind), discover(LOGS, inputs=["rain"])
-    future = np.linspace(0.5, 2.0, 12)
-    f = found.forecast(12, **OPTIONS, inputs={"rain": future})
-    g = other.forecast(12, **OPTIONS, inputs={"rain": np.log(future)})
-    np.testing.assert_allclose(f.paths[..., 0], np.broadcast_to(future, (30, 12)), rtol=1e-9)
+    future = np.linspace(0.5, 2.0, HORIZON)
+    f = found.forecast(HORIZON, **OPTIONS, inputs={"rain": future})
+    g = other.forecast(HORIZON, **OPTIONS, inputs={"rain": np.log(future)})
+    np.testing.assert_allclose(f.paths[..., 0], np.broadcast_to(future, (50, HORIZON)), rtol=1e-9)
     np.testing.assert_allclose(f.paths[..., 1], g.paths[..., 1], rtol=1e-9)
-    with pytest.raises(ValueError, match="the future of rain: 4 of 12 values"):
-        found.forecast(12, **OPTIONS, inputs={"rain": future - 1})
+    with pytest.raises(ValueError, match="the future of rain: 20 of 60 values"):
+        found.forecast(HORIZON, **OPTIONS, inputs={"rain": future - 1})
 
 
 def test_backtests_score_measured_values(found, by_hand):
@@ -184,7 +187,7 @@ def test_ranks_see_the_same_in_any_monotone_scale():
     np.testing.assert_array_equal(one.graph, other.graph)
     np.testing.assert_allclose(one.scores, other.scores, atol=1e-9)
     assert other.samples.labels == ("score of rain", "score of flow")
-    f, g = one.forecast(12, **OPTIONS), other.forecast(12, **OPTIONS)
+    f, g = one.forecast(HORIZON, **OPTIONS), other.forecast(HORIZON, **OPTIONS)
     inside = np.abs(np.asarray(f.paths[..., 1])) < 1.0
     np.testing.assert_allclose(
         np.asarray(g.paths[..., 1])[inside], np.exp(f.paths[..., 1])[inside], rtol=0.02
@@ -203,9 +206,9 @@ def test_recordings_have_one_scale_and_offsets_come_after_it():
     np.testing.assert_allclose(
         found.samples.offsets[:, 1], [piece.mean() - np.mean(logs) for piece in logs]
     )
-    f = found.forecast(12, **OPTIONS)
+    f = found.forecast(HORIZON, **OPTIONS)
     np.testing.assert_allclose(f.history[-5:], x[1][-5:], rtol=1e-9)
-    again = found.forecast(12, **OPTIONS, history=x[1][-20:])
+    again = found.forecast(HORIZON, **OPTIONS, history=x[1][-20:])
     np.testing.assert_allclose(again.paths, f.paths, rtol=1e-6)
 
 

@@ -174,7 +174,7 @@ def test_paper_preset():
     np.testing.assert_allclose(method.coefficients(3, 2, 128), [0.025 * 6])
     # The paper's mask is the sigmoid of the logits, cut at one half.
     logits = jnp.array([[-3.0, -0.5, -0.01, 0.01, 2.0]])
-    np.testing.assert_array_equal(method.mask(logits, ()), jax.nn.sigmoid(logits) > 0.5)
+    np.testing.assert_array_equal(method.mask((logits,), ()), jax.nn.sigmoid(logits) > 0.5)
     assert ndde.L0NDDE().rule == "open_probability"
 
 

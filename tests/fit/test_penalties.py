@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 import ndde_jax as ndde
 from ndde_jax.fit.penalties import column_norms, group_shrink, path_weights
 from ndde_jax.models._networks import init_layers
-from tests.helpers import METHODS, NAMES, ORDER, TRUTH, windows
+from tests.helpers import METHODS, ORDER, TRUTH, windows
 
 CONFIG = ndde.FitConfig(
     max_steps=600,
@@ -27,7 +27,17 @@ FORBIDDEN, REQUIRED = (1, 0), (0, 0)
 PRIOR = ndde.prior_knowledge(3, forbidden=[FORBIDDEN], required=[REQUIRED])
 
 
-@pytest.fixture(scope="module", params=METHODS, ids=NAMES)
+# As their neighbours but for one setting; without a path less is trained than with one.
+SLOW = {"L0NDDE", "AGL reset", "PathReg gates"}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(method, id=method[0], marks=[pytest.mark.slow] * (method[0] in SLOW))
+        for method in METHODS
+    ],
+)
 def fitted(request):
     """Default, no and a huge coefficient on the same data, the default on variables in another
     order, and the huge one with prior knowledge, all in one batch.
@@ -44,7 +54,7 @@ def fitted(request):
         return ndde.fit(changed, w, CONFIG, key=jr.key(1))
 
     prices = jnp.array([1.0, 0.0, 1e4, 1.0, 1e4]) * method.coefficient
-    return *request.param, jax.jit(jax.vmap(one))(prices, data)
+    return *request.param, jax.vmap(one)(prices, data)
 
 
 def test_shapes_and_types(fitted):

@@ -41,6 +41,12 @@ def clean():
     return path()
 
 
+@pytest.fixture(scope="module")
+def short(clean):
+    """What is enough for a discovery."""
+    return clean[:1500]
+
+
 def test_errors_beside_a_walk_are_estimated_nearly_without_bias():
     """The model itself: increments with white noise q, errors of variance r."""
     rng = np.random.default_rng(1)
@@ -97,12 +103,12 @@ def test_constant_and_short_series_have_none():
         assert measurement_error(x) == (0.0, 0.0)
 
 
-def test_lags_that_average_errors_out_are_left_out(clean):
+def test_lags_that_average_errors_out_are_left_out(short):
     """Without errors the same samples keep what they keep, and nothing is said."""
     fast, key = ndde.Recipe.fast(), jax.random.key(0)
     options = dict(dt=DT, lags=LAGS, recipe=fast, key=key)
-    noisy = clean + 0.05 * clean.std(axis=0) * np.random.default_rng(6).normal(size=clean.shape)
-    found, quiet = ndde.discover(noisy, **options), ndde.discover(clean, **options)
+    noisy = short + 0.05 * short.std(axis=0) * np.random.default_rng(6).normal(size=short.shape)
+    found, quiet = ndde.discover(noisy, **options), ndde.discover(short, **options)
     assert sum("average them out" in choice for choice in found.choices) == 1
     assert not any("average them out" in choice for choice in quiet.choices)
 
@@ -120,10 +126,10 @@ def test_lags_that_average_errors_out_are_left_out(clean):
     np.testing.assert_array_equal(graph(np.zeros(3)), without)
 
 
-def test_networks_are_not_allowed_what_splines_left_out(clean):
+def test_networks_are_not_allowed_what_splines_left_out(short):
     """Required inputs stay allowed, and the data themselves as they are."""
     prior = ndde.prior_knowledge(("a", "b", "c"), lags=LAGS, required=[("a", "b", 5)])
-    windows = ndde.lagged_windows(clean, dt=DT, lags=LAGS, prior=prior)
+    windows = ndde.lagged_windows(short, dt=DT, lags=LAGS, prior=prior)
     data = KnownData(windows)
     before = data.allowed.copy()
     narrow = data.allowing(np.zeros_like(before))
@@ -132,17 +138,17 @@ def test_networks_are_not_allowed_what_splines_left_out(clean):
     np.testing.assert_array_equal(data.allowed, before)
 
 
-def test_the_graph_is_nearer_the_truth(clean):
+def test_the_graph_is_nearer_the_truth(short):
     rng, options = np.random.default_rng(7), dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0))
-    noisy = clean + 0.05 * clean.std(axis=0) * rng.normal(size=clean.shape)
+    noisy = short + 0.05 * short.std(axis=0) * rng.normal(size=short.shape)
     found = ndde.discover(noisy, dt=DT, lags=LAGS, **options)
     searched = np.asarray(ndde.select.spline_graph(found.windows).graph)
     assert (found.graph != truth()).sum() < (searched != truth()).sum()
     assert found.graph[0, 2, 2]
 
 
-def test_required_lags_stay(clean):
-    noisy = clean + 0.1 * clean.std(axis=0) * np.random.default_rng(8).normal(size=clean.shape)
+def test_required_lags_stay(short):
+    noisy = short + 0.1 * short.std(axis=0) * np.random.default_rng(8).normal(size=short.shape)
     names = ("a", "b", "c")
     both = [("a", "c", lag) for lag in LAGS]
     prior = ndde.prior_knowledge(names, lags=LAGS, required=both)
@@ -150,8 +156,8 @@ def test_required_lags_stay(clean):
     assert ndde.discover(noisy, dt=DT, lags=LAGS, **options).graph[0, 2].all()
 
 
-def test_a_strategy_of_ones_own_is_not_said_to_leave_out_lags(clean):
-    noisy = clean + 0.1 * clean.std(axis=0) * np.random.default_rng(9).normal(size=clean.shape)
+def test_a_strategy_of_ones_own_is_not_said_to_leave_out_lags(short):
+    noisy = short + 0.1 * short.std(axis=0) * np.random.default_rng(9).normal(size=short.shape)
     recipe = ndde.Recipe(strategy=ndde.select.Splines(), delays=False)
     found = ndde.discover(noisy, dt=DT, lags=LAGS, recipe=recipe, key=jax.random.key(0))
     assert not any("average them out" in choice for choice in found.choices)

@@ -105,7 +105,7 @@ def test_certificate_finds_what_is_wrong(windows, exact):
 
 
 PRICES = (0.01, 0.1, 0.5, 3.0, 30.0)
-FIT = ndde.FitConfig(max_steps=600, newton_steps=10)
+FIT = ndde.FitConfig(max_steps=300, newton_steps=10)
 
 
 @pytest.fixture(scope="module", params=[ndde.L0NDDE(), ndde.AGL()], ids=["L0NDDE", "AGL"])

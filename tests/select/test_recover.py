@@ -40,8 +40,8 @@ def run(strategy, w, key, price):
     return ndde.recover(w, strategy, price, key=key)
 
 
-# As "Gates" but for the penalty, which has tests of its own, or without one.
-SLOW = {"Gates, group lasso", "Gates, from everything"}
+# As "Gates" but for the penalty, which has tests of its own, or with less to do.
+SLOW = {"Gates, as they are", "Gates, group lasso", "Gates, from everything"}
 
 
 @pytest.fixture(

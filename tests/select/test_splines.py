@@ -149,7 +149,7 @@ def test_a_full_shortlist_makes_room():
     """Products of neighbours on a ring: the first models fill their shortlists with stand-ins."""
     system = ndde.systems.get("lorenz96_delayed")
     path = ndde.solve_sdde(
-        system.drift, lags=system.lags, dt=1 / 300, n_steps=40000, history=system.history,
+        system.drift, lags=system.lags, dt=1 / 300, n_steps=20000, history=system.history,
         sigma=0.5, key=jr.key(0), save_every=10,
     )  # fmt: skip
     lags = (0, 5, 10, 15, 20, 25)

@@ -23,7 +23,10 @@ def cosine(t):
 LAGS = jnp.array([0.5, 1.2])
 
 
-@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Heun(), diffrax.Tsit5()])
+HEUN = pytest.param(diffrax.Heun(), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("solver", [diffrax.Euler(), HEUN, diffrax.Tsit5()])
 def test_constant_steps_equal_solve_sdde(solver):
     """Two independent ways through the same equation; with noise where Diffrax allows it."""
     n, dt = 60, 0.1

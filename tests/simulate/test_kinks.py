@@ -13,8 +13,12 @@ import scipy.integrate
 import ndde_jax as ndde
 from ndde_jax import solve_sdde
 
-ORDERS = [(diffrax.Euler(), 1), (diffrax.Heun(), 2), (diffrax.Bosh3(), 3), (diffrax.Tsit5(), 5)]
-names = [type(solver).__name__ for solver, _ in ORDERS]
+ORDERS = [
+    pytest.param(diffrax.Euler(), 1, id="Euler"),
+    pytest.param(diffrax.Heun(), 2, id="Heun"),
+    pytest.param(diffrax.Bosh3(), 3, id="Bosh3", marks=pytest.mark.slow),
+    pytest.param(diffrax.Tsit5(), 5, id="Tsit5"),
+]
 
 
 def by_method_of_steps(rate, delays, history, y0, t1, stops=()):
@@ -86,7 +90,7 @@ def references():
     }
 
 
-@pytest.mark.parametrize("solver, order", ORDERS, ids=names)
+@pytest.mark.parametrize("solver, order", ORDERS)
 @pytest.mark.parametrize("case", CASES)
 def test_solvers_keep_their_order(case, solver, order, references):
     """Where dt divides neither the delays nor the time of the switch."""

@@ -131,7 +131,9 @@ def slope_of_what_stays(solver, delayed):
 
 
 @pytest.mark.parametrize("delay", [0.3, 2.0, None])
-@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Tsit5()])
+@pytest.mark.parametrize(
+    "solver", [diffrax.Euler(), pytest.param(diffrax.Tsit5(), marks=pytest.mark.slow)]
+)
 def test_a_path_that_diverges_leaves_the_gradients_of_its_neighbours_alone(delay, solver):
     slope = slope_of_what_stays(solver, delay is not None)
     values = (jnp.asarray(1.0), None if delay is None else jnp.asarray(delay))

@@ -105,7 +105,10 @@ def test_mackey_glass_against_scipy():
     np.testing.assert_allclose(path.ys[1:, 0], values, atol=2e-9)
 
 
-@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Heun(), diffrax.Tsit5()])
+HEUN = pytest.param(diffrax.Heun(), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("solver", [diffrax.Euler(), HEUN, diffrax.Tsit5()])
 def test_without_delays_equals_diffrax(solver):
     """On the same increments, to rounding. Diffrax knows no SDE order for Tsit5, so without."""
     n, dt = 300, 0.02

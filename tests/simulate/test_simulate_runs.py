@@ -135,7 +135,9 @@ def test_lengths_and_delays_make_few_programs(compilations):
     assert len(compilations) == 1
 
 
-@pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Bosh3()])
+@pytest.mark.parametrize(
+    "solver", [diffrax.Euler(), pytest.param(diffrax.Bosh3(), marks=pytest.mark.slow)]
+)
 def test_derivatives_by_what_a_drift_closes_over(solver):
     """They go through a run with room to spare, in which the state stands still."""
 

@@ -51,8 +51,8 @@ def test_a_forecast_goes_on_with_the_season(found):
 
 def test_known_inputs_are_given_with_their_season(found):
     known = dataclasses.replace(found, inputs=("a",))
-    future = waves(np.arange(N, N + 12.0))[:, 0] + 0.5
-    made = known.forecast(12, key=KEY, inputs={"a": future})
+    future = waves(np.arange(N, N + 24.0))[:, 0] + 0.5
+    made = known.forecast(24, key=KEY, inputs={"a": future})
     np.testing.assert_allclose(made.paths[:, :, 0], np.tile(future, (200, 1)), rtol=1e-5)
 
 
@@ -91,7 +91,7 @@ def test_what_is_set_is_what_is_measured(found):
     rule = found.intervene({"a": lambda t, x: x[0] * 0 + 12.0}, horizon=24, key=KEY)
     np.testing.assert_allclose(rule.changed, made.changed, atol=1e-4)
     # A rule sees states as they are measured, season and all.
-    seen = found.intervene({"a": lambda t, x: x[1]}, horizon=6, key=KEY)
+    seen = found.intervene({"a": lambda t, x: x[1]}, horizon=24, key=KEY)
     error = np.abs(np.asarray(seen.changed[:, :, 0] - seen.changed[:, :, 1]))
     assert error.mean() < 0.2 and np.asarray(seen.changed[:, :, 0]).min() > 20
 
