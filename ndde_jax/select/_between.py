@@ -4,8 +4,7 @@ A delay between two candidates is a weighted sum of both to a regression. Source
 samples where they lie instead, and delays settle where they explain most.
 """
 
-import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -50,30 +49,38 @@ def student_quantile(probability: float, degrees: int) -> float:
     return float(stdtrit(degrees, probability))
 
 
-class Record:
-    """The standardised samples at the positions of the windows, NaN between trajectories."""
+class Record(NamedTuple):
+    """The standardised samples at the positions of the windows, NaN between trajectories.
 
-    def __init__(self, samples: Samples, windows: Windows):
+    - `values`: `[sample dim]`; `position`: of each window, among these.
+    - `shift`: how far behind its position the rate of a window is measured, in samples.
+    """
+
+    values: Float[np.ndarray, "sample dim"]
+    position: Int[np.ndarray, " window"]
+    shift: float
+
+    @classmethod
+    def of(cls, samples: Samples, windows: Windows) -> "Record":
+        """Return the record of samples that were cut into windows."""
         center, scale = (
             np.asarray(a, float) for a in (windows.scaling.center, windows.scaling.scale)
         )
-        self.position = np.asarray(windows.position)
+        position = np.asarray(windows.position)
         # Rows of one trajectory follow one another; the first sample of the first is 0.
-        starts = np.flatnonzero(np.diff(self.position, prepend=self.position[0] - 2) != 1)
-        offsets = self.position[starts] - self.position[0]
-        self.values = np.full((offsets[-1] + len(samples.values[-1]) + 4, len(center)), np.nan)
+        starts = np.flatnonzero(np.diff(position, prepend=position[0] - 2) != 1)
+        offsets = position[starts] - position[0]
+        values = np.full((offsets[-1] + len(samples.values[-1]) + 4, len(center)), np.nan)
         for offset, value in zip(offsets, samples.values, strict=True):
             rows = (np.asarray(value, float) - center[None]) / scale[None]
-            self.values[offset : offset + len(rows)] = rows
-        self.shift = 0.5 if windows.scheme in ("midpoint", "euler") else 0.0
+            values[offset : offset + len(rows)] = rows
+        return cls(values, position, shift_of(windows))
 
     def of_rows(self, windows: Windows) -> "Record":
         """Return a record with these samples, read at the positions of other windows, for example
         those of a half.
         """
-        other = copy.copy(self)
-        other.position = np.asarray(windows.position)
-        return other
+        return self._replace(position=np.asarray(windows.position))
 
     def at(self, source: int, delay: float) -> Float[np.ndarray, " window"]:
         """Return a source `delay` samples ago, by Catmull–Rom interpolation; NaN where unknown."""
@@ -86,6 +93,11 @@ class Record:
         a = -0.5 * p0 + 1.5 * p1 - 1.5 * p2 + 0.5 * p3
         b = p0 - 2.5 * p1 + 2 * p2 - 0.5 * p3
         return ((a * u + b) * u + 0.5 * (p2 - p0)) * u + p1
+
+
+def shift_of(windows: Windows) -> float:
+    """Return how far behind its position the rate of a window is measured, in samples."""
+    return 0.5 if windows.scheme in ("midpoint", "euler") else 0.0
 
 
 class Settled(NamedTuple):
@@ -382,11 +394,15 @@ class Refiner:
         terms = find_terms(design, y, allowed, self.data.required[j], self.data.dim)
         found = describe(design, y, terms, self.data.dim, min(SHORTLIST, design.n_inputs))
         kept = found.mask & np.isfinite(delays)
-        # A number more, and one of the positions about a candidate that can be told apart.
-        each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
-        cost = self._criterion(design, j, found.mask) + each.sum()
+        cost = self._criterion(design, j, found.mask) + self.price_of(kept, design.n_windows)
         delays, halves = (np.where(kept, values, np.nan) for values in (delays, halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
+
+    def price_of(self, kept: Bool[np.ndarray, " input"], n: Any) -> float:
+        """Return the price of the delays at some places beside n windows: a number more of each,
+        and one of the positions about a candidate that can be told apart.
+        """
+        return float((np.log(n) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))).sum())
 
     def _place(self, j: int, source: int, delay: float) -> int | None:
         """Return the candidate of a source nearest to a delay."""
@@ -452,7 +468,7 @@ def left_at_delays(
     """Return the residual of a target's standardised rate after splines of its sources at their
     delays, in time, in windows that count.
     """
-    record, data, inputs = Record(samples, windows), KnownData(windows), []
+    record, data, inputs = Record.of(samples, windows), KnownData(windows), []
     for i, a in np.argwhere(graph[:, target]):
         state = data.inputs[:, a * data.dim + i]
         delay = float(delays[i, target, a]) / float(windows.dt)

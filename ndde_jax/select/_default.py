@@ -30,6 +30,7 @@ from ._splines import SplineGraph
 from ._strategies import Splines
 from ._strategy import AbstractStrategy, Recovery, recovery
 from ._target_fit import TargetFit
+from ._whole import ClosedForms, on_whole
 
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
@@ -151,9 +152,14 @@ class Default(AbstractStrategy):
             own if found is None else own.on(found.mask, found.design)
             for own, found in zip(plain, refined, strict=True)
         ]
-        screening, judged = _after(screened.found, fits, refined), [None] * data.dim
+        closed = ClosedForms(data, plain, refined, fits, screened.found)
+        if screened.whole is not None and not data.refused:
+            closed = on_whole(screened, closed, refiners)
+        data, plain, refined, fits, found = closed
+        screening, judged = _after(found, fits, refined), [None] * data.dim
         if self.networks is not None and not data.refused:
-            judged = judged_by_networks(data, screening, fits, price, self.networks, key)
+            in_memory = [own.of_windows() for own in fits]
+            judged = judged_by_networks(data, screening, in_memory, price, self.networks, key)
         value = flat_inputs(np.asarray(screening.value))
         targets = [
             Described(
@@ -223,6 +229,8 @@ def distributed_inputs(
     readings, refused = screened.readings, screened.data.refused
     if readings is None or refused or screened.windows.scheme != "euler":
         return None
+    if screened.whole is not None:
+        return None  # lags that are weak in the part in memory are not in all of the record
     if readings.name == "flow" or readings.distributed is None or not isinstance(price, EBIC):
         return None
     return flat_inputs(readings.distributed)

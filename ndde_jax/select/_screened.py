@@ -25,7 +25,8 @@ class Screened:
     What is known of their samples beside windows is at hand where it is: `steps`, from which
     windows halfway through them are made; `readings`, the comparison of the record as a map and as
     a flow; `errors`, the variances of measurement errors; and `record`, the samples between the
-    candidate lags, where delays may lie there.
+    candidate lags, where delays may lie there. `whole` is the record that they are a part of, where
+    it does not fit into memory.
     """
 
     def __init__(
@@ -38,6 +39,13 @@ class Screened:
     ):
         self.windows, self.steps, self.readings = windows, steps, readings
         self.errors, self.record = errors, record
+        self.whole: Any = None
+
+    def part_of(self, whole: Any) -> "Screened":
+        """Return the same as a part of a record that does not fit into memory."""
+        other = copy.copy(self)
+        other.whole = whole
+        return other
 
     def knowing(self, errors: Float[np.ndarray, " dim"], record: Record | None) -> "Screened":
         """Return the same with what samples tell beside windows."""

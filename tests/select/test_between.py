@@ -101,7 +101,7 @@ def test_delays_settle_where_a_scan_finds_the_least_criterion():
     x = path(14, law=np.tanh)
     samples = ndde.read_samples(x, dt=DT)
     windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
-    record, data = Record(samples, windows), KnownData(windows)
+    record, data = Record.of(samples, windows), KnownData(windows)
     known = data.inputs[:, [1]]
     settled = settle(record, data, known, [0], [18.0], [10.0], 1)
     scan = np.arange(8, 24, 0.2)
@@ -118,7 +118,7 @@ def test_a_record_is_read_where_its_rows_are():
 
     parts = [wave(np.arange(90.0)), wave(np.arange(200.0, 270.0))]
     windows = ndde.lagged_windows(parts, dt=1.0, lags=(0, 4))
-    record = Record(ndde.read_samples(parts, dt=1.0), windows)
+    record = Record.of(ndde.read_samples(parts, dt=1.0), windows)
     times = np.concatenate([np.arange(4, 89), np.arange(204, 269)])
     scaling = windows.scaling
     expected = (wave(times + 0.5 - 2.7) - np.asarray(scaling.center)) / np.asarray(scaling.scale)
@@ -262,7 +262,7 @@ def refiner(*delays, among=None):
     design, places = design_of(data.inputs, data.weight), data.allowed
     if among is not None:
         data = data.allowing(np.stack([among, among]))
-    return Refiner(Record(ndde.read_samples(x, dt=DT), windows), data, LAGS, design, places)
+    return Refiner(Record.of(ndde.read_samples(x, dt=DT), windows), data, LAGS, design, places)
 
 
 # Inputs are (lag, source): the follower itself, and the driver at 10 and 20 samples.
