@@ -21,13 +21,14 @@ class SummedDesign(Design):
     rows as columns were summed, in place of millions of windows, with the same inner products;
     searches and fits see no difference.
 
-    - `n`: number of windows.
+    - `n`: number of windows; `terms`: centred ones of every spline, `[row input term]`.
     - `paired`: centred products of two inputs, `[row pair]`; `pair_mean`: their means.
     - `number`: which of these the product of two inputs is, `[input input]`; −1 where it was not
         summed: it is then no candidate, and zero where it is asked for.
     """
 
     n: Any
+    terms: Any
     paired: Any
     pair_mean: Any
     number: Any
@@ -52,8 +53,8 @@ class SummedDesign(Design):
         one = {name: getattr(self, name)[inputs] for name in ("knots", "mean", "matrix", "present")}
         two = {name: getattr(self, name)[inputs][:, inputs] for name in ("norms", "number")}
         gram = self.gram[inputs][:, :, inputs]
-        features = self.features[:, inputs]
-        return dataclasses.replace(self, features=features, gram=gram, **one, **two)
+        rows = {name: getattr(self, name)[:, inputs] for name in ("features", "terms")}
+        return dataclasses.replace(self, gram=gram, **one, **two, **rows)
 
     def products(self, pairs: Any) -> tuple[Any, Any, Any]:
         """Return the centred products of two inputs, of unit length, `[row pair]`, with their means
@@ -61,10 +62,15 @@ class SummedDesign(Design):
         """
         number = self.number[pairs[:, 0], pairs[:, 1]]
         there = number >= 0
-        raw = np.where(there[None], self.paired[:, number], 0)
+        raw = self.centred_products(pairs)
         size = np.sqrt((raw**2).sum(0))
         size = np.where(size > 0, size, 1)
         return raw / size[None], np.where(there, self.pair_mean[number], 0), size
+
+    def centred_products(self, pairs: Any) -> Any:
+        """Return the centred products of two inputs, `[row pair]`."""
+        number = self.number[pairs[:, 0], pairs[:, 1]]
+        return np.where((number >= 0)[None], self.paired[:, number], 0)
 
     def along_products(self, residual: Any) -> Any:
         """Return the inner product of every product of two inputs with a residual,
@@ -140,6 +146,7 @@ def summed_design(
         gram=inner_products(basis.features, basis.features),
         norms=norms,
         n=n,
+        terms=columns[:, :n_terms].reshape(len(columns), n_inputs, WIDTH),
         paired=paired,
         pair_mean=mean[n_terms:],
         number=number,

@@ -4,7 +4,8 @@ A delay between two candidates is a weighted sum of both to a regression. Source
 samples where they lie instead, and delays settle where they explain most.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -261,6 +262,28 @@ class Refined(NamedTuple):
     halves: Float[np.ndarray, " input"]
 
 
+class Delayed(NamedTuple):
+    """The delays at which sources of a target are tried, `[input]`.
+
+    - `delays`, `halves`: by place, in samples, and halves of their intervals; NaN elsewhere.
+    - `known`: other inputs that they settled with, which keep their delay.
+    """
+
+    delays: Float[np.ndarray, " input"]
+    halves: Float[np.ndarray, " input"]
+    known: Bool[np.ndarray, " input"]
+
+    @property
+    def places(self) -> Int[np.ndarray, " place"]:
+        """The candidates in whose place sources at these delays are."""
+        return np.flatnonzero(np.isfinite(self.delays))
+
+
+def criterion_of(design: Design, y, mask: Bool[np.ndarray, " input"]) -> float:
+    """Return the criterion of the terms that describe a rate best with some inputs."""
+    return float(fit_terms(design, y, find_terms(design, y, mask, mask)).criterion())
+
+
 class Refiner:
     """A search for delays between the candidates where these describe a rate with fewer terms, or
     better.
@@ -296,13 +319,29 @@ class Refiner:
         """Return the refined target `j`, of which splines chose a mask; None if it needs no such
         delay.
         """
+        y, _ = self.design.standardised(self.data.outputs[:, j])
+        steps, found = self.asks(j, mask, criterion_of(self.design, y, mask)), None
+        while True:
+            try:
+                at = steps.send(found)
+            except StopIteration as end:
+                return end.value
+            found = self.searched(j, self.with_delays(at), y, at)
+
+    def asks(
+        self, j: int, mask: Bool[np.ndarray, " input"], cost: float
+    ) -> Generator["Delayed", "tuple[float, Refined] | None", Refined | None]:
+        """Ask for searches of a target with some sources at delays of their own, each with what the
+        one before found, from a `mask` of a certain `cost`; return the best, if any is better.
+        """
         terms = self._terms(j, mask)
         if not terms or not self._may_gain(j, mask, terms):
             return None
         start, sources = self._starts(j, mask, terms), self._sources(terms)
-        cost, best, count = self._criterion(self.design, j, mask), None, mask.sum()
+        best, count = None, mask.sum()
         for number in range(ROUNDS):
-            found = self._searched(j, mask, sources, start)
+            at = self._settled(j, mask, sources, start)
+            found = None if at is None else (yield at)
             if found is not None and found[0] < cost - PROGRESS:
                 cost, best = found
                 mask, delays = best.mask, best.delays
@@ -365,10 +404,8 @@ class Refiner:
                     least, start = now, trial
         return start
 
-    def _searched(self, j: int, mask, sources, start) -> tuple[float, Refined] | None:
-        """Return the criterion and result of a search with sources at the delays that settle near
-        `start`.
-        """
+    def _settled(self, j: int, mask, sources, start) -> "Delayed | None":
+        """Return the delays that settle near `start`; None where none does."""
         given = (self.record, self.data, self._known(j, mask))
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
         room = ROOM * self.gap[nearest]
@@ -384,32 +421,34 @@ class Refiner:
             # Two delays of one source at one place: the first stands for both.
             if place is not None and np.isnan(delays[place]):
                 delays[place], halves[place] = delay, half
-        taken = np.flatnonzero(np.isfinite(delays))
-        if not len(taken):
+        if not np.isfinite(delays).any():
             return None
-        design = self.design.with_inputs(taken, self._states(taken, delays[taken]))
-        allowed = self.data.allowed[j].copy()
-        allowed[taken] = True
-        y, _ = design.standardised(self.data.outputs[:, j])
-        terms = find_terms(design, y, allowed, self.data.required[j], self.data.dim)
-        found = describe(design, y, terms, self.data.dim, min(SHORTLIST, design.n_inputs))
-        kept = found.mask & np.isfinite(delays)
-        cost = self._criterion(design, j, found.mask) + self.price_of(kept, design.n_windows)
-        delays, halves = (np.where(kept, values, np.nan) for values in (delays, halves))
-        return cost, Refined(design, found.mask, found.slots, delays, halves)
+        return Delayed(delays, halves, mask & ~self._free(j))
 
-    def price_of(self, kept: Bool[np.ndarray, " input"], n: Any) -> float:
-        """Return the price of the delays at some places beside n windows: a number more of each,
-        and one of the positions about a candidate that can be told apart.
+    def with_delays(self, at: "Delayed") -> Design:
+        """Return the design with some sources at delays of their own."""
+        return self.design.with_inputs(at.places, self.states(at.places, at.delays[at.places]))
+
+    def searched(self, j: int, design: Design, y, at: "Delayed") -> tuple[float, Refined]:
+        """Return the criterion and result of a search with sources at delays, of which a design is
+        made.
         """
-        return float((np.log(n) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))).sum())
+        taken, dim = np.isfinite(at.delays), self.data.dim
+        terms = find_terms(design, y, self.data.allowed[j] | taken, self.data.required[j], dim)
+        found = describe(design, y, terms, dim, min(SHORTLIST, design.n_inputs))
+        kept = found.mask & taken
+        # A number more, and one of the positions about a candidate that can be told apart.
+        each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
+        cost = criterion_of(design, y, found.mask) + each.sum()
+        delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
+        return cost, Refined(design, found.mask, found.slots, delays, halves)
 
     def _place(self, j: int, source: int, delay: float) -> int | None:
         """Return the candidate of a source nearest to a delay."""
         own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
         return int(own[np.argmin(np.abs(self.lag[own] - delay))]) if len(own) else None
 
-    def _states(self, places, delays) -> Float[np.ndarray, "window place"]:
+    def states(self, places, delays) -> Float[np.ndarray, "window place"]:
         """Return the sources at their delays; at their candidates where a record does not reach so
         far.
         """
@@ -419,9 +458,6 @@ class Refiner:
         ]
         late = np.stack(late, axis=1)
         return np.where(np.isfinite(late), late, self.data.inputs[:, places])
-
-    def _criterion(self, design: Design, j: int, mask) -> float:
-        return TargetFit(design, self.data, j, mask).criterion()
 
     def readings(self, j: int, found: Refined, mask, inputs) -> list[Bool[np.ndarray, " input"]]:
         """Return sets of candidates from which a drift can reconstruct the sources of a mask at

@@ -132,30 +132,12 @@ class Default(AbstractStrategy):
         """Return the graph of windows that are known, with its measure."""
         price = EBIC() if price is None else price
         windows, weak = screened.windows, distributed_inputs(screened, price)
-        plain, data = _closed_forms(screened, weak)
-        searched = self.delays and isinstance(price, EBIC) and not data.refused
-        refiners, refined = [], [None] * data.dim
-        if searched and screened.record is not None:
-            among = screened.data.allowed
-            refiners = [
-                Refiner(
-                    screened.record,
-                    data.weighing(own.data.weight),
-                    windows.lags,
-                    own.design,
-                    among,
-                )
-                for own in plain
-            ]
-            refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
-        fits = [
-            own if found is None else own.on(found.mask, found.design)
-            for own, found in zip(plain, refined, strict=True)
-        ]
-        closed = ClosedForms(data, plain, refined, fits, screened.found)
-        if screened.whole is not None and not data.refused:
-            closed = on_whole(screened, closed, refiners)
-        data, plain, refined, fits, found = closed
+        between = self.delays and isinstance(price, EBIC)
+        if screened.whole is None or screened.data.refused:
+            closed = _on_windows(screened, weak, between)
+        else:
+            closed = on_whole(screened, between)
+        data, plain, refiners, refined, fits, found = closed
         screening, judged = _after(found, fits, refined), [None] * data.dim
         if self.networks is not None and not data.refused:
             in_memory = [own.of_windows() for own in fits]
@@ -234,6 +216,24 @@ def distributed_inputs(
     if readings.name == "flow" or readings.distributed is None or not isinstance(price, EBIC):
         return None
     return flat_inputs(readings.distributed)
+
+
+def _on_windows(
+    screened: Screened, weak: Bool[np.ndarray, "target input"] | None, between: bool
+) -> ClosedForms:
+    """Return the closed forms of windows in memory, with delays `between` the candidates or without
+    any.
+    """
+    plain, data = _closed_forms(screened, weak)
+    refiners = screened.refiners(data, plain) if between and not data.refused else []
+    refined: list[Refined | None] = [None] * data.dim
+    if refiners:
+        refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
+    fits = [
+        own if found is None else own.on(found.mask, found.design)
+        for own, found in zip(plain, refined, strict=True)
+    ]
+    return ClosedForms(data, plain, refiners, refined, fits, screened.found)
 
 
 def _closed_forms(

@@ -12,7 +12,7 @@ from ..regression._design import Design, design_of
 from ..regression._readings import Readings
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._between import Record
+from ._between import Record, Refiner
 from ._splines import SHORTLIST, SplineGraph, partial_knots, search_known, search_partial
 from ._target_fit import TargetFit
 
@@ -92,6 +92,18 @@ class Screened:
             return self.design
         data = self.data.of_target(j, inputs)
         return design_of(data.inputs, data.weight, self.knots)
+
+    def refiners(self, data: KnownData, fits: list[TargetFit]) -> list[Refiner]:
+        """Return the searches for delays between the candidates, of targets that some inputs
+        describe; none where the samples between these are not known.
+        """
+        lags, among = self.windows.lags, self.data.allowed
+        if self.record is None:
+            return []
+        return [
+            Refiner(self.record, data.weighing(own.data.weight), lags, own.design, among)
+            for own in fits
+        ]
 
     def fit(self, j: int, inputs: Bool[np.ndarray, " input"]) -> TargetFit:
         """Return the fit of a target on some inputs, in the windows that count for these."""

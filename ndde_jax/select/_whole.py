@@ -19,26 +19,27 @@ from .._axes import flat_inputs
 from .._types import to_jax
 from ..models._model import NeuralDDE
 from ..regression._features import knots_of, spline_terms
-from ..regression._search import PROGRESS
-from ..regression._summed import SummedDesign, summed_design
+from ..regression._summed import Summed, SummedDesign, summed_design
 from ..regression._sums import Sums, sums_of
-from ..regression._terms import Fit, describe, find_terms, fit_terms, outside_gains
+from ..regression._terms import Fit, find_terms, fit_terms, outside_gains
 from ..samples._chunks import Chunks, as_block
 from ..windows._flat import KnownData
 from ..windows._rows import row_range
 from ..windows._stencils import STENCILS
 from ..windows._windows import Windows
-from ._between import Record, Refined, Refiner, shift_of
+from ._between import REACH, SHORTEST, Delayed, Linearised, Record, Refined, Refiner, shift_of
 from ._midpoint import around, steps_between
 from ._partial import scaled_rows
 from ._splines import SHORTLIST, SplineGraph, search_known
-from ._target_fit import TargetFit
+from ._target_fit import TargetFit, coefficients_of
 
 # Windows whose columns are made at a time.
 SIZE = 4096
 # Products of two inputs that are summed at most: of more inputs than have so many, the products
 # among those that the part in memory shortlists for a target.
 MOST_PAIRS = 1000
+# How far all of the record may move a delay from where the part in memory has it, in samples.
+FARTHEST = 0.5
 
 
 class Whole(NamedTuple):
@@ -97,6 +98,10 @@ class Columns(NamedTuple):
     def ahead(self) -> int:
         """The number of samples after the present that a window reads."""
         return max(self.stencil)
+
+    def summed(self) -> Summed:
+        """Return the design of the sums over the whole record."""
+        return summed_design(sums_of_record(self), self.knots, self.pairs)
 
     def of(self, values: Float[np.ndarray, "time dim"], first: int) -> Sums:
         """Return the sums over the complete windows in some samples whose present is not before the
@@ -215,8 +220,9 @@ class SummedFit(TargetFit):
     tell is told of the part: held-out errors, errors from stretch to stretch, and what is left.
     """
 
-    def __init__(self, whole: SummedDesign, y: Float[np.ndarray, " row"], part: TargetFit):
-        self.whole, self.y, self.part = whole, y, part
+    def __init__(self, whole: SummedDesign, output: Float[np.ndarray, " row"], part: TargetFit):
+        self.whole, self.output, self.part = whole, output, part
+        self.y, _ = whole.standardised(output)
         self.data, self.target, self.mask, self.inputs = (
             part.data, part.target, part.mask, part.inputs
         )  # fmt: skip
@@ -226,7 +232,7 @@ class SummedFit(TargetFit):
     def on(self, mask: Bool[np.ndarray, " input"], design: Any = None) -> "SummedFit":
         """Return the fit of the same target on other inputs."""
         same = (mask == self.mask).all()
-        return self if same else SummedFit(self.whole, self.y, self.part.on(mask))
+        return self if same else SummedFit(self.whole, self.output, self.part.on(mask))
 
     def of_windows(self) -> TargetFit:
         """Return the fit of the part that is in memory."""
@@ -267,89 +273,177 @@ class ClosedForms(NamedTuple):
     """The closed forms of all targets that a search ended with.
 
     - `data`: with the inputs that networks may bring in.
-    - `plain`: with sources at the candidates; `refined`: delays of their own, of targets that have
-        any; `fits`: with these.
+    - `plain`: with sources at the candidates; `refiners`, `refined`: delays of their own, of
+        targets that have any; `fits`: with these.
     - `found`: the search that they began with.
     """
 
     data: KnownData
     plain: list[TargetFit]
+    refiners: list[Refiner]
     refined: list[Refined | None]
     fits: list[TargetFit]
     found: SplineGraph
 
 
-def on_whole(screened: Any, part: ClosedForms, refiners: list[Refiner]) -> ClosedForms:
-    """Return the closed forms of a record by its sums, from those of the part in memory, whose
-    delays between the candidates are kept where the whole needs them.
+def on_whole(screened: Any, between: bool) -> ClosedForms:
+    """Return the closed forms of a record by its sums; with delays `between` the candidates or
+    without any.
     """
-    data, windows, whole = screened.data, screened.windows, screened.whole
-    late = [
-        (j, int(place), float(found.delays[place]))
-        for j, found in enumerate(part.refined)
-        if found is not None
-        for place in np.flatnonzero(np.isfinite(found.delays))
-    ]
+    data, windows = screened.data, screened.windows
     n_inputs = data.inputs.shape[1]
-    numbers = {entry[:2]: n_inputs + k for k, entry in enumerate(late)}
-    own = [[numbers[j, p] for i, p, _ in late if i == j] for j in range(data.dim)]
-    ranked = [[*a, *b] for a, b in zip(own, np.asarray(part.found.shortlist).tolist(), strict=True)]
-    made_of = [part.refined[j].design.inputs[data.some, place] for j, place, _ in late]  # type: ignore[union-attr]
-    knots = np.concatenate([screened.knots, *(knots_of(x)[None] for x in made_of)])
+    shortlist = np.asarray(screened.found.shortlist).tolist()
     columns = Columns(
         windows=_without_rows(windows),
-        whole=whole,
-        knots=knots,
-        places=np.array([place for _, place, _ in late], int),
-        delays=np.array([delay for *_, delay in late], float),
-        pairs=_pairs(len(knots), ranked),
+        whole=screened.whole,
+        knots=screened.knots,
+        places=np.zeros(0, int),
+        delays=np.zeros(0),
+        pairs=_pairs(n_inputs, shortlist),
     )
-    every, outputs = summed_design(sums_of_record(columns), knots, columns.pairs)
-    design = every.of_inputs(np.arange(n_inputs))
+    design, outputs = columns.summed()
     found = search_known(data.on_rows(outputs), design, SHORTLIST)
-    found = eqx.tree_at(lambda f: f.rate, found, part.found.rate)
-    rates = [design.standardised(output)[0] for output in outputs.T]
+    found = eqx.tree_at(lambda f: f.rate, found, screened.found.rate)
     masks = flat_inputs(np.asarray(found.graph))
     plain: list[Any] = [
-        SummedFit(design, y, screened.fit(j, masks[j])) for j, y in enumerate(rates)
+        SummedFit(design, output, screened.fit(j, masks[j])) for j, output in enumerate(outputs.T)
     ]
     if screened.errors is not None and np.any(screened.errors > 0):
         sizes = np.sqrt(screened.errors) / np.asarray(windows.scaling.scale, float)
         plain = [fit.without_stand_ins(sizes) for fit in plain]
         data = data.allowing(~np.stack([fit.second_lags(sizes) for fit in plain]))
-    fits, refined = list(plain), list(part.refined)
-    for j, before in enumerate(part.refined):
-        if before is None:
-            continue
-        places = np.arange(n_inputs)
-        for place in np.flatnonzero(np.isfinite(before.delays)):
-            places[place] = numbers[j, place]
-        taken = every.of_inputs(places)
-        fits[j], refined[j] = _refined(plain[j], before, refiners[j], taken, data.allowed[j])
-    return ClosedForms(data, plain, refined, fits, found)
+    refiners = screened.refiners(data, plain) if between else []
+    refined, fits = _refined(columns, plain, refiners)
+    return ClosedForms(data, plain, refiners, refined, fits, found)
 
 
 def _refined(
-    plain: SummedFit,
-    before: Refined,
-    refiner: Refiner,
-    design: SummedDesign,
-    allowed: Bool[np.ndarray, " input"],
-) -> tuple[SummedFit, Refined | None]:
-    """Return the fit of a target with some sources at delays that the part in memory has for them,
-    and these; the plain fit and None where they are not worth their price to the whole.
+    columns: Columns, plain: list[SummedFit], refiners: list[Refiner]
+) -> tuple[list[Refined | None], list[TargetFit]]:
+    """Return the delays of their own that sources of each target have, if any, and the fits with
+    these: what [`Refiner`][ndde_jax.select._between.Refiner] does, for all targets at once, since
+    every search with other delays is a pass over the record.
     """
-    j, y, data = plain.target, plain.y, plain.data
-    taken = np.isfinite(before.delays)
-    terms = find_terms(design, y, allowed | taken, data.required[j], data.dim)
-    found = describe(design, y, terms, data.dim, min(SHORTLIST, design.n_inputs))
-    kept = found.mask & taken
-    fit = SummedFit(design, y, plain.part.on(found.mask, before.design))
-    cost = fit.criterion() + refiner.price_of(kept, plain.n)
-    delays, halves = (np.where(kept, a, np.nan) for a in (before.delays, before.halves))
-    refined = Refined(before.design, found.mask, found.slots, delays, halves)
-    fewer = refiner.between(refined) or found.mask.sum() < plain.mask.sum()
-    return (fit, refined) if fewer and cost < plain.criterion() - PROGRESS else (plain, None)
+    refined: list[Refined | None] = [None] * len(plain)
+    fits: list[TargetFit] = list(plain)
+    steps, found = {}, {}
+    for j, refiner in enumerate(refiners):
+        steps[j] = refiner.asks(j, plain[j].mask, plain[j].criterion())
+        found[j] = None
+    seen: dict[tuple[int, int], SummedFit] = {}
+    while steps:
+        asked: dict[int, Delayed] = {}
+        for j in list(steps):
+            try:
+                asked[j] = steps[j].send(found[j])
+            except StopIteration as end:
+                del steps[j]
+                refined[j] = end.value
+                if end.value is not None:
+                    fits[j] = seen[j, id(end.value)]
+        if not asked:
+            break
+        # The part in memory tells delays nearly; once more by all of the record.
+        asked = _moved(columns, asked, refiners)
+        late = _Late.of(asked, refiners, (0.0,))
+        every, outputs = late.added_to(columns, refiners).summed()
+        for j, at in asked.items():
+            design = every.of_inputs(late.inputs(j, at, 0.0))
+            y, _ = design.standardised(outputs[:, j])
+            cost, on_sums = refiners[j].searched(j, design, y, at)
+            part = refiners[j].with_delays(at)
+            new = on_sums._replace(design=part)
+            fit = SummedFit(design, outputs[:, j], plain[j].part.on(on_sums.mask, part))
+            seen[j, id(new)], found[j] = fit, (cost, new)
+    return refined, fits
+
+
+class _Late(NamedTuple):
+    """The inputs at delays of their own beside the candidates.
+
+    - `target`, `place`: of each; `shift`: how far from the delay it is, in samples; `delay`: where
+        it is.
+    """
+
+    target: list[int]
+    place: list[int]
+    shift: list[float]
+    delay: list[float]
+    n_inputs: int
+
+    @classmethod
+    def of(cls, asked: dict[int, Delayed], refiners: list[Refiner], shifts: Sequence[float]):
+        """Return the inputs at all delays, and some shifts from these."""
+        rows = [
+            (j, int(place), shift, float(at.delays[place]) + shift)
+            for j, at in asked.items()
+            for place in at.places
+            for shift in shifts
+        ]
+        return cls(*(list(part) for part in zip(*rows, strict=True)), len(refiners[0].lag))
+
+    def inputs(self, j: int, at: Delayed, shift: float) -> Int[np.ndarray, " input"]:
+        """Return the numbers of the inputs of a target, those at delays in their places."""
+        numbers = np.arange(self.n_inputs)
+        for k, key in enumerate(zip(self.target, self.place, self.shift, strict=True)):
+            if key[0] == j and key[2] == shift:
+                numbers[key[1]] = self.n_inputs + k
+        return numbers
+
+    def added_to(self, columns: Columns, refiners: list[Refiner]) -> Columns:
+        """Return the columns with these inputs, and their products with others."""
+        knots = [
+            knots_of(refiners[j].states([p], [delay - shift])[:, 0][refiners[j].data.weight > 0])
+            for j, p, shift, delay in zip(*self[:4], strict=True)
+        ]
+        n, own = self.n_inputs, self.n_inputs + np.arange(len(self.place))
+        base = np.unique(columns.pairs)
+        pairs = [np.stack([np.tile(base, len(own)), np.repeat(own, len(base))], axis=1)]
+        two = [(a, b) for a in range(len(own)) for b in range(a) if self._multiplied(a, b)]
+        pairs += [np.array(two, int).reshape(-1, 2)[:, ::-1] + n]
+        return columns._replace(
+            knots=np.concatenate([columns.knots, knots]),
+            places=np.array(self.place),
+            delays=np.array(self.delay),
+            pairs=np.concatenate([columns.pairs, *pairs]),
+        )
+
+    def _multiplied(self, a: int, b: int) -> bool:
+        """Return whether two of these inputs are of one target, and not the same but for a shift."""
+        return self.target[a] == self.target[b] and self.place[a] != self.place[b]
+
+
+def _moved(
+    columns: Columns, asked: dict[int, Delayed], refiners: list[Refiner]
+) -> dict[int, Delayed]:
+    """Return the delays one Gauss–Newton step further, by sums over all of the record."""
+    late = _Late.of(asked, refiners, (-REACH, 0.0, REACH))
+    every, outputs = late.added_to(columns, refiners).summed()
+    moved = {}
+    for j, at in asked.items():
+        low, middle, high = (late.inputs(j, at, shift) for shift in (-REACH, 0.0, REACH))
+        design, mask = every.of_inputs(middle), at.known | np.isfinite(at.delays)
+        y, _ = design.standardised(outputs[:, j])
+        fit = fit_terms(design, y, find_terms(design, y, mask, mask))
+        splines, pairs, paired = coefficients_of(design, fit)
+        slopes = []
+        for place in at.places:
+            slope = (every.terms[:, high[place]] - every.terms[:, low[place]]) @ splines[place]
+            for pair, value in zip(pairs, paired, strict=True):
+                if place in pair:
+                    other = middle[pair.sum() - place]
+                    ends = np.array([(other, end[place]) for end in (high, low)])
+                    above, below = every.centred_products(ends).T
+                    slope = slope + value * (above - below)
+            slopes.append(slope / (2 * REACH))
+        slopes = np.stack(slopes, axis=1)
+        slopes = slopes - fit.columns @ (fit.inverse @ (fit.columns.T @ slopes))
+        step = Linearised(slopes, fit.residual, 0.0, 0.0, np.zeros(0), fit.terms).step()
+        delays = at.delays.copy()
+        moves = np.clip(step, -FARTHEST, FARTHEST)
+        delays[at.places] = np.maximum(delays[at.places] + moves, SHORTEST)
+        moved[j] = at._replace(delays=delays)
+    return moved
 
 
 def _pairs(n_inputs: int, ranked: Sequence[Sequence[int]]) -> Int[np.ndarray, "pair 2"]:
