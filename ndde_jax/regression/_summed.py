@@ -81,10 +81,11 @@ class SummedDesign(Design):
 
 
 class Summed(NamedTuple):
-    """The design of sums, and the rates in its rows, `[row target]`."""
+    """The design of sums, the rates in its rows, `[row target]`, and their means, `center`."""
 
     design: SummedDesign
     outputs: Float[np.ndarray, "row target"]
+    center: Float[np.ndarray, " target"]
 
 
 def summed_design(
@@ -151,4 +152,4 @@ def summed_design(
         pair_mean=mean[n_terms:],
         number=number,
     )
-    return Summed(design, outputs)
+    return Summed(design, outputs, center)

@@ -414,16 +414,25 @@ class Refiner:
             return None
         # What runs to the end of its room has not settled, and stays at its candidate.
         inside = (settled.delay > SHORTEST) & (np.abs(settled.delay - start) < room)
+        if not inside.any():
+            return None
+        found = np.asarray(sources)[inside], settled.delay[inside], settled.half[inside]
+        at = self._placed(j, *found, mask & ~self._free(j))
+        return at if len(at.places) else None
+
+    def placed(self, j: int, at: "Delayed") -> "Delayed":
+        """Return the same delays, each in the place that is nearest to it now."""
+        own = at.places
+        return self._placed(j, self.source[own], at.delays[own], at.halves[own], at.known)
+
+    def _placed(self, j: int, sources, delay, half, known) -> "Delayed":
         delays, halves = (np.full(len(self.lag), np.nan) for _ in range(2))
-        for k in np.flatnonzero(inside):
-            delay, half = settled.delay[k], settled.half[k]
-            place = self._place(j, int(sources[k]), delay)
+        for k, source in enumerate(sources):
+            place = self._place(j, int(source), delay[k])
             # Two delays of one source at one place: the first stands for both.
             if place is not None and np.isnan(delays[place]):
-                delays[place], halves[place] = delay, half
-        if not np.isfinite(delays).any():
-            return None
-        return Delayed(delays, halves, mask & ~self._free(j))
+                delays[place], halves[place] = delay[k], half[k]
+        return Delayed(delays, halves, known)
 
     def with_delays(self, at: "Delayed") -> Design:
         """Return the design with some sources at delays of their own."""

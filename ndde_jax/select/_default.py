@@ -137,7 +137,8 @@ class Default(AbstractStrategy):
             closed = _on_windows(screened, weak, between)
         else:
             closed = on_whole(screened, between)
-        data, plain, refiners, refined, fits, found = closed
+        data, plain, refiners, refined, fits, found, summed = closed
+        screened = screened.part_of(screened.whole, summed)
         screening, judged = _after(found, fits, refined), [None] * data.dim
         if self.networks is not None and not data.refused:
             in_memory = [own.of_windows() for own in fits]

@@ -30,6 +30,7 @@ from ..windows._windows import Windows
 from ._between import REACH, SHORTEST, Delayed, Linearised, Record, Refined, Refiner, shift_of
 from ._midpoint import around, steps_between
 from ._partial import scaled_rows
+from ._spline_fit import fit_screened
 from ._splines import SHORTLIST, SplineGraph, search_known
 from ._target_fit import TargetFit, coefficients_of
 
@@ -38,8 +39,10 @@ SIZE = 4096
 # Products of two inputs that are summed at most: of more inputs than have so many, the products
 # among those that the part in memory shortlists for a target.
 MOST_PAIRS = 1000
-# How far all of the record may move a delay from where the part in memory has it, in samples.
+# How far a pass over the record may move a delay from where the one before has it, in samples.
 FARTHEST = 0.5
+# Passes for that at most; they end once none moves by so many samples.
+MOVES, STILL = 3, 0.1
 
 
 class Whole(NamedTuple):
@@ -275,7 +278,7 @@ class ClosedForms(NamedTuple):
     - `data`: with the inputs that networks may bring in.
     - `plain`: with sources at the candidates; `refiners`, `refined`: delays of their own, of
         targets that have any; `fits`: with these.
-    - `found`: the search that they began with.
+    - `found`: the search that they began with; `summed`: the sums that it was made by, if it was.
     """
 
     data: KnownData
@@ -284,6 +287,7 @@ class ClosedForms(NamedTuple):
     refined: list[Refined | None]
     fits: list[TargetFit]
     found: SplineGraph
+    summed: Summed | None = None
 
 
 def on_whole(screened: Any, between: bool) -> ClosedForms:
@@ -301,8 +305,13 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
         delays=np.zeros(0),
         pairs=_pairs(n_inputs, shortlist),
     )
-    design, outputs = columns.summed()
-    found = search_known(data.on_rows(outputs), design, SHORTLIST)
+    summed, found = _searched(columns, data)
+    if screened.whole.drift is not None:
+        # The drift of the part has met the steps, now that of the whole does.
+        drift = fit_screened(screened.part_of(screened.whole, summed), found.graph)
+        columns = columns._replace(whole=screened.whole._replace(drift=drift))
+        summed, found = _searched(columns, data)
+    design, outputs, _ = summed
     found = eqx.tree_at(lambda f: f.rate, found, screened.found.rate)
     masks = flat_inputs(np.asarray(found.graph))
     plain: list[Any] = [
@@ -314,7 +323,13 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
         data = data.allowing(~np.stack([fit.second_lags(sizes) for fit in plain]))
     refiners = screened.refiners(data, plain) if between else []
     refined, fits = _refined(columns, plain, refiners)
-    return ClosedForms(data, plain, refiners, refined, fits, found)
+    return ClosedForms(data, plain, refiners, refined, fits, found, summed)
+
+
+def _searched(columns: Columns, data: KnownData) -> tuple[Summed, SplineGraph]:
+    """Return the sums over a record, and the graph that splines find by them."""
+    summed = columns.summed()
+    return summed, search_known(data.on_rows(summed.outputs), summed.design, SHORTLIST)
 
 
 def _refined(
@@ -343,10 +358,14 @@ def _refined(
                     fits[j] = seen[j, id(end.value)]
         if not asked:
             break
-        # The part in memory tells delays nearly; once more by all of the record.
-        asked = _moved(columns, asked, refiners)
+        # The part in memory tells delays nearly.
+        for _ in range(MOVES):
+            before, asked = asked, _moved(columns, asked, refiners)
+            if all(_still(before[j], at) for j, at in asked.items()):
+                break
+        asked = {j: refiners[j].placed(j, at) for j, at in asked.items()}
         late = _Late.of(asked, refiners, (0.0,))
-        every, outputs = late.added_to(columns, refiners).summed()
+        every, outputs, _ = late.added_to(columns, refiners).summed()
         for j, at in asked.items():
             design = every.of_inputs(late.inputs(j, at, 0.0))
             y, _ = design.standardised(outputs[:, j])
@@ -409,8 +428,13 @@ class _Late(NamedTuple):
         )
 
     def _multiplied(self, a: int, b: int) -> bool:
-        """Return whether two of these inputs are of one target, and not the same but for a shift."""
+        """Return whether two of these inputs are of one target, and not at one place."""
         return self.target[a] == self.target[b] and self.place[a] != self.place[b]
+
+
+def _still(before: Delayed, now: Delayed) -> bool:
+    """Return whether no delay has moved."""
+    return bool(np.nanmax(np.abs(now.delays - before.delays)) < STILL)
 
 
 def _moved(
@@ -418,7 +442,7 @@ def _moved(
 ) -> dict[int, Delayed]:
     """Return the delays one Gauss–Newton step further, by sums over all of the record."""
     late = _Late.of(asked, refiners, (-REACH, 0.0, REACH))
-    every, outputs = late.added_to(columns, refiners).summed()
+    every, outputs, _ = late.added_to(columns, refiners).summed()
     moved = {}
     for j, at in asked.items():
         low, middle, high = (late.inputs(j, at, shift) for shift in (-REACH, 0.0, REACH))
