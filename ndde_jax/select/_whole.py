@@ -151,9 +151,8 @@ class Columns(NamedTuple):
         center, scale = np.asarray(s.center, float), np.asarray(s.scale, float)
         rows = (values - center[None]) / scale[None]
         record = Record(rows, position, shift_of(self.windows))
-        late = [
-            record.at(p % dim, delay) for p, delay in zip(self.places, self.delays, strict=True)
-        ]
+        asked = zip(self.places.tolist(), self.delays.tolist(), strict=True)
+        late = [record.at(place % dim, delay) for place, delay in asked]
         if not late:
             return inputs[:, :0]
         late = np.stack(late, axis=1)
