@@ -187,8 +187,9 @@ def discover(
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
         check_regular(samples)
-    whole = None
-    if chunks is not None:
+    whole, length = None, None
+    if chunks is not None and part is not None:
+        length = part.length
         kept = np.array([columns.index(name) for name in samples.names])
         whole = Whole(chunks, kept, samples.level, None)
         more = (*more, _said_of_chunks(part, samples))
@@ -204,7 +205,7 @@ def discover(
         progress=progress,
         directory=directory,
         whole=whole,
-        length=None if whole is None else part.length,
+        length=length,
     )
     found = search(samples)
     return _imputed(found, search, key) if recipe.impute else found

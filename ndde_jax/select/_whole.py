@@ -340,10 +340,11 @@ def _refined(
     """
     refined: list[Refined | None] = [None] * len(plain)
     fits: list[TargetFit] = list(plain)
-    steps, found = {}, {}
-    for j, refiner in enumerate(refiners):
-        steps[j] = refiner.asks(j, plain[j].mask, plain[j].criterion())
-        found[j] = None
+    found: dict[int, tuple[float, Refined] | None] = dict.fromkeys(range(len(refiners)))
+    steps = {
+        j: refiner.asks(j, plain[j].mask, plain[j].criterion())
+        for j, refiner in enumerate(refiners)
+    }
     seen: dict[tuple[int, int], SummedFit] = {}
     while steps:
         asked: dict[int, Delayed] = {}
@@ -398,7 +399,8 @@ class _Late(NamedTuple):
             for place in at.places
             for shift in shifts
         ]
-        return cls(*(list(part) for part in zip(*rows, strict=True)), len(refiners[0].lag))
+        target, place, shift, delay = (list(part) for part in zip(*rows, strict=True))
+        return cls(target, place, shift, delay, len(refiners[0].lag))
 
     def inputs(self, j: int, at: Delayed, shift: float) -> Int[np.ndarray, " input"]:
         """Return the numbers of the inputs of a target, those at delays in their places."""
