@@ -26,7 +26,7 @@ DIM, LAGS = 5, 6
 SERIES = 1000
 # Links of the map below, (source, target, lag), beside those of each variable to itself.
 LINKS = {(0, 1, 0), (0, 2, 0), (1, 2, 1), (2, 0, 3), (1, 3, 5), (3, 4, 2)}
-LENGTHS, DASK_LENGTH, QUICK = (10**5, 10**6, 10**7), 10**6, 2 * 10**4
+LENGTHS, DASK_LENGTH, QUICK = (10**5, 10**6, 10**7), 10**6, 10**5
 
 
 def write_record(path: Path, n: int) -> None:
