@@ -291,11 +291,11 @@ def _said_of_chunks(part: Part, samples: Samples) -> str:
     """Return what of a record that was read in chunks the results are of, for a report."""
     left_out = [step for step in STEPS if step != "level"]
     return (
-        f"The record of {part.length} samples was read in chunks. Its graph and strengths are of "
-        f"all of it, by sums over its windows. {sum(map(len, samples.values))} samples in "
+        f"The record of {part.length} samples was read in chunks. Its graph, strengths and splines "
+        f"are of all of it, by sums over its windows. {sum(map(len, samples.values))} samples in "
         f"{len(samples.values)} stretches, evenly spread, were held in memory, and tell the rest: "
-        "how windows are cut and scaled, map or flow, delays between the candidates, drift, lower "
-        "bounds, held-out errors, p-values and the verdict. Windows that miss a value are left "
+        "how windows are cut and scaled, map or flow, intervals of delays, lower bounds, held-out "
+        "errors, networks and laws, p-values and the verdict. Windows that miss a value are left "
         f"out, and so are treatments ({', '.join(left_out)})."
     )
 
@@ -383,7 +383,8 @@ def _search(
     started = time.perf_counter()
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
-    inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
+    said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
+    inputs = (samples.values, samples.times, windows, samples.names, beforehand, said_of_price)
     # Sums are of windows that a drift has met halfway.
     passes = max(_passes(recipe, windows), 1 + (whole is not None and windows.scheme == "midpoint"))
     family = _family(recipe, windows)

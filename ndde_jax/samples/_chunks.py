@@ -25,7 +25,7 @@ EXPECTED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Chunks:
     """A record read chunk by chunk, for [`discover`][ndde_jax.discover].
 
@@ -76,6 +76,10 @@ class Chunks:
         if _sliced(source) and (source.ndim not in (1, 2) or not is_real(source.dtype)):
             expected = "real numbers [time dim]"
             raise refusal("source", expected, f"shape {source.shape} of {source.dtype}")
+        if _sliced(source) and np.isnan(source.shape[0]):
+            raise ValueError(
+                "source must know its length; call compute_chunk_sizes() of the Dask array first."
+            )
         object.__setattr__(self, "source", source)
 
     @property
