@@ -5,6 +5,7 @@
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -69,10 +71,8 @@ def measure(path: Path, workers: int) -> dict[str, float]:
     x = np.load(path, mmap_mode="r")
     with contextlib.ExitStack() as stack:
         if workers:
-            import dask.array
-
             stack.enter_context(cluster(workers))
-            x = dask.array.from_array(x, chunks=(len(x) // 8, DIM))
+            x = _lazily(path, len(x))
         begun = time.perf_counter()
         found = ndde.discover(
             x, dt=1.0, lags=range(LAGS), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
@@ -82,6 +82,19 @@ def measure(path: Path, workers: int) -> dict[str, float]:
     unit = 1024 if sys.platform == "linux" else 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
     return dict(seconds=seconds, cpu=time.process_time(), peak=peak, exact=float(links == LINKS))
+
+
+def _lazily(path: Path, n: int) -> Any:
+    """Return a Dask array of eight chunks that workers read themselves."""
+    import dask.array
+
+    read = dask.delayed(lambda start, stop: np.array(np.load(path, mmap_mode="r")[start:stop]))
+    edges = np.linspace(0, n, 9).astype(int).tolist()
+    parts = [
+        dask.array.from_delayed(read(start, stop), shape=(stop - start, DIM), dtype=np.float32)
+        for start, stop in itertools.pairwise(edges)
+    ]
+    return dask.array.concatenate(parts)
 
 
 def report(*, quick: bool = False) -> str:
