@@ -52,6 +52,7 @@ from .measure._strength import signal_strengths as signal_strengths
 from .models._confine import confine as confine
 from .models._equations import equations as equations
 from .models._model import AbstractDelayModel as AbstractDelayModel
+from .samples._chunks import Chunks as Chunks
 from .samples._examples import load_example as load_example
 from .samples._prepare import prepare_samples as prepare_samples
 from .samples._reading import read_samples as read_samples

@@ -32,6 +32,8 @@ from .measure._law import FORWARD, fit_law, law_windows
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import AbstractFamily, Best
+from .regression._features import WIDTH
+from .samples._chunks import Chunks, Part, as_chunks, part_of
 from .samples._columns import is_pulse
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
@@ -48,12 +50,19 @@ from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened
 from .select._strategy import AbstractStrategy
+from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
 from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
 from .windows._prior import PriorKnowledge, check_prior
+from .windows._stencils import WIDEST_STENCIL
 from .windows._windows import Windows
+
+# Spline terms, samples × variables × lags × terms of each, of the part of a record read in chunks
+# that is held in memory; the fewest samples; and the lags that are reckoned with where none are
+# given.
+IN_MEMORY, FEWEST, UNKNOWN = 4 * 10**6, 4000, 10
 
 
 def discover(
@@ -146,15 +155,26 @@ def discover(
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     check_prior(prior)
+    chunks, part = as_chunks(x), None
+    if chunks is not None:
+        names = chunks.names if names is None else names
+        part = _part(chunks, lags, dt, time_unit)
+        x = part.values
+        if part.whole:
+            chunks, x = None, x[0]
+        else:
+            _check_chunked(t, mask, inputs, transform, recipe)
     samples = read_samples(x, dt=dt, t=t, names=names, time_unit=time_unit, mask=mask)
+    columns = samples.names
+    samples = samples if part is None else part.on_clock(samples)
     samples, given = with_inputs(samples, inputs)
     samples, prior, said = _set_aside(samples, prior, given, transform)
     recipe, more = _of_events(samples, recipe)
     # Before anything that takes long; what lags are chosen or said in times is known later.
     lags = lags if lags is None or has_unit(lags) else read_lags(lags)
     check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
-    # Samples that were treated before skip automatic preparation.
-    steps = _steps(recipe) if treat and not samples.treatments else ("level",)
+    # Samples that were treated before skip automatic preparation, and so do parts of a record.
+    steps = _steps(recipe) if treat and not samples.treatments and chunks is None else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
@@ -166,6 +186,12 @@ def discover(
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
         check_regular(samples)
+    whole, length = None, None
+    if chunks is not None and part is not None:
+        length = part.length
+        kept = np.array([columns.index(name) for name in samples.names])
+        whole = Whole(chunks, kept, samples.level, None)
+        more = (*more, _said_of_chunks(part, samples))
     search = functools.partial(
         _search,
         lags=lags,
@@ -177,6 +203,8 @@ def discover(
         key=key,
         progress=progress,
         directory=directory,
+        whole=whole,
+        length=length,
     )
     found = search(samples)
     return _imputed(found, search, key) if recipe.impute else found
@@ -186,6 +214,10 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
     """Return the discovery of a longer record; see
     [`Discovery.update`][ndde_jax.Discovery.update].
     """
+    if found.length is not None:
+        raise ValueError(
+            "update knows only a part of a record that was read in chunks; discover the longer one."
+        )
     before = found.samples.as_measured()
     if not before.regular:
         raise ValueError(
@@ -221,6 +253,49 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         coefficient=found.coefficient,
         recipe=found.recipe,
         key=jr.key(0) if key is None else key,
+    )
+
+
+def _part(chunks: Chunks, lags: Any, dt: Any, time_unit: str) -> Part:
+    """Return the part of a record that is held in memory: as many samples as its settings say, or
+    as have a certain number of spline terms at all lags.
+    """
+    if lags is not None and has_unit(lags):
+        lags = lags_in_samples(lags, read_samples(np.eye(2), dt=dt, time_unit=time_unit))
+    lags = tuple(range(UNKNOWN)) if lags is None else read_lags(lags)
+    dim = next(iter(chunks.blocks()), np.zeros((0, 1))).shape[1]
+    most = chunks.in_memory or max(IN_MEMORY // (dim * len(lags) * WIDTH), FEWEST)
+    return part_of(chunks, most, max(lags) + WIDEST_STENCIL)
+
+
+def _check_chunked(t: Any, mask: Any, inputs: Any, transform: Any, recipe: Recipe) -> None:
+    """Raise an error for what needs a record in memory."""
+    given = dict(t=t, mask=mask, transform=transform)
+    given["inputs, as arrays,"] = inputs if isinstance(inputs, Mapping) else None
+    given["recipe.impute"], given["recipe.offsets"] = recipe.impute or None, recipe.offsets or None
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be used on a record that is read in chunks; leave it out, or pass "
+                "an array that fits into memory."
+            )
+    if not recipe.strategy.reads_sums:
+        raise ValueError(
+            "a record that is read in chunks is searched by its sums, which select.Default does; "
+            f"got the strategy {type(recipe.strategy).__name__}."
+        )
+
+
+def _said_of_chunks(part: Part, samples: Samples) -> str:
+    """Return what of a record that was read in chunks the results are of, for a report."""
+    left_out = [step for step in STEPS if step != "level"]
+    return (
+        f"The record of {part.length} samples was read in chunks. Its graph, strengths and splines "
+        f"are of all of it, by sums over its windows. {sum(map(len, samples.values))} samples in "
+        f"{len(samples.values)} stretches, evenly spread, were held in memory, and tell the rest: "
+        "how windows are cut and scaled, map or flow, intervals of delays, lower bounds, held-out "
+        "errors, networks and laws, p-values and the verdict. Windows that miss a value are left "
+        f"out, and so are treatments ({', '.join(left_out)})."
     )
 
 
@@ -290,8 +365,12 @@ def _search(
     key: PRNGKeyArray,
     progress: bool,
     directory: str | os.PathLike | None,
+    whole: Whole | None = None,
+    length: int | None = None,
 ) -> Discovery:
-    """Return the graph and all that comes with it, from samples that are ready."""
+    """Return the graph and all that comes with it, from samples that are ready: all there are, or
+    those of a part of a `whole` record of some `length`.
+    """
     # Candidate pairs are restricted before the search.
     wanted = recipe.events and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None
@@ -303,8 +382,10 @@ def _search(
     started = time.perf_counter()
     screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
     windows = screened.windows
-    inputs = (samples.values, samples.times, windows, samples.names, beforehand, str(coefficient))
-    passes = _passes(recipe, windows)
+    said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
+    inputs = (samples.values, samples.times, windows, samples.names, beforehand, said_of_price)
+    # Sums are of windows that a drift has met halfway.
+    passes = max(_passes(recipe, windows), 1 + (whole is not None and windows.scheme == "midpoint"))
     family = _family(recipe, windows)
     total = passes + recipe.delays + (family is not None)
     with Stages(
@@ -313,13 +394,19 @@ def _search(
         # The choice of windows has searched twice; every pass searches once, and so does the rest.
         stage.expect((time.perf_counter() - started) / 2 * (passes + 1))
         search_key, model_key = jr.split(key)
+        before = None
         for number in range(1, passes):
+            before = screened
             windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
             screened = Screened(windows, steps=screened.steps, readings=screened.readings)
         reading, evidence = _reading(screened, events is not None)
-        screened = screened if events is not None else with_partial(screened, samples)
+        if events is None and whole is None:
+            screened = with_partial(screened, samples)
         windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)
+        if whole is not None:
+            drift = None if before is None else fit_screened(before, before.found.graph)
+            screened = screened.part_of(whole._replace(drift=drift))
         remarks = recipe.strategy.remarks(screened, as_price(coefficient, "coefficient"))
         choices = (*choices, *said, *_said_of_data(samples, screened, recipe), *remarks)
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
@@ -370,6 +457,7 @@ def _search(
         events=events is not None,
         inputs=known,
         choices=(*choices, *reasons),
+        length=length,
     )
 
 

@@ -71,6 +71,8 @@ class Discovery(Usable):
         networks, not splines, judged the edges, `[target]`; `choices` are sentences on the
         decisions made on the way.
     - `windows`, `strengths`: the data and refits that all of this is computed from.
+    - `length`: number of samples of a record that was read in chunks, of which `samples` are a
+        part; None elsewhere.
 
     Computed from `windows` and `graph` on first use, and part of the report:
 
@@ -100,6 +102,7 @@ class Discovery(Usable):
     events: bool = False
     inputs: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    length: int | None = None
 
     def __repr__(self) -> str:
         return few_lines(self)
@@ -421,7 +424,7 @@ def with_samples(
     windows = screened.windows
     is_map = windows.scheme == "euler" and reading != "flow"  # whose delays are whole
     between = recipe.delays and samples.regular and not (events or is_map)
-    record = Record(samples, windows) if between else None
+    record = Record.of(samples, windows) if between else None
     return screened.knowing(measurement_errors(samples), record)
 
 

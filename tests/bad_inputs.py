@@ -75,6 +75,8 @@ def _signed(make: Callable, **kinds: str) -> Spec:
 
 
 SPECS = [
+    Spec("Chunks", ndde.Chunks, {"source": X}, {
+        "source": "source", "rows": "count", "in_memory": "count"}),
     Spec("lagged_windows", ndde.lagged_windows, {"x": X, "dt": 0.5}, {
         "x": "x", "dt": "dt", "lags": "data_lags", "scheme": "choice", "names": "names",
         "prior": "prior"}),

@@ -234,6 +234,8 @@ KINDS: dict[str, tuple] = {
 
 
 KINDS |= {
+    "source": (None, 3, "record.npy", {}, [[1.0, 2.0]], OBJECT, np.ones((2, 2, 2)),
+               np.full((3, 2), 1j)),
     "data_lags": (*KINDS["lags"], (0, 10**9)),
     "optional_result": (3, "fit", model, {}, ndde.FitResult),
     "positive_lags": (0.0, -1.0, np.nan, np.inf, "a", 1j, [[1.0]], [1.0, -1.0], OBJECT, {}, []),

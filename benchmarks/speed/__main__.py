@@ -3,15 +3,17 @@
 import argparse
 import sys
 
-from . import batches, discovery, fits, simulator, systems
+from . import batches, chunks, discovery, fits, simulator, systems
 
-PARTS = ("fits", "simulator", "discovery", "systems", "batches")
+PARTS = ("fits", "simulator", "discovery", "systems", "batches", "chunks")
+# What takes long.
+ALONE = ("batches", "chunks")
 
 
 def main(argv=None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
-    parser.add_argument("--only", choices=PARTS, help="one part; batches only so")
+    parser.add_argument("--only", choices=PARTS, help=f"one part; {' and '.join(ALONE)} only so")
     parser.add_argument("--quick", action="store_true", help="fewer steps, repeats and sizes")
     parser.add_argument(
         "--torch-python", default=sys.executable, help="interpreter that has PyTorch"
@@ -27,10 +29,13 @@ def main(argv=None) -> int:
         "discovery": lambda: discovery.report(quick=quick),
         "systems": lambda: systems.report(quick=quick),
         "batches": lambda: batches.report(quick=quick),
+        "chunks": lambda: chunks.report(quick=quick),
     }
-    if wanted != "batches":
-        parts.pop("batches")
-    chosen = [part for name, part in parts.items() if wanted in (None, name)]
+    chosen = [
+        part
+        for name, part in parts.items()
+        if wanted == name or (wanted is None and name not in ALONE)
+    ]
     for number, part in enumerate(chosen):
         print("\n" if number else "", part(), sep="")
     return 0

@@ -133,7 +133,7 @@ def refine_delays(
         raise ValueError(f"x must be one trajectory [time dim]; got shape {x.shape}.")
     graph = np.asarray(check_graph(graph, (x.shape[1], x.shape[1], len(lags))))
     windows = midpoint_windows(x, dt=dt, lags=lags)
-    record, data = Record(read_samples(x, dt=dt), windows), KnownData(windows)
+    record, data = Record.of(read_samples(x, dt=dt), windows), KnownData(windows)
     rows = []
     for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
         # Every delay is chosen among the candidates, for which the extended criterion charges.
@@ -233,7 +233,7 @@ def profile_delays(
     free = graph & (lags >= SHORTEST + 0.5) & open_[None, :, None]
     if data.refused or not samples.regular or not free.any():
         return delays, intervals
-    record = Record(samples, windows)
+    record = Record.of(samples, windows)
     for target in map(int, np.flatnonzero(free.any(axis=(0, 2)))):
         most = np.inf if risk is None else WORSE * (float(risk[target]) + FLOOR)
         found = _settled(record, data, lags, graph[:, target], target, most)

@@ -4,7 +4,8 @@ In NumPy for windows that are known, since a program would be compiled for every
 the same lines, where they are traced.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -83,7 +84,7 @@ class Design(eqx.Module):
         inputs, features = self.inputs.copy(), self.features.copy()
         inputs[:, places], features[:, places] = new.inputs, new.features
         gram, norms = self.gram.copy(), self.norms.copy()
-        rows = _inner(new.features, features)
+        rows = inner_products(new.features, features)
         gram[places], gram[:, :, places] = rows, rows.transpose(2, 3, 0, 1)
         rows = _norms_of_products(new.inputs, inputs, self.root)
         norms[places], norms[:, places] = rows, rows.T
@@ -109,6 +110,13 @@ class Design(eqx.Module):
         size = xp.sqrt((raw**2).sum(0))
         size = xp.where(size > 0, size, 1)
         return raw / size[None], mean, size
+
+    def along_products(self, residual: Any) -> Any:
+        """Return the inner product of the product of every two inputs with a residual of weighted
+        mean zero, `[input input]`.
+        """
+        weighted = self.root * residual
+        return self.inputs.T @ (weighted[:, None] * self.inputs)
 
 
 def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
@@ -137,13 +145,42 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
     terms = spline_terms(inputs, knots if xp is np else knots[None])
     total = xp.maximum(weight.sum(), 1)
     mean = xp.einsum("w,wit->it", weight, terms) / total
-    # Gram–Schmidt on all inputs at once, each step twice, which is as good as reflections.
+    centred = ((terms[:, :, k] - mean[None, :, k]) * root[:, None] for k in range(WIDTH))
+    basis = orthonormal(centred)
+    return Design(
+        inputs=inputs,
+        root=root,
+        knots=knots,
+        mean=mean,
+        matrix=basis.matrix,
+        present=basis.present,
+        features=basis.features,
+        gram=inner_products(basis.features, basis.features),
+        norms=_norms_of_products(inputs, inputs, root),
+    )
+
+
+class Basis(NamedTuple):
+    """The orthonormal features of every input, `[row input width]`, with the `matrix`,
+    `[input term width]`, that makes them of its terms, and which are `present`.
+    """
+
+    features: Any
+    matrix: Any
+    present: Any
+
+
+def orthonormal(terms: Iterable) -> Basis:
+    """Return the orthonormal features of the centred terms of every input, `[row input]` each.
+
+    Gram–Schmidt on all inputs at once, each step twice, which is as good as reflections.
+    """
     one: Any = None
     rows: list[Any] = []
     columns: list[Any] = []
     present: list[Any] = []
-    for k in range(WIDTH):
-        column = (terms[:, :, k] - mean[None, :, k]) * root[:, None]
+    for k, column in enumerate(terms):
+        xp = namespace_of(column)
         size = xp.sqrt((column**2).sum(0))
         one = size if one is None else one
         there = (size > LEAST * one) & (size > 0)
@@ -161,21 +198,11 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
         columns.append(xp.where(there[None], column / scale[None], 0))
         rows.append(xp.where(there[:, None], row / scale[:, None], 0))
         present.append(there)
-    features = xp.stack(columns, axis=-1)
-    return Design(
-        inputs=inputs,
-        root=root,
-        knots=knots,
-        mean=mean,
-        matrix=xp.stack(rows, axis=-1),
-        present=xp.stack(present, axis=-1),
-        features=features,
-        gram=_inner(features, features),
-        norms=_norms_of_products(inputs, inputs, root),
-    )
+    return Basis(xp.stack(columns, axis=-1), xp.stack(rows, axis=-1), xp.stack(present, axis=-1))
 
 
-def _inner(some: Any, features: Any) -> Any:
+def inner_products(some: Any, features: Any) -> Any:
+    """Return the inner products of some features with all, `[some width input width]`."""
     n, width = some.shape[0], some.shape[2]
     both = some.reshape(n, -1).T @ features.reshape(n, -1)
     return both.reshape(some.shape[1], width, features.shape[1], width)

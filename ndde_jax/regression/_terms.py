@@ -364,8 +364,7 @@ def _gains_of_products(design: Design, fit: Fit) -> Any:
     `[input input]`.
     """
     xp = namespace_of((design, fit.residual))
-    weighted = design.root * fit.residual
-    inner = design.inputs.T @ (weighted[:, None] * design.inputs)
+    inner = design.along_products(fit.residual)
     there = (design.norms > 1e-12) & ~np.eye(design.n_inputs, dtype=bool)
     return xp.where(there, inner**2 / xp.where(there, design.norms, 1), 0)
 

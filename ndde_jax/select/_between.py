@@ -4,7 +4,7 @@ A delay between two candidates is a weighted sum of both to a regression. Source
 samples where they lie instead, and delays settle where they explain most.
 """
 
-import copy
+from collections.abc import Generator
 from typing import NamedTuple
 
 import numpy as np
@@ -50,30 +50,38 @@ def student_quantile(probability: float, degrees: int) -> float:
     return float(stdtrit(degrees, probability))
 
 
-class Record:
-    """The standardised samples at the positions of the windows, NaN between trajectories."""
+class Record(NamedTuple):
+    """The standardised samples at the positions of the windows, NaN between trajectories.
 
-    def __init__(self, samples: Samples, windows: Windows):
+    - `values`: `[sample dim]`; `position`: of each window, among these.
+    - `shift`: how far behind its position the rate of a window is measured, in samples.
+    """
+
+    values: Float[np.ndarray, "sample dim"]
+    position: Int[np.ndarray, " window"]
+    shift: float
+
+    @classmethod
+    def of(cls, samples: Samples, windows: Windows) -> "Record":
+        """Return the record of samples that were cut into windows."""
         center, scale = (
             np.asarray(a, float) for a in (windows.scaling.center, windows.scaling.scale)
         )
-        self.position = np.asarray(windows.position)
+        position = np.asarray(windows.position)
         # Rows of one trajectory follow one another; the first sample of the first is 0.
-        starts = np.flatnonzero(np.diff(self.position, prepend=self.position[0] - 2) != 1)
-        offsets = self.position[starts] - self.position[0]
-        self.values = np.full((offsets[-1] + len(samples.values[-1]) + 4, len(center)), np.nan)
+        starts = np.flatnonzero(np.diff(position, prepend=position[0] - 2) != 1)
+        offsets = position[starts] - position[0]
+        values = np.full((offsets[-1] + len(samples.values[-1]) + 4, len(center)), np.nan)
         for offset, value in zip(offsets, samples.values, strict=True):
             rows = (np.asarray(value, float) - center[None]) / scale[None]
-            self.values[offset : offset + len(rows)] = rows
-        self.shift = 0.5 if windows.scheme in ("midpoint", "euler") else 0.0
+            values[offset : offset + len(rows)] = rows
+        return cls(values, position, shift_of(windows))
 
     def of_rows(self, windows: Windows) -> "Record":
         """Return a record with these samples, read at the positions of other windows, for example
         those of a half.
         """
-        other = copy.copy(self)
-        other.position = np.asarray(windows.position)
-        return other
+        return self._replace(position=np.asarray(windows.position))
 
     def at(self, source: int, delay: float) -> Float[np.ndarray, " window"]:
         """Return a source `delay` samples ago, by Catmull–Rom interpolation; NaN where unknown."""
@@ -86,6 +94,11 @@ class Record:
         a = -0.5 * p0 + 1.5 * p1 - 1.5 * p2 + 0.5 * p3
         b = p0 - 2.5 * p1 + 2 * p2 - 0.5 * p3
         return ((a * u + b) * u + 0.5 * (p2 - p0)) * u + p1
+
+
+def shift_of(windows: Windows) -> float:
+    """Return how far behind its position the rate of a window is measured, in samples."""
+    return 0.5 if windows.scheme in ("midpoint", "euler") else 0.0
 
 
 class Settled(NamedTuple):
@@ -249,6 +262,28 @@ class Refined(NamedTuple):
     halves: Float[np.ndarray, " input"]
 
 
+class Delayed(NamedTuple):
+    """The delays at which sources of a target are tried, `[input]`.
+
+    - `delays`, `halves`: by place, in samples, and halves of their intervals; NaN elsewhere.
+    - `known`: other inputs that they settled with, which keep their delay.
+    """
+
+    delays: Float[np.ndarray, " input"]
+    halves: Float[np.ndarray, " input"]
+    known: Bool[np.ndarray, " input"]
+
+    @property
+    def places(self) -> Int[np.ndarray, " place"]:
+        """The candidates in whose place sources at these delays are."""
+        return np.flatnonzero(np.isfinite(self.delays))
+
+
+def criterion_of(design: Design, y, mask: Bool[np.ndarray, " input"]) -> float:
+    """Return the criterion of the terms that describe a rate best with some inputs."""
+    return float(fit_terms(design, y, find_terms(design, y, mask, mask)).criterion())
+
+
 class Refiner:
     """A search for delays between the candidates where these describe a rate with fewer terms, or
     better.
@@ -284,13 +319,29 @@ class Refiner:
         """Return the refined target `j`, of which splines chose a mask; None if it needs no such
         delay.
         """
+        y, _ = self.design.standardised(self.data.outputs[:, j])
+        steps, found = self.asks(j, mask, criterion_of(self.design, y, mask)), None
+        while True:
+            try:
+                at = steps.send(found)
+            except StopIteration as end:
+                return end.value
+            found = self.searched(j, self.with_delays(at), y, at)
+
+    def asks(
+        self, j: int, mask: Bool[np.ndarray, " input"], cost: float
+    ) -> Generator["Delayed", "tuple[float, Refined] | None", Refined | None]:
+        """Ask for searches of a target with some sources at delays of their own, each with what the
+        one before found, from a `mask` of a certain `cost`; return the best, if any is better.
+        """
         terms = self._terms(j, mask)
         if not terms or not self._may_gain(j, mask, terms):
             return None
         start, sources = self._starts(j, mask, terms), self._sources(terms)
-        cost, best, count = self._criterion(self.design, j, mask), None, mask.sum()
+        best, count = None, mask.sum()
         for number in range(ROUNDS):
-            found = self._searched(j, mask, sources, start)
+            at = self._settled(j, mask, sources, start)
+            found = None if at is None else (yield at)
             if found is not None and found[0] < cost - PROGRESS:
                 cost, best = found
                 mask, delays = best.mask, best.delays
@@ -353,10 +404,8 @@ class Refiner:
                     least, start = now, trial
         return start
 
-    def _searched(self, j: int, mask, sources, start) -> tuple[float, Refined] | None:
-        """Return the criterion and result of a search with sources at the delays that settle near
-        `start`.
-        """
+    def _settled(self, j: int, mask, sources, start) -> "Delayed | None":
+        """Return the delays that settle near `start`; None where none does."""
         given = (self.record, self.data, self._known(j, mask))
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
         room = ROOM * self.gap[nearest]
@@ -365,27 +414,42 @@ class Refiner:
             return None
         # What runs to the end of its room has not settled, and stays at its candidate.
         inside = (settled.delay > SHORTEST) & (np.abs(settled.delay - start) < room)
+        if not inside.any():
+            return None
+        found = np.asarray(sources)[inside], settled.delay[inside], settled.half[inside]
+        at = self._placed(j, *found, mask & ~self._free(j))
+        return at if len(at.places) else None
+
+    def placed(self, j: int, at: "Delayed") -> "Delayed":
+        """Return the same delays, each in the place that is nearest to it now."""
+        own = at.places
+        return self._placed(j, self.source[own], at.delays[own], at.halves[own], at.known)
+
+    def _placed(self, j: int, sources, delay, half, known) -> "Delayed":
         delays, halves = (np.full(len(self.lag), np.nan) for _ in range(2))
-        for k in np.flatnonzero(inside):
-            delay, half = settled.delay[k], settled.half[k]
-            place = self._place(j, int(sources[k]), delay)
+        for k, source in enumerate(sources):
+            place = self._place(j, int(source), delay[k])
             # Two delays of one source at one place: the first stands for both.
             if place is not None and np.isnan(delays[place]):
-                delays[place], halves[place] = delay, half
-        taken = np.flatnonzero(np.isfinite(delays))
-        if not len(taken):
-            return None
-        design = self.design.with_inputs(taken, self._states(taken, delays[taken]))
-        allowed = self.data.allowed[j].copy()
-        allowed[taken] = True
-        y, _ = design.standardised(self.data.outputs[:, j])
-        terms = find_terms(design, y, allowed, self.data.required[j], self.data.dim)
-        found = describe(design, y, terms, self.data.dim, min(SHORTLIST, design.n_inputs))
-        kept = found.mask & np.isfinite(delays)
+                delays[place], halves[place] = delay[k], half[k]
+        return Delayed(delays, halves, known)
+
+    def with_delays(self, at: "Delayed") -> Design:
+        """Return the design with some sources at delays of their own."""
+        return self.design.with_inputs(at.places, self.states(at.places, at.delays[at.places]))
+
+    def searched(self, j: int, design: Design, y, at: "Delayed") -> tuple[float, Refined]:
+        """Return the criterion and result of a search with sources at delays, of which a design is
+        made.
+        """
+        taken, dim = np.isfinite(at.delays), self.data.dim
+        terms = find_terms(design, y, self.data.allowed[j] | taken, self.data.required[j], dim)
+        found = describe(design, y, terms, dim, min(SHORTLIST, design.n_inputs))
+        kept = found.mask & taken
         # A number more, and one of the positions about a candidate that can be told apart.
         each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
-        cost = self._criterion(design, j, found.mask) + each.sum()
-        delays, halves = (np.where(kept, values, np.nan) for values in (delays, halves))
+        cost = criterion_of(design, y, found.mask) + each.sum()
+        delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
 
     def _place(self, j: int, source: int, delay: float) -> int | None:
@@ -393,7 +457,7 @@ class Refiner:
         own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
         return int(own[np.argmin(np.abs(self.lag[own] - delay))]) if len(own) else None
 
-    def _states(self, places, delays) -> Float[np.ndarray, "window place"]:
+    def states(self, places, delays) -> Float[np.ndarray, "window place"]:
         """Return the sources at their delays; at their candidates where a record does not reach so
         far.
         """
@@ -403,9 +467,6 @@ class Refiner:
         ]
         late = np.stack(late, axis=1)
         return np.where(np.isfinite(late), late, self.data.inputs[:, places])
-
-    def _criterion(self, design: Design, j: int, mask) -> float:
-        return TargetFit(design, self.data, j, mask).criterion()
 
     def readings(self, j: int, found: Refined, mask, inputs) -> list[Bool[np.ndarray, " input"]]:
         """Return sets of candidates from which a drift can reconstruct the sources of a mask at
@@ -452,7 +513,7 @@ def left_at_delays(
     """Return the residual of a target's standardised rate after splines of its sources at their
     delays, in time, in windows that count.
     """
-    record, data, inputs = Record(samples, windows), KnownData(windows), []
+    record, data, inputs = Record.of(samples, windows), KnownData(windows), []
     for i, a in np.argwhere(graph[:, target]):
         state = data.inputs[:, a * data.dim + i]
         delay = float(delays[i, target, a]) / float(windows.dt)

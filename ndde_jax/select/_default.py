@@ -30,6 +30,7 @@ from ._splines import SplineGraph
 from ._strategies import Splines
 from ._strategy import AbstractStrategy, Recovery, recovery
 from ._target_fit import TargetFit
+from ._whole import ClosedForms, on_whole
 
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
@@ -108,6 +109,11 @@ class Default(AbstractStrategy):
         """True: lags that only do so are left out."""
         return True
 
+    @property
+    def reads_sums(self) -> bool:
+        """True: closed forms are functions of sums."""
+        return True
+
     def without_networks(self) -> "Default":
         """Return closed forms alone."""
         return dataclasses.replace(self, networks=None)
@@ -135,29 +141,17 @@ class Default(AbstractStrategy):
         """Return the graph of windows that are known, with its measure."""
         price = EBIC() if price is None else price
         windows, weak = screened.windows, distributed_inputs(screened, price)
-        plain, data = _closed_forms(screened, weak)
-        searched = self.delays and isinstance(price, EBIC) and not data.refused
-        refiners, refined = [], [None] * data.dim
-        if searched and screened.record is not None:
-            among = screened.data.allowed
-            refiners = [
-                Refiner(
-                    screened.record,
-                    data.weighing(own.data.weight),
-                    windows.lags,
-                    own.design,
-                    among,
-                )
-                for own in plain
-            ]
-            refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
-        fits = [
-            own if found is None else own.on(found.mask, found.design)
-            for own, found in zip(plain, refined, strict=True)
-        ]
-        screening, judged = _after(screened.found, fits, refined), [None] * data.dim
+        between = self.delays and isinstance(price, EBIC)
+        if screened.whole is None or screened.data.refused:
+            closed = _on_windows(screened, weak, between)
+        else:
+            closed = on_whole(screened, between)
+        data, plain, refiners, refined, fits, found, summed = closed
+        screened = screened.part_of(screened.whole, summed)
+        screening, judged = _after(found, fits, refined), [None] * data.dim
         if self.networks is not None and not data.refused:
-            judged = judged_by_networks(data, screening, fits, price, self.networks, key)
+            in_memory = [own.of_windows() for own in fits]
+            judged = judged_by_networks(data, screening, in_memory, price, self.networks, key)
         value = flat_inputs(np.asarray(screening.value))
         targets = [
             Described(
@@ -227,9 +221,29 @@ def distributed_inputs(
     readings, refused = screened.readings, screened.data.refused
     if readings is None or refused or screened.windows.scheme != "euler":
         return None
+    if screened.whole is not None:
+        return None  # lags that are weak in the part in memory are not in all of the record
     if readings.name == "flow" or readings.distributed is None or not isinstance(price, EBIC):
         return None
     return flat_inputs(readings.distributed)
+
+
+def _on_windows(
+    screened: Screened, weak: Bool[np.ndarray, "target input"] | None, between: bool
+) -> ClosedForms:
+    """Return the closed forms of windows in memory, with delays `between` the candidates or without
+    any.
+    """
+    plain, data = _closed_forms(screened, weak)
+    refiners = screened.refiners(data, plain) if between and not data.refused else []
+    refined: list[Refined | None] = [None] * data.dim
+    if refiners:
+        refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
+    fits = [
+        own if found is None else own.on(found.mask, found.design)
+        for own, found in zip(plain, refined, strict=True)
+    ]
+    return ClosedForms(data, plain, refiners, refined, fits, screened.found)
 
 
 def _closed_forms(

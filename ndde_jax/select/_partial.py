@@ -1,6 +1,7 @@
 """Windows that miss values of some variables, for the targets that these do not touch."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -44,7 +45,7 @@ def _partial(screened: Screened, samples: Samples) -> PartialWindows:
     windows = screened.windows
     midway = windows.scheme == "midpoint"
     lags = around(windows.lags) if midway else windows.lags
-    states, rates = _rows(samples, windows, lags)
+    states, rates = scaled_rows(samples.values, samples.mask, windows, lags)
     rated = np.isfinite(rates)
     used, known = rated.any(axis=1), np.isfinite(states)
     filled = np.zeros_like(states)
@@ -92,11 +93,14 @@ def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "windo
     return steps._replace(plain=plain).met_by(model)
 
 
-def _rows(
-    samples: Samples, windows: Windows, lags: tuple[int, ...]
+def scaled_rows(
+    recordings: Sequence[np.ndarray],
+    mask: Sequence[np.ndarray],
+    windows: Windows,
+    lags: tuple[int, ...],
 ) -> tuple[Float[np.ndarray, "window lag dim"], Float[np.ndarray, "window dim"]]:
-    """Return the standardised states and rates of every row; NaN where they are not measured, or
-    lie outside the mask.
+    """Return the states and rates of every row of recordings, standardised as those of windows; NaN
+    where they are not measured, or lie outside the mask, if there is one.
     """
     stencil = STENCILS["euler" if windows.scheme == "midpoint" else windows.scheme]
     s = windows.scaling
@@ -104,13 +108,13 @@ def _rows(
         np.asarray(a, float) for a in (s.center, s.scale, s.rate_center, s.rate_scale)
     )
     states, rates = [], []
-    for number, value in enumerate(samples.values):
+    for number, value in enumerate(recordings):
         z = (np.asarray(value, float) - center[None]) / scale[None]
         start, stop = row_range(len(z), lags, stencil)
         rate = sum(c * z[start + o : stop + o] for o, c in stencil.items()) / float(windows.dt)
-        if samples.mask:
+        if mask:
             steps = range(min(stencil), max(stencil))
-            inside = np.all([samples.mask[number][start + o : stop + o] for o in steps], axis=0)
+            inside = np.all([mask[number][start + o : stop + o] for o in steps], axis=0)
             rate = np.where(inside[:, None], rate, np.nan)
         states.append(np.stack([z[start - lag : stop - lag] for lag in lags], axis=1))
         rates.append((rate * scale[None] - rate_center[None]) / rate_scale[None])

@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -10,11 +10,20 @@ from jaxtyping import Bool, Float
 from .._memory import make_room
 from ..regression._design import Design, design_of
 from ..regression._readings import Readings
+from ..regression._summed import Summed
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._between import Record
+from ._between import Record, Refiner
 from ._splines import SHORTLIST, SplineGraph, partial_knots, search_known, search_partial
 from ._target_fit import TargetFit
+
+
+class Rate(NamedTuple):
+    """The rate of a target in the rows of a design, and its mean."""
+
+    design: Design
+    output: Float[np.ndarray, " row"]
+    mean: float
 
 
 class Screened:
@@ -25,7 +34,8 @@ class Screened:
     What is known of their samples beside windows is at hand where it is: `steps`, from which
     windows halfway through them are made; `readings`, the comparison of the record as a map and as
     a flow; `errors`, the variances of measurement errors; and `record`, the samples between the
-    candidate lags, where delays may lie there.
+    candidate lags, where delays may lie there. `whole` is the record that they are a part of, where
+    it does not fit into memory.
     """
 
     def __init__(
@@ -38,6 +48,27 @@ class Screened:
     ):
         self.windows, self.steps, self.readings = windows, steps, readings
         self.errors, self.record = errors, record
+        self.whole: Any = None
+        self.summed: Summed | None = None
+
+    def part_of(self, whole: Any, summed: Summed | None = None) -> "Screened":
+        """Return the same as a part of a record that does not fit into memory, of which sums may be
+        known.
+        """
+        other = copy.copy(self)
+        other.whole, other.summed = whole, summed
+        return other
+
+    def rate(self, j: int, inputs: Bool[np.ndarray, " input"]) -> "Rate":
+        """Return the rate of a target with a design for some inputs, by sums where these are
+        known.
+        """
+        if self.summed is not None:
+            design, outputs, center = self.summed
+            return Rate(design, outputs[:, j], float(center[j]))
+        design, output = self.design_for(j, inputs), self.data.outputs[:, j]
+        weight = design.root**2
+        return Rate(design, output, float(weight @ output) / max(float(weight.sum()), 1))
 
     def knowing(self, errors: Float[np.ndarray, " dim"], record: Record | None) -> "Screened":
         """Return the same with what samples tell beside windows."""
@@ -84,6 +115,18 @@ class Screened:
             return self.design
         data = self.data.of_target(j, inputs)
         return design_of(data.inputs, data.weight, self.knots)
+
+    def refiners(self, data: KnownData, fits: list[TargetFit]) -> list[Refiner]:
+        """Return the searches for delays between the candidates, of targets that some inputs
+        describe; none where the samples between these are not known.
+        """
+        lags, among = self.windows.lags, self.data.allowed
+        if self.record is None:
+            return []
+        return [
+            Refiner(self.record, data.weighing(own.data.weight), lags, own.design, among)
+            for own in fits
+        ]
 
     def fit(self, j: int, inputs: Bool[np.ndarray, " input"]) -> TargetFit:
         """Return the fit of a target on some inputs, in the windows that count for these."""

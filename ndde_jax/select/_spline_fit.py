@@ -14,11 +14,10 @@ from ..fit._refit import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
-from ..regression._design import Design
 from ..regression._features import WIDTH, spline_terms
 from ..regression._terms import find_terms, fit_terms
 from ..windows._windows import Windows
-from ._screened import Screened
+from ._screened import Rate, Screened
 from ._target_fit import coefficients_of
 
 # Beyond the data by this share of their range drifts are continued as constants.
@@ -79,12 +78,7 @@ def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
     open_to_splines = mask & np.array([network is None for network in networks])[:, None]
     n_slots = _padded(int(open_to_splines.sum(axis=1).max()), mask.shape[1])
     rows = [
-        _target(
-            screened.design_for(j, mask[j]),
-            data.outputs[:, j],
-            np.flatnonzero(open_to_splines[j]),
-            n_slots,
-        )
+        _target(screened.rate(j, mask[j]), np.flatnonzero(open_to_splines[j]), n_slots)
         if networks[j] is None
         else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots))
         for j in range(data.dim)
@@ -143,11 +137,10 @@ def _padded(needed: int, n_inputs: int) -> int:
     return max(min(-(-needed // 4) * 4, n_inputs), 1)
 
 
-def _target(design: Design, output, inputs, n_slots: int):
+def _target(rate: Rate, inputs, n_slots: int):
     """Return the index, constant and coefficients of one target, in the terms of `SplineDrift`."""
+    design, output, mean = rate
     y, size = design.standardised(output)
-    weight = design.root**2
-    mean = float(weight @ output) / max(float(weight.sum()), 1)
     index = np.zeros(n_slots, int)
     splines, products = _nothing(n_slots)
     if len(inputs):

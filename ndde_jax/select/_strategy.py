@@ -91,6 +91,11 @@ class AbstractStrategy(eqx.Module):
         """
         return False
 
+    @property
+    def reads_sums(self) -> bool:
+        """Whether sums over windows are enough, as where a record does not fit into memory."""
+        return False
+
     def remarks(self, screened: Screened, price: AbstractPrice) -> tuple[str, ...]:
         """Return what a report says of how windows whose samples are known are searched, by default
         nothing.

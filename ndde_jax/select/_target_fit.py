@@ -35,6 +35,10 @@ class TargetFit:
             return self
         return TargetFit(self.design if design is None else design, self.data, self.target, mask)
 
+    def of_windows(self) -> "TargetFit":
+        """Return the fit of windows that are in memory."""
+        return self
+
     @functools.cached_property
     def fit(self) -> Fit:
         """The least squares fit with all inputs."""

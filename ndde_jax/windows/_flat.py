@@ -138,6 +138,12 @@ class KnownData:
         other.weight = weight
         return other
 
+    def on_rows(self, outputs: Float[np.ndarray, "row target"]) -> "KnownData":
+        """Return the data with rows that stand for the windows, of weight one."""
+        other = copy.copy(self)
+        other.outputs, other.weight = outputs, np.ones(len(outputs))
+        return other
+
     def allowing(self, among: Bool[np.ndarray, "target input"]) -> "KnownData":
         """Return the data with no other inputs allowed than these and required ones."""
         other = copy.copy(self)

@@ -166,6 +166,14 @@ def test_ways_to_do_many_systems_are_timed(capsys):
     assert [row[2:6].count("-") for row in rows] == [2, 1]
 
 
+@pytest.mark.slow
+def test_a_record_on_disk_is_discovered_within_a_gigabyte(capsys):
+    assert speed.main(["--only", "chunks", "--quick"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "memory map |" in line]
+    cpu, seconds, peak, exact = (cell.strip() for cell in row.split("|")[3:-1])
+    assert float(cpu) > 0 < float(seconds) and 100 < float(peak) < 1000 and exact == "yes"
+
+
 def test_a_batch_finds_what_a_loop_finds():
     """Every array of the batch holds those of the single calls, one after the other."""
     (name,) = batches.QUICK

@@ -15,6 +15,7 @@ from ndde_jax.select._between import (
     Record,
     Refiner,
     Settled,
+    criterion_of,
     delays_between,
     edge_of_reads,
     linearised,
@@ -101,7 +102,7 @@ def test_delays_settle_where_a_scan_finds_the_least_criterion():
     x = path(14, law=np.tanh)
     samples = ndde.read_samples(x, dt=DT)
     windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
-    record, data = Record(samples, windows), KnownData(windows)
+    record, data = Record.of(samples, windows), KnownData(windows)
     known = data.inputs[:, [1]]
     settled = settle(record, data, known, [0], [18.0], [10.0], 1)
     scan = np.arange(8, 24, 0.2)
@@ -118,7 +119,7 @@ def test_a_record_is_read_where_its_rows_are():
 
     parts = [wave(np.arange(90.0)), wave(np.arange(200.0, 270.0))]
     windows = ndde.lagged_windows(parts, dt=1.0, lags=(0, 4))
-    record = Record(ndde.read_samples(parts, dt=1.0), windows)
+    record = Record.of(ndde.read_samples(parts, dt=1.0), windows)
     times = np.concatenate([np.arange(4, 89), np.arange(204, 269)])
     scaling = windows.scaling
     expected = (wave(times + 0.5 - 2.7) - np.asarray(scaling.center)) / np.asarray(scaling.scale)
@@ -262,7 +263,16 @@ def refiner(*delays, among=None):
     design, places = design_of(data.inputs, data.weight), data.allowed
     if among is not None:
         data = data.allowing(np.stack([among, among]))
-    return Refiner(Record(ndde.read_samples(x, dt=DT), windows), data, LAGS, design, places)
+    return Refiner(Record.of(ndde.read_samples(x, dt=DT), windows), data, LAGS, design, places)
+
+
+def searched(own, mask, start):
+    """The criterion and result of a search for the follower with the driver settled near a start;
+    None where it does not settle.
+    """
+    at = own._settled(1, mask, [0], np.array([start]))
+    y, _ = own.design.standardised(own.data.outputs[:, 1])
+    return None if at is None else own.searched(1, own.with_delays(at), y, at)
 
 
 # Inputs are (lag, source): the follower itself, and the driver at 10 and 20 samples.
@@ -272,17 +282,22 @@ BOTH = np.isin(np.arange(8), (1, 2, 4))
 def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
     """Worse as one delay, the neighbours are tried as two; rounds end with the first that fails."""
     own, calls = refiner(14), []
-    base = own._criterion(own.design, 1, BOTH)
-    one = own._searched(1, BOTH, [0], np.array([14.0]))[1]
+    y, _ = own.design.standardised(own.data.outputs[:, 1])
+    base = criterion_of(own.design, y, BOTH)
+    one, settled = searched(own, BOTH, 14.0)[1], own._settled
 
     def scripted(costs):
         costs = iter(costs)
 
-        def searched(j, mask, sources, start):
+        def counted(j, mask, sources, start):
             calls.append(len(sources))
+            return settled(j, BOTH, [0], np.array([14.0]))
+
+        def told(j, design, y, at):
             return base + next(costs), one._replace(shortlist=np.array([len(calls)]))
 
-        monkeypatch.setattr(own, "_searched", searched)
+        monkeypatch.setattr(own, "_settled", counted)
+        monkeypatch.setattr(own, "searched", told)
         calls.clear()
         found = own(1, BOTH)
         return None if found is None else int(found.shortlist[0])
@@ -295,7 +310,7 @@ def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
 def test_a_delay_may_be_in_the_place_of_a_candidate_that_was_left_out():
     """As second lags of a source with errors are; what is never allowed is another matter."""
     own = refiner(14, among=np.isin(np.arange(8), (1, 4)))
-    found = own._searched(1, BOTH & ~np.isin(np.arange(8), 2), [0], np.array([18.0]))[1]
+    found = searched(own, BOTH & ~np.isin(np.arange(8), 2), 18.0)[1]
     assert np.flatnonzero(found.mask).tolist() == [1, 2]  # the follower, and the driver at 14
     assert abs(found.delays[2] - 14) < 1
 
@@ -305,13 +320,13 @@ def test_what_runs_to_the_end_of_its_room_stays(end, stays, monkeypatch):
     """From 14 it may move by one and a half steps of ten, and no delay is below 2.5."""
     settled = Settled(np.array([end]), np.array([0.3]), np.ones(1), 0.0, 0.5)
     monkeypatch.setattr(_between, "settle", lambda *_: settled)
-    found = refiner(14)._searched(1, BOTH, [0], np.array([14.0]))
+    found = searched(refiner(14), BOTH, 14.0)
     assert (found is None) == stays
 
 
 def test_beside_a_candidate_is_at_it():
     own = refiner(14)
-    found = own._searched(1, BOTH, [0], np.array([14.0]))[1]
+    found = searched(own, BOTH, 14.0)[1]
     assert own.between(found)
     here = np.arange(8) == 2  # the driver at 10 samples, with steps of 10
     for delay, clear in ((11.9, False), (12.1, True), (8.1, False), (7.9, True)):
@@ -325,11 +340,12 @@ def test_beside_a_candidate_is_at_it():
 
 def test_a_delay_costs_a_number_and_its_position():
     own = refiner(14)
-    cost, found = own._searched(1, BOTH, [0], np.array([14.0]))
+    cost, found = searched(own, BOTH, 14.0)
     assert np.isfinite(found.delays).sum() == 1
     # Steps of ten samples hold twenty positions half a sample apart.
     price = np.log(found.design.n_windows) + 2 * np.log(20)
-    assert cost == pytest.approx(own._criterion(found.design, 1, found.mask) + price)
+    y, _ = found.design.standardised(own.data.outputs[:, 1])
+    assert cost == pytest.approx(criterion_of(found.design, y, found.mask) + price)
     known = own.data.inputs[:, [1]]
     state = linearised(own.record, own.data, known, [0], [14.0], 1)
     late = own.record.at(0, 14.0)
@@ -342,7 +358,7 @@ def test_a_delay_costs_a_number_and_its_position():
 
 def test_a_drift_reads_the_candidates_on_either_side():
     own = refiner(24)
-    found = own._searched(1, BOTH, [0], np.array([24.0]))[1]
+    found = searched(own, BOTH, 24.0)[1]
     some, one, two = own.readings(1, found, found.mask, BOTH)
     driver = {name: LAGS_OF[mask[::2]].tolist() for name, mask in (("one", one), ("two", two))}
     assert driver == {"one": [20, 30], "two": [10, 20, 30]}

@@ -1,0 +1,155 @@
+"""The design of a record of which only sums over its windows are known."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ._design import Design, inner_products, orthonormal
+from ._features import WIDTH
+from ._sums import Sums
+
+# Eigenvalues of the inner products of columns of length one: less is rounding.
+LEAST = 1e-11
+
+
+class SummedDesign(Design):
+    """A [`Design`][ndde_jax.regression.Design] of sums over windows, with rows that stand for them.
+
+    All that regressions need of the windows are inner products of columns. So there are as many
+    rows as columns were summed, in place of millions of windows, with the same inner products;
+    searches and fits see no difference.
+
+    - `n`: number of windows; `terms`: centred ones of every spline, `[row input term]`.
+    - `paired`: centred products of two inputs, `[row pair]`; `pair_mean`: their means.
+    - `number`: which of these the product of two inputs is, `[input input]`; −1 where it was not
+        summed: it is then no candidate, and zero where it is asked for.
+    """
+
+    n: Any
+    terms: Any
+    paired: Any
+    pair_mean: Any
+    number: Any
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of candidate inputs."""
+        return len(self.knots)
+
+    @property
+    def n_windows(self) -> Any:
+        """The number of windows that count."""
+        return np.float64(self.n)
+
+    def standardised(self, output: Any) -> tuple[Any, Any]:
+        """Return a rate, `[row]`, at length 1, and its length before; its mean is 0 already."""
+        size = np.sqrt(output @ output)
+        return output / (size if size > 0 else 1), size
+
+    def of_inputs(self, inputs: Any) -> "SummedDesign":
+        """Return the design of some inputs, by their numbers or as a slice."""
+        one = {name: getattr(self, name)[inputs] for name in ("knots", "mean", "matrix", "present")}
+        two = {name: getattr(self, name)[inputs][:, inputs] for name in ("norms", "number")}
+        gram = self.gram[inputs][:, :, inputs]
+        rows = {name: getattr(self, name)[:, inputs] for name in ("features", "terms")}
+        return dataclasses.replace(self, gram=gram, **one, **two, **rows)
+
+    def products(self, pairs: Any) -> tuple[Any, Any, Any]:
+        """Return the centred products of two inputs, of unit length, `[row pair]`, with their means
+        and lengths before.
+        """
+        number = self.number[pairs[:, 0], pairs[:, 1]]
+        there = number >= 0
+        raw = self.centred_products(pairs)
+        size = np.sqrt((raw**2).sum(0))
+        size = np.where(size > 0, size, 1)
+        return raw / size[None], np.where(there, self.pair_mean[number], 0), size
+
+    def centred_products(self, pairs: Any) -> Any:
+        """Return the centred products of two inputs, `[row pair]`."""
+        number = self.number[pairs[:, 0], pairs[:, 1]]
+        return np.where((number >= 0)[None], self.paired[:, number], 0)
+
+    def along_products(self, residual: Any) -> Any:
+        """Return the inner product of every product of two inputs with a residual,
+        `[input input]`.
+        """
+        along = np.append(residual @ self.paired, 0.0)
+        return along[self.number]
+
+
+class Summed(NamedTuple):
+    """The design of sums, the rates in its rows, `[row target]`, and their means, `center`."""
+
+    design: SummedDesign
+    outputs: Float[np.ndarray, "row target"]
+    center: Float[np.ndarray, " target"]
+
+
+def summed_design(
+    sums: Sums, knots: Float[np.ndarray, "input knot"], pairs: Int[np.ndarray, "pair 2"]
+) -> Summed:
+    """Return the design of one block of sums over the terms of the splines of all inputs, followed
+    by products of pairs of these, the smaller number first.
+
+    The rows are a root of the inner products of all columns, by their eigenvectors, since some
+    columns may be combinations of others; what no column explains of a rate is in a row of its own.
+
+    ```python
+    import numpy as np
+    from ndde_jax import regression
+    from ndde_jax.regression._features import spline_terms
+    from ndde_jax.regression._summed import summed_design
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 3))
+    y = z[:, 0] * z[:, 1] + rng.normal(size=500)
+    knots = regression.design_of(z, np.ones(500)).knots
+    pairs = np.stack(np.triu_indices(3, 1), axis=1)
+    columns = [spline_terms(z, knots).reshape(500, -1), z[:, pairs].prod(axis=2)]
+    sums = regression.sums_of(np.concatenate(columns, axis=1), y[:, None], np.ones(500))
+    made, every = summed_design(sums, knots, pairs), np.ones(3, bool)
+    y, _ = made.design.standardised(made.outputs[:, 0])
+    print(regression.find_terms(made.design, y, every, ~every).reads())  # [ True  True False]
+    ```
+    """
+    n, n_inputs = float(sums.weight[0]), len(knots)
+    total = max(n, 1.0)
+    mean, center = sums.x[0] / total, sums.y[0] / total
+    gram = sums.xx[0] - n * mean[:, None] * mean[None]
+    cross = sums.xy[0] - n * mean[:, None] * center[None]
+    power = sums.yy[0] - n * center**2
+    size = np.sqrt(np.maximum(np.diag(gram), 0))
+    size = np.where(size > 0, size, 1)
+    value, vector = np.linalg.eigh(gram / size[:, None] / size[None])
+    value, vector = value[value > LEAST], vector[:, value > LEAST]
+    columns = np.sqrt(value)[:, None] * vector.T * size[None]
+    explained = vector.T @ (cross / size[:, None]) / np.sqrt(value)[:, None]
+    left = np.sqrt(np.maximum(power - (explained**2).sum(0), 0))
+    outputs = np.concatenate([explained, left[None]])
+    columns = np.concatenate([columns, np.zeros((1, columns.shape[1]))])
+    n_terms = n_inputs * WIDTH
+    basis = orthonormal(columns[:, k:n_terms:WIDTH] for k in range(WIDTH))
+    paired = columns[:, n_terms:]
+    number, norms = np.full((n_inputs, n_inputs), -1), np.zeros((n_inputs, n_inputs))
+    for first, second in (pairs.T, pairs.T[::-1]):
+        number[first, second], norms[first, second] = np.arange(len(pairs)), (paired**2).sum(0)
+    design = SummedDesign(
+        inputs=None,
+        root=np.ones(len(columns)),
+        knots=knots,
+        mean=mean[:n_terms].reshape(n_inputs, WIDTH),
+        matrix=basis.matrix,
+        present=basis.present,
+        features=basis.features,
+        gram=inner_products(basis.features, basis.features),
+        norms=norms,
+        n=n,
+        terms=columns[:, :n_terms].reshape(len(columns), n_inputs, WIDTH),
+        paired=paired,
+        pair_mean=mean[n_terms:],
+        number=number,
+    )
+    return Summed(design, outputs, center)

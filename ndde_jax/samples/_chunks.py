@@ -1,0 +1,256 @@
+"""Records that are read chunk by chunk, because they do not fit into memory."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .._checks import check_names, check_whole, is_real, refusal
+from .._types import Checked
+from ._samples import Samples
+
+# Numbers in a chunk, by default.
+NUMBERS = 2**20
+# Stretches of a record that are held in memory, and the longest lags that each has room for at
+# least: else there are fewer.
+STRETCHES, ROOM = 8, 50
+EXPECTED = (
+    "an array that is read by slices, such as np.load(path, mmap_mode='r') or one of Zarr or Dask; "
+    "the path of an NPY or Zarr array or of Parquet files; or a function that returns an iterator "
+    "of arrays [time dim]"
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Chunks:
+    """A record read chunk by chunk, for [`discover`][ndde_jax.discover].
+
+    One recording of equally spaced samples, in order. A memory map of NumPy, a Zarr array and a
+    Dask array need not be wrapped; this names other sources, and how much is read at a time.
+
+    - `source`: what is read by slices, `[time dim]`; the path of an `.npy` file, a `.zarr` array,
+        or a Parquet file or folder of such, read by row groups in the order of their names; a
+        pyarrow `Dataset`; or a function that returns an iterator of arrays `[time dim]`, of any
+        lengths. It is called several times, and has to return the same each time. A sample of NaN
+        keeps what comes before and after apart, as between two recordings.
+    - `columns`: of Parquet files: which to read; all by default, and all must hold numbers.
+    - `rows`: samples read at a time; by default about a million numbers. The chunks of a Dask
+        array are its own.
+    - `in_memory`: samples that are held at a time for what needs windows and not only their sums;
+        by default as many as have four million spline terms at all lags. A record that is no longer
+        is read whole, and discovered as an array would be.
+
+    **Raises:** `ValueError` for another source, and for numbers that are not whole or positive.
+
+    ```python
+    import numpy as np
+    import ndde_jax as ndde
+
+    def chunks():
+        rng = np.random.default_rng(0)
+        return (rng.normal(size=(1000, 2)) for _ in range(100))
+
+    record = ndde.Chunks(chunks, in_memory=10_000)
+    print(record.length)  # 100000
+    ```
+    """
+
+    source: Any
+    columns: Checked[Sequence[str] | None] = None
+    rows: Checked[int | None] = None
+    in_memory: Checked[int | None] = None
+
+    def __post_init__(self):
+        for name in ("rows", "in_memory"):
+            if getattr(self, name) is not None:
+                check_whole(getattr(self, name), name)
+        if self.columns is not None:
+            object.__setattr__(self, "columns", check_names(self.columns, None, "columns"))
+        source = _opened(self.source)
+        if not (_sliced(source) or callable(source) or hasattr(source, "to_batches")):
+            raise refusal("source", EXPECTED, self.source)
+        if _sliced(source) and (source.ndim not in (1, 2) or not is_real(source.dtype)):
+            expected = "real numbers [time dim]"
+            raise refusal("source", expected, f"shape {source.shape} of {source.dtype}")
+        if _sliced(source) and np.isnan(source.shape[0]):
+            raise ValueError(
+                "source must know its length; call compute_chunk_sizes() of the Dask array first."
+            )
+        object.__setattr__(self, "source", source)
+
+    @property
+    def length(self) -> int:
+        """The number of samples; counted, where the source does not tell."""
+        if _sliced(self.source):
+            return int(self.source.shape[0])
+        if hasattr(self.source, "count_rows"):
+            return int(self.source.count_rows())
+        return sum(len(block) for block in self.blocks())
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the variables; None where the source has none."""
+        return tuple(self._columns()) if hasattr(self.source, "to_batches") else None
+
+    @property
+    def dask(self) -> Any:
+        """The Dask array `[time dim]` that is read; None of other sources."""
+        if type(self.source).__module__.partition(".")[0] != "dask":
+            return None
+        return self.source if self.source.ndim == 2 else self.source[:, None]
+
+    def blocks(self) -> Iterator[Float[np.ndarray, "time dim"]]:
+        """Yield the samples in order, `[time dim]` at a time.
+
+        **Raises:** `ValueError` for blocks of different width, and for infinite values.
+        """
+        dim = None
+        for block in self._raw():
+            block = as_block(block)
+            if dim is not None and block.shape[1] != dim:
+                raise ValueError(
+                    f"all chunks must have the same variables; the first has {dim} columns, "
+                    f"another {block.shape[1]}."
+                )
+            dim = block.shape[1]
+            yield block
+
+    def stretches(self, starts: Iterable[int], length: int) -> list[np.ndarray]:
+        """Return the samples of stretches of one length, by their first samples, ascending."""
+        places = [(start, start + length) for start in starts]
+        if _sliced(self.source):
+            return [as_block(self.source[start:stop]) for start, stop in places]
+        found: list[list[np.ndarray]] = [[] for _ in places]
+        at = 0
+        for block in self.blocks():
+            for parts, (start, stop) in zip(found, places, strict=True):
+                if start < at + len(block) and at < stop:
+                    parts.append(block[max(start - at, 0) : stop - at].copy())
+            at += len(block)
+        return [np.concatenate(parts) for parts in found]
+
+    def _raw(self) -> Iterator[Any]:
+        """Yield what the source gives for every chunk."""
+        source, rows = self.source, self.rows
+        if _sliced(source):
+            width = source.shape[1] if source.ndim == 2 else 1
+            rows = rows or max(NUMBERS // max(width, 1), 1)
+            yield from (source[k : k + rows] for k in range(0, source.shape[0], rows))
+        elif callable(source):
+            yield from source()
+        else:
+            names = self._columns()
+            rows = rows or max(NUMBERS // max(len(names), 1), 1)
+            # What is read ahead is held in memory.
+            options = dict(batch_readahead=1, fragment_readahead=1, use_threads=False)
+            for batch in source.to_batches(columns=names, batch_size=rows, **options):
+                columns = [c.to_numpy(zero_copy_only=False) for c in batch.columns]
+                yield np.stack([c.astype(float) for c in columns], axis=1)
+
+    def _columns(self) -> list[str]:
+        """Return the columns of Parquet files that are read."""
+        from pyarrow.types import is_floating, is_integer
+
+        schema = self.source.schema
+        names = list(schema.names if self.columns is None else self.columns)
+        for name in names:
+            if name not in schema.names:
+                raise refusal("columns", f"some of {', '.join(schema.names)}", name)
+            kind = schema.field(name).type
+            if not (is_floating(kind) or is_integer(kind)):
+                raise ValueError(
+                    f"column {name!r} holds {kind}, no numbers; name the others: columns=(...)."
+                )
+        return names
+
+
+def as_chunks(x: Any) -> Chunks | None:
+    """Return what is read chunk by chunk: `Chunks`, a memory map, and arrays of Zarr and Dask; None
+    for anything else.
+    """
+    if isinstance(x, Chunks):
+        return x
+    lazy = type(x).__module__.partition(".")[0] in ("dask", "zarr") and _sliced(x)
+    return Chunks(x) if lazy or isinstance(x, np.memmap) else None
+
+
+def as_block(block: Any) -> Float[np.ndarray, "time dim"]:
+    """Return one chunk as an array `[time dim]`.
+
+    **Raises:** `ValueError` for anything but real numbers, and for infinite ones.
+    """
+    block = np.asarray(block)
+    block = block[:, None] if block.ndim == 1 else block
+    if block.ndim != 2 or not is_real(block.dtype):
+        shape = f"shape {block.shape} of {block.dtype}"
+        raise refusal("every chunk", "an array of real numbers [time dim]", shape)
+    if np.isinf(block).any():
+        raise ValueError("x must be finite or NaN, for missing values; it holds infinite values.")
+    return block
+
+
+class Part(NamedTuple):
+    """A part of a record that is held in memory.
+
+    - `values`: its stretches, evenly spread, the first and the last sample of the record among
+        them; `starts`: the position of their first samples.
+    - `length`: number of samples of the whole record.
+    """
+
+    values: list[np.ndarray]
+    starts: tuple[int, ...]
+    length: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether the part is all of the record."""
+        return sum(map(len, self.values)) == self.length
+
+    def on_clock(self, samples: Samples) -> Samples:
+        """Return the samples of the stretches with their times in the record."""
+        times = tuple(t + k * samples.dt for t, k in zip(samples.times, self.starts, strict=True))
+        return dataclasses.replace(samples, times=times)
+
+
+def part_of(chunks: Chunks, most: int, reach: int) -> Part:
+    """Return a part of at most so many samples of a record, in as many stretches as have room for
+    the `reach` of many windows; all of the record where it is no longer.
+    """
+    length = chunks.length
+    if length <= most:
+        blocks = [block.copy() for block in chunks.blocks()]
+        if not blocks:
+            raise ValueError("x is empty: it holds no sample.")
+        return Part([np.concatenate(blocks)], (0,), length)
+    count = int(np.clip(most // (ROOM * reach), 1, STRETCHES))
+    each = most // count
+    starts = np.linspace(0, length - each, count).round().astype(int).tolist()
+    return Part(chunks.stretches(starts, each), tuple(starts), length)
+
+
+def _sliced(source: Any) -> bool:
+    """Return whether a source is an array, or is read as one."""
+    return hasattr(source, "shape") and hasattr(source, "dtype") and hasattr(source, "__getitem__")
+
+
+def _opened(source: Any) -> Any:
+    """Return what a path leads to, unread; anything else as it is."""
+    if not isinstance(source, os.PathLike):
+        return source
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist.")
+    if path.suffix == ".npy":
+        return np.load(path, mmap_mode="r")
+    if path.suffix == ".zarr":
+        import zarr
+
+        return zarr.open_array(path, mode="r")
+    from pyarrow.dataset import dataset
+
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    return dataset(files, format="parquet")

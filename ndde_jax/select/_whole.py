@@ -1,0 +1,492 @@
+"""The search on all of a record that does not fit into memory, by sums over its windows.
+
+A part of the record is in memory as windows. It tells how windows are cut, where knots lie and what
+delays there are; one pass over the record then sums the products of all columns, and the search is
+the same as in memory, on a design made of these sums.
+"""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .._axes import flat_inputs
+from .._types import to_jax
+from ..models._model import NeuralDDE
+from ..regression._features import knots_of, spline_terms
+from ..regression._summed import Summed, SummedDesign, summed_design
+from ..regression._sums import Sums, sums_of
+from ..regression._terms import Fit, find_terms, fit_terms, outside_gains
+from ..samples._chunks import Chunks, as_block
+from ..windows._flat import KnownData
+from ..windows._rows import row_range
+from ..windows._stencils import STENCILS
+from ..windows._windows import Windows
+from ._between import REACH, SHORTEST, Delayed, Linearised, Record, Refined, Refiner, shift_of
+from ._midpoint import around, steps_between
+from ._partial import scaled_rows
+from ._spline_fit import fit_screened
+from ._splines import SHORTLIST, SplineGraph, search_known
+from ._target_fit import TargetFit, coefficients_of
+
+# Windows whose columns are made at a time.
+SIZE = 4096
+# Products of two inputs that are summed at most: of more inputs than have so many, the products
+# among those that the part in memory shortlists for a target.
+MOST_PAIRS = 1000
+# How far a pass over the record may move a delay from where the one before has it, in samples.
+FARTHEST = 0.5
+# Passes for that at most; they end once none moves by so many samples.
+MOVES, STILL = 3, 0.1
+
+
+class Whole(NamedTuple):
+    """A record of which a part is in memory.
+
+    - `chunks`: all of it.
+    - `columns`: those that are variables; `level`: what was subtracted from them.
+    - `drift`: that meets every step halfway, of midpoint windows; else None.
+    """
+
+    chunks: Chunks
+    columns: Int[np.ndarray, " dim"]
+    level: Float[np.ndarray, " dim"]
+    drift: NeuralDDE | None
+
+    def values(self, block: Any) -> Float[np.ndarray, "time dim"]:
+        """Return the variables of a chunk as the part in memory has them."""
+        return as_block(block)[:, self.columns].astype(float) - self.level[None]
+
+
+class Columns(NamedTuple):
+    """The columns of windows whose inner products are summed.
+
+    - `windows`: how windows are cut and standardised; they have no rows.
+    - `whole`: the record. Its chunks may be left out.
+    - `knots`: of the splines of all inputs, the candidates first, `[input knot]`.
+    - `places`, `delays`: further inputs, candidates' sources at delays between these, in samples.
+    - `pairs`: the inputs whose products are columns.
+    """
+
+    windows: Windows
+    whole: Whole
+    knots: Float[np.ndarray, "input knot"]
+    places: Int[np.ndarray, " late"]
+    delays: Float[np.ndarray, " late"]
+    pairs: Int[np.ndarray, "pair 2"]
+
+    @property
+    def lags(self) -> tuple[int, ...]:
+        """The lags of the samples that a window reads."""
+        midway = self.windows.scheme == "midpoint"
+        return around(self.windows.lags) if midway else self.windows.lags
+
+    @property
+    def stencil(self) -> dict[int, float]:
+        """The difference that is a rate."""
+        return STENCILS["euler" if self.windows.scheme == "midpoint" else self.windows.scheme]
+
+    @property
+    def back(self) -> int:
+        """The number of samples before the present that a window reads."""
+        late = int(np.ceil(self.delays.max(initial=0))) + 2
+        return max(self.lags[-1], -min(self.stencil), late)
+
+    @property
+    def ahead(self) -> int:
+        """The number of samples after the present that a window reads."""
+        return max(self.stencil)
+
+    def summed(self) -> Summed:
+        """Return the design of the sums over the whole record."""
+        return summed_design(sums_of_record(self), self.knots, self.pairs)
+
+    def of(self, values: Float[np.ndarray, "time dim"], first: int) -> Sums:
+        """Return the sums over the complete windows in some samples whose present is not before the
+        `first`.
+        """
+        start, stop = row_range(len(values), self.lags, self.stencil)
+        first = min(max(first, start), max(stop, start))
+        states = np.zeros((0, len(self.lags), values.shape[1]))
+        rates = states[:, 0]
+        if stop > first:
+            states, rates = scaled_rows((values,), (), self.windows, self.lags)
+            states, rates = states[first - start :], rates[first - start :]
+        known = np.isfinite(states).all(axis=(1, 2)) & np.isfinite(rates).all(axis=1)
+        position = first + np.flatnonzero(known)
+        rows = self._windows(states[known], rates[known], position)
+        inputs = np.asarray(rows.history, float).reshape(len(position), -1)
+        inputs = np.concatenate([inputs, self._late(values, position, inputs)], axis=1)
+        terms = spline_terms(inputs, self.knots).reshape(len(position), -1)
+        products = inputs[:, self.pairs[:, 0]] * inputs[:, self.pairs[:, 1]]
+        columns = np.concatenate([terms, products], axis=1)
+        return sums_of(columns, np.asarray(rows.increment, float), np.ones(len(position)))
+
+    def _windows(self, states: Any, rates: Any, position: Any) -> Windows:
+        """Return complete windows, met halfway through the step where the scheme asks for it."""
+        dtype, n = self.windows.history.dtype, len(position)
+        wide = dataclasses.replace(
+            self.windows,
+            history=to_jax(states, dtype),
+            increment=to_jax(rates, dtype),
+            valid=to_jax(np.ones(n, bool)),
+            weight=to_jax(np.ones(n), dtype),
+            position=to_jax(position),
+            lags=self.lags,
+        )
+        if self.windows.scheme != "midpoint" or not n:
+            return dataclasses.replace(wide, history=wide.history[:, : self.windows.n_lags])
+        return steps_between(wide, self.windows.lags, wide.prior).met_by(self.whole.drift)
+
+    def _late(self, values: Any, position: Any, inputs: Any) -> Float[np.ndarray, "window late"]:
+        """Return the inputs at delays of their own; at their candidates where the record does not
+        reach so far.
+        """
+        s, dim = self.windows.scaling, self.windows.dim
+        center, scale = np.asarray(s.center, float), np.asarray(s.scale, float)
+        rows = (values - center[None]) / scale[None]
+        record = Record(rows, position, shift_of(self.windows))
+        asked = zip(self.places.tolist(), self.delays.tolist(), strict=True)
+        late = [record.at(place % dim, delay) for place, delay in asked]
+        if not late:
+            return inputs[:, :0]
+        late = np.stack(late, axis=1)
+        return np.where(np.isfinite(late), late, inputs[:, self.places])
+
+
+def sums_over(columns: Columns, blocks: Iterable[Any], first: int = 0) -> Sums:
+    """Return the sums over all windows of a stretch whose present is not before the `first` sample,
+    from its chunks in order; windows reach back over their borders.
+    """
+    parts = pieces(map(columns.whole.values, blocks), columns.back, columns.ahead, first)
+    return functools.reduce(operator.add, (columns.of(*part) for part in parts))
+
+
+def sums_of_record(columns: Columns) -> Sums:
+    """Return the sums over all windows of the record: by the workers of a cluster, chunk by chunk,
+    where it is an array of Dask; one chunk after the other elsewhere.
+    """
+    chunks = columns.whole.chunks
+    x = chunks.dask
+    if x is None:
+        return sums_over(columns, chunks.blocks())
+    import dask
+
+    columns = columns._replace(whole=columns.whole._replace(chunks=None))
+    given, ends = dask.delayed(columns), np.cumsum(x.chunks[0]).tolist()
+    parts = []
+    for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        begin = max(start - columns.back, 0)
+        part = x[begin : stop + columns.ahead]
+        parts.append(dask.delayed(_sums_of_chunk)(given, part, start - begin))
+    while len(parts) > 1:
+        pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
+        parts = [dask.delayed(operator.add)(*two) if len(two) > 1 else two[0] for two in pairs]
+    return dask.compute(*parts)[0]
+
+
+def _sums_of_chunk(columns: Columns, values: Any, first: int) -> Sums:
+    return sums_over(columns, [values], first)
+
+
+def pieces(
+    blocks: Iterable[np.ndarray], back: int, ahead: int, first: int = 0
+) -> Iterator[tuple[Float[np.ndarray, "time dim"], int]]:
+    """Yield consecutive samples, a few thousand at a time, and the first of them that is the
+    present of a window which is counted there. Each begins so far `back` that these windows are
+    complete; windows end so far `ahead` of the present.
+    """
+    held: list[np.ndarray] = []
+    count = 0
+    for block in blocks:
+        for k in range(0, len(block), SIZE):
+            held.append(block[k : k + SIZE])
+            count += len(held[-1])
+            if count - ahead - first >= SIZE:
+                values = np.concatenate(held)
+                yield values, first
+                cut = max(count - ahead - back, 0)
+                held, first = [values[cut:]], count - ahead - cut
+                count -= cut
+    if count - ahead > first or not count:
+        yield np.concatenate(held), first
+
+
+class SummedFit(TargetFit):
+    """A fit by the sums of a record, beside that of the part of it which is in memory. What no sums
+    tell is told of the part: held-out errors, errors from stretch to stretch, and what is left.
+    """
+
+    def __init__(self, whole: SummedDesign, output: Float[np.ndarray, " row"], part: TargetFit):
+        self.whole, self.output, self.part = whole, output, part
+        self.y, _ = whole.standardised(output)
+        self.data, self.target, self.mask, self.inputs = (
+            part.data, part.target, part.mask, part.inputs
+        )  # fmt: skip
+        self.design, self.root, self.all = part.design, part.root, part.all
+        self.power, self.n = part.power, float(whole.n_windows)
+
+    def on(self, mask: Bool[np.ndarray, " input"], design: Any = None) -> "SummedFit":
+        """Return the fit of the same target on other inputs."""
+        same = (mask == self.mask).all()
+        return self if same else SummedFit(self.whole, self.output, self.part.on(mask))
+
+    def of_windows(self) -> TargetFit:
+        """Return the fit of the part that is in memory."""
+        return self.part
+
+    @functools.cached_property
+    def fit(self) -> Fit:
+        """The least squares fit with all inputs."""
+        terms = find_terms(self.whole, self.y, self.mask, self.mask)
+        return fit_terms(self.whole, self.y, terms)
+
+    def outside(self) -> Float[np.ndarray, " input"]:
+        """Return the fall of the risk that every other input would bring."""
+        return np.maximum(outside_gains(self.whole, self.fit), 0)
+
+    def held_out(self, reach: int) -> float:
+        """Return the share that is left on blocks of the part that were not fitted."""
+        return self.part.held_out(reach)
+
+    def left(self) -> Float[np.ndarray, " window"]:
+        """Return the residual in the part."""
+        return self.part.left()
+
+    def leftover(self) -> float:
+        """Return the probability of the leftover in the part."""
+        return self.part.leftover()
+
+    def hidden(self, sizes) -> float:
+        """Return the share that errors of inputs hide, in the part."""
+        return self.part.hidden(sizes)
+
+    def errors(self, keep) -> Float[np.ndarray, " window"]:
+        """Return the squared error of every window of the part."""
+        return self.part.errors(keep)
+
+
+class ClosedForms(NamedTuple):
+    """The closed forms of all targets that a search ended with.
+
+    - `data`: with the inputs that networks may bring in.
+    - `plain`: with sources at the candidates; `refiners`, `refined`: delays of their own, of
+        targets that have any; `fits`: with these.
+    - `found`: the search that they began with; `summed`: the sums that it was made by, if it was.
+    """
+
+    data: KnownData
+    plain: list[TargetFit]
+    refiners: list[Refiner]
+    refined: list[Refined | None]
+    fits: list[TargetFit]
+    found: SplineGraph
+    summed: Summed | None = None
+
+
+def on_whole(screened: Any, between: bool) -> ClosedForms:
+    """Return the closed forms of a record by its sums; with delays `between` the candidates or
+    without any.
+    """
+    data, windows = screened.data, screened.windows
+    n_inputs = data.inputs.shape[1]
+    shortlist = np.asarray(screened.found.shortlist).tolist()
+    columns = Columns(
+        windows=_without_rows(windows),
+        whole=screened.whole,
+        knots=screened.knots,
+        places=np.zeros(0, int),
+        delays=np.zeros(0),
+        pairs=_pairs(n_inputs, shortlist),
+    )
+    summed, found = _searched(columns, data)
+    if screened.whole.drift is not None:
+        # The drift of the part has met the steps, now that of the whole does.
+        drift = fit_screened(screened.part_of(screened.whole, summed), found.graph)
+        columns = columns._replace(whole=screened.whole._replace(drift=drift))
+        summed, found = _searched(columns, data)
+    design, outputs, _ = summed
+    found = eqx.tree_at(lambda f: f.rate, found, screened.found.rate)
+    masks = flat_inputs(np.asarray(found.graph))
+    plain: list[Any] = [
+        SummedFit(design, output, screened.fit(j, masks[j])) for j, output in enumerate(outputs.T)
+    ]
+    if screened.errors is not None and np.any(screened.errors > 0):
+        sizes = np.sqrt(screened.errors) / np.asarray(windows.scaling.scale, float)
+        plain = [fit.without_stand_ins(sizes) for fit in plain]
+        data = data.allowing(~np.stack([fit.second_lags(sizes) for fit in plain]))
+    refiners = screened.refiners(data, plain) if between else []
+    refined, fits = _refined(columns, plain, refiners)
+    return ClosedForms(data, plain, refiners, refined, fits, found, summed)
+
+
+def _searched(columns: Columns, data: KnownData) -> tuple[Summed, SplineGraph]:
+    """Return the sums over a record, and the graph that splines find by them."""
+    summed = columns.summed()
+    return summed, search_known(data.on_rows(summed.outputs), summed.design, SHORTLIST)
+
+
+def _refined(
+    columns: Columns, plain: list[SummedFit], refiners: list[Refiner]
+) -> tuple[list[Refined | None], list[TargetFit]]:
+    """Return the delays of their own that sources of each target have, if any, and the fits with
+    these: what [`Refiner`][ndde_jax.select._between.Refiner] does, for all targets at once, since
+    every search with other delays is a pass over the record.
+    """
+    refined: list[Refined | None] = [None] * len(plain)
+    fits: list[TargetFit] = list(plain)
+    found: dict[int, tuple[float, Refined] | None] = dict.fromkeys(range(len(refiners)))
+    steps = {
+        j: refiner.asks(j, plain[j].mask, plain[j].criterion())
+        for j, refiner in enumerate(refiners)
+    }
+    seen: dict[tuple[int, int], SummedFit] = {}
+    while steps:
+        asked: dict[int, Delayed] = {}
+        for j in list(steps):
+            try:
+                asked[j] = steps[j].send(found[j])
+            except StopIteration as end:
+                del steps[j]
+                refined[j] = end.value
+                if end.value is not None:
+                    fits[j] = seen[j, id(end.value)]
+        if not asked:
+            break
+        # The part in memory tells delays nearly.
+        for _ in range(MOVES):
+            before, asked = asked, _moved(columns, asked, refiners)
+            if all(_still(before[j], at) for j, at in asked.items()):
+                break
+        asked = {j: refiners[j].placed(j, at) for j, at in asked.items()}
+        late = _Late.of(asked, refiners, (0.0,))
+        every, outputs, _ = late.added_to(columns, refiners).summed()
+        for j, at in asked.items():
+            design = every.of_inputs(late.inputs(j, at, 0.0))
+            y, _ = design.standardised(outputs[:, j])
+            cost, on_sums = refiners[j].searched(j, design, y, at)
+            part = refiners[j].with_delays(at)
+            new = on_sums._replace(design=part)
+            fit = SummedFit(design, outputs[:, j], plain[j].part.on(on_sums.mask, part))
+            seen[j, id(new)], found[j] = fit, (cost, new)
+    return refined, fits
+
+
+class _Late(NamedTuple):
+    """The inputs at delays of their own beside the candidates.
+
+    - `target`, `place`: of each; `shift`: how far from the delay it is, in samples; `delay`: where
+        it is.
+    """
+
+    target: list[int]
+    place: list[int]
+    shift: list[float]
+    delay: list[float]
+    n_inputs: int
+
+    @classmethod
+    def of(cls, asked: dict[int, Delayed], refiners: list[Refiner], shifts: Sequence[float]):
+        """Return the inputs at all delays, and some shifts from these."""
+        rows = [
+            (j, int(place), shift, float(at.delays[place]) + shift)
+            for j, at in asked.items()
+            for place in at.places
+            for shift in shifts
+        ]
+        target, place, shift, delay = (list(part) for part in zip(*rows, strict=True))
+        return cls(target, place, shift, delay, len(refiners[0].lag))
+
+    def inputs(self, j: int, at: Delayed, shift: float) -> Int[np.ndarray, " input"]:
+        """Return the numbers of the inputs of a target, those at delays in their places."""
+        numbers = np.arange(self.n_inputs)
+        for k, key in enumerate(zip(self.target, self.place, self.shift, strict=True)):
+            if key[0] == j and key[2] == shift:
+                numbers[key[1]] = self.n_inputs + k
+        return numbers
+
+    def added_to(self, columns: Columns, refiners: list[Refiner]) -> Columns:
+        """Return the columns with these inputs, and their products with others."""
+        knots = [
+            knots_of(refiners[j].states([p], [delay - shift])[:, 0][refiners[j].data.weight > 0])
+            for j, p, shift, delay in zip(*self[:4], strict=True)
+        ]
+        n, own = self.n_inputs, self.n_inputs + np.arange(len(self.place))
+        base = np.unique(columns.pairs)
+        pairs = [np.stack([np.tile(base, len(own)), np.repeat(own, len(base))], axis=1)]
+        two = [(a, b) for a in range(len(own)) for b in range(a) if self._multiplied(a, b)]
+        pairs += [np.array(two, int).reshape(-1, 2)[:, ::-1] + n]
+        return columns._replace(
+            knots=np.concatenate([columns.knots, knots]),
+            places=np.array(self.place),
+            delays=np.array(self.delay),
+            pairs=np.concatenate([columns.pairs, *pairs]),
+        )
+
+    def _multiplied(self, a: int, b: int) -> bool:
+        """Return whether two of these inputs are of one target, and not at one place."""
+        return self.target[a] == self.target[b] and self.place[a] != self.place[b]
+
+
+def _still(before: Delayed, now: Delayed) -> bool:
+    """Return whether no delay has moved."""
+    return bool(np.nanmax(np.abs(now.delays - before.delays)) < STILL)
+
+
+def _moved(
+    columns: Columns, asked: dict[int, Delayed], refiners: list[Refiner]
+) -> dict[int, Delayed]:
+    """Return the delays one Gauss–Newton step further, by sums over all of the record."""
+    late = _Late.of(asked, refiners, (-REACH, 0.0, REACH))
+    every, outputs, _ = late.added_to(columns, refiners).summed()
+    moved = {}
+    for j, at in asked.items():
+        low, middle, high = (late.inputs(j, at, shift) for shift in (-REACH, 0.0, REACH))
+        design, mask = every.of_inputs(middle), at.known | np.isfinite(at.delays)
+        y, _ = design.standardised(outputs[:, j])
+        fit = fit_terms(design, y, find_terms(design, y, mask, mask))
+        splines, pairs, paired = coefficients_of(design, fit)
+        slopes = []
+        for place in at.places:
+            slope = (every.terms[:, high[place]] - every.terms[:, low[place]]) @ splines[place]
+            for pair, value in zip(pairs, paired, strict=True):
+                if place in pair:
+                    other = middle[pair.sum() - place]
+                    ends = np.array([(other, end[place]) for end in (high, low)])
+                    above, below = every.centred_products(ends).T
+                    slope = slope + value * (above - below)
+            slopes.append(slope / (2 * REACH))
+        slopes = np.stack(slopes, axis=1)
+        slopes = slopes - fit.columns @ (fit.inverse @ (fit.columns.T @ slopes))
+        step = Linearised(slopes, fit.residual, 0.0, 0.0, np.zeros(0), fit.terms).step()
+        delays = at.delays.copy()
+        moves = np.clip(step, -FARTHEST, FARTHEST)
+        delays[at.places] = np.maximum(delays[at.places] + moves, SHORTEST)
+        moved[j] = at._replace(delays=delays)
+    return moved
+
+
+def _pairs(n_inputs: int, ranked: Sequence[Sequence[int]]) -> Int[np.ndarray, "pair 2"]:
+    """Return the pairs of inputs whose products are summed: all, or those among as many of the
+    inputs that are worth most to each target, the best first, as there is room for.
+    """
+    if n_inputs * (n_inputs - 1) // 2 <= MOST_PAIRS:
+        return np.stack(np.triu_indices(n_inputs, 1), axis=1)
+    for most in range(max(map(len, ranked)), 0, -1):
+        some = [sorted(row[:most]) for row in ranked]
+        pairs = {(a, b) for row in some for k, a in enumerate(row) for b in row[k + 1 :]}
+        if len(pairs) <= MOST_PAIRS:
+            break
+    return np.array(sorted(pairs), int).reshape(-1, 2)
+
+
+def _without_rows(windows: Windows) -> Windows:
+    """Return windows of which only the way they are cut is left."""
+    names = ("history", "increment", "valid", "weight", "position")
+    rows = {name: to_jax(np.asarray(getattr(windows, name))[:0]) for name in names}
+    return dataclasses.replace(windows, partial=None, **rows)
