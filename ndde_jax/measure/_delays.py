@@ -15,6 +15,7 @@ from ..samples._trajectories import read_lags
 from ..select._between import (
     BLOCKS,
     CONFIDENCE,
+    FINEST as SAME,
     NEAREST,
     Record,
     Settled,
@@ -214,6 +215,8 @@ def delays_of(samples: Samples, windows: Windows, measured: Measured) -> Delays:
         risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
     )
     delays, intervals = profile_delays(samples, windows, measured.graph, **options)
+    # What splines do not describe they place less well than they believe.
+    half = np.where(measured.networks[:, None], np.fmax(half, SAME), half)
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
     return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)

@@ -7,8 +7,10 @@ import pytest
 import scipy.linalg
 from scipy import stats
 
+import ndde_jax as ndde
 from benchmarks._store import Record, Store, Unit
 from benchmarks.verdict import __main__ as command, coverage, sized
+from ndde_jax.measure._delays import profile_delays
 
 
 def test_records_follow_their_own_links():
@@ -65,6 +67,25 @@ def test_one_tiny_record_of_each_kind(tmp_path, capsys):
     assert "| forecast, 5 ahead" in first and "failed" not in first
     assert command.main(["table", out]) == 0 and capsys.readouterr().out == first
     assert command.main([*arguments[:3], "--only", "nothing"]) == 2
+
+
+@pytest.mark.slow
+def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
+    """Given the graph; of three in four they were half a sample either way, and held nearly all."""
+    inside, widths = [], []
+    for number in range(24):
+        one = sized.record("linear flow", 1000, 9, number)
+        graph = np.zeros((sized.DIM, sized.DIM, len(sized.LAGS)), bool)
+        graph[:, :, 0] = np.eye(sized.DIM)
+        lag = np.round(one.late).astype(int)
+        graph[one.source, one.target, lag] = True
+        samples = ndde.read_samples(one.x, dt=1.0)
+        windows = ndde.select.midpoint_windows(one.x, dt=1.0, lags=sized.LAGS)
+        _, intervals = profile_delays(samples, windows, graph)
+        ends = intervals[one.source, one.target, lag][lag > 1]
+        inside += ((ends[:, 0] <= one.late[lag > 1]) & (one.late[lag > 1] <= ends[:, 1])).tolist()
+        widths += (ends[:, 1] - ends[:, 0]).tolist()
+    assert 0.8 < np.mean(inside) < 0.98 and np.median(widths) < 0.6
 
 
 def test_an_error_is_a_status(monkeypatch, tmp_path, capsys):
