@@ -239,13 +239,14 @@ def profile_delays(
 
     Delays of candidates below 2 samples, of irregular samples, of targets whose delays are `known`,
     and those of a target that splines explain worse than its `risk` by a tenth of it stay at their
-    candidate lag, with half the way to the neighbouring candidates for an interval; the present of
-    a variable itself has no delay.
+    candidate lag, with the neighbouring candidates for the ends of an interval; the present of a
+    variable itself has no delay.
     """
     lags, dt = np.asarray(windows.lags, float), float(windows.dt)
     delays = np.where(graph, dt * lags, np.nan)
-    edges = np.concatenate([lags[:1], (lags[1:] + lags[:-1]) / 2, lags[-1:]])
-    around = dt * np.stack([edges[:-1], edges[1:]], axis=-1)
+    # Whichever of two candidates is nearer, chance may have chosen the other.
+    near = np.concatenate([lags[:1], lags, lags[-1:]])
+    around = dt * np.stack([near[:-2], near[2:]], axis=-1)
     intervals = np.where(graph[..., None], around[None, None], np.nan)
     own = np.arange(len(graph))
     intervals[own, own] *= (lags != 0)[None, :, None]

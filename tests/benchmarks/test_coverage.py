@@ -71,10 +71,10 @@ def test_one_tiny_record_of_each_kind(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
-    """Given the graph; of three in four they were half a sample either way, and held nearly all."""
+    """Given the graph; they were half a sample either way, and held all."""
     inside, widths = [], []
-    for number in range(24):
-        one = sized.record("linear flow", 1000, 9, number)
+    for seed, number in np.ndindex(2, 20):
+        one = sized.record("linear flow", 1000, 9 + seed, number)
         graph = np.zeros((sized.DIM, sized.DIM, len(sized.LAGS)), bool)
         graph[:, :, 0] = np.eye(sized.DIM)
         lag = np.round(one.late).astype(int)
@@ -85,7 +85,8 @@ def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
         ends = intervals[one.source, one.target, lag][lag > 1]
         inside += ((ends[:, 0] <= one.late[lag > 1]) & (one.late[lag > 1] <= ends[:, 1])).tolist()
         widths += (ends[:, 1] - ends[:, 0]).tolist()
-    assert 0.8 < np.mean(inside) < 0.98 and np.median(widths) < 0.6
+    # Of about 90; too wide is wrong as well.
+    assert 0.84 < np.mean(inside) < 0.99 and np.median(widths) < 0.6
 
 
 def test_an_error_is_a_status(monkeypatch, tmp_path, capsys):
