@@ -217,7 +217,8 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     if state is None:
         return None
     other = linearised(record, data, known, sources, delay, target, state.terms, other=True)
-    blur = np.minimum(np.abs(other.step() - state.step()), room)
+    # Cubics read further, so that a short record may have too few windows for them.
+    blur = 0 * room if other is None else np.minimum(np.abs(other.step() - state.step()), room)
     error, curvature = state.errors()
     return Settled(delay, error, blur, curvature, state.criterion, state.risk)
 
