@@ -26,7 +26,7 @@ from ._recipe import SCHEMES, Recipe
 from ._store import Stages
 from ._types import Checked, RealScalarLike
 from .fit._prices import as_price
-from .measure._delays import candidate_lags, delays_of, whole_lags
+from .measure._delays import candidate_lags, delays_of, of_either_reading, whole_lags
 from .measure._events import read_events, travel_times
 from .measure._law import FORWARD, fit_law, law_windows
 from .measure._relevance import rank
@@ -428,7 +428,10 @@ def _search(
             estimate = functools.partial(travel_times, samples, windows, graph, key=search_key)
         else:
             estimate = functools.partial(delays_of, samples, windows, measured)
-        delays, intervals = stage("estimating delays", estimate) if recipe.delays else estimate()
+        late = stage("estimating delays", estimate) if recipe.delays else estimate()
+    if reading == "undecided" and recipe.delays and events is None:
+        late = of_either_reading(late, float(windows.dt), flow=windows.scheme != "euler")
+    delays, intervals = late
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:

@@ -62,7 +62,7 @@ class Discovery(Usable):
         lags around it.
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
-        the graph.
+        the graph; of the grid alone where a delay is not in `delay_resolved`.
     - `source_scores`: a ranking of sources whatever the delay, `[source target]`: the share of each
         in explaining the rate of the target, by present or past values, on the scale of the
         explained variance; or the order in time, where events pass through. It also ranks sources
@@ -204,6 +204,14 @@ class Discovery(Usable):
         is that of others.
         """
         return self._relations.static
+
+    @property
+    def delay_resolved(self) -> np.ndarray:
+        """The kept edges whose delay was estimated between the candidate lags, bool
+        `[source target lag]`; the interval of any other is only that of the grid.
+        """
+        grid = self.dt * np.asarray(self.lags, float)
+        return self.graph & (self.delays != grid[None, None])
 
     @functools.cached_property
     def reasons(self) -> np.ndarray:

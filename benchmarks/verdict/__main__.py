@@ -1,8 +1,8 @@
-"""The reliability of verdicts: `python -m benchmarks.verdict kinds|run|table`.
+"""The reliability of verdicts: `python -m benchmarks.verdict kinds|coverage|run|table`.
 
 `kinds` discovers records of every kind, with fresh seeds, `run` the systems of `benchmarks.delays`,
 and both keep what each report says; `table` sets that beside the truth, together with the dirty
-records that the same file holds.
+records that the same file holds. `coverage` counts which intervals hold what they should.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from ..dirty.data import Case
 from ..dirty.methods import METHODS, Answer
 from ..dirty.report import calibration, results
 from ..dirty.runner import BENCHMARK as DIRTY, scored
-from . import calibration as by_kind
+from . import calibration as by_kind, coverage
 
 BENCHMARK = "verdict"
 # Far from the seeds that thresholds were set on.
@@ -99,8 +99,9 @@ def table(store: Store) -> str:
     """Return Markdown: the tables by kind, the calibration over the delays benchmark, the dirty
     records, and both.
     """
-    if next(iter(store.rows(by_kind.BENCHMARK)), None) is not None:
-        return by_kind.table(store)
+    for one in (by_kind, coverage):
+        if next(iter(store.rows(one.BENCHMARK)), None) is not None:
+            return one.table(store)
     groups = {}
     for benchmark in (BENCHMARK, DIRTY):
         try:
@@ -124,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdict")
-    actions = parser.add_subparsers(required=True, metavar="kinds|run|table")
+    actions = parser.add_subparsers(required=True, metavar="kinds|coverage|run|table")
     kinds = actions.add_parser("kinds", help="records of every kind; resumes what was left")
     kinds.set_defaults(action=_kinds)
     kinds.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
@@ -133,6 +134,14 @@ def _parser() -> argparse.ArgumentParser:
     kinds.add_argument("--only", metavar="PATTERN", help="kinds whose name or group contains this")
     kinds.add_argument("--seed", type=int, default=FRESH)
     add_machines(kinds)
+    covered = actions.add_parser("coverage", help="what intervals hold; resumes, prints the table")
+    covered.set_defaults(action=_coverage)
+    covered.add_argument("--out", type=Path, metavar="FILE", help="SQLite results; coverage.sqlite")
+    covered.add_argument("--records", type=positive, default=10, metavar="N", help="of each kind")
+    covered.add_argument("--length", type=positive, action="append", metavar="T", help="samples")
+    covered.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
+    covered.add_argument("--seed", type=int, default=FRESH)
+    add_machines(covered)
     running = actions.add_parser("run", help="simulate, discover, judge; resumes what was left")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
@@ -158,6 +167,16 @@ def _kinds(options) -> int:
     )
     with Store(options.out) as store:
         by_kind.run(chosen, store, workers=options.workers)
+    return 0
+
+
+def _coverage(options) -> int:
+    chosen = coverage.tasks(
+        records=options.records, seed=options.seed, only=options.only, lengths=options.length
+    )
+    with Store(options.out or Path("coverage.sqlite")) as store:
+        coverage.run(chosen, store, workers=options.workers)
+        print(coverage.table(store))
     return 0
 
 

@@ -239,7 +239,8 @@ class GraphEvidence:
         )  # fmt: skip
 
     def after(self, edge: Edge) -> str:
-        """Return how long after its source a target moves, with the interval: "3.4 h (2.9 to 3.8)".
+        """Return how long after its source a target moves, with the interval: "3.4 h (2.9 to 3.8)";
+        where that is only the grid of the candidate lags, "not resolved below".
 
         Of a map this is counted to the level that moves, one sample more than the delay of the
         rate, and in samples where the unit of time is unknown; of a flow it is the delay. Empty for
@@ -252,7 +253,10 @@ class GraphEvidence:
         if not delay + step > 0:
             return ""
         if self.flow or self.time_unit:
-            return time_span(delay + step, low, high, unit=self.time_unit)
+            grid = delay == self.lags[edge[2]] * self.dt and low < high
+            grid = grid and self.flow and not self.events
+            said = time_span(delay + step, low, high, unit=self.time_unit)
+            return said + ", not resolved below" * bool(grid)
         return time_span(*(time / self.dt for time in (delay + step, low, high)), unit="sample")
 
     def link(self, edge: Edge) -> str:

@@ -13,7 +13,8 @@ from ..samples._trajectories import read_lags
 from ..select._between import (
     BLOCKS,
     CONFIDENCE,
-    SHORTEST,
+    FINEST as SAME,
+    NEAREST,
     Record,
     Settled,
     fewest_windows,
@@ -93,7 +94,7 @@ def refine_delays(
 
     The interval covers what noise and a finite series leave open, given the graph. It does not
     cover a wrong graph, nor errors of interpolation where samples are sparse: it is never shorter
-    than a quarter of a sampling interval to either side. Edges at lag 0, and at lags below 2.5
+    than a quarter of a sampling interval to either side. Edges at lag 0, and at lags below 2
     samples, stay where they are and get no estimate.
 
     **Arguments:**
@@ -169,7 +170,7 @@ def refine_delays(
 
 def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:
     """Raise if a target has delays, and too few steps to estimate them."""
-    delayed = graph & (np.asarray(lags) >= SHORTEST + 0.5)
+    delayed = graph & (np.asarray(lags) > NEAREST)
     n, needed = int((data.weight > 0).sum()), fewest_windows(int(graph.sum()))
     if delayed.any():
         raise ValueError(
@@ -197,6 +198,8 @@ def delays_of(samples: Samples, windows: Windows, measured: Measured) -> Delays:
         risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
     )
     delays, intervals = profile_delays(samples, windows, measured.graph, **options)
+    # What splines do not describe they place less well than they believe.
+    half = np.where(measured.networks[:, None], np.fmax(half, SAME), half)
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
     return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
@@ -217,20 +220,22 @@ def profile_delays(
     that are neighbours among the candidates become one delay where that describes the rate with
     fewer terms.
 
-    A delay below 2.5 samples, any delay of irregular samples, of targets whose delays are `known`,
+    Delays of candidates below 2 samples, of irregular samples, of targets whose delays are `known`,
     and those of a target that splines explain worse than its `risk` by a tenth of it stay at their
-    candidate lag, with half the way to the neighbouring candidates for an interval; a present state
-    has no delay.
+    candidate lag, with the neighbouring candidates for the ends of an interval; the present of a
+    variable itself has no delay.
     """
     lags, dt = np.asarray(windows.lags, float), float(windows.dt)
     delays = np.where(graph, dt * lags, np.nan)
-    edges = np.concatenate([lags[:1], (lags[1:] + lags[:-1]) / 2, lags[-1:]])
-    around = dt * np.stack([edges[:-1], edges[1:]], axis=-1)
-    around[lags == 0] = 0
+    # Whichever of two candidates is nearer, chance may have chosen the other.
+    near = np.concatenate([lags[:1], lags, lags[-1:]])
+    around = dt * np.stack([near[:-2], near[2:]], axis=-1)
     intervals = np.where(graph[..., None], around[None, None], np.nan)
+    own = np.arange(len(graph))
+    intervals[own, own] *= (lags != 0)[None, :, None]
     data = KnownData(windows)
     open_ = np.ones(data.dim, bool) if known is None else ~known
-    free = graph & (lags >= SHORTEST + 0.5) & open_[None, :, None]
+    free = graph & (lags > NEAREST) & open_[None, :, None]
     if data.refused or not samples.regular or not free.any():
         return delays, intervals
     record = Record.of(samples, windows)
@@ -289,6 +294,19 @@ def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"])
     return delays, intervals
 
 
+def of_either_reading(found: Delays, dt: float, *, flow: bool) -> Delays:
+    """Return delays with intervals that hold where a record may as well be read the other way: a
+    lag of a map is half a sample shorter than the delay of a flow that does the same.
+    """
+    delays, intervals = found
+    low, high = np.moveaxis(intervals, -1, 0)
+    # The present of a variable itself has no delay in either.
+    late = ~(np.eye(len(delays), dtype=bool)[..., None] & (high <= 0))
+    low = np.where(late & flow, np.maximum(low - dt / 2, 0), low)
+    high = np.where(late & (not flow), high + dt / 2, high)
+    return delays, np.stack([low, high], axis=-1)
+
+
 # A source and the places of its lags that one delay stands for.
 Term = tuple[int, Int[np.ndarray, " place"]]
 
@@ -309,8 +327,8 @@ def _settled(
     fixed, groups = [], []
     for source in range(graph.shape[0]):
         kept = np.flatnonzero(graph[source])
-        free = [i for i in kept if lags[i] >= SHORTEST + 0.5]
-        fixed += [(i, source) for i in kept if lags[i] < SHORTEST + 0.5]
+        free = [i for i in kept if lags[i] > NEAREST]
+        fixed += [(i, source) for i in kept if lags[i] <= NEAREST]
         groups += [(source, run) for run in runs_of(free)]
     if not groups:
         return None

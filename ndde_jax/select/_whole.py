@@ -27,7 +27,7 @@ from ..windows._flat import KnownData
 from ..windows._rows import row_range
 from ..windows._stencils import STENCILS
 from ..windows._windows import Windows
-from ._between import REACH, SHORTEST, Delayed, Linearised, Record, Refined, Refiner, shift_of
+from ._between import NEAREST, REACH, Delayed, Linearised, Record, Refined, Refiner
 from ._midpoint import around, steps_between
 from ._partial import scaled_rows
 from ._spline_fit import fit_screened
@@ -63,22 +63,35 @@ class Whole(NamedTuple):
         return as_block(block)[:, self.columns].astype(float) - self.level[None]
 
 
+class _LateInput(NamedTuple):
+    """A source of a target at a delay between the candidates, in samples, in the `place` of one;
+    read along `straight` lines or cubics.
+    """
+
+    target: int
+    place: int
+    delay: float
+    straight: bool
+
+
 class Columns(NamedTuple):
     """The columns of windows whose inner products are summed.
 
     - `windows`: how windows are cut and standardised; they have no rows.
     - `whole`: the record. Its chunks may be left out.
     - `knots`: of the splines of all inputs, the candidates first, `[input knot]`.
-    - `places`, `delays`: further inputs, candidates' sources at delays between these, in samples.
+    - `late`: further inputs, at delays between the candidates.
     - `pairs`: the inputs whose products are columns.
+    - `record`: the part of the record that is in memory, which says how samples are read at such
+        delays; None without any.
     """
 
     windows: Windows
     whole: Whole
     knots: Float[np.ndarray, "input knot"]
-    places: Int[np.ndarray, " late"]
-    delays: Float[np.ndarray, " late"]
     pairs: Int[np.ndarray, "pair 2"]
+    late: tuple[_LateInput, ...] = ()
+    record: Record | None = None
 
     @property
     def lags(self) -> tuple[int, ...]:
@@ -94,7 +107,7 @@ class Columns(NamedTuple):
     @property
     def back(self) -> int:
         """The number of samples before the present that a window reads."""
-        late = int(np.ceil(self.delays.max(initial=0))) + 2
+        late = int(np.ceil(max((one.delay for one in self.late), default=0))) + 3
         return max(self.lags[-1], -min(self.stencil), late)
 
     @property
@@ -147,16 +160,19 @@ class Columns(NamedTuple):
         """Return the inputs at delays of their own; at their candidates where the record does not
         reach so far.
         """
+        if self.record is None:
+            return inputs[:, :0]
         s, dim = self.windows.scaling, self.windows.dim
         center, scale = np.asarray(s.center, float), np.asarray(s.scale, float)
-        rows = (values - center[None]) / scale[None]
-        record = Record(rows, position, shift_of(self.windows))
-        asked = zip(self.places.tolist(), self.delays.tolist(), strict=True)
-        late = [record.at(place % dim, delay) for place, delay in asked]
-        if not late:
-            return inputs[:, :0]
-        late = np.stack(late, axis=1)
-        return np.where(np.isfinite(late), late, inputs[:, self.places])
+        record = self.record._replace(
+            values=(values - center[None]) / scale[None], position=position
+        )
+        late = np.stack(
+            [record.at(one.place % dim, one.delay, one.target, one.straight) for one in self.late],
+            axis=1,
+        )
+        places = [one.place for one in self.late]
+        return np.where(np.isfinite(late), late, inputs[:, places])
 
 
 def sums_over(columns: Columns, blocks: Iterable[Any], first: int = 0) -> Sums:
@@ -300,8 +316,6 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
         windows=_without_rows(windows),
         whole=screened.whole,
         knots=screened.knots,
-        places=np.zeros(0, int),
-        delays=np.zeros(0),
         pairs=_pairs(n_inputs, shortlist),
     )
     summed, found = _searched(columns, data)
@@ -370,7 +384,7 @@ def _refined(
             design = every.of_inputs(late.inputs(j, at, 0.0))
             y, _ = design.standardised(outputs[:, j])
             cost, on_sums = refiners[j].searched(j, design, y, at)
-            part = refiners[j].with_delays(at)
+            part = refiners[j].with_delays(j, at)
             new = on_sums._replace(design=part)
             fit = SummedFit(design, outputs[:, j], plain[j].part.on(on_sums.mask, part))
             seen[j, id(new)], found[j] = fit, (cost, new)
@@ -378,59 +392,58 @@ def _refined(
 
 
 class _Late(NamedTuple):
-    """The inputs at delays of their own beside the candidates.
-
-    - `target`, `place`: of each; `shift`: how far from the delay it is, in samples; `delay`: where
-        it is.
+    """The inputs at delays of their own beside the candidates, each with its `shift` from the
+    delay, in samples.
     """
 
-    target: list[int]
-    place: list[int]
+    given: list[_LateInput]
     shift: list[float]
-    delay: list[float]
     n_inputs: int
 
     @classmethod
     def of(cls, asked: dict[int, Delayed], refiners: list[Refiner], shifts: Sequence[float]):
         """Return the inputs at all delays, and some shifts from these."""
-        rows = [
-            (j, int(place), shift, float(at.delays[place]) + shift)
-            for j, at in asked.items()
-            for place in at.places
-            for shift in shifts
-        ]
-        target, place, shift, delay = (list(part) for part in zip(*rows, strict=True))
-        return cls(target, place, shift, delay, len(refiners[0].lag))
+        given: list[_LateInput] = []
+        every: list[float] = []
+        for j, at in asked.items():
+            for place in map(int, at.places):
+                delay, own = float(at.delays[place]), refiners[j]
+                straight = own.record.straight(int(own.source[place]), delay)
+                given += [_LateInput(j, place, delay + shift, straight) for shift in shifts]
+                every += shifts
+        return cls(given, every, len(refiners[0].lag))
 
     def inputs(self, j: int, at: Delayed, shift: float) -> Int[np.ndarray, " input"]:
         """Return the numbers of the inputs of a target, those at delays in their places."""
         numbers = np.arange(self.n_inputs)
-        for k, key in enumerate(zip(self.target, self.place, self.shift, strict=True)):
-            if key[0] == j and key[2] == shift:
-                numbers[key[1]] = self.n_inputs + k
+        for k, (one, own) in enumerate(zip(self.given, self.shift, strict=True)):
+            if one.target == j and own == shift:
+                numbers[one.place] = self.n_inputs + k
         return numbers
 
     def added_to(self, columns: Columns, refiners: list[Refiner]) -> Columns:
         """Return the columns with these inputs, and their products with others."""
-        knots = [
-            knots_of(refiners[j].states([p], [delay - shift])[:, 0][refiners[j].data.weight > 0])
-            for j, p, shift, delay in zip(*self[:4], strict=True)
-        ]
-        n, own = self.n_inputs, self.n_inputs + np.arange(len(self.place))
+        knots = []
+        for one, shift in zip(self.given, self.shift, strict=True):
+            own = refiners[one.target]
+            values = own.states(one.target, [one.place], [one.delay - shift])[:, 0]
+            knots.append(knots_of(values[own.data.weight > 0]))
+        n, late = self.n_inputs, self.n_inputs + np.arange(len(self.given))
         base = np.unique(columns.pairs)
-        pairs = [np.stack([np.tile(base, len(own)), np.repeat(own, len(base))], axis=1)]
-        two = [(a, b) for a in range(len(own)) for b in range(a) if self._multiplied(a, b)]
+        pairs = [np.stack([np.tile(base, len(late)), np.repeat(late, len(base))], axis=1)]
+        two = [(a, b) for a in range(len(late)) for b in range(a) if self._multiplied(a, b)]
         pairs += [np.array(two, int).reshape(-1, 2)[:, ::-1] + n]
         return columns._replace(
             knots=np.concatenate([columns.knots, knots]),
-            places=np.array(self.place),
-            delays=np.array(self.delay),
+            late=tuple(self.given),
             pairs=np.concatenate([columns.pairs, *pairs]),
+            record=refiners[0].record,
         )
 
     def _multiplied(self, a: int, b: int) -> bool:
         """Return whether two of these inputs are of one target, and not at one place."""
-        return self.target[a] == self.target[b] and self.place[a] != self.place[b]
+        one, other = self.given[a], self.given[b]
+        return one.target == other.target and one.place != other.place
 
 
 def _still(before: Delayed, now: Delayed) -> bool:
@@ -466,7 +479,7 @@ def _moved(
         step = Linearised(slopes, fit.residual, 0.0, 0.0, np.zeros(0), fit.terms).step()
         delays = at.delays.copy()
         moves = np.clip(step, -FARTHEST, FARTHEST)
-        delays[at.places] = np.maximum(delays[at.places] + moves, SHORTEST)
+        delays[at.places] = np.maximum(delays[at.places] + moves, NEAREST)
         moved[j] = at._replace(delays=delays)
     return moved
 

@@ -97,9 +97,11 @@ def center_and_spread(
     bias of the estimator.
     """
     model, center, members = found[0], found[1], found[2:]
-    variance = np.mean((members - center[None]) ** 2, axis=0) + (center - model) ** 2
+    chance = np.mean((members - center[None]) ** 2, axis=0)
+    variance = chance + (center - model) ** 2
     if bias is not None and len(bias):
-        variance = variance + np.mean(bias, axis=0) ** 2
+        # A mean of estimates from records as long as this one strays by chance as well.
+        variance = variance + np.maximum(np.mean(bias, axis=0) ** 2 - chance / len(bias), 0)
     return model, WIDE * np.sqrt(variance)
 
 
@@ -395,6 +397,8 @@ def _cells(nodes: np.ndarray) -> np.ndarray:
 BATCH = 128
 # Beyond it a linear response has no meaning.
 UNSTABLE = 1e6
+# Steps of a linear response within a sample of a flow.
+FINE = 4
 # Edges of a printed summary.
 SHOWN = 12
 
@@ -669,10 +673,11 @@ def _total(effects: Effects) -> Total:
     found = effects.found
     slopes, learned, bias = _slopes(found, effects.ensemble, effects.echoes)
     given = np.concatenate([slopes, learned[None], learned[None] + bias])
+    fine = FINE if found.moves_between_samples else 0
     steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
     both: list[np.ndarray] = []
     for held in (False, True):
-        response = _respond(given, found.lags, float(found.dt), steps, held)
+        response = _respond(given, found.lags, float(found.dt), steps, held, fine)
         # A member whose mean slopes are unstable has no finite response to average.
         response = np.clip(np.nan_to_num(response, nan=UNSTABLE), -UNSTABLE, UNSTABLE)
         own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])
@@ -685,15 +690,18 @@ def _total(effects: Effects) -> Total:
 
 # Not the solver: a linear map of all members at once takes 2 ms for three variables, compiling the
 # solver's program over a second.
-def _respond(slopes, lags, dt: float, steps: int, held: bool) -> np.ndarray:
-    """Return levels after a unit push of each source, by Heun's method, `[member time source
-    target]`.
+def _respond(
+    slopes: np.ndarray, lags: tuple[int, ...], dt: float, steps: int, held: bool, fine: int
+) -> np.ndarray:
+    """Return levels after a unit push of each source, `[member time source target]`, by so many
+    steps of Heun's within a sample, or of a map if that is 0.
     """
-    n, dim = slopes.shape[:2]
-    buffer = np.zeros((n, dim, lags[-1] + 1, dim))  # [member pushed past variable]
+    parts = max(fine, 1)
+    n, dim, small = *slopes.shape[:2], dt / parts
+    newest, past = parts * lags[-1], parts * np.asarray(lags)
+    buffer = np.zeros((n, dim, newest + 1, dim))  # [member pushed past variable]
     pushed = np.arange(dim)
     buffer[:, pushed, -1, pushed] = 1.0
-    newest, past = lags[-1], np.asarray(lags)
     rate = lambda b: np.einsum("mstl,mpls->mpt", slopes, b[:, :, newest - past])  # noqa: E731
 
     def hold(state):
@@ -703,10 +711,13 @@ def _respond(slopes, lags, dt: float, steps: int, held: bool) -> np.ndarray:
 
     out = [buffer[:, :, -1].copy()]
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(steps):
-            now, first = buffer[:, :, -1].copy(), rate(buffer)
-            buffer = np.concatenate([buffer[:, :, 1:], hold(now + dt * first)[:, :, None]], axis=2)
-            new = hold(now + dt / 2 * (first + rate(buffer)))
-            buffer[:, :, -1] = new
-            out.append(new)
+        for k in range(1, parts * steps + 1):
+            now, slope = buffer[:, :, -1].copy(), rate(buffer)
+            new = hold(now + small * slope)
+            buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
+            if fine:
+                new = hold(now + small / 2 * (slope + rate(buffer)))
+                buffer[:, :, -1] = new
+            if k % parts == 0:
+                out.append(new)
     return np.stack(out, axis=1)

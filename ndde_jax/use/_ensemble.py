@@ -467,9 +467,9 @@ class Ensemble:
     - `share`: of the halves whose graph holds an edge at this lag or a neighbouring one,
         `[source target lag]`; NaN where an edge was no candidate.
     - `step`: of the simulator. `"heun"`, with the present predicted at its end; `"flow"`, where one
-      that is finer than the sampling, and reads the past between samples, fits better; `"hold"`,
-      where neither does as well as holding the present, so that drifts are those of the map from
-      one sample to the next.
+      that is finer than the sampling, and reads the past between samples, fits better; `"map"`, of
+      maps and where neither does as well, so that drifts are those of the map from one sample to
+      the next.
     - `own`: whether the learned model explains the windows nearly as well as the regression does,
       or better, so that effects are its own, bool `[target]`.
     - `trust`: of the model, `[target]`.
@@ -544,8 +544,10 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
     kept = [found.reads[:, j].T.ravel()[s] for j, s in enumerate(slots)]
     masks, own = _select_again(found, bases, kept, halves)
     data = StepData(model, rows, tuple(found.lags), float(found.dt), bases, kept, masks, halves)
-    fitted = fit_steps(data, "heun")
-    for step in ("flow", "hold") if 0 in found.lags else ("flow",):
+    # Nothing is between the samples of a map.
+    steps = ("heun", "flow", "map") if found.moves_between_samples else ("map",)
+    fitted = fit_steps(data, steps[0])
+    for step in steps[1:]:
         other = fit_steps(data, step)
         fitted = other if _smaller(other.residual, fitted.residual) else fitted
     graphs = np.zeros((resamples, *np.shape(found.graph)), bool)

@@ -21,13 +21,14 @@ MOST_ROWS = 20_000
 # Kutta, of fourth order. One part is too coarse where the present moves far within a step; four
 # gave what two give on every delayed system tried.
 NODES, PARTS = 4, 2
-# "heun": the mean of the rates at both ends, the present at the end predicted. "hold": the same
-# with the present held, for maps. "flow": finer than the sampling, the past read between samples.
+# "heun": the mean of the rates at both ends, the present at the end predicted. "map": the rate at
+# the start, which is all that a map reads. "flow": finer than the sampling, the past read between
+# samples.
 # Stages of a step, or of a part: where in it the drift is asked, how far along this rate the next
 # stage lies, and weight of the rate.
 _STAGES = {
     "heun": ((0.0, 1.0, 1 / 2), (1.0, 0.0, 1 / 2)),
-    "hold": ((0.0, 0.0, 1 / 2), (1.0, 0.0, 1 / 2)),
+    "map": ((0.0, 0.0, 1.0),),
     "flow": ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6)),
 }
 KINDS = tuple(_STAGES)
@@ -168,6 +169,8 @@ def lead(
         return drift(at(float(s)))
 
     mean = mean_rate(rate, rows.now, dt, step, np)
+    if step == "map":
+        return Quadrature((at(0.0),), (1.0,)), mean
     if step != "flow":
         return Quadrature((at(0.0), at(1.0)), (0.5, 0.5)), mean
     states[1.0] = rows.now + dt * mean

@@ -4,7 +4,7 @@ A step is one sampling interval long, and the very map that the correction and t
 ensemble were estimated for, so the solver takes it as Euler's: the drift that it is given is the
 mean rate over a step. Heun's step reads the past at the samples only, where it is known, and is of
 second order; "flow" is of fourth order in parts of an interval, and reads a past that is
-interpolated; "hold" keeps the present during a step.
+interpolated; "map" reads what is known at the start of a step.
 """
 
 import dataclasses

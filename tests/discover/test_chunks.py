@@ -12,9 +12,17 @@ import ndde_jax as ndde
 from ndde_jax.regression._sums import sums_of
 from ndde_jax.samples._chunks import part_of
 from ndde_jax.select import _whole
+from ndde_jax.select._between import Record
 from ndde_jax.select._midpoint import read_steps
 from ndde_jax.select._spline_fit import fit_splines
-from ndde_jax.select._whole import Columns, Whole, pieces, sums_of_record, sums_over
+from ndde_jax.select._whole import (
+    Columns,
+    Whole,
+    _LateInput,
+    pieces,
+    sums_of_record,
+    sums_over,
+)
 from ndde_jax.windows._flat import KnownData
 
 KEY, FAST = jax.random.key(0), ndde.Recipe.fast()
@@ -56,9 +64,12 @@ def columns_of(windows, drift=None, chunks=None):
     n_inputs = windows.dim * windows.n_lags
     knots = np.linspace(-2, 2, 7)[None] * np.ones((n_inputs + 2, 1))
     whole = Whole(chunks, np.arange(windows.dim), np.zeros(windows.dim), drift)
-    late = np.array([windows.dim * 2, windows.dim * 2 + 1]), np.array([2.6, 2.9])
+    places, none = windows.dim * 2, np.zeros(windows.dim)
+    late = _LateInput(0, places, 2.6, True), _LateInput(1, places + 1, 2.9, False)
+    forward = windows.scheme in ("midpoint", "euler")
+    part = Record(np.zeros((0, windows.dim)), np.zeros(0, int), forward, none, none > 0)
     pairs = np.stack(np.triu_indices(n_inputs + 2, 1), axis=1)
-    return Columns(_whole._without_rows(windows), whole, knots, *late, pairs)
+    return Columns(_whole._without_rows(windows), whole, knots, pairs, late, part)
 
 
 def expected(windows):

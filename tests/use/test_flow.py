@@ -3,12 +3,15 @@
 import types
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 import ndde_jax as ndde
 from ndde_jax._types import Scaling
+from ndde_jax.use._effects import _respond
 from ndde_jax.use._ensemble import Member, make_basis
 from ndde_jax.use._one_step import KINDS, lead, nodes, step_rows, weights
 from ndde_jax.use._simulate import Steps, no_change, samples_read, simulate
@@ -49,7 +52,7 @@ def error_of(step, n):
     return np.abs(rows.now + dt * rate - rows.next).max()
 
 
-@pytest.mark.parametrize(("step", "order"), [("hold", 2), ("heun", 3), ("flow", 5)])
+@pytest.mark.parametrize(("step", "order"), [("map", 2), ("heun", 3), ("flow", 5)])
 def test_errors_of_one_step_have_their_order(step, order):
     errors = np.array([error_of(step, n) for n in (16, 32, 64)])
     np.testing.assert_allclose(np.log2(errors[:-1] / errors[1:]), order, atol=0.25)
@@ -157,3 +160,36 @@ def test_coarse_sampling_of_a_smooth_path_takes_it():
     size = float(np.sqrt(members.noise.covariance[0, 0]))
     assert size == pytest.approx(0.02 * np.sqrt(0.6), rel=0.4)
     assert members.noise.error[0] == 0
+
+
+def test_linear_responses_are_those_of_the_map_or_of_the_flow():
+    """By powers and by the exponential of the matrix; a lag of a map is heard of one step later."""
+    matrix = np.array([[-0.5, 0.0], [0.4, -0.3]])
+    slopes = matrix.T[None, ..., None]  # [member source target lag]
+    moved = _respond(slopes, (0,), 1.0, 6, held=False, fine=0)[0]
+    expected = [np.linalg.matrix_power(np.eye(2) + matrix, k).T for k in range(7)]
+    np.testing.assert_allclose(moved, expected, atol=1e-12)
+    flow = _respond(slopes, (0,), 1.0, 6, held=False, fine=4)[0]
+    expected = [scipy.linalg.expm(k * matrix).T for k in range(7)]
+    np.testing.assert_allclose(flow, expected, atol=2e-3)
+    late = np.zeros((1, 2, 2, 2))
+    late[0, 0, 1, 1] = 1.0
+    heard = _respond(late, (0, 2), 1.0, 4, held=False, fine=0)[0][:, 0, 1]
+    np.testing.assert_allclose(heard, [0, 0, 0, 1, 2])
+
+
+def test_slopes_of_a_map_are_as_certain_as_its_regression():
+    """Steps between the samples of a map widened them fourfold and more."""
+    rng, x = np.random.default_rng(0), np.zeros((600, 2))
+    for k in range(3, 599):
+        x[k + 1] = 0.5 * x[k] + rng.normal(size=2)
+        x[k + 1, 1] += 0.5 * x[k - 2, 0]
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=None))
+    found = ndde.discover(x, dt=1.0, lags=(0, 1, 2, 3), recipe=recipe, key=jax.random.key(0))
+    effects = found.effects()
+    assert effects.ensemble.step == "map" and found.graph[0, 1, 2]
+    width = effects.slope_high[0, 1, 2] - effects.slope_low[0, 1, 2]
+    inputs = np.stack([x[3:-1, 1], x[1:-3, 0]], axis=1)
+    error = np.sqrt(np.linalg.inv(inputs.T @ inputs)[1, 1])
+    assert 0.7 < width / (2 * 1.645 * error) < 1.6
+    assert not found.delay_resolved.any()

@@ -1,0 +1,143 @@
+"""Records whose delays, slopes, curves and futures are known, to see what intervals hold.
+
+Links between different pairs, each of one size, straight or bent; maps step once a sample, flows
+twenty times, with delays of any whole number of these steps.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..world.generators import BEFORE, INSIDE, gaussian, volatile
+
+# Candidate lags, and samples that follow a record.
+LAGS, AFTER = tuple(range(8)), 300
+DIM, LINKS = 3, 3
+# Samples of records, and slope at zero of a bent link of size 1.
+LENGTHS, BEND = (500, 1000, 4000), 1.5
+# Spread of the noise of a sample.
+MAP_NOISE, FLOW_NOISE = 1.0, 0.7
+
+
+@dataclass(frozen=True)
+class System:
+    """A kind of system: a map or a flow, with bent links or straight ones, and noise whose
+    variance changes or does not.
+    """
+
+    flow: bool
+    bent: bool
+    changing: bool
+
+
+SYSTEMS = {
+    f"{'bent' if bent else 'linear'} {'flow' if flow else 'map'}"
+    f"{', changing noise' if changing else ''}": System(flow, bent, changing)
+    for flow in (False, True)
+    for bent in (False, True)
+    for changing in (False, True)
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A record with its truth.
+
+    - `x`: samples; `after`: those that follow.
+    - `source`, `target`, `late`, `size`: of links between variables, delays in samples; of a flow
+        from the middle of the small step that a link drives.
+    - `own`: what a variable does by itself: slope of its rate on its present.
+    - `inside`: steps within a sample; `bent`: links are size · tanh(1.5 x).
+    - `read`: what each link reads of its source, within the record, `[link time]`.
+    """
+
+    x: Float[np.ndarray, "time dim"]
+    after: Float[np.ndarray, "time dim"]
+    source: Int[np.ndarray, " link"]
+    target: Int[np.ndarray, " link"]
+    late: Float[np.ndarray, " link"]
+    size: Float[np.ndarray, " link"]
+    own: Float[np.ndarray, " dim"]
+    read: Float[np.ndarray, "link time"]
+    inside: int
+    bent: bool
+
+    def moved(self, link: int, value):
+        """Return what a link adds to the rate of its target where its source has a value."""
+        return self.size[link] * (np.tanh(BEND * value) if self.bent else value)
+
+    @property
+    def slopes(self) -> Float[np.ndarray, " link"]:
+        """The mean slopes of the links over the record."""
+        if not self.bent:
+            return self.size
+        return self.size * BEND * np.mean(1 - np.tanh(BEND * self.read) ** 2, axis=1)
+
+    def response(self, link: int, steps: int, *, held: bool) -> Float[np.ndarray, " time"]:
+        """Return the levels of a link's target, by sample, after its source is pushed by one, or
+        held there; of the linear system that has the mean slopes.
+        """
+        late = np.floor(self.late * self.inside).astype(int)
+        begin = late.max()
+        x = np.zeros((begin + steps * self.inside + 1, len(self.own)))
+        x[begin, self.source[link]] = 1.0
+        for k in range(begin, len(x) - 1):
+            rate = self.own * x[k]
+            np.add.at(rate, self.target, self.slopes * x[k - late, self.source])
+            x[k + 1] = x[k] + rate / self.inside
+            if held:
+                x[k + 1, self.source[link]] = 1.0
+        return x[begin :: self.inside, self.target[link]]
+
+
+def record(name: str, length: int, seed: int, number: int) -> Known:
+    """Return one record of a kind of system; kinds of one seed do not share their systems."""
+    system = SYSTEMS[name]
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), length, number])
+    inside = INSIDE if system.flow else 1
+    pairs = [(i, j) for i in range(DIM) for j in range(DIM) if i != j]
+    source, target = np.array(pairs)[rng.permutation(len(pairs))[:LINKS]].T
+    late = rng.integers(0, (LAGS[-1] - 1) * inside, LINKS)
+    own = -rng.uniform(0.3, 0.7, DIM)
+    size = rng.uniform(0.3, 0.6, LINKS) * rng.choice([-1, 1], LINKS)
+    size = settled(own, source, target, late / inside, size * (BEND if system.bent else 1))
+    size = size / (BEND if system.bent else 1)
+    n = length + AFTER + BEFORE
+    noise = (volatile if system.changing else gaussian)(rng, (n, 1, DIM * inside))[:, 0]
+    spread = FLOW_NOISE / np.sqrt(inside) if system.flow else MAP_NOISE
+    noise = spread * noise.reshape(n * inside, DIM)
+    x = np.zeros_like(noise)
+    for k in range(int(late.max()), len(x) - 1):
+        value = x[k - late, source]
+        rate = own * x[k]
+        np.add.at(rate, target, size * (np.tanh(BEND * value) if system.bent else value))
+        x[k + 1] = x[k] + rate / inside + noise[k]
+    at = BEFORE * inside + inside * np.arange(length)
+    samples = x[BEFORE * inside :: inside]
+    return Known(
+        x=samples[:length],
+        after=samples[length:],
+        source=source,
+        target=target,
+        # A step is driven by what its beginning reads, half a step before its middle.
+        late=late + 0.0 if inside == 1 else (late + 0.5) / inside,
+        size=size,
+        own=own,
+        read=x[at[None] - late[:, None], source[:, None]],
+        inside=inside,
+        bent=system.bent,
+    )
+
+
+def settled(own, source, target, late, size, radius: float = 0.95):
+    """Return sizes reduced until the linear map forgets where it began."""
+    width, late = DIM * (len(LAGS) + 1), np.round(late).astype(int)
+    while True:
+        companion = np.eye(width, k=-DIM)
+        companion[np.arange(DIM), np.arange(DIM)] += 1 + own
+        np.add.at(companion, (target, late * DIM + source), size)
+        if np.abs(np.linalg.eigvals(companion)).max() < radius:
+            return size
+        size = 0.9 * size
