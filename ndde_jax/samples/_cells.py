@@ -20,7 +20,8 @@ POINT_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
 # Thousands that points or commas part: 1.234.567 and 1,234,567.5.
 POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
-_SPACES = re.compile(r"[+-]?\d{1,3}(['’ \u00a0\u202f]\d{3})+([.,]\d*)?")
+# The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
+_SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
 _WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,+-]\S{0,9})")
 # Letters of a name, beyond which it is cut.
 LONGEST_NAME = 120

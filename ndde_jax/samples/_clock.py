@@ -307,7 +307,8 @@ def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tupl
         centuries = np.append(falls[::-1].cumsum()[::-1], 0)
         months = tried[best].to_numpy("datetime64[s]").astype("datetime64[M]")
         within = tried[best].to_numpy("datetime64[s]") - months.astype("datetime64[s]")
-        return pd.Series((months - 1200 * centuries).astype("datetime64[s]") + within)
+        earlier = months - (1200 * centuries).astype("timedelta64[M]")
+        return pd.Series(earlier.astype("datetime64[s]") + within)
 
     if days.str.fullmatch(PACKED).all():
         return read({6: "%Y%m", 8: "%Y%m%d"}.get(len(days.iloc[0]), "%Y%m%d%H")), ""

@@ -457,7 +457,7 @@ def _stamps(coordinate: Any) -> np.ndarray:
     if not units.lower().startswith("months since"):
         return values
     start = np.datetime64(units.split()[2][:7], "M")
-    return (start + np.floor(values).astype(int)).astype("datetime64[s]")
+    return (start + np.floor(values).astype("timedelta64[M]")).astype("datetime64[s]")
 
 
 # ---- text ----

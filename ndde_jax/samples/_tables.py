@@ -369,10 +369,12 @@ class _Clocks(NamedTuple):
         months = part("month", 3 * part("quarter", np.ones(len(self.frame), int)) - 2)
         years = part("year", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
         years = np.where((years >= 0) & (years < 100), years + 1900, years)
-        start = (years - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (months - 1)
+        start = (years - 1970).astype("datetime64[Y]").astype("datetime64[M]")
+        start = start + np.asarray(months - 1).astype("timedelta64[M]")
         days = part("yearday", part("day", 1)) - 1
         minutes = 1440 * days + 60 * part("hour", 0) + part("minute", 0)
-        stamps = (start.astype("datetime64[m]") + minutes).astype("datetime64[us]")
+        stamps = start.astype("datetime64[m]") + np.asarray(minutes).astype("timedelta64[m]")
+        stamps = stamps.astype("datetime64[us]")
         stamps, said = self._settled(Dates(stamps))
         said = (f"columns {', '.join(found.values())} are taken for the time.", *said)
         index = [name for name in list(self.frame)[:1] if name.lower() in INDEX_NAMES]

@@ -36,7 +36,7 @@ def test_the_method_charges_that_price():
     price = 0.02
     method = ndde.L0NDDE(coefficient=price * 3)
     open_gates, closed = jnp.full((1, 3), 30.0), jnp.array([[30.0, 30.0, -30.0]])
-    paid = [method.penalty(z, (), jnp.array([price * 3]))[0] for z in (open_gates, closed)]
+    paid = [method.penalty((z,), (), jnp.array([price * 3]))[0] for z in (open_gates, closed)]
     assert float(paid[0] - paid[1]) == pytest.approx(price, rel=1e-6)
 
 

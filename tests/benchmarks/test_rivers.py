@@ -133,7 +133,7 @@ def test_all_gauges_at_once_and_a_record_of_ones_own(tmp_path, capsys):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 3)).cumsum(axis=0)
     lines = ["datetime,7,8,9"]
-    stamps = np.datetime64("2024-01-01") + np.arange(120)
+    stamps = np.datetime64("2024-01-01") + np.arange(120).astype("timedelta64[D]")
     lines += [
         f"{day}," + ",".join(f"{v:.5f}" for v in row) for day, row in zip(stamps, x, strict=True)
     ]

@@ -24,7 +24,7 @@ def river(tmp_path):
         cells[k][1] = ""
     for k in (50, 90, 130):
         cells[k][0] = ""
-    days = np.datetime64("2001-01-01") + np.arange(400)
+    days = np.datetime64("2001-01-01") + np.arange(400).astype("timedelta64[D]")
     rows = [f"{day},{a},{b}" for day, (a, b) in zip(days, cells, strict=True)]
     head = "date,rain [mm/day],flow [m3/s]"
     return write(tmp_path / "river.csv", "\n".join([head, *rows, ""]))

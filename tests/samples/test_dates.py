@@ -72,7 +72,9 @@ def test_findings_name_dates():
     texts = {one.name: one.text for one in ndde.data_findings(dated)}
     place = int(texts["change of regime"].split("%")[0].split(", ")[-1]) / 100
     month = texts["change of regime"].split("in about ")[1][:7]
-    assert abs(np.datetime64(month) - index[int(place * 720)].to_numpy().astype("M8[M]")) < 8
+    assert abs(
+        np.datetime64(month) - index[int(place * 720)].to_numpy().astype("M8[M]")
+    ) < np.timedelta64(8, "M")
     assert "the longest gap has 12 samples, 1958-05 to 1959-04." in texts["missing stretch"]
     plain = ndde.read_samples(x, dt=1.0, names=("a", "b"), time_unit="month")
     texts = {one.name: one.text for one in ndde.data_findings(plain)}
