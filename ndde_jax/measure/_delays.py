@@ -15,6 +15,7 @@ from ..select._between import (
     CONFIDENCE,
     FINEST as SAME,
     NEAREST,
+    SETTLED,
     Record,
     Settled,
     fewest_windows,
@@ -246,7 +247,13 @@ def profile_delays(
             continue
         settled, terms = found
         low, high = np.maximum(settled.delay - settled.half, 0), settled.delay + settled.half
+        start = np.array([lags[group].mean() for _, group in terms])
+        # What runs to the end of its room has not settled, and stays at its candidate.
+        inside = np.abs(settled.delay - start) < room_of(lags, terms) - SETTLED
+        inside &= settled.delay > NEAREST
         for k, (source, group) in enumerate(terms):
+            if not inside[k]:
+                continue
             delays[source, target, group] = dt * settled.delay[k]
             intervals[source, target, group] = dt * low[k], dt * high[k]
     return delays, intervals
