@@ -2,8 +2,8 @@
 
 A hidden common driver: where h drives s and later t, the past of s is a noisy reading of h, and
 what is found is s -> t. But t then follows what is *new* in s and not s: how s came about, from its
-own past and from its inputs, has nothing to do with h, and must be subtracted. A cause leaves no
-such sign.
+own past and from its inputs, has nothing to do with h, and must be subtracted. So whatever moves s
+leaves t alone, and is an instrument that tells. A cause leaves no such sign.
 """
 
 import itertools
