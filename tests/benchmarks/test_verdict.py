@@ -173,6 +173,7 @@ def test_the_page_says_what_was_published():
     first, second = (f"{share:.2f}"[1:] for share in shares)
     kept, true = (total(what, reserved) for what in ("edges", "true"))
     assert f'"with reservations" {true} of {kept} are true, {second};' in page
+    assert shares[1] >= 0.8
     assert f"| {first}, {second} |" in (published.ROOT / "README.md").read_text("utf-8")
 
 
