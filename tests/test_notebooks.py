@@ -103,9 +103,9 @@ def test_glucose_and_insulin():
     assert found == {
         ("glucose", "insulin", True, False),
         ("insulin", "glucose", False, True),
-        ("insulin", "glucose", False, False),  # at once
+        ("insulin", "glucose", True, False),  # at once, or up to the next candidate
         ("insulin", "insulin", False, False),
-        ("infusion", "glucose", False, False),
+        ("infusion", "glucose", True, False),
     }
 
 

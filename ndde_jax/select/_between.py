@@ -33,10 +33,9 @@ BLOCKS = 32
 # How near two delays are the same to a search, in samples.
 FINEST = 0.5
 # What a step of a flow leaves of a delay, in samples: it is not quite the mean of a drift over the
-# samples around. Chosen so that intervals of linear flows with delays off the grid hold about 90 %
-# at 1000 and at 4000 samples, where chance alone holds .73 to .85 of the latter; on the seeds 9 to
-# 11 and 50 to 53 of `benchmarks.verdict.sized`.
-STEP = 0.075
+# samples around. Chosen by looking at errors beside chance: .075 would do for the linear flows of
+# `benchmarks.verdict.sized`, and .1 to .2 are those of smooth systems in `benchmarks.delays`.
+STEP = 0.2
 # Of two-sided intervals.
 CONFIDENCE = 0.90
 # Searches, each with the delays that the one before has settled.
@@ -231,6 +230,9 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     other = linearised(record, data, known, sources, delay, target, state.terms, other=True)
     # Cubics read further, so that a short record may have too few windows for them.
     blur = 0 * room if other is None else np.minimum(np.abs(other.step() - state.step()), room)
+    # Near the present a smooth path, too, is read along lines, which err as it bends.
+    bends = ~record.rough[np.asarray(sources, int)] & (delay < SHORTEST + REACH)
+    blur = np.where(bends, np.maximum(blur, FINEST), blur)
     error, curvature = state.errors()
     return Settled(delay, error, blur, curvature, state.criterion, state.risk)
 
