@@ -476,8 +476,6 @@ def search(
     return jax.lax.map(target, given)
 
 
-# Candidates and targets reach the compiler in few sizes: any number of targets is a loop over one
-# program, and groups that do not exist fill the room up to the next size.
 @functools.cache
 def _search_one():
     """Return the program, which is set up when it is first needed."""
@@ -485,6 +483,8 @@ def _search_one():
     return jax.jit(_search_target, static_argnames="most", compiler_options=options)
 
 
+# Candidates and targets reach the compiler in few sizes: any number of targets is a loop over one
+# program, and groups that do not exist fill the room up to the next size.
 SMALLEST = 32
 # Numbers that are copied for every target sooner than handed over once.
 COPIED = 200_000

@@ -693,8 +693,8 @@ def _total(effects: Effects) -> Total:
 def _respond(
     slopes: np.ndarray, lags: tuple[int, ...], dt: float, steps: int, held: bool, fine: int
 ) -> np.ndarray:
-    """Return levels after a unit push of each source, `[member time source target]`, by so many
-    steps of Heun's within a sample, or of a map if that is 0.
+    """Return levels after a unit push of each source, `[member time source target]`: of a flow, by
+    `fine` steps of Heun's method within a sample; of a map, if that is 0, from sample to sample.
     """
     parts = max(fine, 1)
     n, dim, small = *slopes.shape[:2], dt / parts

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
+from ndde_jax.measure._delays import profile_delays
 from ndde_jax.select._between import student_quantile
 
 
@@ -43,6 +44,22 @@ def test_a_delay_between_the_candidates_is_estimated(seed):
     on_graph = found.on_graph(graph, (0, 10, 15, 20))
     np.testing.assert_allclose(on_graph[0, 0, 2:], found.delay[0])
     assert np.isnan(on_graph[0, 0, :2]).all()
+
+
+def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():
+    """The source acts a sample late, and the only candidate late enough to move is at five."""
+    rng, x = np.random.default_rng(0), np.zeros((15_000, 2))
+    noise = rng.normal(size=x.shape) * np.sqrt(0.05)
+    for t in range(10, len(x) - 1):
+        drive = [0.0, 2 * np.tanh(x[t - 10, 0])]
+        x[t + 1] = x[t] + 0.05 * (drive - np.array([0.3, 1.0]) * x[t]) + noise[t]
+    samples = ndde.read_samples(x[::10], dt=0.5)
+    windows = ndde.lagged_windows(samples.values[0], dt=0.5, lags=(0, 5, 10), scheme="euler")
+    graph = np.zeros((2, 2, 3), bool)
+    graph[[0, 1], [0, 1], 0] = graph[0, 1, 1] = True
+    delays, intervals = profile_delays(samples, windows, graph)
+    assert delays[0, 1, 1] == 2.5
+    np.testing.assert_array_equal(intervals[0, 1, 1], [0.0, 5.0])
 
 
 def test_no_delayed_edge_gives_no_estimate():

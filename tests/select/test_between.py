@@ -111,6 +111,20 @@ def test_delays_settle_where_a_scan_finds_the_least_criterion():
     assert settled.criterion <= min(costs) + 0.5
 
 
+def test_a_smooth_path_near_the_present_is_known_to_half_a_sample():
+    """There it is read along lines, whatever little chance leaves of its delay."""
+    rng, t = np.random.default_rng(0), np.arange(600.0)
+    source = np.sin(0.5 * t) + np.sin(0.31 * t + 1)
+    late = np.sin(0.5 * (t - 2.3)) + np.sin(0.31 * (t - 2.3) + 1)
+    follower = np.cumsum(late + 0.05 * rng.normal(size=600))
+    x = np.stack([source, follower], axis=1)
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 2, 4), scheme="euler")
+    record, data = Record.of(ndde.read_samples(x, dt=1.0), windows), KnownData(windows)
+    assert not record.rough[0]
+    near = settle(record, data, data.inputs[:, :0], [0], [2.0], [1.0], 1)
+    assert near.half[0] > 0.5 > near.error[0]
+
+
 def test_a_record_is_read_where_its_rows_are():
     """Sums of sines, whose values between samples are known; in halves and two trajectories."""
 
