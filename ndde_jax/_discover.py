@@ -186,11 +186,10 @@ def discover(
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
         check_regular(samples)
-    whole, length = None, None
+    whole = None
     if chunks is not None and part is not None:
-        length = part.length
         kept = np.array([columns.index(name) for name in samples.names])
-        whole = Whole(chunks, kept, samples.level, None)
+        whole = Whole(chunks, part.length, kept, samples.level, None)
         more = (*more, _said_of_chunks(part, samples))
     search = functools.partial(
         _search,
@@ -204,7 +203,6 @@ def discover(
         progress=progress,
         directory=directory,
         whole=whole,
-        length=length,
     )
     found = search(samples)
     return _imputed(found, search, key) if recipe.impute else found
@@ -366,11 +364,11 @@ def _search(
     progress: bool,
     directory: str | os.PathLike | None,
     whole: Whole | None = None,
-    length: int | None = None,
 ) -> Discovery:
     """Return the graph and all that comes with it, from samples that are ready: all there are, or
-    those of a part of a `whole` record of some `length`.
+    those of a part of a `whole` record.
     """
+    length = None if whole is None else whole.length
     # Candidate pairs are restricted before the search.
     wanted = recipe.events and not samples.mask
     events = read_events(samples, lags=lags, prior=prior) if wanted else None

@@ -48,12 +48,13 @@ MOVES, STILL = 3, 0.1
 class Whole(NamedTuple):
     """A record of which a part is in memory.
 
-    - `chunks`: all of it.
+    - `chunks`: all of it; `length`: its number of samples.
     - `columns`: those that are variables; `level`: what was subtracted from them.
     - `drift`: that meets every step halfway, of midpoint windows; else None.
     """
 
     chunks: Chunks
+    length: int
     columns: Int[np.ndarray, " dim"]
     level: Float[np.ndarray, " dim"]
     drift: NeuralDDE | None

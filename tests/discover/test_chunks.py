@@ -63,7 +63,7 @@ def columns_of(windows, drift=None, chunks=None):
     """Columns that cut windows as these are, with two inputs between the candidates."""
     n_inputs = windows.dim * windows.n_lags
     knots = np.linspace(-2, 2, 7)[None] * np.ones((n_inputs + 2, 1))
-    whole = Whole(chunks, np.arange(windows.dim), np.zeros(windows.dim), drift)
+    whole = Whole(chunks, 0, np.arange(windows.dim), np.zeros(windows.dim), drift)
     places, none = windows.dim * 2, np.zeros(windows.dim)
     late = _LateInput(0, places, 2.6, True), _LateInput(1, places + 1, 2.9, False)
     forward = windows.scheme in ("midpoint", "euler")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.regression import Problem, compare_readings, grouped, sums_of
+from ndde_jax.regression import Problem, Readings, compare_readings, grouped, sums_of
 from ndde_jax.regression._distributed import _Prices, distributed_lags
+from ndde_jax.select._screened import Screened
 
 LAGS, FLOOR = 4, 1e-4
 
@@ -160,3 +161,16 @@ def test_discover_keeps_them(seed):
     assert right >= 0.75 * 3 * 16 and false <= 0.2 * right
     # One by one they are weak, and it is said.
     assert not str(found.verdict).startswith("supported")
+
+
+def test_a_report_says_that_sources_were_chosen_before_their_lags():
+    rng, price = np.random.default_rng(4), ndde.select.EBIC()
+    windows = ndde.lagged_windows(rng.normal(size=(300, 2)), dt=1.0, lags=(0, 1), scheme="euler")
+    graph = np.zeros((2, 2, 2), bool)
+    graph[0, 1] = True
+    for distributed, said in ((graph, 1), (None, 0)):
+        readings = Readings(-9.0, graph, graph, np.zeros(2), distributed)
+        screened = Screened(windows, readings=readings)
+        remarks = ndde.select.Default().remarks(screened, price)
+        assert len(remarks) == said and all("Sources act over several lags" in r for r in remarks)
+        assert ndde.select.Moves().remarks(screened, price) == ()
