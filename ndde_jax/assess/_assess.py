@@ -26,7 +26,6 @@ from ._score import (
     edge_p_values,
     kept_p_values,
     partial_rows_of,
-    q_values,
     read_inputs,
     rows_of,
 )
@@ -34,10 +33,24 @@ from ._score import (
 
 @dataclasses.dataclass(frozen=True)
 class ErrorRates:
-    """`p` and `q` of every candidate edge, `[source target lag]`."""
+    """The p-value `p` and the false discovery rate `q` of every candidate edge,
+    `[source target lag]`.
+    """
 
     p: Float[np.ndarray, "source target lag"]
-    q: Float[np.ndarray, "source target lag"]
+
+    @property
+    def q(self) -> Float[np.ndarray, "source target lag"]:
+        """The false discovery rates (Benjamini and Hochberg, 1995) over candidates between
+        different variables; NaN elsewhere.
+        """
+        from scipy.stats import false_discovery_control  # takes a moment to import
+
+        tested = np.isfinite(self.p) & ~np.eye(len(self.p), dtype=bool)[:, :, None]
+        q = np.full(self.p.shape, np.nan)
+        if tested.any():
+            q[tested] = false_discovery_control(self.p[tested])
+        return q
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +122,7 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     if enough and windows.partial is not None:
         some = kept_p_values(read_inputs(partial_rows_of(windows)), graph, p)
         p = np.where(rows.allowed, some, np.nan)
-    return ErrorRates(p, q_values(p))
+    return ErrorRates(p)
 
 
 def relations(

@@ -93,7 +93,7 @@ def at_once(
     Of a continuous path a link whose delay is shorter than a step works within the step too. As
     much as that can be is taken off before.
     """
-    from scipy.stats import norm  # takes a moment to import
+    from scipy.special import ndtri  # takes a moment to import
 
     left = _outside(inputs, graph, left)
     dim = left.shape[1]
@@ -122,7 +122,7 @@ def at_once(
     partial = -precision / np.outer(d, d)
     np.fill_diagonal(partial, 1)
     whole = z @ precision
-    apart = norm.isf(CHANCE / max(len(partial) * (len(partial) - 1), 1))
+    apart = -ndtri(CHANCE / max(len(partial) * (len(partial) - 1), 1))
     inside = np.zeros_like(partial, dtype=bool)
     for i in range(len(partial) - 1):
         j = np.arange(i + 1, len(partial))
@@ -365,10 +365,10 @@ class _Instrumented(NamedTuple):
 
     def p(self, most: float) -> float:
         """The p-value of a full effect; 1 where instruments are weak or `most` is exceeded."""
-        from scipy.stats import norm  # takes a moment to import
+        from scipy.special import ndtr  # takes a moment to import
 
         told = self.strength > STRONG and abs(self.slope) < most
-        return float(norm.cdf((self.slope - 1) / self.error)) if told else 1.0
+        return float(ndtr((self.slope - 1) / self.error)) if told else 1.0
 
 
 # What tells nothing.
@@ -490,12 +490,14 @@ def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
             continue
         x, y = np.stack(columns, axis=1), now[:, j]
         x = x / np.maximum(np.sqrt((x**2).mean(axis=0)), 1e-300)
-        left = 0.0
+        left, limit = 0.0, LEFT * np.sum((y - y.mean()) ** 2)
         for block in np.array_split(np.arange(n), BLOCKS):
             rest = np.setdiff1d(np.arange(n), block)
             c = np.linalg.lstsq(x[rest], y[rest], rcond=RESOLVED)[0]
             left += np.sum((y[block] - x[block] @ c) ** 2)
-        found[j] = left < LEFT * np.sum((y - y.mean()) ** 2)
+            if left >= limit:
+                break
+        found[j] = left < limit
     return found
 
 
@@ -556,7 +558,7 @@ def unconfirmed(
     between these and neither is much without the other. A link that stands for what drives its
     source, or for a memory that both share, explains its target only as long as that is not given.
     """
-    from scipy.stats import chi2, ncx2  # take a moment to import
+    from scipy.special import chdtri, chndtr  # take a moment to import
 
     rows = inputs.rows
     plain, p, size, width = np.full((4, *graph.shape), np.nan)
@@ -582,7 +584,7 @@ def unconfirmed(
                 size[i, j, places] = _expected(rate, columns, other, given)
                 width[i, j, places] = columns.shape[1]
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
-    power = ncx2.sf(chi2.isf(limit, width), width, size)
+    power = 1 - chndtr(chdtri(width, limit), width, size)
     with np.errstate(invalid="ignore"):
         return (plain <= limit) & (p > limit) & (power > POWER)
 
