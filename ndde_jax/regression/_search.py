@@ -578,8 +578,8 @@ def search_known(
         for own_most in sorted({most, FIRST_ROOM} if room > MANY and most > FIRST_ROOM else {most}):
             few = (found.level[left] > OUT).sum(1) < own_most
             some = left[few | (own_most == most)]
-            for rows in np.split(some, range(TARGETS, len(some), TARGETS)):
-                _search_rows(shared, found, rows, own_most)
+            for first in range(0, len(some), TARGETS):
+                _search_rows(shared, found, some[first : first + TARGETS], own_most)
             left = left[(found.level[left] > OUT).sum(1) >= own_most]
     return found._replace(level=found.level[:, :n_groups], change=found.change[:, :n_groups])
 
