@@ -575,7 +575,8 @@ def search_known(
         if n_targets > 1 and shared.gram.size > COPIED:
             shared = shared._replace(gram=jax.device_put(shared.gram))
         # With room for a few groups as long as these suffice.
-        for own_most in sorted({most, FIRST_ROOM} if room > MANY and most > FIRST_ROOM else {most}):
+        costly = room > MANY or shared.present.shape[1] > 1
+        for own_most in sorted({most, min(most, FIRST_ROOM)} if costly else {most}):
             few = (found.level[left] > OUT).sum(1) < own_most
             some = left[few | (own_most == most)]
             for first in range(0, len(some), TARGETS):
