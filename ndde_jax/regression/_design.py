@@ -121,7 +121,12 @@ class Design:
         mean zero, `[input input]`.
         """
         weighted = self.root * residual
-        return self.inputs.T @ (weighted[:, None] * self.inputs)
+        if namespace_of((self.inputs, weighted)) is jnp:
+            return self.inputs.T @ (weighted[:, None] * self.inputs)
+        # The product of an array with its own transpose takes half the time.
+        size, parts = np.sqrt(np.abs(weighted))[:, None], (weighted > 0, weighted < 0)
+        plus, minus = (size[part] * self.inputs[part] for part in parts)
+        return plus.T @ plus - minus.T @ minus
 
 
 def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:

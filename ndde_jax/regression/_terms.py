@@ -5,6 +5,7 @@ of two inputs are worth a look; each is one more group of the same search, which
 the inputs that matter most, until no product helps.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -369,11 +370,17 @@ def _gains_of_products(design: Design, fit: Fit) -> Any:
     return xp.where(there, inner**2 / xp.where(there, design.norms, 1), 0)
 
 
+@functools.cache
+def _pairs(n_inputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two inputs of every pair, the smaller number first."""
+    return np.triu_indices(n_inputs, 1)
+
+
 def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     """Return the products that explain most of a fit's residual."""
     xp = namespace_of((design, fit.residual))
     n_inputs, n = design.n_inputs, rate.n
-    first, second = np.triu_indices(n_inputs, 1)
+    first, second = _pairs(n_inputs)
     usable = (rate.allowed[:, None] & rate.allowed[None])[first, second]
     gain = _gains_of_products(design, fit)[first, second]
     read = fit.terms.reads()
@@ -384,7 +391,10 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     score = xp.where(usable & (gain >= FLOOR), score, -np.inf)
     if not len(first):
         return _Products(xp.zeros((0, 2), np.int32), xp.zeros(0, bool), xp.asarray(-np.inf))
-    best = xp.argsort(-score, stable=True)[:PRODUCTS]
+    best = np.arange(len(score))
+    if xp is np and len(score) > PRODUCTS:
+        best = np.sort(np.argpartition(-score, PRODUCTS)[:PRODUCTS])
+    best = xp.asarray(best)[xp.argsort(-score[best], stable=True)][:PRODUCTS]
     pairs = xp.stack([xp.asarray(first)[best], xp.asarray(second)[best]], axis=1)
     return _Products(pairs, xp.isfinite(score[best]), score[best[0]])
 
@@ -653,7 +663,7 @@ def _find_known(
     given = (design, y[:, None], allowed[None], required[None])
     if begun is None:
         (begun,) = _begun(*given, step, choices)
-    linear, bent, now = begun
+    linear, bent, now = begun.linear, begun.bent, begun.now
     # Weak straight lines may be many, and each is cheap.
     room = most
     while room < len(allowed) and (linear.level > OUT).sum() >= room:
