@@ -342,11 +342,11 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     given = np.concatenate([beside[i], _saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     least = WORTH * _worth(inputs, graph, i, j)
-    by_news = [float(sign.p) if sign.share >= least else 1.0 for sign in signs]
+    by_news = (float(sign.p) if sign.share >= least else 1.0 for sign in signs)
     by_inputs, by_itself = _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
     itself = _left_alone(inputs, graph, i, j, by_itself)
-    return Unseen(Signs(*by_news, moved, itself), max(by_inputs.told, by_itself.told))
+    return Unseen(Signs(*(*by_news, moved, itself)), max(by_inputs.told, by_itself.told))
 
 
 def _saturating(

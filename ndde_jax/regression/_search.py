@@ -569,7 +569,8 @@ def search_known(
         required=whole(problem.required, 1),
         floor=np.float64(problem.floor),
     )
-    found = Selection(level, *np.zeros((2, n_targets)), np.zeros(level.shape))
+    risk, cost = np.zeros((2, n_targets))
+    found = Selection(level, risk, cost, np.zeros(level.shape))
     left = np.arange(n_targets)
     with jax.enable_x64(True):
         if n_targets > 1 and shared.gram.size > COPIED:
