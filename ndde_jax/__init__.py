@@ -57,7 +57,7 @@ from .samples._examples import load_example as load_example
 from .samples._prepare import prepare_samples as prepare_samples
 from .samples._reading import read_samples as read_samples
 from .samples._samples import Samples as Samples
-from .select._recover import recover as recover
+from .select._default import recover as recover
 from .simulate._lyapunov import (
     kaplan_yorke_dimension as kaplan_yorke_dimension,
     lyapunov_spectrum as lyapunov_spectrum,

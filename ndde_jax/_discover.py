@@ -42,10 +42,10 @@ from .samples._reading import read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import OFFSETS, TRANSFORM
+from .select._default import recover
 from .select._measured import Measured
 from .select._midpoint import choose_windows
 from .select._partial import with_partial
-from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened
@@ -54,8 +54,7 @@ from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
-from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
-from .windows._prior import PriorKnowledge, check_prior
+from .windows._prior import PriorKnowledge, check_prior, inputs_of, prior_of_inputs, with_inputs
 from .windows._stencils import WIDEST_STENCIL
 from .windows._windows import Windows
 

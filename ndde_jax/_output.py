@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from ._files import Together
@@ -128,8 +129,6 @@ def _drawn(found: Any) -> dict[str, Any]:
 
 def _uses(found: Any) -> tuple[dict[str, bytes], str]:
     """Return pictures of effects and of a forecast, or the reason why there are none."""
-    import jax
-
     try:
         with plain_names():
             figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()

@@ -27,41 +27,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Real
 
 from ._checks import check_number
 
-__all__ = [
-    "Array",
-    "ArrayLike",
-    "Bool",
-    "Checked",
-    "Float",
-    "Graph",
-    "History",
-    "Int",
-    "PRNGKeyArray",
-    "Real",
-    "RealScalarLike",
-    "Scores",
-    "Shaped",
-    "State",
-    "SummaryGraph",
-    "SummaryScores",
-    "TrajectoryLike",
-    "as_number",
-    "as_scalar",
-    "floating_type",
-    "namespace_of",
-    "to_jax",
-]
-
 Graph: TypeAlias = Bool[Array, "source target lag"]
-SummaryGraph: TypeAlias = Bool[Array, "source target"]
 Scores: TypeAlias = Float[Array, "source target lag"]
-SummaryScores: TypeAlias = Float[Array, "source target"]
-State: TypeAlias = Float[Array, "dim"]
-History: TypeAlias = Float[Array, "lag dim"]
 
 # An argument that a function checks by hand, so that a mistake gets a sentence that says what to
 # do; a type checker in front, as in the tests, would hide it.

@@ -26,8 +26,8 @@ from ..fit._refit import (
     input_slots,
     spread_network,
 )
+from ..select._default import recover, refitting_strategy
 from ..select._measured import SignalStrengths
-from ..select._recover import recover, refitting_strategy
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 

@@ -14,8 +14,7 @@ from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig, checked_refit
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
-from ._judge import judge
-from ._problem import MoveProblem
+from ._judge import MoveProblem, judge
 from ._splines import SplineGraph, spline_graph
 
 # Candidate inputs per target from which on judging every edge by refitted networks, whose cost

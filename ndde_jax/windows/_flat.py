@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._axes import flat_inputs
 from .._types import namespace_of, to_jax
 from ._windows import Windows
 
@@ -32,9 +33,7 @@ class _Arrays:
         self.inputs = xp.where(use[:, None], given.history.reshape(n, -1), 0)
         self.outputs = xp.where(use[:, None], given.increment, 0)
         self.weight = xp.where(use, given.weight, 0)
-        # [source target lag] -> [target input], inputs (lag, source).
-        flat = lambda graph: xp.transpose(graph, (1, 2, 0)).reshape(dim, -1)  # noqa: E731
-        self.allowed, self.required = flat(given.prior.allowed), flat(given.prior.required)
+        self.allowed, self.required = map(flat_inputs, (given.prior.allowed, given.prior.required))
 
 
 class FlatPartial(NamedTuple):

@@ -1,36 +1,34 @@
 """Trajectories cut into lagged windows, the training data of a drift."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from .._checks import check_choice, check_sizes
+from .._checks import check_choice, check_names, check_sizes
 from .._types import (
-    Array,
-    ArrayLike,
-    Bool,
     Checked,
-    Float,
-    Int,
     RealScalarLike,
     Scaling,
     TrajectoryLike,
     namespace_of,
     to_jax,
 )
-from ..samples._trajectories import Trajectories, read_lags
-from ._measurements import Measurements, read_measurements
-from ._partial import PartialWindows
+from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
+from ..samples._reading import read_labelled
+from ..samples._trajectories import Trajectories, read_lags, read_trajectories
 from ._prior import PriorKnowledge, read_prior
 from ._rows import (
     check_constant,
     check_count,
     check_lengths,
+    check_range,
     cut_rows,
     moments,
     positions,
@@ -43,6 +41,39 @@ from ._stencils import (
     explain_scheme,
     rings,
 )
+
+
+class PartialWindows(eqx.Module):
+    """The windows in which some variables are measured and others are not, row by row beside the
+    complete ones of [`Windows`][ndde_jax.Windows].
+
+    A missing value costs the variables that need it. A window counts for a target where its rate
+    and the inputs that it is fitted on are measured. Other inputs that are missing there, which a
+    search compares with those, are set to what is expected of them given all measured states of
+    the window (multivariate normal, Little and Rubin, *Statistical Analysis with Missing Data*,
+    2019, section 11.2), none of them later than the present: so no noise of the rate is in them,
+    and every sum of products stays that of a real matrix, which is positive semidefinite.
+
+    - `history`: standardised states, expected ones where they are not measured.
+    - `increment`: standardised rates, 0 where they are not measured.
+    - `known`, `rated`: which of these are measured.
+    """
+
+    history: Float[Array, "window lag dim"]
+    increment: Float[Array, "window dim"]
+    known: Bool[Array, "window lag dim"]
+    rated: Bool[Array, "window dim"]
+
+    def count(self, graph: Bool[ArrayLike, "source target lag"]) -> Int[Array, "target"]:
+        """Return the number of windows that count for each target, given its inputs: those in which
+        its rate and all of these are measured.
+        """
+        xp = namespace_of((self, graph))
+        known, graph = xp.asarray(self.known), xp.asarray(graph)
+        lost = xp.einsum(
+            "wls,stl->wt", (~known).astype(xp.int32), graph.astype(xp.int32), optimize=True
+        )
+        return to_jax(xp.sum(xp.asarray(self.rated) & (lost == 0), axis=0))
 
 
 class Windows(eqx.Module):
@@ -160,6 +191,15 @@ class Windows(eqx.Module):
         )
 
 
+def over_rows(windows: Windows, function: Callable[[Any], Any]) -> Windows:
+    """Return windows with a function applied to every array that has one entry for each of them;
+    without `partial`.
+    """
+    rows = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
+    windows = dataclasses.replace(windows, partial=None)
+    return eqx.tree_at(rows, windows, tuple(map(function, rows(windows))))
+
+
 def lagged_windows(
     x: TrajectoryLike,
     *,
@@ -233,6 +273,36 @@ def lagged_windows(
     lags = read_lags(lags)
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
     return cut_windows(read_measurements(x, dt=dt, t=t, names=names), lags, scheme, prior)
+
+
+class Measurements(NamedTuple):
+    """The measurements read once, for windows of any lags and schemes: trajectories, and estimates
+    of their noise, `[dim]`.
+    """
+
+    data: Trajectories
+    names: tuple[str, ...] | None
+    mask: tuple[np.ndarray, ...]
+    noise_share: Any
+    roll_off: Any
+    ringing: Any
+
+
+def read_measurements(
+    x: TrajectoryLike, *, dt: Any = None, t: Any = None, names: Any = None
+) -> Measurements:
+    """Return measurements as [`lagged_windows`][ndde_jax.lagged_windows] reads them."""
+    labelled = read_labelled(x, time=dt is None and t is None)
+    names = labelled.names if names is None else check_names(names, None)
+    if dt is None and t is None:
+        dt, t = labelled.dt, labelled.t
+    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
+    if data.xp is np:
+        check_range(data, names)
+    unknown = data.xp.full((data.dim,), data.xp.nan)
+    roll_off = pooled_roll_off(data) if data.regular else unknown
+    ringing = pooled_ringing(data) if data.regular else unknown
+    return Measurements(data, names, labelled.mask, pooled_noise_share(data), roll_off, ringing)
 
 
 def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prior: Any) -> Windows:
