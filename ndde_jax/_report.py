@@ -12,7 +12,7 @@ import numpy as np
 
 from ._checks import refusal, shown
 from ._spoken import listed, percent, time_span
-from ._version import version
+from ._store import version
 from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
 from .check._identifiability import IdentifiabilityReport, lines_text

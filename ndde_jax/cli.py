@@ -26,7 +26,7 @@ import ndde_jax
 from ._files import Together
 from ._output import csv_table, forget_stages, pictures_or_none, write_checked, write_results
 from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
-from ._version import version
+from ._store import version
 from .samples._cells import to_float
 from .samples._examples import example_names, load_example
 from .samples._lag_times import lags_in_samples
