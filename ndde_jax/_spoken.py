@@ -1,12 +1,10 @@
-"""Amounts, shares and times in words."""
+"""Amounts, shares and times in words, and units of time."""
 
 import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-
-from .samples._dates import unit_ratio
 
 
 def amount(value: float, unit: str, digits: int = 3) -> str:
@@ -52,8 +50,29 @@ def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
     return f"{separator.join(names[:most])} and {len(names) - most} more"
 
 
+# ---- times ----
+
+# Seconds, or months, of a unit.
+SECONDS = {
+    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
+    "week": 604800.0,
+}  # fmt: skip
+MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
 # Units in which a time below 1 of its own is told, in seconds.
 SMALLER = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+
+def unit_ratio(unit: str, own: str) -> float | None:
+    """Return how many of a second unit of time the first is; None where that is not known."""
+    if unit == own:
+        return 1.0
+    one, other = (name.lower() for name in (unit, own))
+    for table in (SECONDS, MONTHS):
+        known = {**table, **{f"{name}s": length for name, length in table.items()}}
+        if one in known and other in known:
+            return known[one] / known[other]
+    return None
 
 
 def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
