@@ -29,7 +29,7 @@ from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread,
 from ._store import version
 from .samples._cells import to_float
 from .samples._examples import example_names, load_example
-from .samples._lag_times import lags_in_samples
+from .samples._lag_times import lags_in_samples, written_lags
 from .samples._prepare import EVERY, STEPS, prepare_samples
 from .samples._reading import from_table, joined, read_samples
 from .samples._samples import Samples
@@ -48,8 +48,6 @@ OF_TABLES = (
 TOGETHER = 0.01
 # Quantiles of what is printed: the median and a 90 % interval.
 ENDS = np.array([0.5, 0.05, 0.95])
-# More candidate lags than anybody means.
-MOST_LAGS = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -390,38 +388,6 @@ def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
 SEED = _whole(0, 2**32 - 1)
 
 
-def parse_lags(text: str) -> tuple[int, ...]:
-    """Return lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
-
-    Raises ValueError for anything else.
-
-    >>> parse_lags("0:12:3")
-    (0, 3, 6, 9, 12)
-    """
-    try:
-        if ":" in text:
-            start, stop, *step = map(int, text.split(":"))
-            (step,) = step or (1,)
-            lags = range(start, stop + 1, step) if step > 0 else ()
-            if len(lags) > MOST_LAGS:
-                raise OverflowError
-        else:
-            lags = [int(part) for part in text.split(",")]
-    except OverflowError:
-        raise ValueError(
-            f"Expected at most {MOST_LAGS} candidate lags; got {text!r}. START:STOP:STEP takes "
-            "every STEPth."
-        ) from None
-    except ValueError:
-        lags = ()
-    if not lags or min(lags) < 0:
-        raise ValueError(
-            f"Expected lags as START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, "
-            f"all non-negative integers; got {text!r}."
-        )
-    return tuple(sorted(set(lags)))
-
-
 def parse_edge(text: str) -> tuple:
     """Return an edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
 
@@ -472,7 +438,7 @@ def parse_months(text: str) -> tuple[int, ...]:
 
 def _lags(text: str) -> tuple[int, ...] | str:
     # Times with a unit can be read once the sampling interval is known.
-    return text if re.search(r"\d\s*[A-Za-z]", text) else parse_lags(text)
+    return text if re.search(r"\d\s*[A-Za-z]", text) else written_lags(text)
 
 
 def _names(text: str) -> list[str]:
