@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
+from .._spoken import amount
 from .._types import Checked
 from ..samples._columns import correlation_time
 from ..samples._gaps import bridged
@@ -61,21 +62,19 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
             else "the clock is irregular."
         )
     shown = _found(x, furthest)
-    unit = f" {samples.time_unit}" if samples.time_unit else ""
     if shown:
         last = max(shown)
         largest = min(max(int(np.ceil(1.25 * last)) + 1, 2), furthest)
-        reason = (
-            f"Lags up to {largest} samples ({largest * samples.dt:.4g}{unit}): {last} is the "
-            "largest that tells more of the next step than the others do; a fourth more is taken."
+        why = (
+            f": {last} is the largest that tells more of the next step than the others do; a "
+            "fourth more is taken."
         )
     else:
         memory = max(correlation_time(column, len(x) // 2) or 1 for column in x.T)
         largest = min(memory, furthest, MOST - 1)
-        reason = (
-            f"Lags up to {largest} samples ({largest * samples.dt:.4g}{unit}), the time in which "
-            "correlations fall to 1/e: no delayed influence shows."
-        )
+        why = ", the time in which correlations fall to 1/e: no delayed influence shows."
+    late = amount(largest * samples.dt, samples.time_unit, 4)
+    reason = f"Lags up to {largest} samples ({late}){why}"
     if largest < MOST:
         return tuple(range(largest + 1)), reason
     chosen = {0, 1}

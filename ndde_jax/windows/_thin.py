@@ -7,10 +7,9 @@ import numpy as np
 
 from .._checks import check_choice, check_concrete, check_whole, check_windows
 from .._types import Checked, to_jax
-from ._rows import moments
 from ._stack import pad_windows
 from ._stencils import STENCILS
-from ._windows import Windows, over_rows
+from ._windows import Windows, moments, over_rows
 
 
 def thin_windows(
