@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Real
 
-from ._checks import check_number
+from ._checks import check_number, is_traced
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
 Scores: TypeAlias = Float[Array, "source target lag"]
@@ -76,10 +76,7 @@ def as_scalar(value: Any) -> Array:
 
 def namespace_of(tree: Any) -> ModuleType:
     """Return NumPy, or `jax.numpy` where something in a tree is traced."""
-    for leaf in jax.tree.leaves(tree):
-        if isinstance(leaf, jax.core.Tracer):
-            return jnp
-    return np
+    return jnp if is_traced(tree) else np
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:
@@ -88,7 +85,7 @@ def to_jax(value: Any, dtype: Any = None) -> Array:
     NumPy converts and JAX only takes the result: `jnp.asarray` of a NumPy array costs a megabyte
     and more per shape that has not been seen, which adds up over many records of unlike lengths.
     """
-    if isinstance(value, jax.core.Tracer):
+    if is_traced(value):
         return jnp.asarray(value, dtype)
     if isinstance(value, jax.Array) and (dtype is None or value.dtype == dtype):
         return value
