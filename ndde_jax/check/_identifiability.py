@@ -28,7 +28,7 @@ from ..measure._strength import signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
 from ..select._default import refitting_strategy
 from ..select._measured import SignalStrengths
-from ..select._strategy import AbstractStrategy
+from ..select._strategies import AbstractStrategy
 from ..windows._windows import Windows
 from ._finding import (
     ASSUMED,

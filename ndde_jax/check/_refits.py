@@ -14,7 +14,7 @@ from ..fit._prices import AbstractPrice
 from ..measure._stability import EdgeStability, edge_stability, find_again
 from ..models._confine import RestoredDDE, confine
 from ..models._model import AbstractDelayModel
-from ..select._strategy import AbstractStrategy
+from ..select._strategies import AbstractStrategy
 from ..simulate._solve import solve_sdde
 from ..windows._thin import first_rows, is_regular, thin_windows
 from ..windows._windows import Windows

@@ -26,14 +26,15 @@ from ..windows._windows import Windows
 from ._between import Refined, Refiner
 from ._judge import Judged, fit_on, judge
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of
-from ._moves import searches_by_moves
 from ._screened import Screened
 from ._splines import SplineGraph
-from ._strategies import Gates, Moves, Splines
-from ._strategy import AbstractStrategy, Recovery, recovery
+from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
 from ._target_fit import TargetFit, beyond_chance
 from ._whole import ClosedForms, on_whole
 
+# Candidate inputs per target from which on judging every edge by refitted networks, whose cost
+# grows with the square of their number, takes too long.
+MANY_INPUTS = 25
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
@@ -101,7 +102,8 @@ def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) ->
     on and for midpoint windows, since the cost of gates grows with the square of their number.
     """
     refit = StrengthConfig() if refit is None else refit
-    return Moves(refit=refit) if searches_by_moves(windows) else Gates(refit=refit)
+    many = windows.dim * windows.n_lags >= MANY_INPUTS
+    return Moves(refit=refit) if many or windows.scheme == "midpoint" else Gates(refit=refit)
 
 
 def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> AbstractStrategy:

@@ -17,10 +17,6 @@ from ..windows._windows import Windows
 from ._judge import MoveProblem, judge
 from ._splines import SplineGraph, spline_graph
 
-# Candidate inputs per target from which on judging every edge by refitted networks, whose cost
-# grows with the square of their number, takes too long.
-MANY_INPUTS = 25
-
 
 class LagSearch(eqx.Module):
     """A graph found by [`search_lags`][ndde_jax.select.search_lags], with its evidence.
@@ -150,8 +146,3 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSe
         threshold=jnp.where(refused, jnp.nan, threshold),
         screening=screening,
     )
-
-
-def searches_by_moves(windows: Windows) -> bool:
-    """Return whether candidates are many, or states lie between samples."""
-    return windows.dim * windows.n_lags >= MANY_INPUTS or windows.scheme == "midpoint"

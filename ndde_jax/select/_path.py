@@ -139,8 +139,8 @@ def coefficient_path(
         raise ValueError(
             f"coefficients must be positive, finite and ascending; got {shown(coefficients)}."
         )
-    config = FitConfig() if config is None else config
-    config = without_refinement(config)
+    # Only graphs are wanted of the fits.
+    config = dataclasses.replace(FitConfig() if config is None else config, refine="none")
     n_inputs = windows.dim * windows.n_lags
     swept = eqx.tree_at(
         lambda m: (m.coefficient, m.path), method, (values[0], values[1:] / n_inputs)
@@ -149,11 +149,6 @@ def coefficient_path(
     result = fit(swept, windows, config, key=fit_key)
     refit = StrengthConfig() if refit is None else refit
     return _judge(windows, result, values, refit, key)
-
-
-def without_refinement(config: FitConfig) -> FitConfig:
-    """Return the settings without refinement, for fits of which only the graph is wanted."""
-    return dataclasses.replace(config, refine="none")
 
 
 @eqx.filter_jit

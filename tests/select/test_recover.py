@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import ndde_jax as ndde
 from ndde_jax import select
-from ndde_jax.select._moves import MANY_INPUTS
+from ndde_jax.select._default import MANY_INPUTS
 from tests.helpers import TRUTH, windows
 
 REFIT = ndde.fitting.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2, blocks=4, width=6)
