@@ -152,8 +152,6 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
 
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
-    edge, positive = _argument(parse_edge), _argument(_positive, "a positive number")
-
     parser = argparse.ArgumentParser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
@@ -164,6 +162,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    _add_discover(commands)
+    command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
+    command.add_argument("--quiet", action="store_true", help="names only")
+    _add_general(command)
+    command.set_defaults(run=_list_examples)
+    _add_uses(commands)
+    return parser
+
+
+def _add_discover(commands: Any) -> None:
+    edge, positive = _argument(parse_edge), _argument(_positive, "a positive number")
     command = commands.add_parser(
         "discover",
         help="graph, table, pictures and model from a file of measurements",
@@ -292,13 +301,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--quiet", action="store_true", help="print nothing but errors")
     _add_general(command)
     command.set_defaults(run=_discover)
-
-    command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
-    command.add_argument("--quiet", action="store_true", help="names only")
-    _add_general(command)
-    command.set_defaults(run=_list_examples)
-    _add_uses(commands)
-    return parser
 
 
 def _add_uses(commands: Any) -> None:
