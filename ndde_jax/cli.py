@@ -24,7 +24,15 @@ import numpy as np
 import ndde_jax
 
 from ._files import Together
-from ._output import csv_table, forget_stages, pictures_or_none, write_checked, write_results
+from ._output import (
+    Pictures,
+    csv_table,
+    forget_stages,
+    pictures_of,
+    pictures_or_none,
+    write_reports,
+    write_results,
+)
 from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
 from ._store import version
 from .samples._cells import to_float
@@ -508,17 +516,15 @@ def _discover(arguments: argparse.Namespace) -> None:
         raise ValueError(f"{arguments.data}: {error}") from error
     directory.mkdir(parents=True, exist_ok=True)
     report = found.report_data()
+    effects, full, repeat = arguments.effects, arguments.full, (arguments.command,)
+    pictures = Pictures({}) if arguments.no_plot else pictures_of(found, effects=effects)
     # Before the long check, which may be interrupted.
-    repeat = (arguments.command,)
-    full = arguments.full
-    shown = {"plot": not arguments.no_plot, "effects": arguments.effects, "full": full}
-    written = write_results(found, report, directory, repeat=repeat, **shown)
+    written = write_results(found, report, directory, pictures, full=full, repeat=repeat)
     if arguments.check:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
         report, full = found.report_data(checked), True
-        again = {"written": written, "repeat": repeat, "effects": arguments.effects, "full": full}
-        write_checked(found, report, directory, **again)
+        write_reports(report, directory, pictures, full=full, repeat=repeat)
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
         print(report.text(full=full).rstrip())
