@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._spoken import percent, time_span
+from .._spoken import listed, percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
@@ -30,7 +30,6 @@ from ._finding import (
     SHOWN_LINKS,
     Hit,
     Limits,
-    listed,
     rule,
 )
 
