@@ -33,7 +33,7 @@ STRATEGIES = {
 # Splines know the extended Bayesian information criterion alone. With one kind of price everywhere,
 # the tests of a strategy share its programs.
 PRICES = {
-    name: None if name in ("Default", "Splines") else select.PerInput(0.1) for name in STRATEGIES
+    name: None if name in ("Default", *OF_COLUMNS) else select.PerInput(0.1) for name in STRATEGIES
 }
 GRAPH = TRUTH.T[:, :, None]  # [source, target, lag]
 
