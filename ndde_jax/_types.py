@@ -105,8 +105,10 @@ def as_scalar(value: Any) -> Array:
 
 def namespace_of(tree: Any) -> ModuleType:
     """Return NumPy, or `jax.numpy` where something in a tree is traced."""
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
-    return jnp if traced else np
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.core.Tracer):
+            return jnp
+    return np
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:

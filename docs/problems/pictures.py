@@ -19,6 +19,7 @@ from records import (
     cycle,
     delayed,
     driven_apart,
+    driven_by,
     fading,
     gone,
     graded,
@@ -251,6 +252,10 @@ def pairs():
             Data(bursts(), STEPS, lags=tuple(range(6))),
             Data(bursts(seen=True), STEPS, lags=tuple(range(6))), series((0, 1), last=150),
             ("something unseen moves both", "one moves the other")),
+        "hidden driver possible": (
+            Data(driven_by(0.0), STEPS, lags=tuple(range(4))),
+            Data(driven_by(0.6), STEPS, lags=tuple(range(4))), series((0, 1), last=80),
+            ("nothing measured moves the source", "its own past does")),
         "links at once": (Data(within(True), STEPS), Data(within(False), STEPS),
             pairs_of_news, ("moved within the sample", "moved a sample later")),
         "drifting link": (Data(fading(-0.9), STEPS), Data(fading(0.9), STEPS), by_parts,

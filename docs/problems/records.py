@@ -77,6 +77,16 @@ def bursts(seen=False, n=1000, seed=0):
 
 
 @functools.cache
+def driven_by(memory, n=1000, seed=0):
+    """A variable with a memory, or without any, drives another three samples later."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 100, 2))
+    noise = rng.normal(size=x.shape)
+    for k in range(2, n + 99):
+        x[k + 1] = np.array([memory * x[k, 0], 0.5 * x[k, 1] + 0.6 * x[k - 2, 0]]) + noise[k]
+    return x[100:]
+
+
+@functools.cache
 def sensors(error, n=400, seed=0):
     """A variable drives another, and a third is the first with an error; or its own, if None."""
     rng, x = np.random.default_rng(seed), np.zeros((n + 100, 3))

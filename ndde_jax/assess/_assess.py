@@ -26,7 +26,6 @@ from ._score import (
     edge_p_values,
     kept_p_values,
     partial_rows_of,
-    q_values,
     read_inputs,
     rows_of,
 )
@@ -34,10 +33,24 @@ from ._score import (
 
 @dataclasses.dataclass(frozen=True)
 class ErrorRates:
-    """`p` and `q` of every candidate edge, `[source target lag]`."""
+    """The p-value `p` and the false discovery rate `q` of every candidate edge,
+    `[source target lag]`.
+    """
 
     p: Float[np.ndarray, "source target lag"]
-    q: Float[np.ndarray, "source target lag"]
+
+    @property
+    def q(self) -> Float[np.ndarray, "source target lag"]:
+        """The false discovery rates (Benjamini and Hochberg, 1995) over candidates between
+        different variables; NaN elsewhere.
+        """
+        from scipy.stats import false_discovery_control  # takes a moment to import
+
+        tested = np.isfinite(self.p) & ~np.eye(len(self.p), dtype=bool)[:, :, None]
+        q = np.full(self.p.shape, np.nan)
+        if tested.any():
+            q[tested] = false_discovery_control(self.p[tested])
+        return q
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +62,8 @@ class Relations:
     - `drifting`: inputs whose effect changes, `[source target lag]`.
     - `static`: variables that are functions of the present states of others, `[target]`.
     - `rivals`: what replacing a kept input by another candidate costs, `Rivals`.
+    - `not_excluded`: links that may as well come from something unseen that drives both, since
+        nothing that moves the source shows that the target follows, `[source target]`.
     - `unconfirmed`: links between different variables that explain nothing that is new in their
         source, `[source target lag]`.
     """
@@ -59,22 +74,31 @@ class Relations:
     drifting: Bool[np.ndarray, "source target lag"]
     static: Bool[np.ndarray, " target"]
     rivals: Rivals
+    not_excluded: Bool[np.ndarray, "source target"]
     unconfirmed: Bool[np.ndarray, "source target lag"]
 
-    def of_events(self) -> "Relations":
-        """Return the correlation alone: other tests take the inputs kept for what explains the
-        rates.
-        """
-        pairs = np.zeros_like(self.at_once)
-        none = np.zeros_like(self.drifting)
-        return dataclasses.replace(
-            self,
+    @classmethod
+    def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Relations":
+        """Return the relations of a graph of which nothing is told."""
+        none = np.zeros_like(graph)
+        pairs = none[..., 0]
+        return cls(
+            correlation=np.full(pairs.shape, np.nan),
             at_once=pairs,
             confounded=pairs,
             drifting=none,
+            static=none[0, :, 0],
+            rivals=Rivals.none(graph),
+            not_excluded=pairs,
             unconfirmed=none,
-            rivals=Rivals.none(none),
         )
+
+    def of_events(self) -> "Relations":
+        """Return the correlation alone, and what is static: other tests take the inputs kept for
+        what explains the rates.
+        """
+        nothing = Relations.none(self.unconfirmed)
+        return dataclasses.replace(nothing, correlation=self.correlation, static=self.static)
 
 
 # Rows below which nothing is tested.
@@ -109,7 +133,7 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     if enough and windows.partial is not None:
         some = kept_p_values(read_inputs(partial_rows_of(windows)), graph, p)
         p = np.where(rows.allowed, some, np.nan)
-    return ErrorRates(p, q_values(p))
+    return ErrorRates(p)
 
 
 def relations(
@@ -140,32 +164,22 @@ def relations(
     graph = _checked(windows, graph, "relations")
     rows = rows_of(windows, model)
     if len(rows.rates) < FEWEST:
-        none = np.zeros(graph.shape, bool)
-        pairs, one = none[..., 0], none[0, :, 0]
-        nothing = np.full(graph.shape[:2], np.nan)
-        return Relations(
-            correlation=nothing,
-            at_once=pairs,
-            confounded=pairs,
-            drifting=none,
-            static=one,
-            rivals=Rivals.none(graph),
-            unconfirmed=none,
-        )
+        return Relations.none(graph)
     inputs = read_inputs(rows)
     left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
     every, apart = inputs, left
     if windows.partial is not None:
         every = read_inputs(partial_rows_of(windows, model))
         apart = partial_residuals(every.rows, graph)
-    related = at_once(every, graph, apart)
+    related, hidden = at_once(every, graph, apart), unseen(inputs, graph, left)
     return Relations(
         correlation=related.correlation,
         at_once=related.related,
-        confounded=unseen(inputs, graph, left).pairs,
+        confounded=hidden.pairs,
         drifting=drifting(inputs, graph).found,
         static=static_targets(rows),
         rivals=rivals(inputs, graph, required),
+        not_excluded=hidden.not_excluded & ~required.any(axis=2),
         unconfirmed=unconfirmed(every, graph, required),
     )
 

@@ -93,7 +93,7 @@ def at_once(
     Of a continuous path a link whose delay is shorter than a step works within the step too. As
     much as that can be is taken off before.
     """
-    from scipy.stats import norm  # takes a moment to import
+    from scipy.special import ndtri  # takes a moment to import
 
     left = _outside(inputs, graph, left)
     dim = left.shape[1]
@@ -122,7 +122,7 @@ def at_once(
     partial = -precision / np.outer(d, d)
     np.fill_diagonal(partial, 1)
     whole = z @ precision
-    apart = norm.isf(CHANCE / max(len(partial) * (len(partial) - 1), 1))
+    apart = -ndtri(CHANCE / max(len(partial) * (len(partial) - 1), 1))
     inside = np.zeros_like(partial, dtype=bool)
     for i in range(len(partial) - 1):
         j = np.arange(i + 1, len(partial))
@@ -234,8 +234,9 @@ BENDS = (0.75, 1.5, 3.0)
 CAUSED, STRONG = 0.35, 10.0
 
 
-class Unseen(NamedTuple):
-    """The p-values of every kept link, `[source target]`, adjusted for all tests of the record.
+class Signs(NamedTuple):
+    """The p-values of every kept link, `[source target]`, adjusted for all tests of the record; or
+    those of one.
 
     - `older`: the source's older past and its inputs then explain the target, although the source
         is given: a collider between them.
@@ -243,23 +244,41 @@ class Unseen(NamedTuple):
     - `back`: news of the target foretell the source.
     - `inputs`, `itself`: the source has no such effect where its inputs, or its own past, move it.
 
-    NaN where nothing was tested; `pairs`, where any is below [`ERROR`][ndde_jax.assess._relations],
-    is symmetric.
+    NaN where nothing was tested.
     """
 
-    older: Float[np.ndarray, "source target"]
-    news: Float[np.ndarray, "source target"]
-    large: Float[np.ndarray, "source target"]
-    back: Float[np.ndarray, "source target"]
-    inputs: Float[np.ndarray, "source target"]
-    itself: Float[np.ndarray, "source target"]
+    older: Any
+    news: Any
+    large: Any
+    back: Any
+    inputs: Any
+    itself: Any
+
+
+class Unseen(NamedTuple):
+    """What kept links say of variables that are not measured, `[source target]`.
+
+    - `signs`: that one drives both.
+    - `follows`: the share of the effect that is there where the source's inputs, or its own past,
+        move it, the larger of the two; minus infinity where both are too weak to tell, NaN where
+        nothing was tested.
+    """
+
+    signs: Signs
+    follows: Float[np.ndarray, "source target"]
 
     @property
     def pairs(self) -> Bool[np.ndarray, "source target"]:
         """The pairs that an unmeasured variable drives, symmetric."""
         with np.errstate(invalid="ignore"):
-            either = np.any([p < ERROR for p in self], axis=0)
+            either = np.any([p < ERROR for p in self.signs], axis=0)
         return either | either.T
+
+    @property
+    def not_excluded(self) -> Bool[np.ndarray, "source target"]:
+        """The links that may as well come from an unmeasured variable that drives both."""
+        with np.errstate(invalid="ignore"):
+            return self.follows < CAUSED
 
 
 def unseen(
@@ -272,20 +291,20 @@ def unseen(
     """
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
-    found = Unseen(*np.full((len(Unseen._fields), dim, dim), np.nan))
+    found = Unseen(Signs(*np.full((6, dim, dim), np.nan)), np.full((dim, dim), np.nan))
     noisy = _noisy(inputs, left)
     beside = [given_columns(inputs, graph, j, own=True) for j in range(dim)]
     for i, j in links:
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
-            for p, value in zip(found, _link(inputs, graph, left, beside, i, j), strict=True):
-                p[i, j] = min(value * len(found) * len(links), 1.0)
+            one = _link(inputs, graph, left, beside, i, j)
+            for every, p in zip(found.signs, one.signs, strict=True):
+                every[i, j] = min(p * len(found.signs) * len(links), 1.0)
+            found.follows[i, j] = one.follows
     return found
 
 
-def _link(inputs, graph, left, beside, i: int, j: int) -> tuple[float, ...]:
-    """Return p-values of one link, in the order of `Unseen`; `beside` are the columns given for
-    every target.
-    """
+def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
+    """Return what one link says, in numbers; `beside` are the columns given for every target."""
     rows = inputs.rows
     step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
@@ -301,7 +320,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> tuple[float, ...]:
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
     given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
     if n < 3 * (given.shape[1] + 10):
-        return (1.0,) * len(Unseen._fields)
+        return Unseen(Signs(*[1.0] * len(Signs._fields)), -np.inf)
     rate = rows.rates[there, j]
 
     past = np.flatnonzero(lags > last + step)
@@ -323,8 +342,11 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> tuple[float, ...]:
     given = np.concatenate([beside[i], _saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     least = WORTH * _worth(inputs, graph, i, j)
-    by_news = [float(sign.p) if sign.share >= least else 1.0 for sign in signs]
-    return *by_news, _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
+    by_news = (float(sign.p) if sign.share >= least else 1.0 for sign in signs)
+    by_inputs, by_itself = _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
+    moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
+    itself = _left_alone(inputs, graph, i, j, by_itself)
+    return Unseen(Signs(*(*by_news, moved, itself)), max(by_inputs.told, by_itself.told))
 
 
 def _saturating(
@@ -365,35 +387,46 @@ class _Instrumented(NamedTuple):
 
     def p(self, most: float) -> float:
         """The p-value of a full effect; 1 where instruments are weak or `most` is exceeded."""
-        from scipy.stats import norm  # takes a moment to import
+        from scipy.special import ndtr  # takes a moment to import
 
         told = self.strength > STRONG and abs(self.slope) < most
-        return float(norm.cdf((self.slope - 1) / self.error)) if told else 1.0
+        return float(ndtr((self.slope - 1) / self.error)) if told else 1.0
+
+    @property
+    def told(self) -> float:
+        """The share; minus infinity where instruments are weak."""
+        return self.slope if self.strength > STRONG else -np.inf
 
 
 # What tells nothing.
 _NOTHING = _Instrumented(1.0, np.inf, 0.0)
 
 
-def _by_inputs(inputs, graph, i: int, j: int) -> float:
-    """Return the p-value of a source having its effect where other variables move it."""
+def _by_inputs(inputs, graph, i: int, j: int) -> _Instrumented:
+    """Return how much of the effect of a source is there where other variables move it."""
     moving = [(s, m) for s, m in np.argwhere(graph[:, i]).tolist() if s not in (i, j)]
-    found = _moved(inputs, graph, i, j, np.flatnonzero(graph[i, j]).tolist(), moving)
-    return found.p(max(CAUSED, 2 * found.error))
+    return _moved(inputs, graph, i, j, np.flatnonzero(graph[i, j]).tolist(), moving)
 
 
-def _by_itself(inputs, graph, i: int, j: int) -> float:
-    """Return the p-value of a source having its effect, at its first lag, where its own past moves
-    it. 1 where no other lag takes that effect off again, or where the target may follow changes of
-    the source, as one that is driven can.
+def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
+    """Return how much of the effect of a source, at its first lag, is there where its own past
+    moves it.
     """
-    rows, moving = inputs.rows, [(i, int(m)) for m in np.flatnonzero(graph[i, i])]
+    moving = [(i, m) for m in np.flatnonzero(graph[i, i]).tolist()]
+    return _moved(inputs, graph, i, j, np.flatnonzero(graph[i, j])[:1].tolist(), moving)
+
+
+def _left_alone(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
+    """Return the p-value of a source having its effect where its own past moves it. 1 where no
+    other lag takes that effect off again, or where the target may follow changes of the source, as
+    one that is driven can.
+    """
+    rows, moving = inputs.rows, np.flatnonzero(graph[i, i])
     lags, (first, *later) = np.asarray(rows.lags), np.flatnonzero(graph[i, j]).tolist()
-    delays = [lags[first] + lags[m] + rows.step for _, m in moving]
+    delays = lags[first] + lags[moving] + rows.step
     around = rows.step if rows.midway else 0
-    if not any(abs(lags[a] - delay) <= around for a in later for delay in delays):
+    if not any((np.abs(lags[a] - delays) <= around).any() for a in later):
         return 1.0
-    found = _moved(inputs, graph, i, j, [first], moving)
     before = rows.before(rows.step)
     now, past = inputs.line[before >= 0, 0, i], inputs.line[before[before >= 0], 0, i]
     by_changes = 1 - float(past @ past) / max(float(past @ now), 1e-300)
@@ -490,12 +523,14 @@ def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
             continue
         x, y = np.stack(columns, axis=1), now[:, j]
         x = x / np.maximum(np.sqrt((x**2).mean(axis=0)), 1e-300)
-        left = 0.0
+        left, limit = 0.0, LEFT * np.sum((y - y.mean()) ** 2)
         for block in np.array_split(np.arange(n), BLOCKS):
             rest = np.setdiff1d(np.arange(n), block)
             c = np.linalg.lstsq(x[rest], y[rest], rcond=RESOLVED)[0]
             left += np.sum((y[block] - x[block] @ c) ** 2)
-        found[j] = left < LEFT * np.sum((y - y.mean()) ** 2)
+            if left >= limit:
+                break
+        found[j] = left < limit
     return found
 
 
@@ -556,7 +591,7 @@ def unconfirmed(
     between these and neither is much without the other. A link that stands for what drives its
     source, or for a memory that both share, explains its target only as long as that is not given.
     """
-    from scipy.stats import chi2, ncx2  # take a moment to import
+    from scipy.special import chdtri, chndtr  # take a moment to import
 
     rows = inputs.rows
     plain, p, size, width = np.full((4, *graph.shape), np.nan)
@@ -582,7 +617,7 @@ def unconfirmed(
                 size[i, j, places] = _expected(rate, columns, other, given)
                 width[i, j, places] = columns.shape[1]
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
-    power = ncx2.sf(chi2.isf(limit, width), width, size)
+    power = 1 - chndtr(chdtri(width, limit), width, size)
     with np.errstate(invalid="ignore"):
         return (plain <= limit) & (p > limit) & (power > POWER)
 

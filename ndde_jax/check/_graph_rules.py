@@ -45,6 +45,8 @@ DOUBT, DOUBTFUL = 0.05, 0.5
 # Share of the links between variables from which on a graph is not supported: "with reservations"
 # promises that four of five are true, and of links between confounded pairs hardly one is.
 TOO_MANY = 0.2
+# Share of the links that no test could tell from those of an unseen driver.
+UNTOLD = 0.1
 # Variables that events pass through, beyond which the wrong neighbour is picked as often as the
 # right one: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 and 12
 # (`python -m benchmarks.rivers simulated`).
@@ -519,6 +521,28 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     held = e.pairs & e.relations.confounded
     pairs = e.pairs_listed(np.triu(held | held.T, 1), "<->")
     yield Hit(float(held.sum() / max(e.pairs.sum(), 1)), {"pairs": pairs})
+
+
+@rule(
+    "hidden driver possible",
+    GRAPH,
+    "Something unseen that drives both variables would look the same as {count} of {kept} links: "
+    "{pairs}. Nothing that was measured moves the source so that one could see its target follow.",
+    "Add what may drive both. If you moved the source yourself, require the link with "
+    "prior_knowledge.",
+    limits=Limits(
+        note=0.0,
+        reservation=UNTOLD,
+        why="a share of the links between variables: a few true ones in a hundred are not told",
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
+    held = e.pairs & e.relations.not_excluded & ~e.relations.confounded
+    count, kept = int(held.sum()), int(e.pairs.sum())
+    words = {"count": count, "kept": kept, "pairs": e.pairs_listed(held, "→")}
+    yield Hit(count / max(kept, 1), words)
 
 
 @rule(

@@ -110,7 +110,8 @@ def _what(e: GraphEvidence) -> str:
     if not kept:
         return "No candidate input explains any rate of change."
     if not links:
-        return f"{kept} inputs kept; every variable is explained by itself alone."
+        inputs = "1 input" if kept == 1 else f"{kept} inputs"
+        return f"{inputs} kept; every variable is explained by itself alone."
     count = "1 link" if len(links) == 1 else f"{len(links)} links"
     return f"{count} between variables: {e.links_listed(links)}."
 

@@ -5,9 +5,10 @@ the same lines, where they are traced.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,7 +22,11 @@ LEAST = 1e-5
 REDUNDANT = 1e-4
 
 
-class Design(eqx.Module):
+# Plain dataclasses: searches read attributes of a design ten thousand times, and those of an
+# `eqx.Module` take microseconds.
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Design:
     """The splines of every input, orthonormal within each, and their inner products.
 
     - `inputs`: standardised values, `[window input]`.
@@ -116,7 +121,12 @@ class Design(eqx.Module):
         mean zero, `[input input]`.
         """
         weighted = self.root * residual
-        return self.inputs.T @ (weighted[:, None] * self.inputs)
+        if namespace_of((self.inputs, weighted)) is jnp:
+            return self.inputs.T @ (weighted[:, None] * self.inputs)
+        # The product of an array with its own transpose takes half the time.
+        size, parts = np.sqrt(np.abs(weighted))[:, None], (weighted > 0, weighted < 0)
+        plus, minus = (size[part] * self.inputs[part] for part in parts)
+        return plus.T @ plus - minus.T @ minus
 
 
 def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:

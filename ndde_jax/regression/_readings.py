@@ -114,11 +114,22 @@ class _Regression:
 
     - `n_means`: how many inputs, the last ones, are means over several lags or delays. Each pays
         for a column and a half, its size and where it lies, instead of a column for each lag.
+    - `room`: inputs of another regression that is searched by the same program.
     """
 
-    def __init__(self, columns, rates, weight, choices: int, allowed, required, n_means: int = 0):
+    def __init__(
+        self,
+        columns,
+        rates,
+        weight,
+        choices: int,
+        allowed,
+        required,
+        n_means: int = 0,
+        room: int = 0,
+    ):
         self.columns = columns.reshape(len(rates), -1)
-        self.rates, self.weight, self.choices = rates, weight, choices
+        self.rates, self.weight, self.choices, self.room = rates, weight, choices, room
         self.allowed, self.required = allowed, required
         self.means = np.arange(columns.shape[1]) >= columns.shape[1] - n_means
         self.n, self.root = float(len(rates)), np.sqrt(weight)[:, None]
@@ -143,7 +154,7 @@ class _Regression:
         problem = self.problem()
         if not means:
             problem = problem._replace(allowed=self.allowed & ~self.means[None])
-        return [search_known(problem, start) for start in starts]
+        return [search_known(problem, start, least=self.room) for start in starts]
 
     def refit(self, found: Selection, at) -> _Fit:
         """Return the same choice refitted on the present columns, with its predictions from columns
@@ -507,6 +518,7 @@ class _Compared(NamedTuple):
             candidates.of_map(allowed, means=True),
             candidates.of_map(required, means=False),
             candidates.n_means(),
+            room=candidates.dim * len(candidates.delays) + candidates.n_means(),
         )
         as_flow = _Flow(
             steps,

@@ -8,7 +8,8 @@ on trial and looks for the best group to fill it.
 
 import functools
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,9 +23,9 @@ from ._sums import Grouped
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
-# Most groups that a target may hold; and how many get room at first where there are many groups to
-# choose from, `MANY`: the time of a move goes with both.
-MOST, FIRST_ROOM, MANY = 12, 6, 200
+# Most groups that a target may hold; and how many of more than one feature get room at first: the
+# time of a move goes with it.
+MOST, FIRST_ROOM = 12, 6
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
 # Windows that a column takes at least.
@@ -40,11 +41,17 @@ def ridge_of(dtype: Any) -> float:
 
 # These programs compile in a fraction of the time, and run as fast to a twentieth, with XLA's older
 # emitters, a lower level of optimisation, and one module instead of 32.
+LEVEL = "xla_backend_optimization_level"
 COMPILER_OPTIONS: dict[str, bool | int] = {
     "xla_cpu_use_fusion_emitters": False,
-    "xla_backend_optimization_level": 1,
+    LEVEL: 1,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+# Without any optimisation a program is compiled in a quarter of the time and takes twice as long, 3
+# microseconds more for each column: as much as the better compilation after some 150,000 of them.
+# The better one comes sooner, since who has called so often is likely to call again; at once where
+# the targets of a problem, all of which are searched several times, have that many.
+FIRST_COLUMNS, SEVERAL = 60_000, 3
 
 
 def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
@@ -468,25 +475,52 @@ def search(
     if start is None:
         start = jnp.zeros(problem.allowed.shape, jnp.int32)
     most = min(most, problem.present.shape[0])
+    return _search_first(problem, start, len(problem.allowed), most)
 
-    def target(args):
-        return _search_target(problem, *args, most)
 
-    given = (problem.cross, problem.power, problem.allowed, problem.required, start)
-    return jax.lax.map(target, given)
+def _search_first(problem: Problem, start: Any, count: Any, most: int) -> Selection:
+    """Return the selections of the first `count` targets."""
+
+    def with_one(j, found):
+        parts = (problem.cross, problem.power, problem.allowed, problem.required, start)
+        this = _search_target(problem, *(_at(part, j) for part in parts), most)
+        return jax.tree.map(lambda every, one: every.at[j].set(one), found, this)
+
+    change = jnp.zeros_like(problem.cross[:, :, 0])
+    zero = change[:, 0]
+    blank = Selection(jnp.zeros(change.shape, jnp.int32), zero, zero, change)
+    return jax.lax.fori_loop(0, count, with_one, blank)
 
 
 @functools.cache
-def _search_one():
-    """Return the program, which is set up when it is first needed."""
-    options = known_options(COMPILER_OPTIONS)
-    return jax.jit(_search_target, static_argnames="most", compiler_options=options)
+def _program() -> Callable[..., Selection]:
+    """Return the compiled search, set up when it is first needed: for each size a program that is
+    compiled in no time, and a better one once that was used for a while. Their results differ by
+    rounding. It takes the targets that are `ahead`, beside the `count` of those in this part.
+    """
+    quick, better = (
+        jax.jit(
+            _search_first,
+            static_argnames="most",
+            compiler_options=known_options({**COMPILER_OPTIONS, LEVEL: level}),
+        )
+        for level in (0, COMPILER_OPTIONS[LEVEL])
+    )
+    searched: Counter[tuple] = Counter()
+
+    def program(problem: Problem, start: Any, count: int, most: int, ahead: int) -> Selection:
+        columns, size = problem.present.size, (*problem.present.shape, most)
+        searched[size] += count * columns
+        few = searched[size] + SEVERAL * ahead * columns <= FIRST_COLUMNS
+        return (quick if few else better)(problem, start, np.int32(count), most=most)
+
+    return program
 
 
-# Candidates and targets reach the compiler in few sizes: any number of targets is a loop over one
-# program, and groups that do not exist fill the room up to the next size.
-SMALLEST = 32
-# Numbers that are copied for every target sooner than handed over once.
+# Candidates and targets reach the compiler in few sizes: targets a few at a time, and groups that
+# do not exist fill the room up to the next size.
+SMALLEST, TARGETS = 32, 8
+# Numbers that are copied every time sooner than handed over once.
 COPIED = 200_000
 
 
@@ -501,60 +535,64 @@ def _padded(spare: int, values: Any, *axes: int) -> np.ndarray:
     return out
 
 
-def _search_room(shared: Problem, given: tuple, most: int) -> Selection:
-    """Return the result for one target, with room for a few groups as long as these suffice."""
-    *_, start = given
-    few = FIRST_ROOM if shared.present.shape[0] > MANY and most > FIRST_ROOM else most
-    if few < most and (start > OUT).sum() < few:
-        found = _search_one()(shared, *given, most=few)
-        start = np.asarray(found.level)
-        if (start > OUT).sum() < few:
-            return found
-    return _search_one()(shared, *given[:-1], start, most=most)
-
-
 def search_known(
-    problem: Problem, start: Int[np.ndarray, "target group"] | None = None, most: int = MOST
+    problem: Problem,
+    start: Int[np.ndarray, "target group"] | None = None,
+    most: int = MOST,
+    *,
+    least: int = SMALLEST,
 ) -> Selection:
     """Return the result of [`search`][ndde_jax.regression.search] for a problem that is known, in
     double precision: all leaves are NumPy arrays, and so are those of the result.
+
+    - `least`: groups to make room for, so that problems of similar sizes share a program.
     """
     n_targets, n_groups = problem.allowed.shape
     room = SMALLEST
-    while room < n_groups:
+    while room < max(n_groups, least):
         room = room * 3 // 2 if room & (room - 1) == 0 else room * 4 // 3
-    padded = functools.partial(_padded, room - n_groups)
-    start = np.zeros((n_targets, n_groups), np.int32) if start is None else start
+    most = min(most, room)
+    whole = functools.partial(_padded, room - n_groups)
+    level = np.zeros((n_targets, n_groups), np.int32) if start is None else start
+    level = whole(level, 1).astype(np.int32)
     shared = Problem(
-        gram=padded(np.asarray(problem.gram, float), 0, 2),
-        cross=None,
-        power=None,
-        present=padded(problem.present, 0),
+        gram=whole(np.asarray(problem.gram, float), 0, 2),
+        cross=whole(np.asarray(problem.cross, float), 1),
+        power=np.asarray(problem.power, float),
+        present=whole(problem.present, 0),
         n=np.float64(problem.n),
         choices=np.float64(problem.choices),
-        price=padded(np.asarray(problem.price, float), 0),
-        charge=padded(np.asarray(problem.charge, np.int32), 0),
+        price=whole(np.asarray(problem.price, float), 0),
+        charge=whole(np.asarray(problem.charge, np.int32), 0),
         reads=np.concatenate([problem.reads, each_alone(room)[n_groups:]]).astype(np.int32),
-        allowed=None,
-        required=None,
+        allowed=whole(problem.allowed, 1),
+        required=whole(problem.required, 1),
         floor=np.float64(problem.floor),
     )
-    own = zip(
-        padded(np.asarray(problem.cross, float), 1),
-        np.asarray(problem.power, float),
-        padded(problem.allowed, 1),
-        padded(problem.required, 1),
-        padded(start, 1).astype(np.int32),
-        strict=True,
-    )
+    risk, cost = np.zeros((2, n_targets))
+    found = Selection(level, risk, cost, np.zeros(level.shape))
+    left = np.arange(n_targets)
     with jax.enable_x64(True):
         if n_targets > 1 and shared.gram.size > COPIED:
-            shared = jax.device_put(shared)
-        found = [_search_room(shared, given, min(most, room)) for given in own]
-    rows = [jax.tree.map(np.asarray, one) for one in found]
-    return Selection(
-        level=np.stack([row.level[:n_groups] for row in rows]),
-        risk=np.stack([row.risk for row in rows]),
-        cost=np.stack([row.cost for row in rows]),
-        change=np.stack([row.change[:n_groups] for row in rows]),
+            shared = shared._replace(gram=jax.device_put(shared.gram))
+        # With room for a few groups as long as these suffice.
+        wide = shared.present.shape[1] > 1
+        for own_most in sorted({most, min(most, FIRST_ROOM)} if wide else {most}):
+            few = (found.level[left] > OUT).sum(1) < own_most
+            some = left[few | (own_most == most)]
+            for first in range(0, len(some), TARGETS):
+                _search_rows(shared, found, some[first : first + TARGETS], own_most)
+            left = left[(found.level[left] > OUT).sum(1) >= own_most]
+    return found._replace(level=found.level[:, :n_groups], change=found.change[:, :n_groups])
+
+
+def _search_rows(problem: Problem, found: Selection, rows: Int[np.ndarray, " row"], most: int):
+    """Search some targets from the levels found so far, and put what is found in their place."""
+    program, n_targets = _program(), len(found.level)
+    parts = (problem.cross, problem.power, problem.allowed, problem.required, found.level)
+    cross, power, allowed, required, start = (
+        _padded(TARGETS - len(rows), part[rows], 0) for part in parts
     )
+    own = problem._replace(cross=cross, power=power, allowed=allowed, required=required)
+    for every, new in zip(found, program(own, start, len(rows), most, n_targets), strict=True):
+        every[rows] = np.asarray(new)[: len(rows)]

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -14,6 +15,8 @@ from ._sums import Sums
 LEAST = 1e-11
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
 class SummedDesign(Design):
     """A [`Design`][ndde_jax.regression.Design] of sums over windows, with rows that stand for them.
 

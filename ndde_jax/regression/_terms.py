@@ -5,6 +5,7 @@ of two inputs are worth a look; each is one more group of the same search, which
 the inputs that matter most, until no product helps.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -369,11 +370,17 @@ def _gains_of_products(design: Design, fit: Fit) -> Any:
     return xp.where(there, inner**2 / xp.where(there, design.norms, 1), 0)
 
 
+@functools.cache
+def _pairs(n_inputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two inputs of every pair, the smaller number first."""
+    return np.triu_indices(n_inputs, 1)
+
+
 def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     """Return the products that explain most of a fit's residual."""
     xp = namespace_of((design, fit.residual))
     n_inputs, n = design.n_inputs, rate.n
-    first, second = np.triu_indices(n_inputs, 1)
+    first, second = _pairs(n_inputs)
     usable = (rate.allowed[:, None] & rate.allowed[None])[first, second]
     gain = _gains_of_products(design, fit)[first, second]
     read = fit.terms.reads()
@@ -384,7 +391,10 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     score = xp.where(usable & (gain >= FLOOR), score, -np.inf)
     if not len(first):
         return _Products(xp.zeros((0, 2), np.int32), xp.zeros(0, bool), xp.asarray(-np.inf))
-    best = xp.argsort(-score, stable=True)[:PRODUCTS]
+    best = np.arange(len(score))
+    if xp is np and len(score) > PRODUCTS:
+        best = np.sort(np.argpartition(-score, PRODUCTS)[:PRODUCTS])
+    best = xp.asarray(best)[xp.argsort(-score[best], stable=True)][:PRODUCTS]
     pairs = xp.stack([xp.asarray(first)[best], xp.asarray(second)[best]], axis=1)
     return _Products(pairs, xp.isfinite(score[best]), score[best[0]])
 
@@ -422,11 +432,27 @@ def _most(required: Any) -> int:
     return MOST if count <= MOST - 4 else 2 * (MANY if count > MOST else MOST)
 
 
+class _Targets(NamedTuple):
+    """The rates that are searched together: inner products with all features,
+    `[target input width]`, and with themselves, and the inputs that each may and must have.
+    """
+
+    cross: Any
+    power: Any
+    allowed: Any
+    required: Any
+
+    @classmethod
+    def of(cls, design: Design, outputs: Any, allowed: Any, required: Any) -> "_Targets":
+        """Return the targets of rates `[window target]`, on the host."""
+        cross = outputs.T @ design.features.reshape(len(outputs), -1)
+        cross = cross.reshape(-1, design.n_inputs, WIDTH)
+        return cls(cross, (outputs**2).sum(0), allowed, required)
+
+
 def _without_products(
     design: Design,
-    outputs: Any,
-    allowed: Any,
-    required: Any,
+    targets: _Targets,
     most: int,
     choices: int,
     *,
@@ -435,22 +461,21 @@ def _without_products(
     relaxed: bool = False,
 ) -> Selection:
     """Return the selection of a search without products for every target, on the host."""
-    n_inputs, width = design.n_inputs, WIDTH if bent else 1
+    width = WIDTH if bent else 1
     present = design.present[:, :width]
-    cross = outputs.T @ design.features.reshape(len(outputs), -1)
     charge = present.sum(1)
     problem = Problem(
         gram=design.gram[:, :width, :, :width],
-        cross=cross.reshape(-1, n_inputs, WIDTH)[:, :, :width],
-        power=(outputs**2).sum(0),
+        cross=targets.cross[:, :, :width],
+        power=targets.power,
         present=present,
         n=design.n_windows,
         choices=1.0 if relaxed else float(choices),
         price=-charge * _discount(design.n_windows) * relaxed,
         charge=charge,
-        reads=each_alone(n_inputs),
-        allowed=allowed,
-        required=required,
+        reads=each_alone(design.n_inputs),
+        allowed=targets.allowed,
+        required=targets.required,
         floor=FLOOR,
     )
     return search_known(problem, start, most)
@@ -470,7 +495,7 @@ def _better(one: Selection, other: Selection) -> Selection:
 
 
 def _sums(
-    design: Design, outputs: Any, allowed: Any, required: Any, most: int, choices: int
+    design: Design, targets: _Targets, most: int, choices: int
 ) -> tuple[Selection, Selection]:
     """Return the best linear model of every target and the best sum of splines, on the host.
 
@@ -478,7 +503,7 @@ def _sums(
     model is searched from nothing and down from more inputs than it needs; and splines from nothing
     and from the linear model.
     """
-    given = (design, outputs, allowed, required, most, choices)
+    given = (design, targets, most, choices)
     many = _without_products(*given, bent=False, relaxed=True)
     linear = _better(
         _without_products(*given, bent=False),
@@ -487,9 +512,9 @@ def _sums(
     bent = _without_products(*given, bent=True)
     again = np.flatnonzero(((linear.level > OUT) & (bent.level == OUT)).any(axis=1))
     if len(again):
-        some = (design, outputs[:, again], allowed[again], required[again], most, choices)
+        some = _Targets(*(part[again] for part in targets))
         start = np.where(linear.level[again] > OUT, CURVE, OUT)
-        new = _without_products(*some, bent=True, start=start)
+        new = _without_products(design, some, most, choices, bent=True, start=start)
         new = _better(jax.tree.map(lambda a: a[again], bent), new)
         for whole, part in zip(jax.tree.leaves(bent), jax.tree.leaves(new), strict=True):
             whole[again] = part
@@ -530,7 +555,7 @@ def _begun(
     to the products of a few present states that drive it. So these are looked for by themselves.
     """
     most = _most(required.sum(1).max(initial=0)[None])
-    kinds = _sums(design, outputs, allowed, required, most, choices)
+    kinds = _sums(design, _Targets.of(design, outputs, allowed, required), most, choices)
     linear, bent = (
         [jax.tree.map(lambda a, j=j: a[j], kind) for j in range(len(allowed))] for kind in kinds
     )
@@ -638,12 +663,13 @@ def _find_known(
     given = (design, y[:, None], allowed[None], required[None])
     if begun is None:
         (begun,) = _begun(*given, step, choices)
-    linear, bent, now = begun
+    linear, bent, now = begun.linear, begun.bent, begun.now
     # Weak straight lines may be many, and each is cheap.
     room = most
     while room < len(allowed) and (linear.level > OUT).sum() >= room:
         start, room = linear.level[None], 2 * room
-        linear = _without_products(*given, room, choices, bent=False, start=start)
+        one = _Targets.of(*given)
+        linear = _without_products(design, one, room, choices, bent=False, start=start)
         linear = jax.tree.map(lambda a: a[0], linear)
     rate, nothing = _beginning(design, y, allowed, required, True, step, choices)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
@@ -658,12 +684,24 @@ def _find_known(
             starts.append(_with_room(now, nothing))
         for k, one in enumerate(starts):
             known = any(_same(one, other) for other in starts[:k])
-            if not one.used.any() or known:
+            if not one.used.any() or known or not _worth_together(design, rate, one):
                 continue
             pruned = _pruned(design, rate, one, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
     return min(best, key=lambda one: one[1])[0]
+
+
+def _worth_together(design: Design, rate: _Rate, terms: Terms) -> bool:
+    """Return whether all products of some terms explain as much as two of them cost, or as one does
+    where there is one: a single product is found by itself.
+    """
+    alone = fit_terms(design, rate.y, terms._replace(used=terms.used & False)).risk
+    whole = fit_terms(design, rate.y, terms).risk
+    gain = rate.n * (np.log(alone + FLOOR) - np.log(whole + FLOOR))
+    pairs = int(terms.used.sum())
+    number = min(pairs, 2)
+    return bool(gain > number * np.log(rate.n) + 2 * log_choices(pairs, number))
 
 
 def _same(one: Terms, other: Terms) -> bool:

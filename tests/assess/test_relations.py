@@ -53,6 +53,27 @@ def test_what_is_no_cause_where_its_own_inputs_move_it_is_hidden(kind):
     assert rate(batch, lambda r: r.confounded[0, 1], graphs) > 0.8
 
 
+@pytest.mark.parametrize("memory", [0.0, 0.6])
+def test_a_link_is_told_from_a_common_cause_where_something_moves_its_source(memory):
+    """A source without memory and a driver of both that has none are the same record, but for a
+    delay: no test can tell.
+    """
+    rng, named = np.random.default_rng(5), []
+    for _ in range(8):
+        x, noise = np.zeros((600, 2)), rng.normal(size=(600, 2))
+        for t in range(3, 599):
+            x[t + 1] = [memory * x[t, 0], 0.5 * x[t, 1] + 0.6 * x[t - 2, 0]] + noise[t]
+        graph = np.zeros((2, 2, len(LAGS)), bool)
+        graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 2] = True
+        named.append(relations_of(x, graph).not_excluded)
+    prior = ndde.prior_knowledge(2, lags=LAGS, required=[(0, 1, 2)])
+    known = ndde.lagged_windows(x, dt=1.0, lags=LAGS, prior=prior)
+    assert not relations(known, graph).not_excluded.any()
+    assert not np.any(named, axis=0)[[0, 1, 1], [0, 0, 1]].any()
+    share = np.mean([pairs[0, 1] for pairs in named])
+    assert share > 0.8 if memory == 0 else share == 0
+
+
 def test_what_follows_the_news_of_a_source_is_hidden():
     """A white driver, and nothing measured that moves the source: its past has no effect."""
     rng = np.random.default_rng(8)

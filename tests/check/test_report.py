@@ -11,7 +11,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
-from ndde_jax.assess import Relations, Rivals
+from ndde_jax.assess import Relations
 from ndde_jax.check._line_rules import COLLINEAR
 from ndde_jax.check._verdict import weigh
 
@@ -124,14 +124,7 @@ def test_links_between_variables_come_first_and_the_own_past_is_folded():
 
 
 def test_a_table_stops_at_thirty_rows_and_names_are_few(monkeypatch):
-    def nothing_beside(_, graph, model):
-        none = np.zeros(graph.shape[:2], bool)
-        steady = np.zeros(graph.shape, bool)
-        return Relations(
-            np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph), steady
-        )
-
-    monkeypatch.setattr("ndde_jax._discovery.relations", nothing_beside)
+    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph, __: Relations.none(graph))
     names = tuple(f"station {k}" for k in range(12))
     edges = {(i, j, 0): 0.1 + 0.001 * i for i in range(12) for j in range(4)}
     report = found_on(noise(dim=12), edges=edges, names=names).report_data()

@@ -22,13 +22,7 @@ def no_memory(monkeypatch):
     test.
     """
     monkeypatch.setattr(_graph_rules, "memory_of", lambda *_: np.zeros(3))
-    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph, __: nothing_beside(graph))
-
-
-def nothing_beside(graph):
-    none = np.zeros(graph.shape[:2], bool)
-    steady = np.zeros(graph.shape, bool)
-    return Relations(np.eye(len(graph)), none, none, steady, none[0], Rivals.none(graph), steady)
+    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph, __: Relations.none(graph))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +74,7 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     def with_rivals(graph, close):
         cost = np.where(graph, 0.2, np.inf)
         rivals = Rivals(cost, np.where(close, -0.1, cost), np.zeros((*graph.shape, 2), int), cost)
-        relations = dataclasses.replace(nothing_beside(graph), rivals=rivals)
+        relations = dataclasses.replace(Relations.none(graph), rivals=rivals)
         monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_: relations)
         return again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
 
@@ -125,6 +119,21 @@ def test_links_that_explain_nothing_new_in_their_source_are_weak(found, monkeypa
     assert "explain nothing that is new in their source" in " ".join(one.verdict.text.split())
     stale[1, 2, 0] = True
     assert with_pairs(many, monkeypatch, unconfirmed=stale).verdict == "not supported"
+
+
+def test_a_link_that_nothing_tells_from_a_common_cause_is_a_reservation(found, monkeypatch):
+    """More than a tenth of the links; one that something unseen does seem to make is not told
+    twice.
+    """
+    graph = np.ones_like(found.graph)
+    many = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+    pairs = np.zeros(graph.shape[:2], bool)
+    pairs[0, 1] = True
+    one = with_pairs(many, monkeypatch, not_excluded=pairs)
+    assert one.verdict == "with reservations" and reasons(one) == ["hidden driver possible"]
+    assert "1 of 6 links: a → b" in " ".join(one.verdict.reasons[0].text.split())
+    hidden = with_pairs(many, monkeypatch, not_excluded=pairs, confounded=pairs | pairs.T)
+    assert "hidden driver possible" not in reasons(hidden)
 
 
 def test_an_edge_must_be_worth_twice_its_price(found):
@@ -214,7 +223,7 @@ def test_it_is_kept_with_the_discovery(found, tmp_path):
 
 def with_pairs(found, monkeypatch, **changed):
     other = again(found)
-    pairs = nothing_beside(found.graph)
+    pairs = Relations.none(found.graph)
     object.__setattr__(other, "_relations", dataclasses.replace(pairs, **changed))
     return other
 

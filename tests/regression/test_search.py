@@ -21,6 +21,7 @@ from ndde_jax.regression import (
 from ndde_jax.regression._search import columns_price, known_options
 
 WIDTH, FLOOR = 3, 1e-6
+PER_TARGET = ("cross", "power", "allowed", "required")
 
 
 def record(seed, n=200, groups=4, targets=2):
@@ -169,3 +170,34 @@ def test_options_that_a_release_of_the_compiler_lacks_are_left_out():
     """The emitters that the search asks for are gone since jaxlib 0.11.1."""
     options = {"xla_backend_optimization_level": 1, "xla_no_such_option": True}
     assert known_options(options) == {"xla_backend_optimization_level": 1}
+
+
+def test_the_better_program_finds_what_the_quick_one_does(monkeypatch):
+    """A search is compiled again once it was used for a while."""
+    problems = [problem(*record(seed)) for seed in range(4)]
+    monkeypatch.setattr("ndde_jax.regression._search.FIRST_COLUMNS", 10**9)
+    quick = [search_known(one) for one in problems]
+    monkeypatch.setattr("ndde_jax.regression._search.FIRST_COLUMNS", 0)
+    for one, before in zip(problems, quick, strict=True):
+        after = search_known(one)
+        np.testing.assert_array_equal(after.level, before.level)
+        for name in ("risk", "cost", "change"):
+            np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-9)
+
+
+def test_many_targets_are_searched_as_one_after_the_other():
+    """Targets go to the compiler eight at a time, and with room for few groups at first where there
+    are many to choose from.
+    """
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(400, 220))
+    y = x[:, :130] @ (rng.random((130, 11)) < 0.06) + rng.normal(size=(400, 11))
+    made = grouped(sums_of(x, y, np.ones(400)), 1)
+    whole = Problem.of(made, n=400)
+    found = search_known(whole)
+    assert (found.level > 0).sum(1).max() > 6
+    for j in range(11):
+        own = {name: getattr(whole, name)[j : j + 1] for name in PER_TARGET}
+        one = search_known(whole._replace(**own))
+        np.testing.assert_array_equal(one.level[0], found.level[j])
+        np.testing.assert_allclose(one.change[0], found.change[j], rtol=1e-9)
