@@ -36,11 +36,11 @@ from .fit._fit import (
     Status as Status,
     edge_scores as edge_scores,
     fit as fit,
+    fit_many as fit_many,
     window_graph as window_graph,
 )
 from .fit._flow import fit_drift as fit_drift
 from .fit._loss import risk as risk, window_loss as window_loss
-from .fit._many import fit_many as fit_many
 from .fit.penalties import (
     AGL as AGL,
     CNODE as CNODE,
@@ -57,7 +57,7 @@ from .samples._examples import load_example as load_example
 from .samples._prepare import prepare_samples as prepare_samples
 from .samples._reading import read_samples as read_samples
 from .samples._samples import Samples as Samples
-from .select._recover import recover as recover
+from .select._default import recover as recover
 from .simulate._lyapunov import (
     kaplan_yorke_dimension as kaplan_yorke_dimension,
     lyapunov_spectrum as lyapunov_spectrum,
@@ -71,7 +71,7 @@ from .windows._windows import Windows as Windows, lagged_windows as lagged_windo
 def __getattr__(name: str):
     # Read when asked for: finding it takes longer than most imports.
     if name == "__version__":
-        from ._version import version
+        from ._store import version
 
         return version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,11 @@ LONGEST = 60
 
 def is_traced(*trees: Any) -> bool:
     """Return whether a value is traced by `jit`, `vmap` or `grad`."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+    # A plain loop: searches ask at every step, and a generator is slower.
+    for leaf in jax.tree.leaves(trees):
+        if isinstance(leaf, jax.core.Tracer):
+            return True
+    return False
 
 
 def shown(value: Any) -> str:

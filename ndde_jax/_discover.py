@@ -42,20 +42,19 @@ from .samples._reading import read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import OFFSETS, TRANSFORM
+from .select._default import recover
 from .select._measured import Measured
 from .select._midpoint import choose_windows
 from .select._partial import with_partial
-from .select._recover import recover
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened
-from .select._strategy import AbstractStrategy
+from .select._strategies import AbstractStrategy
 from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
-from .windows._inputs import inputs_of, prior_of_inputs, with_inputs
-from .windows._prior import PriorKnowledge, check_prior
+from .windows._prior import PriorKnowledge, check_prior, inputs_of, prior_of_inputs, with_inputs
 from .windows._stencils import WIDEST_STENCIL
 from .windows._windows import Windows
 
@@ -363,7 +362,7 @@ def _search(
     key: PRNGKeyArray,
     progress: bool,
     directory: str | os.PathLike | None,
-    whole: Whole | None = None,
+    whole: Whole | None,
 ) -> Discovery:
     """Return the graph and all that comes with it, from samples that are ready: all there are, or
     those of a part of a `whole` record.
@@ -383,7 +382,7 @@ def _search(
     said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, said_of_price)
     # Sums are of windows that a drift has met halfway.
-    passes = max(_passes(recipe, windows), 1 + (whole is not None and windows.scheme == "midpoint"))
+    passes = max(recipe.passes, 1 + (whole is not None)) if windows.scheme == "midpoint" else 1
     family = _family(recipe, windows)
     total = passes + recipe.delays + (family is not None)
     with Stages(
@@ -530,13 +529,6 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
         recipe = dataclasses.replace(recipe, scheme=scheme)
     check_flag(treat, "treat")
     return recipe
-
-
-def _passes(recipe: Recipe, windows: Windows) -> int:
-    """Return the number of passes over windows; one where nothing depends on the drift found so
-    far.
-    """
-    return recipe.passes if windows.scheme == "midpoint" else 1
 
 
 def _next_windows(screened: Screened):

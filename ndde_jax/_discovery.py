@@ -31,7 +31,7 @@ from .samples._samples import Samples
 from .select._between import Record
 from .select._measured import SignalStrengths
 from .select._screened import Screened
-from .select._strategy import AbstractStrategy
+from .select._strategies import AbstractStrategy
 from .use._export import discovery_formulas
 from .use._front import Usable
 from .windows._windows import Windows

@@ -273,7 +273,7 @@ def compute(
             return _failed(index, error)
 
 
-def as_executor(executor: Any, name: str = "executor") -> Executor | None:
+def as_executor(executor: Any) -> Executor | None:
     """Return an executor of `concurrent.futures`, or that of a Dask client.
 
     **Raises:** `ValueError` for what is none, and for one that forks.
@@ -284,12 +284,12 @@ def as_executor(executor: Any, name: str = "executor") -> Executor | None:
         executor = executor.get_executor(pure=False)
     if not isinstance(executor, Executor):
         expected = "None, a concurrent.futures.Executor or a dask.distributed.Client"
-        raise refusal(name, expected, executor)
+        raise refusal("executor", expected, executor)
     if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         context = getattr(executor, "_mp_context", None)
         if context is not None and context.get_start_method() == "fork":
             raise ValueError(
-                f"{name} must start its processes afresh; got a ProcessPoolExecutor that forks, "
+                "executor must start its processes afresh; got a ProcessPoolExecutor that forks, "
                 "and JAX hangs in forked processes. Write ProcessPoolExecutor(N, "
                 'mp_context=multiprocessing.get_context("spawn")).'
             )

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Inexact
 
+from ._checks import is_traced
+
 # A large fit takes a few thousand.
 MOST_MAPS = 30_000
 # Counting takes two milliseconds for a thousand areas, so it is not done at every call, and takes
@@ -46,8 +48,7 @@ def make_room(*arguments: Any) -> None:
     if count <= MOST_MAPS + _others:
         return
     # Under `jit` every new array is traced, under `vmap` and `grad` only what depends on arguments.
-    leaves = [jnp.zeros(()), *jax.tree.leaves(arguments)]
-    if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if not is_traced(jnp.zeros(()), arguments):
         jax.clear_caches()
         # Else a process with many of its own would compile everything again and again.
         _others = max(0, memory_maps() - MOST_MAPS // 2)
@@ -62,14 +63,15 @@ def memory_maps() -> int:
         return 0
 
 
+def few(n: int, *, up: bool = True) -> int:
+    """Return the next size of 2^k and 3·2^k, or the one before it, so that few are compiled."""
+    step = max((1 << n.bit_length()) // 4, 1)
+    return (-(-n // step) if up else n // step) * step
+
+
 def padded_length(n: int) -> int:
-    """Return a length with room for this many rows: 2^k or 3·2^k, so that few lengths are
-    compiled.
-    """
-    length = SHORTEST
-    while length < n:
-        length = length * 3 // 2 if length & (length - 1) == 0 else length * 4 // 3
-    return length
+    """Return a length with room for this many rows, of which few are compiled."""
+    return few(max(n, SHORTEST))
 
 
 def after(value: Inexact[Array, "..."], done: Inexact[Array, "*other"]) -> Inexact[Array, "..."]:

@@ -5,12 +5,13 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ._files import Together
-from ._report import PICTURES, USES, Report
+from ._report import USES, Report
 
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
@@ -19,28 +20,39 @@ HORIZON = 24
 ESTIMATES = ("delay_estimate", "delay_low", "delay_high", "p", "q")
 
 
+class Pictures(NamedTuple):
+    """PNG files by name, and the reason why effects and a forecast are not among them; empty where
+    they are, or were not asked for.
+    """
+
+    files: dict[str, bytes]
+    why_not: str = ""
+
+
+def pictures_of(found: Any, *, effects: bool = False) -> Pictures:
+    """Return the pictures of a discovery, with `effects` those of effects and of a forecast too."""
+    files = pictures_or_none(lambda: _drawn(found))
+    if not (files and effects):
+        return Pictures(files)
+    used, why_not = _uses(found)
+    return Pictures(files | used, why_not)
+
+
 def write_results(
     found: Any,
     report: Report,
     directory: Path,
+    pictures: Pictures,
     *,
     full: bool = False,
-    plot: bool,
     repeat: Sequence[str] = (),
-    effects: bool = False,
 ) -> list[str]:
     """Write all results, or none of them if one cannot be written, and return their names.
 
-    With `full` the text holds all of the report, and with `effects` there are pictures of effects
-    and of a forecast.
+    With `full` the text holds all of the report; `repeat` are the lines that make it again.
     """
-    contents = {"report.txt": report_text(report.text(full=full)), "edges.csv": _edges(found)}
-    pictures, why_not = pictures_or_none(lambda: _drawn(found)) if plot else {}, ""
-    if pictures and effects:
-        used, why_not = _uses(found)
-        pictures |= used
-    contents["report.html"] = report.html(pictures=pictures, repeat=repeat, uses=why_not)
-    contents |= pictures
+    contents = _reports(report, pictures, full, repeat)
+    contents |= {"edges.csv": _edges(found), **pictures.files}
     with Together() as files:
         for name, content in contents.items():
             files.add(directory / name, content)
@@ -48,25 +60,22 @@ def write_results(
     return [*contents, "discovery"]
 
 
-def write_checked(
-    found: Any,
-    report: Report,
-    directory: Path,
-    *,
-    full: bool = False,
-    written: Sequence[str],
-    repeat: Sequence[str] = (),
-    effects: bool = False,
+def write_reports(
+    report: Report, directory: Path, pictures: Pictures, *, full: bool, repeat: Sequence[str]
 ) -> None:
-    """Write both reports once more, with the findings of the long check."""
-    pictures = {
-        name: (directory / name).read_bytes() for name in (*PICTURES, *USES) if name in written
-    }
-    why_not = _uses(found)[1] if effects and pictures and "effects.png" not in pictures else ""
-    page = report.html(pictures=pictures, repeat=repeat, uses=why_not)
+    """Write both reports alone, once more when a long check has found more."""
     with Together() as files:
-        files.add(directory / "report.txt", report_text(report.text(full=full)))
-        files.add(directory / "report.html", page)
+        for name, content in _reports(report, pictures, full, repeat).items():
+            files.add(directory / name, content)
+
+
+def _reports(
+    report: Report, pictures: Pictures, full: bool, repeat: Sequence[str]
+) -> dict[str, bytes]:
+    page = report.html(pictures=pictures.files, repeat=repeat, uses=pictures.why_not)
+    # Exactly one line end at the end.
+    text = (report.text(full=full).rstrip() + "\n").encode()
+    return {"report.txt": text, "report.html": page}
 
 
 def harmless(cell: Any) -> Any:
@@ -128,8 +137,6 @@ def _drawn(found: Any) -> dict[str, Any]:
 
 def _uses(found: Any) -> tuple[dict[str, bytes], str]:
     """Return pictures of effects and of a forecast, or the reason why there are none."""
-    import jax
-
     try:
         with plain_names():
             figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
@@ -143,11 +150,6 @@ def png(figure: Any) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, dpi=150, format="png")
     return content.getvalue()
-
-
-def report_text(report: str) -> bytes:
-    """Return a report with exactly one line end at its end."""
-    return (report.rstrip() + "\n").encode()
 
 
 def forget_stages(directory: Path) -> None:

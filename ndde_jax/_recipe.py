@@ -8,8 +8,7 @@ from .fit._fit import FitConfig
 from .fit.penalties import L0NDDE
 from .models._families import AbstractFamily
 from .select._default import Default, as_strategy
-from .select._strategies import Gates
-from .select._strategy import AbstractStrategy
+from .select._strategies import AbstractStrategy, Gates
 from .windows._stencils import STENCILS
 
 SCHEMES = (*STENCILS, "midpoint", "auto")

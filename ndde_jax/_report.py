@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from ._checks import refusal, shown
-from ._spoken import percent, time_span
-from ._version import version
-from .check._finding import LINE, Finding, findings_of, listed
+from ._spoken import listed, percent, time_span
+from ._store import version
+from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
 from .check._identifiability import IdentifiabilityReport, lines_text
 from .check._verdict import Verdict
@@ -146,7 +147,6 @@ class Report:
         - `repeat`: the lines of a shell that make all of it again.
         - `uses`: the reason why effects and forecast are not drawn, if they are not.
         """
-        import jax
         import jinja2
 
         files = importlib.resources.files("ndde_jax")

@@ -1,91 +1,10 @@
-"""Parsing and formatting of lags, edges, amounts and shares in their written form."""
+"""Amounts, shares and times in words, and units of time."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-
-# More candidate lags than anybody means.
-MOST_LAGS = 10_000
-
-
-def parse_lags(text: str) -> tuple[int, ...]:
-    """Return lags in samples, ascending: "0:12" (end included), "0:12:3" or "0,3,6".
-
-    Raises ValueError for anything else.
-
-    >>> parse_lags("0:12:3")
-    (0, 3, 6, 9, 12)
-    """
-    try:
-        if ":" in text:
-            start, stop, *step = map(int, text.split(":"))
-            (step,) = step or (1,)
-            lags = range(start, stop + 1, step) if step > 0 else ()
-            if len(lags) > MOST_LAGS:
-                raise OverflowError
-        else:
-            lags = [int(part) for part in text.split(",")]
-    except OverflowError:
-        raise ValueError(
-            f"Expected at most {MOST_LAGS} candidate lags; got {text!r}. START:STOP:STEP takes "
-            "every STEPth."
-        ) from None
-    except ValueError:
-        lags = ()
-    if not lags or min(lags) < 0:
-        raise ValueError(
-            f"Expected lags as START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, "
-            f"all non-negative integers; got {text!r}."
-        )
-    return tuple(sorted(set(lags)))
-
-
-def parse_edge(text: str) -> tuple:
-    """Return an edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
-
-    Raises ValueError for anything else.
-
-    >>> parse_edge("wind > sea@3")
-    ('wind', 'sea', 3)
-    """
-    source, arrow, rest = text.partition(">")
-    target, at, lag = rest.rpartition("@") if "@" in rest else (rest, "", "")
-    source, target, lag = source.strip(), target.strip(), lag.strip()
-    if not (arrow and source and target) or (at and not lag.isdecimal()):
-        raise ValueError(
-            f"Expected an edge as SOURCE>TARGET or SOURCE>TARGET@LAG; got {text!r} (quote it: "
-            "shells read > as a redirection)."
-        )
-    return (source, target, int(lag)) if at else (source, target)
-
-
-def parse_only(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a column and the values that count: "season=winter" or "month=12,1,2".
-
-    Raises ValueError for anything else.
-
-    >>> parse_only("month = 12, 1, 2")
-    ('month', ('12', '1', '2'))
-    """
-    column, equals, values = text.partition("=")
-    found = tuple(dict.fromkeys(value.strip() for value in values.split(",")))
-    if not (equals and column.strip() and all(found)):
-        raise ValueError(f"Expected COLUMN=VALUE or COLUMN=VALUE,VALUE; got {text!r}.")
-    return column.strip(), found
-
-
-def parse_months(text: str) -> tuple[int, ...]:
-    """Return months of the year by number: "12,1,2".
-
-    Raises ValueError for anything else.
-
-    >>> parse_months("12,1,2")
-    (12, 1, 2)
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 1 <= int(part) <= 12 for part in parts):
-        raise ValueError(f"Expected months as numbers from 1 to 12, such as 12,1,2; got {text!r}.")
-    return tuple(dict.fromkeys(map(int, parts)))
 
 
 def amount(value: float, unit: str, digits: int = 3) -> str:
@@ -119,14 +38,41 @@ def times(share: float) -> str:
     return f"{share:.0%} of" if share < 2 else f"{share:.0f} times"
 
 
-# Units of time, in seconds, by what people call them; a month and a year are means.
+def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
+    """Return names for a sentence, of many the first few and never "1 more" for a last one.
+
+    >>> listed("abcde"), listed("abcdefg")
+    ('a, b, c, d, e', 'a, b, c, d and 3 more')
+    """
+    names = [str(name) for name in names]
+    if len(names) <= most + 1:
+        return separator.join(names)
+    return f"{separator.join(names[:most])} and {len(names) - most} more"
+
+
+# ---- times ----
+
+# Seconds, or months, of a unit.
 SECONDS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
-    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("d", "day", "days"), 86400.0),
-}
+    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
+    "week": 604800.0,
+}  # fmt: skip
+MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
+# Units in which a time below 1 of its own is told, in seconds.
 SMALLER = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+
+def unit_ratio(unit: str, own: str) -> float | None:
+    """Return how many of a second unit of time the first is; None where that is not known."""
+    if unit == own:
+        return 1.0
+    one, other = (name.lower() for name in (unit, own))
+    for table in (SECONDS, MONTHS):
+        known = {**table, **{f"{name}s": length for name, length in table.items()}}
+        if one in known and other in known:
+            return known[one] / known[other]
+    return None
 
 
 def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
@@ -137,13 +83,11 @@ def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: 
     >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
     ('34.9 min', '3.4 h (2.9 to 3.8)')
     """
-    if unit in SECONDS and 0 < abs(value) < 1:
-        seconds = value * SECONDS[unit]
-        unit, factor = next(
-            ((name, size) for name, size in SMALLER if abs(seconds) >= size),
-            (unit, SECONDS[unit]),
-        )
-        scale = seconds / value / factor
+    own = unit_ratio(unit, "second")
+    if own is not None and 0 < abs(value) < 1:
+        smaller = ((name, size) for name, size in SMALLER if abs(value) * own >= size)
+        unit, size = next(smaller, (unit, own))
+        scale = own / size
         value, low, high = value * scale, low * scale, high * scale
     if not low < high:
         return amount(value, unit)

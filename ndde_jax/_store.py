@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
@@ -36,7 +37,6 @@ import numpy as np
 from ._checks import refusal
 from ._files import drop_abandoned, read_array, write_bytes
 from ._types import to_jax
-from ._version import version
 
 FORMAT = 3
 SUFFIX = ".npz"
@@ -49,6 +49,16 @@ _DIGEST = 64
 _MARK = b"ndde_jax "
 
 Kind = TypeVar("Kind")
+
+
+def version() -> str:
+    """Return the version of the library, or `"unknown"` for a source tree that has not been
+    installed.
+    """
+    try:
+        return importlib.metadata.version("ndde_jax")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def write(path: str | os.PathLike, value: Any) -> None:

@@ -27,41 +27,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, Real, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Real
 
-from ._checks import check_number
-
-__all__ = [
-    "Array",
-    "ArrayLike",
-    "Bool",
-    "Checked",
-    "Float",
-    "Graph",
-    "History",
-    "Int",
-    "PRNGKeyArray",
-    "Real",
-    "RealScalarLike",
-    "Scores",
-    "Shaped",
-    "State",
-    "SummaryGraph",
-    "SummaryScores",
-    "TrajectoryLike",
-    "as_number",
-    "as_scalar",
-    "floating_type",
-    "namespace_of",
-    "to_jax",
-]
+from ._checks import check_number, is_traced
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
-SummaryGraph: TypeAlias = Bool[Array, "source target"]
 Scores: TypeAlias = Float[Array, "source target lag"]
-SummaryScores: TypeAlias = Float[Array, "source target"]
-State: TypeAlias = Float[Array, "dim"]
-History: TypeAlias = Float[Array, "lag dim"]
 
 # An argument that a function checks by hand, so that a mistake gets a sentence that says what to
 # do; a type checker in front, as in the tests, would hide it.
@@ -105,10 +76,7 @@ def as_scalar(value: Any) -> Array:
 
 def namespace_of(tree: Any) -> ModuleType:
     """Return NumPy, or `jax.numpy` where something in a tree is traced."""
-    for leaf in jax.tree.leaves(tree):
-        if isinstance(leaf, jax.core.Tracer):
-            return jnp
-    return np
+    return jnp if is_traced(tree) else np
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:
@@ -117,7 +85,7 @@ def to_jax(value: Any, dtype: Any = None) -> Array:
     NumPy converts and JAX only takes the result: `jnp.asarray` of a NumPy array costs a megabyte
     and more per shape that has not been seen, which adds up over many records of unlike lengths.
     """
-    if isinstance(value, jax.core.Tracer):
+    if is_traced(value):
         return jnp.asarray(value, dtype)
     if isinstance(value, jax.Array) and (dtype is None or value.dtype == dtype):
         return value

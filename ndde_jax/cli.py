@@ -1,10 +1,10 @@
 """The command `ndde-jax`: from a file of measurements to a graph, a table, pictures and a model.
 
-JAX, matplotlib, pandas and xarray are imported by the commands that need them, so that `--help`
-and error messages come at once.
+Matplotlib, pandas and xarray are imported by the commands that need them.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import math
@@ -14,29 +14,48 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._commands import (
-    SEED,
-    add_commands,
-    add_general,
-    argument,
-    rate_edge,
-    rate_lags,
-    read_example,
-    read_file,
-    read_transforms,
-    whole,
+import jax
+import numpy as np
+
+import ndde_jax
+
+from ._files import Together
+from ._output import (
+    Pictures,
+    csv_table,
+    forget_stages,
+    pictures_of,
+    pictures_or_none,
+    write_reports,
+    write_results,
 )
-from ._output import forget_stages, write_checked, write_results
 from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
-from ._spoken import parse_edge, parse_lags, parse_months, parse_only
-from ._version import version
+from ._store import version
+from .samples._cells import to_float
+from .samples._examples import example_names, load_example
+from .samples._lag_times import lags_in_samples, written_lags
+from .samples._prepare import EVERY, STEPS, prepare_samples
+from .samples._reading import from_table, joined, read_samples
+from .samples._samples import Samples
+from .samples._tables import read_table
+from .use._forecast import said_of_time
+from .windows._choose_lags import MANY, check_decidable, choose_lags
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
+# Options that the reader of tables takes as they are.
+OF_TABLES = (
+    *("columns", "time_column", "separator", "decimal", "missing", "time_zone"),
+    *("variables", "trial", "only", "months"),
+)
+# Share of a rate's variance from which on what two sources do together is shown.
+TOGETHER = 0.01
+# Quantiles of what is printed: the median and a 90 % interval.
+ENDS = np.array([0.5, 0.05, 0.95])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -136,111 +155,11 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
         print(f"ndde-jax: note: {text}", file=sys.stderr)
 
 
-def _discover(arguments: argparse.Namespace) -> None:
-    if (arguments.data is None) == (arguments.example is None):
-        raise ValueError("Give either a data file or --example NAME.")
-    if arguments.example and (arguments.only or arguments.months):
-        raise ValueError("--only and --months choose rows of a data file; an example has none.")
-    samples, lags = (
-        read_example(arguments) if arguments.example else (read_file(arguments, _note), None)
-    )
-    directory = Path(arguments.out)
-    if directory.exists() and not directory.is_dir():
-        raise ValueError(f"--out must be a directory; {directory} is a file.")
-
-    import jax
-
-    import ndde_jax
-
-    transform = read_transforms(arguments, samples.names) or None
-    lags = rate_lags(arguments, samples, transform, lags, _note)
-    prior = ndde_jax.prior_knowledge(
-        samples.names,
-        lags=lags,
-        forbidden=[rate_edge(arguments, edge) for edge in arguments.forbid],
-        required=[rate_edge(arguments, edge) for edge in arguments.require],
-        exogenous=arguments.exogenous,
-        self_edges=not arguments.no_self_edges,
-    )
-    discovery_key = jax.random.key(arguments.seed)
-    check_key = jax.random.fold_in(discovery_key, 1)
-    try:
-        found = ndde_jax.discover(
-            samples,
-            lags=lags,
-            scheme=arguments.scheme,
-            prior=prior,
-            transform=transform,
-            treat=not arguments.no_treat,
-            coefficient=arguments.coefficient,
-            recipe=_recipe(ndde_jax, arguments),
-            key=discovery_key,
-            progress=not arguments.quiet,
-            directory=directory / UNFINISHED,
-        )
-    except ValueError as error:
-        if arguments.data is None:
-            raise
-        raise ValueError(f"{arguments.data}: {error}") from error
-    directory.mkdir(parents=True, exist_ok=True)
-    report = found.report_data()
-    # Before the long check, which may be interrupted.
-    repeat = (arguments.command,)
-    full = arguments.full
-    shown = {"plot": not arguments.no_plot, "effects": arguments.effects, "full": full}
-    written = write_results(found, report, directory, repeat=repeat, **shown)
-    if arguments.check:
-        arguments.written = written
-        checked = found.identifiability(key=check_key, progress=not arguments.quiet)
-        report, full = found.report_data(checked), True
-        again = {"written": written, "repeat": repeat, "effects": arguments.effects, "full": full}
-        write_checked(found, report, directory, **again)
-    forget_stages(directory / UNFINISHED)
-    if not arguments.quiet:
-        print(report.text(full=full).rstrip())
-        print()
-        for name in written:
-            print(f"wrote {directory / name}")
-        print(f"\nTo read: {directory / 'report.html'}. In which direction, and how strongly:")
-        print(f"  ndde-jax effects {directory / 'discovery'} --out {directory / 'effects'}")
-
-
-def _recipe(ndde_jax: Any, arguments: argparse.Namespace) -> Any:
-    recipe = ndde_jax.Recipe
-    made = {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[arguments.recipe]()
-    return dataclasses.replace(made, offsets=arguments.offsets, impute=arguments.impute)
-
-
-def _list_examples(arguments: argparse.Namespace) -> None:
-    from .samples._examples import example_names, load_example
-
-    for name in example_names():
-        print(name)
-        if not arguments.quiet:
-            example = load_example(name)
-            print(f"  {example.description}\n  {example.source}\n  {example.licence}")
-
-
-def _lags(text: str) -> tuple[int, ...] | str:
-    # Times with a unit can be read once the sampling interval is known.
-    return text if re.search(r"\d\s*[A-Za-z]", text) else parse_lags(text)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError
-    return number
+# ---- arguments ----
 
 
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
-    edge, positive = argument(parse_edge), argument(_positive, "a positive number")
-
     parser = argparse.ArgumentParser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
@@ -251,6 +170,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    _add_discover(commands)
+    command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
+    command.add_argument("--quiet", action="store_true", help="names only")
+    _add_general(command)
+    command.set_defaults(run=_list_examples)
+    _add_uses(commands)
+    return parser
+
+
+def _add_discover(commands: Any) -> None:
+    edge, positive = _argument(parse_edge), _argument(_positive, "a positive number")
     command = commands.add_parser(
         "discover",
         help="graph, table, pictures and model from a file of measurements",
@@ -264,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dt", type=positive, help="sampling interval (default: from the time column)")
     add(
         "--lags",
-        type=argument(_lags),
+        type=_argument(_lags),
         help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
         "(default: chosen from the data, or the example's)",
     )
@@ -294,14 +224,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--ranks", help=text, **many)
     add(
         "--impute",
-        type=whole(0, 100),
+        type=_whole(0, 100),
         default=0,
         metavar="N",
         help="estimate missing values by the model and search again, N times (%(default)s)",
     )
     add(
         "--only",
-        type=argument(parse_only),
+        type=_argument(parse_only),
         action="append",
         default=[],
         metavar="COLUMN=VALUE,...",
@@ -309,7 +239,7 @@ def _parser() -> argparse.ArgumentParser:
         "everywhere. May be repeated",
     )
     text = "explain rates only in these months of a time column with dates: 12,1,2"
-    add("--months", type=argument(parse_months), default=(), metavar="M,...", help=text)
+    add("--months", type=_argument(parse_months), default=(), metavar="M,...", help=text)
     add("--separator", metavar="C", help="character between cells of a text file (default: found)")
     add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
     text = "whether the first row of a text file or sheet holds names (default: found)"
@@ -377,15 +307,464 @@ def _parser() -> argparse.ArgumentParser:
     add("--effects", action="store_true", help="effect curves and a forecast in report.html, too")
     add("--no-plot", action="store_true", help="write no pictures")
     add("--quiet", action="store_true", help="print nothing but errors")
-    add_general(command)
+    _add_general(command)
     command.set_defaults(run=_discover)
 
-    command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
-    command.add_argument("--quiet", action="store_true", help="names only")
-    add_general(command)
-    command.set_defaults(run=_list_examples)
-    add_commands(commands)
-    return parser
+
+def _add_uses(commands: Any) -> None:
+    """Register them with the subparsers of the command line."""
+    text = "sign, slope and interval of every edge of a saved discovery"
+    command = _command(commands, "effects", _effects, None, text)
+    command.add_argument("--no-plot", action="store_true", help="write no picture")
+    text = "formulas of the rates as well, where a few polynomial terms say as much"
+    command.add_argument("--equations", action="store_true", help=text)
+
+    text = "paths and intervals from the end of the record of a saved discovery"
+    _future(_command(commands, "forecast", _forecast, "forecast", text))
+
+    text = "what if a variable were held, shifted, or an edge cut"
+    command = _command(commands, "intervene", _intervene, "intervention", text)
+    _future(command)
+    add = command.add_argument
+    many = dict(action="append", default=[])
+    text = "hold a variable at a value. May be repeated"
+    add("--set", type=_argument(_assignment), metavar="X=VALUE", help=text, **many)
+    text = "what all others see of a variable is higher by this much. May be repeated"
+    add("--shift", type=_argument(_assignment), metavar="X=AMOUNT", help=text, **many)
+    text = "B sees A at its mean; A>B@3: only at lag 3. May be repeated"
+    add("--cut", type=_argument(parse_edge), metavar="A>B", help=text, **many)
+    add("--start", type=_span, default=0, help="sample, or time, of its begin (%(default)s)")
+    add("--stop", type=_span, help="sample, or time, from which on it is over (default: never)")
+
+
+def _command(commands, name: str, run, out: str | None, text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add = command.add_argument
+    add("discovery", help="directory that `discover` wrote, or the `discovery` in it")
+    default = "%(default)s" if out else "default: none"
+    add("--out", default=out, metavar="DIR", help=f"directory for the results ({default})")
+    add("--quiet", action="store_true", help="print nothing but errors")
+    _add_general(command)
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_general(command: argparse.ArgumentParser) -> None:
+    """Add the options that may stand before a command or behind it."""
+    hidden = dict(action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command.add_argument("--debug", **hidden)
+    command.add_argument("--no-cache", **hidden)
+
+
+def _future(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--horizon", type=_span, default=24, help='samples, or a time such as "6h" (%(default)s)')
+    add("--paths", type=_whole(1), default=200, help="number of paths (%(default)s)")
+    add("--seed", type=SEED, default=0, help="seed of the random numbers (%(default)s)")
+    add("--no-plot", action="store_true", help="write no picture")
+
+
+# ---- words ----
+
+
+def _argument(parse: Callable[[str], Any], expected: str = "") -> Callable[[str], Any]:
+    """Return a parser for argparse, which shows the sentence of the `ValueError` that is raised, or
+    what was `expected`.
+    """
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            said = f"expected {expected}; got {text[:40]!r}." if expected else str(error)
+            raise argparse.ArgumentTypeError(said) from None
+
+    return read
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a parser of whole numbers within bounds, both included."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < least or (most is not None and number > most):
+            raise ValueError
+        return number
+
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    return _argument(parse, f"a whole number {bounds}")
+
+
+SEED = _whole(0, 2**32 - 1)
+
+
+def parse_edge(text: str) -> tuple:
+    """Return an edge as the user writes it, for `prior_knowledge`: "a>b" or "a>b@3".
+
+    Raises ValueError for anything else.
+
+    >>> parse_edge("wind > sea@3")
+    ('wind', 'sea', 3)
+    """
+    source, arrow, rest = text.partition(">")
+    target, at, lag = rest.rpartition("@") if "@" in rest else (rest, "", "")
+    source, target, lag = source.strip(), target.strip(), lag.strip()
+    if not (arrow and source and target) or (at and not lag.isdecimal()):
+        raise ValueError(
+            f"Expected an edge as SOURCE>TARGET or SOURCE>TARGET@LAG; got {text!r} (quote it: "
+            "shells read > as a redirection)."
+        )
+    return (source, target, int(lag)) if at else (source, target)
+
+
+def parse_only(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a column and the values that count: "season=winter" or "month=12,1,2".
+
+    Raises ValueError for anything else.
+
+    >>> parse_only("month = 12, 1, 2")
+    ('month', ('12', '1', '2'))
+    """
+    column, equals, values = text.partition("=")
+    found = tuple(dict.fromkeys(value.strip() for value in values.split(",")))
+    if not (equals and column.strip() and all(found)):
+        raise ValueError(f"Expected COLUMN=VALUE or COLUMN=VALUE,VALUE; got {text!r}.")
+    return column.strip(), found
+
+
+def parse_months(text: str) -> tuple[int, ...]:
+    """Return months of the year by number: "12,1,2".
+
+    Raises ValueError for anything else.
+
+    >>> parse_months("12,1,2")
+    (12, 1, 2)
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= 12 for part in parts):
+        raise ValueError(f"Expected months as numbers from 1 to 12, such as 12,1,2; got {text!r}.")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _lags(text: str) -> tuple[int, ...] | str:
+    # Times with a unit can be read once the sampling interval is known.
+    return text if re.search(r"\d\s*[A-Za-z]", text) else written_lags(text)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError
+    return number
+
+
+def _span(text: str) -> int | str:
+    return int(text) if text.strip().lstrip("+-").isdecimal() else text
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    name, equals, number = text.rpartition("=")
+    value = to_float(number)
+    if not (equals and name.strip() and value is not None and np.isfinite(value)):
+        raise ValueError(f"expected VARIABLE=NUMBER; got {text!r}.")
+    return name.strip(), value
+
+
+# ---- commands ----
+
+
+def _discover(arguments: argparse.Namespace) -> None:
+    if (arguments.data is None) == (arguments.example is None):
+        raise ValueError("Give either a data file or --example NAME.")
+    if arguments.example and (arguments.only or arguments.months):
+        raise ValueError("--only and --months choose rows of a data file; an example has none.")
+    samples, lags = _read_example(arguments) if arguments.example else (_read_file(arguments), None)
+    directory = _directory(arguments)
+    transform = _transforms(arguments, samples.names) or None
+    lags = _rate_lags(arguments, samples, transform, lags)
+    prior = ndde_jax.prior_knowledge(
+        samples.names,
+        lags=lags,
+        forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
+        required=[_rate_edge(arguments, edge) for edge in arguments.require],
+        exogenous=arguments.exogenous,
+        self_edges=not arguments.no_self_edges,
+    )
+    discovery_key = jax.random.key(arguments.seed)
+    check_key = jax.random.fold_in(discovery_key, 1)
+    try:
+        found = ndde_jax.discover(
+            samples,
+            lags=lags,
+            scheme=arguments.scheme,
+            prior=prior,
+            transform=transform,
+            treat=not arguments.no_treat,
+            coefficient=arguments.coefficient,
+            recipe=_recipe(arguments),
+            key=discovery_key,
+            progress=not arguments.quiet,
+            directory=directory / UNFINISHED,
+        )
+    except ValueError as error:
+        if arguments.data is None:
+            raise
+        raise ValueError(f"{arguments.data}: {error}") from error
+    directory.mkdir(parents=True, exist_ok=True)
+    report = found.report_data()
+    effects, full, repeat = arguments.effects, arguments.full, (arguments.command,)
+    pictures = Pictures({}) if arguments.no_plot else pictures_of(found, effects=effects)
+    # Before the long check, which may be interrupted.
+    written = write_results(found, report, directory, pictures, full=full, repeat=repeat)
+    if arguments.check:
+        arguments.written = written
+        checked = found.identifiability(key=check_key, progress=not arguments.quiet)
+        report, full = found.report_data(checked), True
+        write_reports(report, directory, pictures, full=full, repeat=repeat)
+    forget_stages(directory / UNFINISHED)
+    if not arguments.quiet:
+        print(report.text(full=full).rstrip())
+        print()
+        for name in written:
+            print(f"wrote {directory / name}")
+        print(f"\nTo read: {directory / 'report.html'}. In which direction, and how strongly:")
+        print(f"  ndde-jax effects {directory / 'discovery'} --out {directory / 'effects'}")
+
+
+def _recipe(arguments: argparse.Namespace) -> ndde_jax.Recipe:
+    recipe = ndde_jax.Recipe
+    made = {"default": recipe, "fast": recipe.fast, "paper": recipe.paper}[arguments.recipe]()
+    return dataclasses.replace(made, offsets=arguments.offsets, impute=arguments.impute)
+
+
+def _list_examples(arguments: argparse.Namespace) -> None:
+    for name in example_names():
+        print(name)
+        if not arguments.quiet:
+            example = load_example(name)
+            print(f"  {example.description}\n  {example.source}\n  {example.licence}")
+
+
+def _load(arguments: argparse.Namespace) -> ndde_jax.Discovery:
+    directory = Path(arguments.discovery)
+    inner = directory / "discovery"
+    return ndde_jax.Discovery.load(inner if inner.is_dir() else directory)
+
+
+def _effects(arguments: argparse.Namespace) -> None:
+    found = _load(arguments)
+    effects = found.effects()
+    pairs = effects.interactions()
+    contents = {
+        "effects.csv": csv_table(effects.to_frame()),
+        "curves.csv": csv_table(_curves(effects)),
+        "interactions.csv": csv_table(pairs.to_frame()),
+    }
+    together = pairs.above(TOGETHER)
+    if not arguments.no_plot and arguments.out:
+        contents |= pictures_or_none(lambda: {"effects.png": effects.plot()})
+        if together:
+            contents |= pictures_or_none(lambda: {"interactions.png": pairs.plot()})
+    said = f"{effects!r}\n{pairs!r}" if together else repr(effects)
+    if arguments.equations:
+        formulas = found.equations(key=jax.random.key(0))
+        contents["equations.txt"] = "\n".join([*formulas, ""]).encode()
+        said = "\n".join([said, *formulas])
+    _finish(arguments, contents if arguments.out else {}, said)
+
+
+def _curves(effects: Any) -> Any:
+    """Return the curves of all edges in one frame."""
+    import pandas as pd
+
+    rows = []
+    for source, target, lag, *_ in effects.rows():
+        with contextlib.suppress(ValueError):  # too few different values: effects.csv has the slope
+            points = zip(*effects.curve(source, target, lag), strict=True)
+            rows += [(source, target, lag, *point) for point in points]
+    return pd.DataFrame(rows, columns=("source", "target", "lag", "x", "y", "low", "high"))
+
+
+def _forecast(arguments: argparse.Namespace) -> None:
+    found = _load(arguments)
+    made = found.forecast(
+        arguments.horizon, paths=arguments.paths, key=jax.random.key(arguments.seed)
+    )
+    _finish_future(arguments, made, "forecast", made.quantile(ENDS), "")
+
+
+def _intervene(arguments: argparse.Namespace) -> None:
+    found = _load(arguments)
+    made = found.intervene(
+        dict(arguments.set) or None,
+        shift=dict(arguments.shift) or None,
+        cut=arguments.cut or None,
+        horizon=arguments.horizon,
+        start=arguments.start,
+        stop=arguments.stop,
+        paths=arguments.paths,
+        key=jax.random.key(arguments.seed),
+    )
+    _finish_future(arguments, made, "intervention", made.effect(ENDS), "changes by ")
+
+
+def _finish_future(
+    arguments: argparse.Namespace, made: Any, name: str, ends: Any, verb: str
+) -> None:
+    """Write a forecast or an intervention, and print where each variable ends, by quantiles
+    `[3 horizon dim]`.
+    """
+    contents = {f"{name}.csv": csv_table(made.to_frame())}
+    if not arguments.no_plot:
+        contents |= pictures_or_none(lambda: {f"{name}.png": made.plot()})
+    at = said_of_time(made, -1)
+    lines = [
+        f"  {variable} {verb}{middle:.4g} at {at}, 90 %: {low:.4g} to {high:.4g}"
+        for variable, (middle, low, high) in zip(made.names, np.asarray(ends)[:, -1].T, strict=True)
+    ]
+    _finish(arguments, contents, "\n".join([repr(made), *lines, *made.notes]))
+
+
+# ---- files ----
+
+
+def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str) -> None:
+    """Write all files or none, and say so."""
+    if contents:
+        directory = _directory(arguments)
+        directory.mkdir(parents=True, exist_ok=True)
+        with Together() as files:
+            for name, content in contents.items():
+                files.add(directory / name, content)
+    if arguments.quiet:
+        return
+    print(text)
+    for name in contents:
+        print(f"wrote {Path(arguments.out) / name}")
+
+
+def _directory(arguments: argparse.Namespace) -> Path:
+    """Return the directory for results, which need not be there yet."""
+    directory = Path(arguments.out)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out must be a directory; {directory} is a file.")
+    return directory
+
+
+def _read_file(arguments: argparse.Namespace) -> Samples:
+    """Return what a file holds, as the options say."""
+    tables = [
+        read_table(
+            arguments.data,
+            key=key,
+            header=None if arguments.header is None else arguments.header == "yes",
+            day_first=None if arguments.dates is None else arguments.dates == "day-first",
+            kept=arguments.exogenous,
+            **{name: getattr(arguments, name) for name in OF_TABLES},
+        )
+        for key in arguments.key or [None]
+    ]
+    for notice in dict.fromkeys(notice for table in tables for notice in table.notices):
+        _note(arguments, notice)
+    table = tables[0]
+    if any(other.names != table.names for other in tables):
+        raise ValueError("The arrays of --key must have the same columns; they differ.")
+    parts = [part for each in tables for part in from_table(each, time=arguments.dt is None)]
+    read = joined(parts)
+    if arguments.dt is None and read.dt is None and read.t is None:
+        raise ValueError(
+            "The file has no time column: give the sampling interval with --dt, or name the "
+            "column with --time-column."
+        )
+    if read.time_unit and arguments.time_unit not in (None, read.time_unit):
+        raise ValueError(
+            f"The time stamps are counted in {read.time_unit}s; give --dt together with "
+            f"--time-unit {arguments.time_unit}."
+        )
+    if read.mask and not any(mask.any() for mask in read.mask):
+        raise ValueError("--only and --months together leave no row.")
+    mask = None if not read.mask else list(read.mask) if len(read.mask) > 1 else read.mask[0]
+    unit = read.time_unit or arguments.time_unit or ""
+    try:
+        return read_samples(read, dt=arguments.dt, time_unit=unit, mask=mask)
+    except ValueError as error:
+        raise ValueError(f"{arguments.data}: {error}") from error
+
+
+def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ...]]:
+    """Return a shipped record, and its lags."""
+    example = load_example(arguments.example)
+    chosen = arguments.columns or example.names
+    if missing := [name for name in chosen if name not in example.names]:
+        raise ValueError(
+            f"The example has no column {missing[0]!r}; it has: {', '.join(example.names)}."
+        )
+    values = example.values[:, [example.names.index(name) for name in chosen]]
+    example = dataclasses.replace(example, values=values, names=tuple(chosen))
+    unit = arguments.time_unit or example.time_unit
+    return read_samples(example, dt=arguments.dt, time_unit=unit), example.lags
+
+
+def _transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables of --log and --ranks, and how each is read."""
+    found: dict[str, str] = {}
+    for kind in ("log", "ranks"):
+        asked = [name for part in getattr(arguments, kind) for name in part]
+        for name in names if "all" in asked and "all" not in names else asked:
+            if name not in names:
+                raise ValueError(
+                    f"--{kind} {name}: there is no such variable; there are {', '.join(names[:20])}"
+                    ", or all."
+                )
+            if found.setdefault(name, kind) != kind:
+                raise ValueError(f"--log and --ranks both name {name}; give one of them.")
+    return found
+
+
+def _rate_lags(
+    arguments: argparse.Namespace, samples: Samples, transform: Any, default: Any
+) -> tuple[int, ...]:
+    """Return candidate lags of the rate, in samples, as given or chosen from the data."""
+    lags = arguments.lags
+    if lags is not None and not isinstance(lags, str):
+        return _of_rate(lags) if arguments.lags_of == "level" else lags
+    if lags is None and default is not None:
+        return default
+    try:
+        if samples.dim > MANY:  # or the choice of lags alone would take long
+            check_decidable(samples, (0,))
+    except ValueError as error:
+        raise ValueError(f"{arguments.data}: {error}") from error
+    if lags is None:
+        steps = EVERY if arguments.offsets else STEPS
+        steps = () if arguments.no_treat else steps
+        treated = prepare_samples(samples, steps, transform=transform)
+        lags, reason = choose_lags(treated)
+        if lags != (0,):
+            _note(arguments, reason)
+        return lags
+    lags = lags_in_samples(lags, samples)
+    return _of_rate(lags) if arguments.lags_of == "level" else lags
+
+
+def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
+    """Return lags of the rate from lags of the level, one sample more."""
+    if min(lags) < 1:
+        raise ValueError(
+            f"--lags-of level: lags of levels begin with 1, the sample before; got {min(lags)}."
+        )
+    return tuple(lag - 1 for lag in lags)
+
+
+def _rate_edge(arguments: argparse.Namespace, edge: tuple) -> tuple:
+    """Return an edge of the prior at the lag of the rate."""
+    if arguments.lags_of == "level" and len(edge) == 3:
+        return (*edge[:2], *_of_rate(edge[2:]))
+    return edge
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ PROGRAMS = {
 }
 # Whole fits; of what else is public, examples take less than two seconds.
 SLOW = (
-    "fit._many.fit_many",
+    "fit._fit.fit_many",
     "check._conditioning.noise_covariance",
     "check._conditioning.residual_memory",
     "models._confine.confine",

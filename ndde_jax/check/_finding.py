@@ -1,8 +1,10 @@
 """Findings, and the registry of rules that raise them: one entry holds all that belongs to one."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from .._spoken import listed
 
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 # How much a finding weighs in the verdict, and in which order findings are told.
@@ -11,8 +13,8 @@ GRAVITY = (PROBLEM, RESERVATION, NOTE)
 # What a rule looks at: samples alone; a graph and its drift; the same for what theorems ask for,
 # which weighs nothing; refits on parts of the data.
 SAMPLES, GRAPH, LINE, REFITS = "samples", "graph", "line", "refits"
-# Names of variables and of links in one sentence.
-SHOWN, SHOWN_LINKS = 4, 3
+# Links in one sentence.
+SHOWN_LINKS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,14 +182,3 @@ def findings_of(about: str, evidence: Any) -> list[Finding]:
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings by weight; those of one weight keep their order."""
     return sorted(findings, key=lambda finding: GRAVITY.index(finding.weight))
-
-
-def listed(names: Sequence[str], shown: int = SHOWN, separator: str = ", ") -> str:
-    """Return names for a sentence, the first few of them and never "1 more" for a last one.
-
-    >>> listed(list("abcde")), listed(list("abcdefg"))
-    ('a, b, c, d, e', 'a, b, c, d and 3 more')
-    """
-    if len(names) <= shown + 1:
-        return separator.join(names)
-    return f"{separator.join(names[:shown])} and {len(names) - shown} more"

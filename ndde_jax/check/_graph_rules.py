@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._spoken import percent, time_span
+from .._spoken import listed, percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
@@ -30,7 +30,6 @@ from ._finding import (
     SHOWN_LINKS,
     Hit,
     Limits,
-    listed,
     rule,
 )
 
@@ -528,8 +527,7 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     GRAPH,
     "Something unseen that drives both variables would look the same as {count} of {kept} links: "
     "{pairs}. Nothing that was measured moves the source so that one could see its target follow.",
-    "Add what may drive both. If you moved the source yourself, require the link with "
-    "prior_knowledge.",
+    "Add what may drive both. Name a source that you set yourself among the inputs.",
     limits=Limits(
         note=0.0,
         reservation=UNTOLD,
@@ -539,7 +537,7 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     theorem=PROCESS,
 )
 def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
-    held = e.pairs & e.relations.not_excluded & ~e.relations.confounded
+    held = e.pairs & e.relations.not_excluded & ~e.relations.confounded & e.modelled[:, None]
     count, kept = int(held.sum()), int(e.pairs.sum())
     words = {"count": count, "kept": kept, "pairs": e.pairs_listed(held, "→")}
     yield Hit(count / max(kept, 1), words)

@@ -26,9 +26,9 @@ from ..fit._refit import StrengthConfig, fit_graph
 from ..measure._stability import EdgeStability, as_finder, find_again
 from ..measure._strength import signal_strengths
 from ..models._model import NeuralDDE, check_model_matches
+from ..select._default import refitting_strategy
 from ..select._measured import SignalStrengths
-from ..select._recover import refitting_strategy
-from ..select._strategy import AbstractStrategy
+from ..select._strategies import AbstractStrategy
 from ..windows._windows import Windows
 from ._finding import (
     ASSUMED,

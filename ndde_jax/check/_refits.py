@@ -8,16 +8,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from .._spoken import listed
 from ..assess._score import Inputs, left_by
 from ..fit._prices import AbstractPrice
 from ..measure._stability import EdgeStability, edge_stability, find_again
 from ..models._confine import RestoredDDE, confine
 from ..models._model import AbstractDelayModel
-from ..select._strategy import AbstractStrategy
+from ..select._strategies import AbstractStrategy
 from ..simulate._solve import solve_sdde
 from ..windows._thin import first_rows, is_regular, thin_windows
 from ..windows._windows import Windows
-from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, listed, rule
+from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, rule
 from ._graph_rules import FINITE, OF_PRICE, SUPPORT, TOO_MANY, GraphEvidence
 
 # Rows for every column of a regression on all candidates.

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import refusal
-from .._spoken import percent, time_span
+from .._spoken import listed, percent, time_span
 from .._types import Checked
 from ..samples._columns import APART, is_event, trend
 from ..samples._gaps import runs
@@ -28,7 +28,6 @@ from ._finding import (
     Limits,
     Rule,
     findings_of,
-    listed,
     rule,
 )
 

@@ -15,7 +15,7 @@ step, where a wrong model does the least harm.
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_windows, refusal
 from .._memory import make_room
-from .._types import Checked, Scaling, to_jax
+from .._types import Checked, to_jax
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
 
@@ -92,12 +92,9 @@ def _check(windows: Any) -> None:
 
 @eqx.filter_jit
 def _correct(windows: Windows, model) -> Windows:
-    def bias(start, end, increment, h):
-        rate = _rate(model, start, end)
-        return _mean_rate(rate, start[0], 0.0, 1.0, h) - rate(start[0], 0.0)
-
-    following = following_rows(windows, windows.history)
-    difference = _each_step(bias, windows, following) / windows.scaling.rate_scale[None]
+    step = _step(windows, jax.vmap(model), following_rows(windows, windows.history), None, jnp)
+    bias = _mean_rate(step.rate, step.start, 0.0, 1.0, step.h) - step.rate(step.start, 0.0)
+    difference = bias / windows.scaling.rate_scale[None]
     # A model that leaves the attractor within one step has nothing to say there.
     difference = jnp.where(jnp.isfinite(difference), difference, 0)
     increment = windows.increment - jnp.where(windows.valid[:, None], difference, 0)
@@ -118,99 +115,80 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     exact to second order in the step and first in the error, while a correction at the start is to
     first order in the step: rounds converge faster, and still do where steps are long.
     """
-
-    def meet(start, end, increment, h, bend):
-        rate = _rate(model, start, end, bend)
-        x = start[0]
-        # Both ways as a batch, since a model is compiled wherever it is called.
-        ends = jnp.stack([x, x + h * increment]), jnp.arange(2, dtype=x.dtype)
-        return _meeting(rate, x, *jax.vmap(lambda x, at: _mean_rate(rate, x, at, 0.5, h))(*ends), h)
-
-    s = windows.scaling
     following = following_rows(windows, windows.history) if following is None else following
-    bend = jnp.zeros_like(following) if bend is None else bend
-    move, difference = _each_step(meet, windows, following, bend * s.scale[None, None])
-    usable = jnp.all(jnp.isfinite(move) & jnp.isfinite(difference), axis=1) & windows.valid
-    return _at_middle(windows, following, bend, move, difference, usable, s, jnp)
+    return _met(windows, jax.vmap(model), following, bend, jnp)
 
 
-def meet_midway_known(windows: Windows, drift: Callable, following, bend) -> Windows:
+def meet_midway_known(windows: Windows, drift: Callable, following, bend=None) -> Windows:
     """Apply [`meet_midway`][ndde_jax.fit._correction.meet_midway] in NumPy, which compiles nothing,
     for a drift of many physical histories at once.
     """
-    s = jax.tree.map(lambda a: np.asarray(a, np.float64), windows.scaling)
-    history, increment = np.asarray(windows.history), np.asarray(windows.increment)
-    valid, weight = np.asarray(windows.valid), np.asarray(windows.weight, np.float64)
-    start, end = (
-        np.asarray(a, np.float64) * s.scale[None, None] + s.center[None, None]
-        for a in (history, following)
+    with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
+        return _met(windows, drift, following, bend, np)
+
+
+class _Step(NamedTuple):
+    """The step of every row, in physical units.
+
+    - `start`: states `[window dim]`; `increment`: rates of change over the steps; `h`: lengths.
+    - `rate`: drift of states at a fraction of the step, whose past moves from one history to the
+        next.
+    """
+
+    start: Any
+    increment: Any
+    h: Any
+    rate: Callable
+
+
+def _step(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> _Step:
+    """Return the steps of windows, for a drift of many physical histories, in NumPy or JAX."""
+    dtype = np.float64 if xp is np else windows.history.dtype
+    s, history, following, increment, weight = jax.tree.map(
+        lambda a: xp.asarray(a, dtype),
+        (windows.scaling, windows.history, following, windows.increment, windows.weight),
     )
-    bent = np.asarray(bend, np.float64) * s.scale[None, None]
-    h = (windows.step * float(windows.dt) * np.where(weight > 0, weight, 1))[:, None]
-    present = windows.lags[0] == 0
+    start, end = (a * s.scale[None, None] + s.center[None, None] for a in (history, following))
+    bent = 0.0 if bend is None else xp.asarray(bend, dtype) * s.scale[None, None]
 
     def rate(x, fraction):
         lagged = start + fraction * (end - start) + 4 * fraction * (1 - fraction) * bent
-        if present:
-            lagged[:, 0] = x
+        if windows.lags[0] == 0:
+            lagged = xp.concatenate([x[:, None], lagged[:, 1:]], axis=1)
         return drift(lagged)
 
-    physical = increment * s.rate_scale[None] + s.rate_center[None]
-    with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
-        x = start[:, 0]
-        ends = _mean_rate(rate, x, 0.0, 0.5, h), _mean_rate(rate, x + h * physical, 1.0, 0.5, h)
-        move, difference = _meeting(rate, x, *ends, h)
-        # What goes beyond the numbers of the windows is no correction either.
-        size = np.abs(move) / s.scale[None] + np.abs(difference) / s.rate_scale[None]
-        usable = (size < np.finfo(history.dtype).max / 2).all(axis=1) & valid
-    return _at_middle(windows, following, bend, move, difference, usable, s, np)
+    increment = increment * s.rate_scale[None] + s.rate_center[None]
+    h = windows.step * xp.asarray(windows.dt, dtype) * xp.where(weight > 0, weight, 1)[:, None]
+    return _Step(start[:, 0], increment, h, rate)
 
 
-def _meeting(rate: Callable, x: Any, first: Any, second: Any, h: Any) -> tuple[Any, Any]:
-    """Return half a step forward from a state, and by how much the rate at the middle of a step is
-    wrong, where half a step back from its end does not meet it; from the mean rates of both halves.
-    """
+def _met(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> Windows:
+    """Return windows at the middle of every step, corrected, in NumPy or JAX."""
+    x, increment, h, rate = _step(windows, drift, following, bend, xp)
+    ends = xp.stack([x, x + h * increment]), xp.arange(2, dtype=x.dtype)
+
+    def halfway(x, at):
+        return _mean_rate(rate, x, at, 0.5, h)
+
+    # In JAX both ways as a batch, since a model is compiled wherever it is called.
+    first, second = jax.vmap(halfway)(*ends) if xp is jnp else map(halfway, *ends)
     move = 0.5 * h * first
-    return move, rate(x + move, 0.5) - 0.5 * (first + second)
-
-
-def _at_middle(
-    windows: Windows, following, bend, move, difference, usable, s: Scaling, xp: ModuleType
-) -> Windows:
-    """Return windows at the middle of every usable step, corrected, in NumPy or JAX."""
-    history, increment = xp.asarray(windows.history), xp.asarray(windows.increment)
+    difference = rate(x + move, 0.5) - 0.5 * (first + second)
+    s = jax.tree.map(lambda a: xp.asarray(a, x.dtype), windows.scaling)
+    move, difference = move / s.scale[None], difference / s.rate_scale[None]
+    history = xp.asarray(windows.history)
+    # What goes beyond the numbers of the windows is no correction.
+    most = jnp.finfo(history.dtype).max / 2
+    usable = xp.all(xp.abs(move) + xp.abs(difference) < most, axis=1) & xp.asarray(windows.valid)
     move, difference = (xp.where(usable[:, None], a, 0) for a in (move, difference))
-    halfway = xp.where(usable[:, None, None], 0.5 * (history + following) + bend, history)
+    middle = 0.5 * (history + xp.asarray(following)) + (0 if bend is None else xp.asarray(bend))
+    middle = xp.where(usable[:, None, None], middle, history)
     if windows.lags[0] == 0:
-        now = history[:, 0] + move / s.scale[None]
-        halfway = xp.concatenate([now[:, None], halfway[:, 1:]], axis=1)
-    increment = increment + difference / s.rate_scale[None]
-    new = to_jax(halfway, history.dtype), to_jax(increment, windows.increment.dtype)
+        now = history[:, 0] + move
+        middle = xp.concatenate([now[:, None], middle[:, 1:]], axis=1)
+    rates = xp.asarray(windows.increment) + difference
+    new = to_jax(middle, history.dtype), to_jax(rates, windows.increment.dtype)
     return eqx.tree_at(lambda w: (w.history, w.increment), windows, new)
-
-
-def _each_step(function: Callable, windows: Windows, following, *others):
-    """Return `function(start, end, increment, h, *others)` of every row, in physical units."""
-    s = windows.scaling
-    start, end = (
-        history * s.scale[None, None] + s.center[None, None]
-        for history in (windows.history, following)
-    )
-    increment = windows.increment * s.rate_scale[None] + s.rate_center[None]
-    step = windows.step * windows.dt * jnp.where(windows.weight > 0, windows.weight, 1)
-    return jax.vmap(function)(start, end, increment, step, *others)
-
-
-def _rate(model, start, end, bend=0.0):
-    """Return the drift of a state at a fraction of the step from one history to the next, on a
-    parabola that lies `bend` off the straight line halfway.
-    """
-
-    def rate(x, fraction):
-        lagged = start + fraction * (end - start) + 4 * fraction * (1 - fraction) * bend
-        return model(lagged.at[0].set(x) if model.lags[0] == 0 else lagged)
-
-    return rate
 
 
 def _mean_rate(rate, x, start, stop, h):

@@ -250,7 +250,7 @@ class _Networks:
     def __init__(self, data, base, index, used, starts):
         self.data, self.base, self.index, self.used = data, base, index, used
         self.slots, self.starts, self.members = index.shape[1], starts, starts[0][0].shape[1]
-        self.n, self.dtype = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.dtype
+        self.n, self.dtype = data.total, data.inputs.dtype
 
     def start(self):
         """Return random weights, and initial decays."""

@@ -119,8 +119,7 @@ def compare_alternatives(
     dim, n_inputs = base.shape
     n_lags = n_inputs // dim
     dtype = data.inputs.dtype
-    n = jnp.maximum(jnp.sum(data.weight), 1)
-    fold, train = _folds(windows, data, config.folds)
+    fold, train = folds_of(windows, data, config.folds)
 
     flipped = base[:, None, :] ^ jnp.eye(n_inputs, dtype=bool)[None]
     masks = [base[:, None, :], flipped]
@@ -129,19 +128,17 @@ def compare_alternatives(
         masks.append(base[:, None, :] & ~source[None])
     masks = jnp.concatenate(masks, axis=1)
 
-    def alternative(args):
-        mask, output, key = args
-        inputs, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
-        error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
-        return chosen.corrected_risk(n), error
+    def target(output, key, masks):
+        # All alternatives start from the same weights: paired comparisons are less noisy.
+        def alternative(mask):
+            inputs, chosen = best_of_starts(data, mask, output, config, max_inputs, key=key)
+            error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
+            return chosen.corrected_risk(data.total), error
 
-    # All alternatives of a target start from the same weights: paired comparisons are less noisy.
-    def target(args):
-        output, masks, key = args
-        return jax.lax.map(lambda mask: alternative((mask, output, key)), masks)
+        return jax.lax.map(alternative, masks)
 
-    risk, error = jax.lax.map(target, (data.outputs.T, masks, jr.split(key, dim)))
-    mean_error = error @ data.weight / n
+    risk, error = data.each_target(target, key, masks)
+    mean_error = error @ data.weight / data.total
 
     edges = slice(1, n_inputs + 1)
     sign = jnp.where(base, 1, -1).astype(dtype)
@@ -187,18 +184,13 @@ def search_mask(
     the steps; a neighbour judged too badly for that is corrected by the strengths measured later.
     """
     data = FlatData(windows)
-    n = jnp.maximum(jnp.sum(data.weight), 1)
-    n_inputs = starts.shape[2]
+    n, n_inputs = data.total, starts.shape[2]
     flips = jnp.eye(n_inputs, dtype=bool)
     dtype = data.inputs.dtype
-    starts = data.apply_prior(starts)
-    undecided = data.allowed & ~data.required
 
-    def target(args):
-        starts, undecided, output, key = args
-
+    def target(output, key, starts, undecided):
         def from_scratch(mask):
-            _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
+            _, chosen = best_of_starts(data, mask, output, config, max_inputs, key=key)
             risk = jnp.where(jnp.sum(mask) > max_inputs, jnp.inf, chosen.corrected_risk(n))
             return risk, spread_network(chosen.network, mask, max_inputs), chosen.decay
 
@@ -256,8 +248,7 @@ def search_mask(
         mask, risk, *_ = jax.lax.while_loop(unfinished, flip_best, start)
         return mask, risk, price(risk, n, n_inputs, config.width)
 
-    keys = jr.split(key, starts.shape[0])
-    mask, risk, paid = jax.lax.map(target, (starts, undecided, data.outputs.T, keys))
+    mask, risk, paid = data.each_target(target, key, data.apply_prior(starts), data.undecided)
     return mask, *(jnp.where(data.refused, jnp.nan, a) for a in (risk, paid))
 
 
@@ -288,19 +279,16 @@ def fit_layers(
     risk; NaN for windows that are refused.
     """
     data = FlatData(windows)
-    n = jnp.maximum(jnp.sum(data.weight), 1)
 
-    def target(args):
-        mask, output, key = args
-        _, chosen = _best_of_starts(data, mask, output, config, max_inputs, key=key)
-        return spread_network(chosen.network, mask, max_inputs), chosen.corrected_risk(n)
+    def target(output, key, mask):
+        _, chosen = best_of_starts(data, mask, output, config, max_inputs, key=key)
+        return spread_network(chosen.network, mask, max_inputs), chosen.corrected_risk(data.total)
 
-    keys = jr.split(key, mask.shape[0])
-    layers, risk = jax.lax.map(target, (mask, data.outputs.T, keys))
+    layers, risk = data.each_target(target, key, mask)
     return jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), (layers, risk))
 
 
-def _best_of_starts(
+def best_of_starts(
     data: FlatData, mask, output, config: StrengthConfig, max_inputs: int, *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "window slot"], NetworkFit]:
     """Return the open inputs, and the best of several fits to all windows."""
@@ -312,9 +300,9 @@ def _best_of_starts(
         lambda start: fit_network(start, inputs, output, data.weight, n_iterations=config.steps),
         starts,
     )
-    risks = jax.vmap(lambda f: f.corrected_risk(jnp.maximum(jnp.sum(data.weight), 1)))(fits)
+    risks = jax.vmap(lambda f: f.corrected_risk(data.total))(fits)
     best = jnp.argmin(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
-    return inputs, jax.tree.map(lambda leaf: leaf[best], fits)
+    return inputs, _at(fits, best)
 
 
 def held_out_squares(
@@ -338,18 +326,18 @@ def held_out_squares(
     return jnp.sum(jax.lax.map(left_out, jnp.arange(config.folds)), axis=0)
 
 
-def _blocks(valid: Bool[Array, "window"], n_blocks: int) -> Int[Array, "window"]:
+def blocks_of(valid: Bool[Array, "window"], n_blocks: int) -> Int[Array, "window"]:
     """Return contiguous blocks of equally many valid windows; −1 where not valid."""
     rank = jnp.cumsum(valid) - 1
     block = rank * n_blocks // jnp.maximum(jnp.sum(valid), 1)
     return jnp.where(valid, block, -1)
 
 
-def _folds(windows: Windows, data: FlatData, n_folds: int):
+def folds_of(windows: Windows, data: FlatData, n_folds: int):
     """Return the fold of every window, and for each fold the windows that share no sample
     with it.
     """
-    fold = _blocks(windows.valid, n_folds)
+    fold = blocks_of(windows.valid, n_folds)
     position = windows.position
     gap = windows.reach
     far = jnp.iinfo(position.dtype).max // 2
@@ -368,7 +356,7 @@ def _lower_bound(
     key: PRNGKeyArray,
 ) -> Float[Array, "target input"]:
     """Return a lower confidence bound of the mean paired difference, by resampling blocks."""
-    block = _blocks(data.weight > 0, config.blocks)
+    block = blocks_of(data.weight > 0, config.blocks)
     member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(difference.dtype)
     sums = difference @ (data.weight[:, None] * member)
     weights = data.weight @ member

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from .._types import to_jax
 from ..samples._samples import Samples
 from ..select._screened import Screened
-from ..select._splines import SHORTLIST, SplineGraph, search_known, spline_graph
+from ..select._splines import SHORTLIST, SplineGraph, graph_of_terms, spline_graph
 from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows
@@ -98,7 +98,8 @@ def _by_present(screened: Screened) -> SplineGraph:
     if present.partial is not None:
         return Screened(present).found
     data = KnownData(present)
-    return search_known(data, screened.design.of_inputs(slice(data.dim)), SHORTLIST)
+    few = screened.design.of_inputs(slice(data.dim))
+    return graph_of_terms(data, few, screened.present, SHORTLIST)
 
 
 def _present(windows: Windows) -> Windows:

@@ -16,9 +16,8 @@ from .._executors import run_many
 from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._fit import FitResult
 from ..fit._prices import AbstractPrice, as_price
-from ..select._default import as_strategy
-from ..select._recover import recover
-from ..select._strategy import AbstractStrategy
+from ..select._default import as_strategy, recover
+from ..select._strategies import AbstractStrategy
 from ..windows._thin import half_blocks
 from ..windows._windows import Windows
 

@@ -19,15 +19,15 @@ from ..fit._newton import fit_network, select_inputs
 from ..fit._prices import EBIC, as_price
 from ..fit._refit import (
     StrengthConfig,
-    _best_of_starts,
+    best_of_starts,
     checked_graph,
     checked_refit,
     compare_alternatives,
     input_slots,
     spread_network,
 )
+from ..select._default import recover, refitting_strategy
 from ..select._measured import SignalStrengths
-from ..select._recover import recover, refitting_strategy
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 
@@ -239,8 +239,7 @@ def _replacements(
     key: PRNGKeyArray,
 ) -> Float[Array, "target edge input"]:
     data = FlatData(windows)
-    n = jnp.maximum(jnp.sum(data.weight), 1)
-    n_inputs = base.shape[1]
+    n, n_inputs = data.total, base.shape[1]
     dtype = data.inputs.dtype
     unit = jnp.eye(n_inputs, dtype=bool)
     n_steps = max(config.steps // 2, 1)
@@ -251,9 +250,8 @@ def _replacements(
     correlation = scaled.T @ scaled
     power = jnp.maximum(jnp.diagonal(correlation), jnp.finfo(dtype).tiny)
 
-    def target(args):
-        mask, allowed, required, output, key = args
-        _, fitted = _best_of_starts(data, mask, output, config, max_inputs, key=key)
+    def target(output, key, mask, allowed, required):
+        _, fitted = best_of_starts(data, mask, output, config, max_inputs, key=key)
         risk = fitted.corrected_risk(n)
         (weight, bias), *rest = spread_network(fitted.network, mask, max_inputs)
 
@@ -285,8 +283,7 @@ def _replacements(
 
         return jax.lax.map(pair, jnp.arange(n_inputs**2)).reshape(n_inputs, n_inputs)
 
-    keys = jr.split(key, base.shape[0])
-    return jax.lax.map(target, (base, data.allowed, data.required, data.outputs.T, keys))
+    return data.each_target(target, key, base, data.allowed, data.required)
 
 
 def joint_strengths(
@@ -334,14 +331,11 @@ def rises_without(windows: Windows, groups, asked, config: StrengthConfig, key):
     `groups` are inputs left out together, `[group input]`; `asked` is `[target group]`.
     """
     data = FlatData(windows)
-    n, n_inputs = jnp.maximum(jnp.sum(data.weight), 1), data.inputs.shape[1]
 
-    def target(args):
-        allowed, wanted, output, key = args
-
+    def target(output, key, allowed, wanted):
         def risk(mask):
-            _, fitted = _best_of_starts(data, mask, output, config, n_inputs, key=key)
-            return fitted.corrected_risk(n)
+            _, fitted = best_of_starts(data, mask, output, config, len(mask), key=key)
+            return fitted.corrected_risk(data.total)
 
         full = risk(allowed)
 
@@ -355,6 +349,5 @@ def rises_without(windows: Windows, groups, asked, config: StrengthConfig, key):
 
         return jax.lax.map(rise, (wanted, groups)), full
 
-    keys = jr.split(key, data.dim)
-    value, risk = jax.lax.map(target, (data.allowed, asked, data.outputs.T, keys))
+    value, risk = data.each_target(target, key, data.allowed, asked)
     return value, jnp.where(data.refused, jnp.nan, risk)

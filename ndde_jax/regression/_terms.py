@@ -522,12 +522,19 @@ def _sums(
 
 
 def find_all_terms(
-    design: Design, outputs: Any, allowed: Any, required: Any, step: int
+    design: Design,
+    outputs: Any,
+    allowed: Any,
+    required: Any,
+    step: int,
+    now: list[Terms] | None = None,
 ) -> list[Terms]:
     """Return [`find_terms`][ndde_jax.regression.find_terms] of several rates, `[window target]`,
     each with inputs of its own, `[target input]`; on the host.
+
+    - `now`: the same of the inputs at the first lag alone, where these are known.
     """
-    begun = _begun(design, outputs, allowed, required, step, design.n_inputs)
+    begun = _begun(design, outputs, allowed, required, step, design.n_inputs, now)
     return [
         find_terms(design, y, allowed[j], required[j], step, begun[j])
         for j, y in enumerate(outputs.T)
@@ -547,7 +554,13 @@ class _Begun(NamedTuple):
 
 
 def _begun(
-    design: Design, outputs: Any, allowed: Any, required: Any, step: int, choices: int
+    design: Design,
+    outputs: Any,
+    allowed: Any,
+    required: Any,
+    step: int,
+    choices: int,
+    now: list[Terms] | None = None,
 ) -> list[_Begun]:
     """Return what the searches for the terms of several rates start from.
 
@@ -563,10 +576,12 @@ def _begun(
     if not 0 < step < design.n_inputs:
         return [_Begun(*starts) for starts in zip(linear, bent, nowhere, strict=True)]
     first, wide = slice(0, step), (0, design.n_inputs - step)
-    few = find_all_terms(design.of_inputs(first), outputs, allowed[:, first], required[:, first], 0)
+    if now is None:
+        few = design.of_inputs(first)
+        now = find_all_terms(few, outputs, allowed[:, first], required[:, first], 0)
     present = [
-        now._replace(level=np.maximum(np.pad(now.level, wide), CURVE * forced))
-        for now, forced in zip(few, required, strict=True)
+        one._replace(level=np.maximum(np.pad(one.level, wide), CURVE * forced))
+        for one, forced in zip(now, required, strict=True)
     ]
     return [_Begun(*starts) for starts in zip(linear, bent, present, strict=True)]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._spoken import listed
 from ._clock import is_date
 
 MISSING = {
@@ -23,8 +24,8 @@ COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 # The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
 _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
 _WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,+-]\S{0,9})")
-# Letters of a name, beyond which it is cut.
-LONGEST_NAME = 120
+# Letters of a name, beyond which it is cut, and names in an error message.
+LONGEST_NAME, NAMES = 120, 20
 _FLAGS = {"true": "1", "false": "0"}
 
 
@@ -92,19 +93,15 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     return "," if sure or separator == ";" else "."
 
 
-def listed(names: Iterable[Any], most: int = 20) -> str:
-    """Return names for a sentence, of many the first few."""
-    names = [str(name) for name in names]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def check_there(
     where: str, names: Iterable[str], there: Iterable, what: str = "column", remedy: str = ""
 ) -> None:
     """Raise an error for a name that is not among those there are."""
     for name in names:
         if name not in there:
-            raise ValueError(f"{where} has no {what} {name!r}; it has: {listed(there)}.{remedy}")
+            raise ValueError(
+                f"{where} has no {what} {name!r}; it has: {listed(there, NAMES)}.{remedy}"
+            )
 
 
 def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) -> Numbers:

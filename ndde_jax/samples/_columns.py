@@ -131,16 +131,22 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
 # ---- trends and steps, on blocks of a record ----
 
 
+def correlation_time(x: Float[np.ndarray, "time"], longest: int) -> int | None:
+    """Return the first lag, in samples and below the longest, at which the correlation of a record
+    with itself has fallen to 1/e; None if there is none.
+    """
+    spectrum = np.abs(np.fft.rfft(x - x.mean(), 2 * len(x))) ** 2
+    correlation = np.fft.irfft(spectrum)[:longest]
+    below = np.flatnonzero(correlation < correlation[0] / np.e)
+    return int(below[0]) if len(below) and correlation[0] > 0 else None
+
+
 def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | None:
     """Return a record cut into blocks of several correlation times; None for fewer than eight."""
     n = len(x)
-    centred = x - x.mean()
-    spectrum = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
-    correlation = np.fft.irfft(spectrum)[:n]
-    if not correlation[0] > 0:
+    time = correlation_time(x, n)
+    if time is None:
         return None
-    below = np.flatnonzero(correlation < correlation[0] / np.e)
-    time = int(below[0]) if len(below) else n
     length = max(TIMES_PER_BLOCK * time, n // MOST_BLOCKS, 8)
     count = n // length
     if count < FEWEST_BLOCKS:

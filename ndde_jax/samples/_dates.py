@@ -1,30 +1,13 @@
-"""Units of time, and the dates of times that are counted from a date in one of them."""
+"""Dates of times that are counted from a date in a unit of time."""
 
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-# Seconds, or months, of a unit.
-SECONDS = {
-    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
-    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
-    "week": 604800.0,
-}  # fmt: skip
-MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
+from .._spoken import MONTHS, SECONDS, unit_ratio
+
 WORKING_DAY = "working day"
-
-
-def unit_ratio(unit: str, own: str) -> float | None:
-    """Return how many of a second unit of time the first is; None where that is not known."""
-    if unit == own:
-        return 1.0
-    one, other = (name.lower() for name in (unit, own))
-    for table in (SECONDS, MONTHS):
-        known = {**table, **{f"{name}s": length for name, length in table.items()}}
-        if one in known and other in known:
-            return known[one] / known[other]
-    return None
 
 
 def dates_after(

@@ -22,16 +22,16 @@ LONGEST_HOLE = 2.5
 
 
 def fill_gaps(
-    x: Float[np.ndarray, "time dim"], *, longest: int = LONGEST
+    x: Float[np.ndarray, "time dim"],
 ) -> tuple[Float[np.ndarray, "time dim"], Bool[np.ndarray, "time dim"], Float[np.ndarray, "dim"]]:
     """Return a trajectory with its short gaps filled, where they were, and the expected error.
 
     The error is measured on every twentieth known value, left out and filled in turn: its variance
-    as a share of that of one-step increments, per variable. Gaps longer than `longest` samples and
+    as a share of that of one-step increments, per variable. Gaps longer than five samples and
     those at the ends stay.
     """
     missing = np.isnan(x)
-    short = missing & ~_long(missing, longest)
+    short = missing & ~_long(missing)
     error = np.zeros(x.shape[1])
     if not short.any():
         return x, short, error
@@ -71,12 +71,12 @@ def _error(filled, x, held):
     return square.sum(axis=0) / np.maximum(held.sum(axis=0), 1)
 
 
-def _long(missing: Bool[np.ndarray, "time dim"], longest: int) -> Bool[np.ndarray, "time dim"]:
+def _long(missing: Bool[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:
     """Return which values lie in gaps that are too long or touch an end."""
     found = np.zeros_like(missing)
     for j, column in enumerate(missing.T):
         for start, stop in runs(column):
-            found[start:stop, j] = stop - start > longest or start == 0 or stop == len(column)
+            found[start:stop, j] = stop - start > LONGEST or start == 0 or stop == len(column)
     return found
 
 

@@ -1,11 +1,10 @@
 """Lags given in samples, or as times with a unit."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from .._checks import shown
-from ._dates import MONTHS, SECONDS, unit_ratio
+from .._spoken import MONTHS, SECONDS, unit_ratio
 from ._samples import Samples
 
 _TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
@@ -33,37 +32,48 @@ def lags_in_samples(lags: Any, samples: Samples) -> Any:
         return lags
     found: set[int] = set()
     for item in [lags] if isinstance(lags, str) else lags:
-        for part in item.split(",") if isinstance(item, str) else [item]:
-            found.update(_several(part, samples))
-    if len(found) > MOST:
-        raise ValueError(f"lags: expected at most {MOST}; got {len(found)}: {shown(lags)}.")
+        found.update(written_lags(item, samples) if isinstance(item, str) else [item])
     return tuple(sorted(found))
 
 
-def _several(part: Any, samples: Samples) -> Iterable[int]:
-    """Return the lags, in samples, of one lag or a range."""
-    if not isinstance(part, str):
-        return [part]
-    ends = [_lag(end.strip(), samples) for end in part.split(":")]
-    if len(ends) == 1:
-        return ends
-    start, stop, step = (*ends, 1)[:3]
-    if len(ends) > 3 or step < 1 or stop < start:
-        raise ValueError(
-            f"lags: expected START:STOP or START:STOP:STEP, such as 0:24h:2h; got {shown(part)}."
-        )
-    return range(start, stop + 1, step)
+def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
+    """Return lags in samples, ascending, from how they are written; times need known samples.
+
+    **Raises:** `ValueError`, as `lags_in_samples`.
+
+    >>> written_lags("0:12:3"), written_lags("0,3,6")
+    ((0, 3, 6, 9, 12), (0, 3, 6))
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        ends = [_lag(end.strip(), samples) for end in part.split(":")]
+        start, stop, step = ends if len(ends) == 3 else (ends[0], ends[-1], 1)
+        if len(ends) > 3 or step < 1 or stop < start:
+            raise _refused(text)
+        lags = range(start, stop + 1, step)
+        if len(lags) + len(found) > MOST:
+            raise ValueError(
+                f"lags: expected at most {MOST} of them; got {shown(text)}. START:STOP:STEP takes "
+                "every STEPth."
+            )
+        found.update(lags)
+    return tuple(sorted(found))
 
 
-def _lag(text: str, samples: Samples) -> int:
+def _refused(text: str) -> ValueError:
+    return ValueError(
+        "lags: expected START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, in whole "
+        f"numbers of samples or in times such as 6h; got {shown(text)}."
+    )
+
+
+def _lag(text: str, samples: Samples | None) -> int:
     """Return one lag in samples."""
     if text.isdecimal():
         return int(text)
     match = _TIME.fullmatch(text)
-    if match is None:
-        raise ValueError(
-            f"lags: expected whole numbers of samples or times such as 6h; got {shown(text)}."
-        )
+    if match is None or samples is None:
+        raise _refused(text)
     own = samples.time_unit.strip()
     ratio = unit_ratio(match[2], own)
     if ratio is None:

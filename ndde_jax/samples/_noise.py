@@ -7,10 +7,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from .._checks import check_whole
-from .._types import Array, Checked, Float, TrajectoryLike, to_jax
-from ._cells import listed
+from .._spoken import listed
+from .._types import Checked, TrajectoryLike, to_jax
 from ._gaps import runs
 from ._samples import Samples
 from ._trajectories import Trajectories, read_trajectories

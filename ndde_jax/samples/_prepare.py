@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import refusal
-from .._spoken import times as said_as_times
+from .._spoken import amount, times as said_as_times
 from .._types import Checked
 from ._clock import find_grid
 from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trend
@@ -232,7 +232,6 @@ def _shifted(samples: Samples, text: str, size: float, columns, constants) -> Sa
 def _regular(samples: Samples, known) -> Samples:
     if samples.regular or min(map(len, samples.times)) < 8:
         return samples
-    unit = f" {samples.time_unit}" if samples.time_unit else ""
     pairs = list(zip(samples.values, samples.times, strict=True))
     grid = find_grid(samples.times)
     if grid is not None:
@@ -244,7 +243,7 @@ def _regular(samples: Samples, known) -> Samples:
         values, times = zip(*rows, strict=True)
         size = sum(map(len, values)) - sum(map(len, samples.values))
         missing = f" with {size} rows missing; these are missing values now" if size else ""
-        text = f"The time stamps lie on a grid of {step:.4g}{unit}{missing}."
+        text = f"The time stamps lie on a grid of {amount(step, samples.time_unit, 4)}{missing}."
     else:
         intervals = np.concatenate([np.diff(t) for t in samples.times])
         low, high = np.quantile(intervals, [0.05, 0.95])
@@ -260,9 +259,9 @@ def _regular(samples: Samples, known) -> Samples:
         worst = int(np.argmax(share))
         size = share[worst]
         text = (
-            f"The clock is irregular; values are interpolated onto a grid of {step:.4g}{unit}. The "
-            f"error of that has {said_as_times(size)} the variance of a step of "
-            f"{samples.names[worst]}, where it is largest."
+            "The clock is irregular; values are interpolated onto a grid of "
+            f"{amount(step, samples.time_unit, 4)}. The error of that has {said_as_times(size)} "
+            f"the variance of a step of {samples.names[worst]}, where it is largest."
         )
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, name, text, size, range(samples.dim), changes)
@@ -323,9 +322,9 @@ def _without_season(samples: Samples, known) -> Samples:
         coefficients.append(found)
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
-    unit = f" {samples.time_unit}" if samples.time_unit else ""
+    said = " and ".join(amount(period, samples.time_unit, 4) for period in periods)
     text = (
-        f"A season of {' and '.join(f'{p:.4g}' for p in periods)}{unit} was removed from all "
+        f"A season of {said} was removed from all "
         f"variables; it held {best.share:.0%} of the variance of {samples.names[best.column]}."
     )
     return treated(

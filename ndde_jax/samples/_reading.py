@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_names, check_sizes, refusal
+from .._spoken import listed
 from .._types import Checked
-from ._cells import clean_name, listed
+from ._cells import NAMES, clean_name
 from ._clock import sampling, settled, typed_stamps
 from ._examples import Example
 from ._formats import TIME_NAMES
@@ -175,9 +176,10 @@ def joined(parts: list[Labelled]) -> Labelled:
         value, own = np.asarray(part.values), part.names or ()
         if names is not None and own != names and len(names) > 1:
             if set(own) != set(names):
+                other = listed(own, NAMES) or "none with names"
                 raise ValueError(
                     "x: all frames of a list must have the same columns; the first has "
-                    f"{listed(names)}, number {number} has {listed(own) or 'none with names'}."
+                    f"{listed(names, NAMES)}, number {number} has {other}."
                 )
             value = value[:, np.array([own.index(name) for name in names])]
         values.append(value)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from .._checks import refusal
-from ._cells import listed
+from .._spoken import listed
 from ._dates import dates_after, written
 from ._trajectories import vectors
 from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import shown
+from .._spoken import listed
 from ._cells import (
     COMMA_NUMBER,
     MISSING,
+    NAMES,
     Numbers,
     as_numbers,
     check_there,
     clean_name,
     is_missing,
     is_value,
-    listed,
     text_of,
     to_float,
 )
@@ -143,7 +144,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if not wanted:
         raise ValueError(f"{file} has no column beside the time column {time.columns[0]!r}.")
     if len(set(wanted)) < len(wanted):
-        raise ValueError(f"--columns names a column of {file} twice: {listed(wanted)}.")
+        raise ValueError(f"--columns names a column of {file} twice: {listed(wanted, NAMES)}.")
     numbers = {name: read.number(name) for name in wanted}
     if not columns:
         free = {name: each for name, each in numbers.items() if name not in options.kept}
@@ -153,7 +154,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     _check_numeric(file, numbers, frame)
     for text in dict.fromkeys(each.said for each in numbers.values() if each.said):
         names = [name for name, each in numbers.items() if each.said == text]
-        said += (f"{text} ({listed(names)}).",)
+        said += (f"{text} ({listed(names, NAMES)}).",)
     values = np.stack([each.values for each in numbers.values()], axis=1)
     if options.months:
         inside = rows_of_months(file, stamps, options.months)
@@ -268,7 +269,9 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
             continue
         numbers = {name: each for name, each in numbers.items() if name not in gone}
         one = len(gone) == 1
-        columns, are = (f"column {gone[0]!r}", "is") if one else (f"columns {listed(gone)}", "are")
+        columns, are = (
+            (f"column {gone[0]!r}", "is") if one else (f"columns {listed(gone, NAMES)}", "are")
+        )
         what = what.format(s="s" if one else "", are=are)
         said += (f"{columns} {what} and {are} left out.",)
     return numbers, said

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_names, check_number, is_real, refusal, shown
+from .._checks import check_names, check_number, is_real, is_traced, refusal, shown
 from .._types import TrajectoryLike
 
 # More candidate lags than anybody means.
@@ -47,7 +47,7 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
         if not series:
             raise ValueError("x is empty: it holds no trajectory.")
     dtype, epsilon = _precision(series)
-    traced = any(isinstance(a, jax.core.Tracer) for a in [*series, dt, *_parts(t)])
+    traced = is_traced(series, dt, t)
     xp = jnp if traced else np
     if traced:
         epsilon = max(epsilon, float(jnp.finfo(dtype).eps))
@@ -191,7 +191,7 @@ def _times(
         return [xp.full((n - 1,), step) for n in lengths], step, True, [0.0] * len(lengths)
     stamps = _stamps(t, lengths)
     starts = [stamp[0] for stamp in stamps]
-    if any(isinstance(s, jax.core.Tracer) for s in stamps):
+    if is_traced(stamps):
         # Equal spacing cannot be established without the numbers.
         intervals = [jnp.diff(jnp.asarray(s, dtype)) for s in stamps]
         return intervals, jnp.mean(jnp.concatenate(intervals)), False, starts

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import is_traced, refusal, shown
-from ._cells import listed
+from .._spoken import listed
 
 # Recordings of one system that differ by a constant: the height of a gauge, the gain of a day.
 OFFSETS = "offsets"

@@ -27,10 +27,11 @@ from ._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_p
 from ._spline_fit import fit_splines as fit_splines
 from ._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._strategies import (
+    AbstractStrategy as AbstractStrategy,
     CoefficientPath as CoefficientPath,
     Exhaustive as Exhaustive,
     Gates as Gates,
     Moves as Moves,
+    Recovery as Recovery,
     Splines as Splines,
 )
-from ._strategy import AbstractStrategy as AbstractStrategy, Recovery as Recovery

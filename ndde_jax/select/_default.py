@@ -1,5 +1,5 @@
-"""The default strategy: closed forms choose, also delays between the candidate lags, and networks
-judge where they explain more.
+"""The search for a graph by a strategy and at a price, and the default strategy: closed forms
+choose, also delays between the candidate lags, and networks judge where they explain more.
 """
 
 import dataclasses
@@ -9,29 +9,32 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs
-from .._checks import check_config, check_flag, refusal
-from .._types import Checked, namespace_of, to_jax
+from .._checks import check_config, check_flag, check_key, check_windows, refusal
+from .._memory import make_room
+from .._types import Checked, RealScalarLike, namespace_of, to_jax
 from ..fit._newton import NetworkFit
-from ..fit._prices import EBIC, AbstractPrice
+from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
 from ..regression._readings import Readings
 from ..regression._search import columns_price, log_choices
 from ..regression._terms import FLOOR
 from ..windows._flat import KnownData
+from ..windows._windows import Windows
 from ._between import Refined, Refiner
 from ._judge import Judged, fit_on, judge
-from ._leftover import beyond_chance
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of
 from ._screened import Screened
 from ._splines import SplineGraph
-from ._strategies import Splines
-from ._strategy import AbstractStrategy, Recovery, recovery
-from ._target_fit import TargetFit
+from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
+from ._target_fit import TargetFit, beyond_chance
 from ._whole import ClosedForms, on_whole
 
+# Candidate inputs per target from which on judging every edge by refitted networks, whose cost
+# grows with the square of their number, takes too long.
+MANY_INPUTS = 25
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
@@ -42,6 +45,78 @@ TOGETHER = (
     "lags, at the price of effects as small as the record has. One by one many of these lags are "
     "weak."
 )
+
+
+def recover(
+    windows: Checked[Windows],
+    strategy: Checked[AbstractStrategy | None] = None,
+    price: Checked[AbstractPrice | RealScalarLike | None] = None,
+    *,
+    key: Checked[PRNGKeyArray],
+) -> Recovery:
+    """Find which variables drive which, at which lag.
+
+    Pure: `jit`, and `vmap` over windows, keys and all numbers in strategy and price, agree with
+    single calls. A graph is piecewise constant, so there is nothing to differentiate in it; `risk`
+    and `scores` of [`Splines`][ndde_jax.select.Splines] have derivatives by the windows, on the
+    graph that is found.
+
+    **Arguments:**
+
+    - `windows`: of one system, from [`lagged_windows`][ndde_jax.lagged_windows].
+    - `strategy`: [`Gates`][ndde_jax.select.Gates], [`Splines`][ndde_jax.select.Splines],
+        [`Moves`][ndde_jax.select.Moves], [`Exhaustive`][ndde_jax.select.Exhaustive] or
+        [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default
+        [`Default`][ndde_jax.select.Default]: closed forms, and networks where these explain more.
+    - `price`: least worth of a kept edge: [`EBIC`][ndde_jax.select.EBIC], the default,
+        [`PerInput`][ndde_jax.select.PerInput] or a number λ, which means the latter.
+    - `key`: all randomness.
+
+    **Returns:** [`Recovery`][ndde_jax.select.Recovery]; NaN, and a status that says so, for windows
+    that [`fit`][ndde_jax.fit] would refuse.
+
+    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for a value that is no
+    strategy or price, and for a price that a strategy cannot use.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    found = ndde.recover(windows, ndde.select.Splines(), key=jax.random.key(0))
+    print(found.graph[:, :, 0], found.status)
+    ```
+    """
+    check_windows(windows, "recover")
+    key = check_key(key)
+    strategy = as_strategy(strategy)
+    price = None if price is None else as_price(price)
+    make_room(windows, strategy, price, key)
+    return strategy.search(windows, price, key)
+
+
+def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
+    """Return the best of the strategies that judge every edge by refitted networks, with these
+    settings: gates where candidates are few, and moves from 25 candidate inputs (variables × lags)
+    on and for midpoint windows, since the cost of gates grows with the square of their number.
+    """
+    refit = StrengthConfig() if refit is None else refit
+    many = windows.dim * windows.n_lags >= MANY_INPUTS
+    return Moves(refit=refit) if many or windows.scheme == "midpoint" else Gates(refit=refit)
+
+
+def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> AbstractStrategy:
+    """Return a strategy; None is the default one, or another that is to stand for it.
+
+    **Raises:** `ValueError` for anything else, a class for example.
+    """
+    if strategy is None:
+        return otherwise or Default()
+    if not isinstance(strategy, AbstractStrategy):
+        expected = "a strategy such as ndde_jax.select.Moves()"
+        raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
+    return strategy
 
 
 class Default(AbstractStrategy):
@@ -181,19 +256,6 @@ class Default(AbstractStrategy):
             screening,
             measured=measured,
         )
-
-
-def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> AbstractStrategy:
-    """Return a strategy; None is the default one, or another that is to stand for it.
-
-    **Raises:** `ValueError` for anything else, a class for example.
-    """
-    if strategy is None:
-        return otherwise or Default()
-    if not isinstance(strategy, AbstractStrategy):
-        expected = "a strategy such as ndde_jax.select.Moves()"
-        raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
-    return strategy
 
 
 class _OnSamples(AbstractStrategy):

@@ -5,7 +5,6 @@ import itertools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -13,7 +12,7 @@ from .._axes import from_flat_inputs
 from .._memory import make_room
 from .._types import Checked, Graph
 from ..fit._prices import AbstractPrice, as_price
-from ..fit._refit import StrengthConfig, _best_of_starts, checked_refit
+from ..fit._refit import StrengthConfig, best_of_starts, checked_refit
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 
@@ -86,23 +85,19 @@ def exact_graph(
 @eqx.filter_jit
 def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> ExactGraph:
     data = FlatData(windows)
-    n = jnp.maximum(jnp.sum(data.weight), 1)
     dim, n_inputs = data.dim, data.inputs.shape[1]
     subsets = np.array(list(itertools.product((False, True), repeat=n_inputs)))
     subsets = jnp.asarray(subsets[np.argsort(subsets.sum(axis=1), kind="stable")])
 
-    def target(args):
-        output, key = args
-
+    def target(output, key):
         def risk(mask):
-            _, chosen = _best_of_starts(data, mask, output, config, n_inputs, key=key)
-            return chosen.corrected_risk(n)
+            _, chosen = best_of_starts(data, mask, output, config, n_inputs, key=key)
+            return chosen.corrected_risk(data.total)
 
         return jax.lax.map(risk, subsets)
 
-    risk = jax.lax.map(target, (data.outputs.T, jr.split(key, dim)))
-    risk = jnp.where(data.refused, jnp.nan, risk)
-    paid = price(jnp.min(risk, axis=1), n, n_inputs, config.width)
+    risk = jnp.where(data.refused, jnp.nan, data.each_target(target, key))
+    paid = price(jnp.min(risk, axis=1), data.total, n_inputs, config.width)
     cost = risk + paid[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
     candidate = jnp.broadcast_to(subsets, (dim, *subsets.shape))
     obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)

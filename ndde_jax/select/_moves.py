@@ -3,7 +3,6 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -14,13 +13,8 @@ from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig, checked_refit
 from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
-from ._judge import judge
-from ._problem import MoveProblem
+from ._judge import MoveProblem, judge
 from ._splines import SplineGraph, spline_graph
-
-# Candidate inputs per target from which on judging every edge by refitted networks, whose cost
-# grows with the square of their number, takes too long.
-MANY_INPUTS = 25
 
 
 class LagSearch(eqx.Module):
@@ -123,12 +117,10 @@ def _as_lag_search(judged, screening, dtype) -> LagSearch:
 @eqx.filter_jit
 def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     data = FlatData(windows)
-    dim, n_inputs = data.dim, data.inputs.shape[1]
-    n = jnp.maximum(jnp.sum(data.weight), 1)
+    n, n_inputs = data.total, data.inputs.shape[1]
     first, spline_evidence = flat_inputs(screening.graph), flat_inputs(screening.evidence)
 
-    def target(args):
-        output, slots, chosen, undecided, evidence, key = args
+    def target(output, key, slots, chosen, undecided, evidence):
         inputs = data.inputs[:, slots]
         undecided = undecided[slots]
         problem = MoveProblem(inputs, output, data.weight, n_inputs, price, config, undecided)
@@ -139,10 +131,8 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSe
         chosen = jnp.zeros(n_inputs, bool).at[slots].set(mask)
         return chosen, evidence, found.corrected_risk(n), paid
 
-    keys = jr.split(key, dim)
-    undecided = data.allowed & ~data.required
-    each = (data.outputs.T, screening.shortlist, first, undecided, spline_evidence, keys)
-    mask, evidence, risk, threshold = jax.lax.map(target, each)
+    each = (screening.shortlist, first, data.undecided, spline_evidence)
+    mask, evidence, risk, threshold = data.each_target(target, key, *each)
     refused = data.refused
     return LagSearch(
         graph=from_flat_inputs(mask) & ~refused,
@@ -151,8 +141,3 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSe
         threshold=jnp.where(refused, jnp.nan, threshold),
         screening=screening,
     )
-
-
-def searches_by_moves(windows: Windows) -> bool:
-    """Return whether candidates are many, or states lie between samples."""
-    return windows.dim * windows.n_lags >= MANY_INPUTS or windows.scheme == "midpoint"

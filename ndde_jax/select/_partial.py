@@ -12,10 +12,8 @@ from .._types import to_jax
 from ..regression._features import WIDTH
 from ..regression._missing import fit_normal
 from ..samples._samples import Samples
-from ..windows._partial import PartialWindows
-from ..windows._rows import row_range
 from ..windows._stencils import STENCILS, rings
-from ..windows._windows import Windows
+from ..windows._windows import PartialWindows, Windows, row_range
 from ._midpoint import Steps, around, steps_between
 from ._screened import Screened
 from ._spline_fit import fit_screened, known_drift

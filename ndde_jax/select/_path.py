@@ -27,9 +27,9 @@ from ..fit._fit import FitConfig, FitResult, Status, fit
 from ..fit._prices import RESOLUTION
 from ..fit._refit import (
     StrengthConfig,
-    _best_of_starts,
-    _blocks,
-    _folds,
+    best_of_starts,
+    blocks_of,
+    folds_of,
     held_out_squares,
 )
 from ..fit.penalties import NODE, AbstractMethod, check_method
@@ -139,8 +139,8 @@ def coefficient_path(
         raise ValueError(
             f"coefficients must be positive, finite and ascending; got {shown(coefficients)}."
         )
-    config = FitConfig() if config is None else config
-    config = without_refinement(config)
+    # Only graphs are wanted of the fits.
+    config = dataclasses.replace(FitConfig() if config is None else config, refine="none")
     n_inputs = windows.dim * windows.n_lags
     swept = eqx.tree_at(
         lambda m: (m.coefficient, m.path), method, (values[0], values[1:] / n_inputs)
@@ -149,11 +149,6 @@ def coefficient_path(
     result = fit(swept, windows, config, key=fit_key)
     refit = StrengthConfig() if refit is None else refit
     return _judge(windows, result, values, refit, key)
-
-
-def without_refinement(config: FitConfig) -> FitConfig:
-    """Return the settings without refinement, for fits of which only the graph is wanted."""
-    return dataclasses.replace(config, refine="none")
 
 
 @eqx.filter_jit
@@ -193,35 +188,30 @@ def held_out_errors(
     the blocks' shares of the weight.
     """
     data = FlatData(windows)
-    fold, train = _folds(windows, data, config.folds)
-    block = _blocks(data.weight > 0, config.blocks)
+    fold, train = folds_of(windows, data, config.folds)
+    block = blocks_of(data.weight > 0, config.blocks)
     member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(data.weight.dtype)
     member = member * data.weight[:, None]
     share = jnp.sum(member, axis=0)
     n_inputs = masks.shape[2]
 
-    def one(args):
-        mask, output, key = args
-        inputs, chosen = _best_of_starts(data, mask, output, config, n_inputs, key=key)
-
+    def one(mask, output, key):
+        inputs, chosen = best_of_starts(data, mask, output, config, n_inputs, key=key)
         error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
         return (error @ member) / jnp.where(share > 0, share, 1)
 
     # The same starts for all graphs of a target, so that their differences are paired, and a graph
     # equal to the one before, as most are along a path, needs no refit.
-    def target(args):
-        masks, output, key = args
-
+    def target(output, key, masks):
         def step(before, mask):
             last, error = before
             error = jax.lax.cond(
-                jnp.any(mask != last), lambda: one((mask, output, key)), lambda: error
+                jnp.any(mask != last), lambda: one(mask, output, key), lambda: error
             )
             return (mask, error), error
 
         none = jnp.zeros(share.shape, jnp.result_type(data.outputs))
         return jax.lax.scan(step, (~masks[0], none), masks)[1]
 
-    keys = jr.split(key, masks.shape[1])
-    errors = jax.lax.map(target, (jnp.swapaxes(masks, 0, 1), data.outputs.T, keys))
+    errors = data.each_target(target, key, jnp.swapaxes(masks, 0, 1))
     return errors, share / jnp.maximum(jnp.sum(share), 1)

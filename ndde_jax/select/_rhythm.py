@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 
+from .._spoken import amount
 from ..regression._terms import FLOOR
 from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples
@@ -47,13 +48,12 @@ def with_own_rhythm(
     )
     if not gain > CLEARLY:
         return samples
-    unit = f" {samples.time_unit}" if samples.time_unit else ""
-    periods = " and ".join(f"{period:.4g}" for period in season.periods)
+    periods = " and ".join(amount(period, samples.time_unit, 4) for period in season.periods)
     rhythm = dataclasses.replace(
         season,
         name="rhythm",
         size=gain,
-        text=f"An oscillation of period {periods}{unit} keeps time like a clock, but the variables "
+        text=f"An oscillation of period {periods} keeps time like a clock, but the variables "
         "explain it by themselves: without it, what is left of their rates would be "
         f"{np.exp(gain):.1f} times as large. It stays.",
         periods=(),

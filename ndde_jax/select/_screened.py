@@ -11,10 +11,18 @@ from .._memory import make_room
 from ..regression._design import Design, design_of
 from ..regression._readings import Readings
 from ..regression._summed import Summed
+from ..regression._terms import Terms
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._between import Record, Refiner
-from ._splines import SHORTLIST, SplineGraph, partial_knots, search_known, search_partial
+from ._splines import (
+    SHORTLIST,
+    SplineGraph,
+    partial_knots,
+    present_terms,
+    search_known,
+    search_partial,
+)
 from ._target_fit import TargetFit
 
 
@@ -98,9 +106,16 @@ class Screened:
     @functools.cached_property
     def found(self) -> SplineGraph:
         make_room(self.windows)
-        if self.data.partial is None:
-            return search_known(self.data, self.design, SHORTLIST)
-        return search_partial(self.data, SHORTLIST)
+        if self.data.partial is not None:
+            return search_partial(self.data, SHORTLIST)
+        several = len(self.windows.lags) > 1 and not self.data.refused
+        now = self.present if several else None
+        return search_known(self.data, self.design, SHORTLIST, now)
+
+    @functools.cached_property
+    def present(self) -> list[Terms]:
+        """The terms of a search among the inputs at the first lag alone."""
+        return present_terms(self.data, self.design)
 
     @functools.cached_property
     def knots(self) -> Float[np.ndarray, "input knot"]:

@@ -1,10 +1,10 @@
 """The drift of a graph by least squares on splines and products: nothing trained or compiled."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._axes import from_graph_axes
@@ -166,22 +166,22 @@ def known_drift(model: Any) -> Callable | None:
     drift = getattr(model, "drift", None)
     if not isinstance(drift, SplineDrift) or drift.networks is not None:
         return None
-    index, knots, constant, splines, products, lower, upper = (
-        np.asarray(getattr(drift, field.name), None if field.name == "index" else np.float64)
-        for field in dataclasses.fields(drift)[:7]
+    own, s = jax.tree.map(
+        lambda a: np.asarray(a, np.float64 if jnp.issubdtype(a.dtype, jnp.floating) else a.dtype),
+        (drift, model.scaling),
     )
-    s = jax.tree.map(lambda a: np.asarray(a, np.float64), model.scaling)
+    index = own.index
     gates = np.take_along_axis(np.asarray(model.mask).reshape(len(index), -1), index, axis=1)
-    splines = splines * gates[:, :, None]
+    splines = own.splines * gates[:, :, None]
     first, second = pairs_of(index.shape[1])
-    products = products * (gates[:, first] & gates[:, second])
+    products = own.products * (gates[:, first] & gates[:, second])
     used = np.unique(index)
 
     def rate(history):
         z = (history - s.center[None, None]) / s.scale[None, None]
-        z = np.clip(z.reshape(len(z), -1), lower, upper)
-        terms = {i: spline_terms(z[:, i], knots[i]) for i in used}
-        out = np.tile(constant[None], (len(z), 1))
+        z = np.clip(z.reshape(len(z), -1), own.lower, own.upper)
+        terms = {i: spline_terms(z[:, i], own.knots[i]) for i in used}
+        out = np.tile(own.constant[None], (len(z), 1))
         for j, slots in enumerate(index):
             for slot, i in enumerate(slots):
                 if splines[j, slot].any():

@@ -6,7 +6,7 @@ least squares on spline features milliseconds.
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -132,11 +132,47 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     return search_known(data, design_of(data.inputs, data.weight), shortlist)
 
 
-def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph:
+def search_known(
+    data: KnownData, design: Design, shortlist: int, now: list[Terms] | None = None
+) -> SplineGraph:
     """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows whose design is at
     hand.
+
+    - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms], where they are known.
     """
-    dim, n_inputs = data.dim, data.inputs.shape[1]
+    if data.refused:
+        return graph_of_terms(data, design, [], shortlist)
+    outputs = _standardised(data, design).values
+    every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now)
+    return graph_of_terms(data, design, every, shortlist)
+
+
+def present_terms(data: KnownData, design: Design) -> list[Terms]:
+    """Return the terms of every rate that a search among the inputs at the first lag finds."""
+    first, outputs = slice(data.dim), _standardised(data, design).values
+    few = design.of_inputs(first)
+    return find_all_terms(few, outputs, data.allowed[:, first], data.required[:, first], 0)
+
+
+class _Standardised(NamedTuple):
+    """Rates as regressions use them, `[window target]`, and their lengths before, `[target]`."""
+
+    values: Float[np.ndarray, "window target"]
+    sizes: Float[np.ndarray, " target"]
+
+
+def _standardised(data: KnownData, design: Design) -> _Standardised:
+    sides = [design.standardised(output) for output in data.outputs.T]
+    return _Standardised(
+        np.stack([y for y, _ in sides], axis=1), np.array([size for _, size in sides])
+    )
+
+
+def graph_of_terms(
+    data: KnownData, design: Design, every: list[Terms], shortlist: int
+) -> SplineGraph:
+    """Return what the terms of every rate say: the graph that they read, and its evidence."""
+    dim, n_inputs = data.dim, design.n_inputs
     n_slots = min(shortlist, n_inputs)
     if data.refused:
         nothing = np.zeros((dim, n_inputs))
@@ -145,15 +181,12 @@ def search_known(data: KnownData, design: Design, shortlist: int) -> SplineGraph
         zero, none = nothing[:, 0], np.zeros(dim, int)
         blank = Described(nothing > 0, nothing, nothing[:, :dim], slots, zero, rate, zero, none)
         return _graph_of(blank, rate.T, data)
-    sides = [design.standardised(output) for output in data.outputs.T]
-    outputs = np.stack([y for y, _ in sides], axis=1)
-    every = find_all_terms(design, outputs, data.allowed, data.required, dim)
+    outputs, sizes = _standardised(data, design)
     rows = [
         describe(design, y, terms, dim, n_slots) for y, terms in zip(outputs.T, every, strict=True)
     ]
     found = jax.tree.map(lambda *parts: np.stack(parts), *rows)
-    fitted = _fitted(design, outputs, np.array([size for _, size in sides]), found, data.outputs)
-    return _graph_of(found, fitted, data)
+    return _graph_of(found, _fitted(design, outputs, sizes, found, data.outputs), data)
 
 
 # Searches of a target of which some windows miss inputs; the last among those of all before.

@@ -24,9 +24,8 @@ from ..regression._sums import Sums, sums_of
 from ..regression._terms import Fit, find_terms, fit_terms, outside_gains
 from ..samples._chunks import Chunks, as_block
 from ..windows._flat import KnownData
-from ..windows._rows import row_range
 from ..windows._stencils import STENCILS
-from ..windows._windows import Windows
+from ..windows._windows import Windows, row_range
 from ._between import NEAREST, REACH, Delayed, Linearised, Record, Refined, Refiner
 from ._midpoint import around, steps_between
 from ._partial import scaled_rows
@@ -200,15 +199,11 @@ def sums_of_record(columns: Columns) -> Sums:
     for start, stop in zip([0, *ends[:-1]], ends, strict=True):
         begin = max(start - columns.back, 0)
         part = x[begin : stop + columns.ahead]
-        parts.append(dask.delayed(_sums_of_chunk)(given, part, start - begin))
+        parts.append(dask.delayed(sums_over)(given, [part], start - begin))
     while len(parts) > 1:
         pairs = [parts[k : k + 2] for k in range(0, len(parts), 2)]
         parts = [dask.delayed(operator.add)(*two) if len(two) > 1 else two[0] for two in pairs]
     return dask.compute(*parts)[0]
-
-
-def _sums_of_chunk(columns: Columns, values: Any, first: int) -> Sums:
-    return sums_over(columns, [values], first)
 
 
 def pieces(

@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._checks import check_number, check_real_array, check_whole
+from .._memory import few
 from .._types import Checked
 from . import _blocks
-from ._problem import Breaks, Delays, Problem, concrete, few
+from ._problem import Breaks, Delays, Problem, concrete
 from ._tableau import Tableau
 
 # Of sums of delays; with more, the sums of most delays are left out.

@@ -13,7 +13,8 @@ import numpy as np
 from jax.interpreters import partial_eval
 from jaxtyping import Array, Bool, Float, Int
 
-from .._checks import check_real_array, refusal
+from .._checks import check_real_array, is_traced, refusal
+from .._memory import few
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
 
@@ -26,12 +27,6 @@ def tolerance(dtype: Any) -> float:
     the grid: 0.3 / 0.1 is not 3 in floating point, and 0.3 in single precision not that in double.
     """
     return 1e-7 if jnp.finfo(dtype).bits == 64 else 1e-5
-
-
-def few(n: int, *, up: bool = True) -> int:
-    """Return the next size of 2^k and 3·2^k, or the one before it, so that few are compiled."""
-    step = max((1 << n.bit_length()) // 4, 1)
-    return (-(-n // step) if up else n // step) * step
 
 
 # Round numbers are sizes of runs as they are.
@@ -191,9 +186,8 @@ def _constant(value: float, dtype: Any) -> Array:
 
 def concrete(value: Any) -> np.ndarray | None:
     """Return the numbers behind a value if they can be known now (also under an eager `grad`)."""
-    leaves = jax.tree.leaves(value)
     # Not for all: inside jit the result of any operation is traced, also on plain numbers.
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if is_traced(value):
         value = jax.lax.stop_gradient(value)
     try:
         return np.asarray(value, float)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_key, check_number, check_real_array, check_sizes, refusal
-from .._types import to_jax
+from .._checks import check_key, check_number, check_real_array, check_sizes, is_traced, refusal
+from .._types import namespace_of, to_jax
 from ..models._model import AbstractDelayModel
 from ._kinks import read_breaks
 from ._problem import (
@@ -192,7 +192,7 @@ def read_step(dt: Any, lags: Any) -> Any:
     if dt is None:
         raise ValueError("dt is missing: the length of a step, in units of time.")
     check_number(dt, "dt")
-    if isinstance(dt, jax.core.Tracer):
+    if is_traced(dt):
         # Also where grad alone traces it: its value would be known, and the derivative lost.
         if lags is not None:
             raise ValueError(
@@ -236,7 +236,7 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
     if dt is not None:
         check_number(dt, "dt", above=0)
         ratio = concrete(model.dt / jnp.asarray(dt, model.dt.dtype))
-        if ratio is None or isinstance(dt, jax.core.Tracer):
+        if ratio is None or is_traced(dt):
             raise ValueError("dt of a learned model cannot be traced; leave it out.")
         substeps = max(round(float(ratio)), 1)
         if not abs(float(ratio) / substeps - 1) < 1e-4:
@@ -279,7 +279,7 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
         )
     # One step further back than any delay reads lies the start of a record that is interpolated.
     if needed > 1:
-        xp = jnp if isinstance(values, jax.core.Tracer) else np
+        xp = namespace_of(values)
         values = xp.asarray(values)
         values = to_jax(xp.concatenate([2 * values[:1] - values[1:2], values]))
     return GridHistory(values, jnp.asarray(spacing, dtype))
@@ -297,7 +297,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
         return sigma
     dim = state[-1]
     check_real_array(sigma, "sigma", f"one, a diagonal [{dim}] or a matrix [{dim} noise]")
-    known = None if isinstance(sigma, jax.core.Tracer) else np.asarray(sigma)
+    known = None if is_traced(sigma) else np.asarray(sigma)
     noise_shape(np.shape(sigma), state, diagonal, "sigma")
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")

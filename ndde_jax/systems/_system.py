@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._checks import check_choice, check_real_array, refusal
+from .._checks import check_choice, check_real_array, is_traced, refusal
 from .._types import Checked, Graph, RealScalarLike
 
 
@@ -176,7 +176,7 @@ class System(eqx.Module):
         lags = _as_leaf(lags, "lags")
         if lags.shape != self.lags.shape:
             raise ValueError(f"lags must have shape {self.lags.shape}; got {lags.shape}.")
-        if not isinstance(lags, jax.core.Tracer):
+        if not is_traced(lags):
             check_lags([float(lag) for lag in lags])
         return dataclasses.replace(self, lags=lags)
 

@@ -445,6 +445,17 @@ def _least(pull, squares, noise: float) -> tuple[float, float, np.ndarray]:
     return float(values[0]), float(values[1]), values[2:-1]
 
 
+def check_dissipative(known: Any) -> None:
+    """Raise an error unless the constants are of a dissipative drift; traced numbers pass."""
+    if not isinstance(known, Dissipativity):
+        raise refusal("known", "a Dissipativity, such as theory.dissipativity returns", known)
+    if not is_traced(known) and not bool(known.holds):
+        raise ValueError(
+            f"known must satisfy B < β_0; here B = {float(jnp.sum(known.feedback)):.4g} and β_0 = "
+            f"{float(known.beta0):.4g}, so it bounds no moment and there is nothing to hand on."
+        )
+
+
 # Newton steps on a convex function from the side where they cannot overshoot; a dozen are enough.
 NEWTON = 40
 # Of the Burkholder–Davis–Gundy inequality at exponent 1: Mao, *Stochastic Differential Equations
@@ -496,32 +507,22 @@ def halanay_rate(decay: Checked[RealScalarLike], feedback: Any, delays: Any) -> 
 
 @jax.jit
 def _rightmost(decay: Array, feedback: Array, delays: Array) -> Array:
-    def gap(rate, decay, feedback, delays):
+    def gap(rate):
         return rate + jnp.sum(feedback * jnp.exp(rate * delays)) - decay
 
-    def slope(rate, feedback, delays):
-        return 1 + jnp.sum(feedback * delays * jnp.exp(rate * delays))
+    def newton(gap, start):
+        def step(_, rate):
+            value, slope = jax.value_and_grad(gap)(rate)
+            return rate - value / slope
 
-    def root(decay, feedback, delays):
-        # Where one term alone would reach a the sum has: from there Newton descends to the root.
-        active = (feedback > 0) & (delays > 0)
-        ratio = jnp.where(active, decay / jnp.where(active, feedback, 1), 1)
-        alone = jnp.log(ratio) / jnp.where(active, delays, 1)
-        start = jnp.min(jnp.where(active, alone, jnp.inf), initial=jnp.inf)
-        start = jnp.minimum(start, decay)
-        return jax.lax.fori_loop(
-            0,
-            NEWTON,
-            lambda _, x: x - gap(x, decay, feedback, delays) / slope(x, feedback, delays),
-            start,
-        )
+        return jax.lax.fori_loop(0, NEWTON, step, start)
 
-    fixed = jax.tree.map(jax.lax.stop_gradient, (decay, feedback, delays))
-    found = jax.lax.stop_gradient(root(*fixed))
-    # One more step, whose derivative is that of the implicit function.
-    found = found - gap(found, decay, feedback, delays) / jax.lax.stop_gradient(
-        slope(found, feedback, delays)
-    )
+    # Where one term alone would reach a the sum has: from there Newton descends to the root.
+    active = (feedback > 0) & (delays > 0)
+    ratio = jnp.where(active, decay / jnp.where(active, feedback, 1), 1)
+    alone = jnp.log(ratio) / jnp.where(active, delays, 1)
+    start = jnp.minimum(jnp.min(jnp.where(active, alone, jnp.inf), initial=jnp.inf), decay)
+    found = jax.lax.custom_root(gap, start, newton, lambda slope, y: y / slope(jnp.ones_like(y)))
     return jnp.where(jnp.sum(feedback) < decay, found, jnp.nan)
 
 
@@ -580,7 +581,9 @@ def moments(
     print(theory.moments(known, 0.6).level)  # 0.12 = .36 / 2 (2 - .5)
     ```
     """
-    order = _check(known, order)
+    check_dissipative(known)
+    check_whole(order, "order")
+    order = int(order)
     noise = _sigma(sigma, known.center.shape[0])
     largest = jnp.linalg.norm(noise, ord=2)
     size, margin = jnp.sum(noise**2), known.margin
@@ -670,18 +673,6 @@ def segment_moments(
     # [−τ, 1] in windows of length τ; the stationary process has no beginning.
     unit = jnp.ceil((1 + delay) / delay) * level
     return SegmentMoments(prefactor, one.rate, level, unit, one.order)
-
-
-def _check(known: Any, order: Any) -> int:
-    if not isinstance(known, Dissipativity):
-        raise refusal("known", "a Dissipativity, such as theory.dissipativity returns", known)
-    check_whole(order, "order")
-    if not is_traced(known) and not bool(known.holds):
-        raise ValueError(
-            f"known must satisfy B < β_0; here B = {float(jnp.sum(known.feedback)):.4g} and β_0 = "
-            f"{float(known.beta0):.4g}, so no moment is bounded by it."
-        )
-    return int(order)
 
 
 def _sigma(sigma: Any, dim: int) -> Float[Array, "dim noise"]:

@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from .._axes import to_graph_axes
+from .._axes import flat_inputs, from_flat_inputs
 from .._checks import (
     check_concrete,
     check_number,
@@ -27,8 +27,8 @@ from .._memory import make_room
 from .._types import Checked, Graph, RealScalarLike, Scores, floating_type, namespace_of, to_jax
 from ..fit._refit import StrengthConfig, checked_graph, checked_refit
 from ..measure._strength import rises_without
+from ..select._default import recover, refitting_strategy
 from ..select._exhaustive import MOST_INPUTS, exact_graph
-from ..select._recover import recover, refitting_strategy
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 
@@ -249,8 +249,7 @@ def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Arra
     costs = np.where(possible, np.asarray(risk), np.inf)
     best = costs.min(axis=1)
     without = np.stack([costs[:, ~column].min(axis=1) for column in flat.T], axis=1)
-    value = (without - best[:, None]).reshape(windows.dim, -1, windows.dim)
-    return to_graph_axes(jnp.asarray(value)), jnp.asarray(best)
+    return jnp.asarray(from_flat_inputs(without - best[:, None])), jnp.asarray(best)
 
 
 def complement_strengths(
@@ -260,7 +259,7 @@ def complement_strengths(
     one, NaN elsewhere; and the risk of all.
     """
     make_room(windows, config, key)
-    mask = jnp.transpose(jnp.asarray(graph), (1, 2, 0)).reshape(windows.dim, -1)
+    mask = flat_inputs(graph)
     unit = jnp.eye(mask.shape[1], dtype=bool)
     value, risk = rises_without(windows, unit, mask, config, key)
-    return to_graph_axes(value.reshape(windows.dim, windows.n_lags, windows.dim)), risk
+    return from_flat_inputs(value), risk

@@ -25,7 +25,14 @@ from .._types import Checked, RealScalarLike
 from ..models._model import AbstractDelayModel
 from ..simulate._solve import solve_sdde
 from ..systems._system import System
-from ._dissipativity import Dissipativity, _sigma, check_drift, delays_of, drift_on
+from ._dissipativity import (
+    Dissipativity,
+    _sigma,
+    check_dissipative,
+    check_drift,
+    delays_of,
+    drift_on,
+)
 
 # States of the true system at which drifts are compared at most.
 MOST_STATES = 5000
@@ -63,11 +70,8 @@ def transferred(
     print(theory.transferred(known, 0.3).margin)  # 0.75
     ```
     """
-    if not isinstance(known, Dissipativity):
-        raise refusal("known", "a Dissipativity, such as theory.dissipativity returns", known)
+    check_dissipative(known)
     check_number(drift_error, "drift_error", least=0)
-    if not is_traced(known) and not bool(known.holds):
-        raise ValueError("known must satisfy B < β_0: otherwise there is nothing to hand on.")
     if slack is None:
         slack = known.margin
     else:

@@ -4,7 +4,9 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
+from .._spoken import amount
 from .._types import Checked
+from ..samples._columns import correlation_time
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
@@ -60,20 +62,19 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
             else "the clock is irregular."
         )
     shown = _found(x, furthest)
-    unit = f" {samples.time_unit}" if samples.time_unit else ""
     if shown:
         last = max(shown)
         largest = min(max(int(np.ceil(1.25 * last)) + 1, 2), furthest)
-        reason = (
-            f"Lags up to {largest} samples ({largest * samples.dt:.4g}{unit}): {last} is the "
-            "largest that tells more of the next step than the others do; a fourth more is taken."
+        why = (
+            f": {last} is the largest that tells more of the next step than the others do; a "
+            "fourth more is taken."
         )
     else:
-        largest = min(max(_memory(x), 1), furthest, MOST - 1)
-        reason = (
-            f"Lags up to {largest} samples ({largest * samples.dt:.4g}{unit}), the time in which "
-            "correlations fall to 1/e: no delayed influence shows."
-        )
+        memory = max(correlation_time(column, len(x) // 2) or 1 for column in x.T)
+        largest = min(memory, furthest, MOST - 1)
+        why = ", the time in which correlations fall to 1/e: no delayed influence shows."
+    late = amount(largest * samples.dt, samples.time_unit, 4)
+    reason = f"Lags up to {largest} samples ({late}){why}"
     if largest < MOST:
         return tuple(range(largest + 1)), reason
     chosen = {0, 1}
@@ -124,17 +125,6 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int) -> list[int]:
         if design.shape[1] > n // 4:
             break
     return found
-
-
-def _memory(x: Float[np.ndarray, "time dim"]) -> int:
-    """Return the largest time in which a correlation falls to 1/e."""
-    times = [1]
-    for column in x.T:
-        spectrum = np.abs(np.fft.rfft(column - column.mean(), 2 * len(column))) ** 2
-        correlation = np.fft.irfft(spectrum)[: len(column) // 2]
-        below = np.flatnonzero(correlation < correlation[0] / np.e)
-        times.append(int(below[0]) if len(below) else 1)
-    return max(times)
 
 
 def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:

@@ -1,6 +1,7 @@
 """Windows as flat arrays for training loops."""
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from .._axes import flat_inputs
 from .._types import namespace_of, to_jax
 from ._windows import Windows
 
@@ -32,9 +34,7 @@ class _Arrays:
         self.inputs = xp.where(use[:, None], given.history.reshape(n, -1), 0)
         self.outputs = xp.where(use[:, None], given.increment, 0)
         self.weight = xp.where(use, given.weight, 0)
-        # [source target lag] -> [target input], inputs (lag, source).
-        flat = lambda graph: xp.transpose(graph, (1, 2, 0)).reshape(dim, -1)  # noqa: E731
-        self.allowed, self.required = flat(given.prior.allowed), flat(given.prior.required)
+        self.allowed, self.required = map(flat_inputs, (given.prior.allowed, given.prior.required))
 
 
 class FlatPartial(NamedTuple):
@@ -89,6 +89,23 @@ class FlatData(eqx.Module):
         self.allowed, self.required = to_jax(known.allowed), to_jax(known.required)
         self.n_valid = to_jax(xp.sum(known.valid))
         self.order = to_jax(xp.argsort(~known.valid, stable=True))
+
+    @property
+    def total(self) -> Float[Array, ""]:
+        """The sum of the weights, at least 1."""
+        return jnp.maximum(jnp.sum(self.weight), 1)
+
+    @property
+    def undecided(self) -> Bool[Array, "target input"]:
+        """The inputs that the data decide, and not the prior."""
+        return self.allowed & ~self.required
+
+    def each_target(self, function: Callable, key: PRNGKeyArray, *rows: Any) -> Any:
+        """Return `function(output, key, *row)` of every target, one after the other, for a row of
+        each of the `rows`.
+        """
+        given = (self.outputs.T, jr.split(key, self.dim), *rows)
+        return jax.lax.map(lambda args: function(*args), given)
 
     def apply_prior(self, mask: Bool[Array, "target *more input"]) -> Bool[Array, "..."]:
         """Return the masks with inputs that are not allowed closed and required ones open."""

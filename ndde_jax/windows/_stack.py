@@ -1,6 +1,5 @@
 """Windows of several systems side by side, and windows padded to a length."""
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
@@ -10,7 +9,7 @@ import jax
 
 from .._checks import refusal, shown
 from .._types import Checked, namespace_of, to_jax
-from ._windows import Windows
+from ._windows import Windows, over_rows
 
 
 def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
@@ -100,16 +99,7 @@ def _pad(w: Windows, length: int, xp: ModuleType) -> Windows:
         a = xp.asarray(a)
         return xp.concatenate([a, xp.zeros((length - n, *a.shape[1:]), a.dtype)])
 
-    w = jax.tree.map(xp.asarray, dataclasses.replace(w, partial=None))
-    beyond = w.position[-1] + 1 + xp.arange(length - n, dtype=w.position.dtype)
-    return eqx.tree_at(
-        lambda w: (w.history, w.increment, w.valid, w.weight, w.position),
-        w,
-        (
-            zeros(w.history),
-            zeros(w.increment),
-            zeros(w.valid),
-            zeros(w.weight),
-            xp.concatenate([w.position, beyond]),
-        ),
-    )
+    position = xp.asarray(w.position)
+    beyond = position[-1] + 1 + xp.arange(length - n, dtype=position.dtype)
+    position = xp.concatenate([position, beyond])
+    return eqx.tree_at(lambda w: w.position, over_rows(w, zeros), position)

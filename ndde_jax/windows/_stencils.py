@@ -3,9 +3,10 @@
 from typing import Any
 
 import numpy as np
+from jaxtyping import ArrayLike, Float
 
 from .._checks import check_concrete, check_flag, check_real_array, shown
-from .._types import ArrayLike, Checked, Float
+from .._types import Checked
 
 # Weights of X[k + offset] in dt * dX/dt(k).
 STENCILS: dict[str, dict[int, float]] = {

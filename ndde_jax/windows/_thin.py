@@ -3,15 +3,13 @@
 import dataclasses
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from .._checks import check_choice, check_concrete, check_whole, check_windows
 from .._types import Checked, to_jax
-from ._rows import moments
 from ._stack import pad_windows
 from ._stencils import STENCILS
-from ._windows import Windows
+from ._windows import Windows, moments, over_rows
 
 
 def thin_windows(
@@ -123,12 +121,7 @@ def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
 
 
 def _rows(windows: Windows, index: np.ndarray) -> Windows:
-    def take(a):
-        return to_jax(np.asarray(a)[index])
-
-    leaves = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
-    windows = dataclasses.replace(windows, partial=None)
-    return eqx.tree_at(leaves, windows, jax.tree.map(take, leaves(windows)))
+    return over_rows(windows, lambda a: to_jax(np.asarray(a)[index]))
 
 
 def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:

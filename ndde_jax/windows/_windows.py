@@ -1,40 +1,36 @@
 """Trajectories cut into lagged windows, the training data of a drift."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from .._checks import check_choice, check_sizes
+from .._checks import check_choice, check_names, check_sizes
 from .._types import (
-    Array,
-    ArrayLike,
-    Bool,
     Checked,
-    Float,
-    Int,
     RealScalarLike,
     Scaling,
     TrajectoryLike,
     namespace_of,
     to_jax,
 )
-from ..samples._trajectories import Trajectories, read_lags
-from ._measurements import Measurements, read_measurements
-from ._partial import PartialWindows
-from ._prior import PriorKnowledge, read_prior
-from ._rows import (
-    check_constant,
-    check_count,
-    check_lengths,
-    cut_rows,
-    moments,
-    positions,
+from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
+from ..samples._reading import read_labelled
+from ..samples._trajectories import (
+    Trajectories,
+    column_name,
+    read_lags,
+    read_trajectories,
+    transposed_hint,
 )
+from ._prior import PriorKnowledge, read_prior
 from ._stencils import (
     RINGING_ENDS,
     STENCILS,
@@ -43,6 +39,39 @@ from ._stencils import (
     explain_scheme,
     rings,
 )
+
+
+class PartialWindows(eqx.Module):
+    """The windows in which some variables are measured and others are not, row by row beside the
+    complete ones of [`Windows`][ndde_jax.Windows].
+
+    A missing value costs the variables that need it. A window counts for a target where its rate
+    and the inputs that it is fitted on are measured. Other inputs that are missing there, which a
+    search compares with those, are set to what is expected of them given all measured states of
+    the window (multivariate normal, Little and Rubin, *Statistical Analysis with Missing Data*,
+    2019, section 11.2), none of them later than the present: so no noise of the rate is in them,
+    and every sum of products stays that of a real matrix, which is positive semidefinite.
+
+    - `history`: standardised states, expected ones where they are not measured.
+    - `increment`: standardised rates, 0 where they are not measured.
+    - `known`, `rated`: which of these are measured.
+    """
+
+    history: Float[Array, "window lag dim"]
+    increment: Float[Array, "window dim"]
+    known: Bool[Array, "window lag dim"]
+    rated: Bool[Array, "window dim"]
+
+    def count(self, graph: Bool[ArrayLike, "source target lag"]) -> Int[Array, "target"]:
+        """Return the number of windows that count for each target, given its inputs: those in which
+        its rate and all of these are measured.
+        """
+        xp = namespace_of((self, graph))
+        known, graph = xp.asarray(self.known), xp.asarray(graph)
+        lost = xp.einsum(
+            "wls,stl->wt", (~known).astype(xp.int32), graph.astype(xp.int32), optimize=True
+        )
+        return to_jax(xp.sum(xp.asarray(self.rated) & (lost == 0), axis=0))
 
 
 class Windows(eqx.Module):
@@ -160,6 +189,15 @@ class Windows(eqx.Module):
         )
 
 
+def over_rows(windows: Windows, function: Callable[[Any], Any]) -> Windows:
+    """Return windows with a function applied to every array that has one entry for each of them;
+    without `partial`.
+    """
+    rows = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
+    windows = dataclasses.replace(windows, partial=None)
+    return eqx.tree_at(rows, windows, tuple(map(function, rows(windows))))
+
+
 def lagged_windows(
     x: TrajectoryLike,
     *,
@@ -233,6 +271,36 @@ def lagged_windows(
     lags = read_lags(lags)
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
     return cut_windows(read_measurements(x, dt=dt, t=t, names=names), lags, scheme, prior)
+
+
+class Measurements(NamedTuple):
+    """The measurements read once, for windows of any lags and schemes: trajectories, and estimates
+    of their noise, `[dim]`.
+    """
+
+    data: Trajectories
+    names: tuple[str, ...] | None
+    mask: tuple[np.ndarray, ...]
+    noise_share: Any
+    roll_off: Any
+    ringing: Any
+
+
+def read_measurements(
+    x: TrajectoryLike, *, dt: Any = None, t: Any = None, names: Any = None
+) -> Measurements:
+    """Return measurements as [`lagged_windows`][ndde_jax.lagged_windows] reads them."""
+    labelled = read_labelled(x, time=dt is None and t is None)
+    names = labelled.names if names is None else check_names(names, None)
+    if dt is None and t is None:
+        dt, t = labelled.dt, labelled.t
+    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
+    if data.xp is np:
+        check_range(data, names)
+    unknown = data.xp.full((data.dim,), data.xp.nan)
+    roll_off = pooled_roll_off(data) if data.regular else unknown
+    ringing = pooled_ringing(data) if data.regular else unknown
+    return Measurements(data, names, labelled.mask, pooled_noise_share(data), roll_off, ringing)
 
 
 def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prior: Any) -> Windows:
@@ -340,3 +408,108 @@ def without_ends(present: np.ndarray) -> np.ndarray:
 
 def _numbers(values: Array) -> str:
     return ", ".join(f"{v:.3g}" for v in np.asarray(values).tolist())
+
+
+# ---- rows, and checks that there are enough ----
+
+
+def row_range(n: int, lags: tuple[int, ...], stencil: dict[int, float]) -> tuple[int, int]:
+    """Return the first sample that has all its neighbours, and the one after the last."""
+    return max(lags[-1], -min(stencil)), n - max(stencil)
+
+
+def cut_rows(
+    z: Any,
+    present: Any,
+    interval: Any,
+    inside: Any,
+    lags: tuple[int, ...],
+    stencil: dict[int, float],
+    xp: Any,
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Return history, rate, validity and step length of every row of one trajectory, and which rows
+    miss a value. With `inside` [time] only rows count of which every step that the difference
+    measures begins there.
+    """
+    start, stop = row_range(len(z), lags, stencil)
+    history = xp.stack([z[start - lag : stop - lag] for lag in lags], axis=1)
+    step = interval[start:stop]
+    difference = sum(c * z[start + o : stop + o] for o, c in stencil.items())
+    touched = {-lag for lag in lags} | set(stencil)
+    valid = xp.all(xp.stack([present[start + o : stop + o] for o in sorted(touched)]), axis=0)
+    asked = np.ones(stop - start, bool)
+    if inside is not None:
+        steps = range(min(stencil), max(stencil))
+        asked = np.all([inside[start + o : stop + o] for o in steps], axis=0)
+    missing = asked & ~valid
+    valid = asked & valid
+    history = xp.where(valid[:, None, None], history, 0)
+    return history, difference / step[:, None], valid, step, missing
+
+
+def positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, float]) -> Any:
+    """Return the sample indices of all rows, trajectories apart from one another."""
+    gap = lags[-1] + max(stencil) - min(stencil) + 1
+    positions, offset = [], 0
+    for value in data.values:
+        positions.append(offset + np.arange(*row_range(len(value), lags, stencil)))
+        offset += len(value) + gap
+    return np.concatenate(positions)
+
+
+def moments(values: Any, weight: Any, xp: ModuleType) -> tuple[Any, Any]:
+    """Return weighted mean and standard deviation over the first axis."""
+    weight = xp.asarray(weight, values.dtype)
+    total = xp.sum(weight)
+    share = (weight / xp.where(total > 0, total, 1))[:, None]
+    mean = xp.sum(share * values, axis=0)
+    variance = xp.sum(share * (values - mean[None]) ** 2, axis=0)
+    spread = variance > 0
+    # The inner where keeps the derivative of the root at 0 from turning into NaN.
+    return mean, xp.where(spread, xp.sqrt(xp.where(spread, variance, 1)), 0)
+
+
+def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> None:
+    """Raise an error unless every trajectory holds a row, and all together enough."""
+    rows = 0
+    for i, value in enumerate(data.values):
+        start, stop = row_range(len(value), lags, STENCILS[scheme])
+        if stop <= start:
+            raise ValueError(
+                f"trajectory {i} has {len(value)} samples, too short for the largest lag of "
+                f"{lags[-1]} samples and {scheme!r} differences; it needs at least "
+                f"{start + len(value) - stop + 1}." + transposed_hint(*value.shape)
+            )
+        rows += stop - start
+    check_count(rows, data, "windows can be built")
+
+
+def check_count(rows: int, data: Trajectories, what: str) -> None:
+    """Raise an error for too few rows: a linear drift of the present state alone has dim + 1
+    coefficients per target.
+    """
+    if rows < data.dim + 1:
+        raise ValueError(
+            f"only {rows} {what}, fewer than dim + 1 = {data.dim + 1}: not even a linear drift is "
+            "determined. Use longer data, smaller lags, or fill short gaps first."
+            + transposed_hint(sum(len(v) for v in data.values), data.dim)
+        )
+
+
+def check_range(data: Trajectories, names: Sequence[str] | None) -> None:
+    """Raise an error for values that would be infinite or zero in the floating type of the
+    windows.
+    """
+    check_sizes(data.dt, data.dtype, "dt")
+    for j in range(data.dim):
+        for value in data.values:
+            check_sizes(value[:, j], data.dtype, f"{column_name(j, names)} of x")
+
+
+def check_constant(constant: Any, names: Sequence[str] | None) -> None:
+    """Raise an error for variables without variation beyond rounding, by name."""
+    if constant.any():
+        culprits = ", ".join(column_name(int(j), names) for j in np.flatnonzero(constant))
+        raise ValueError(
+            f"{culprits} of x is constant: it can neither drive nor be driven. Drop it."
+        )

@@ -11,7 +11,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.check._graph_rules import evidence_of_windows
-from ndde_jax.select._strategy import recovery
+from ndde_jax.select._strategies import recovery
 from ndde_jax.windows._flat import FlatData
 from tests.helpers import QUICK, TRUTH, windows
 

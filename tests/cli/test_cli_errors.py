@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 import ndde_jax
-from ndde_jax import _files, cli
+from ndde_jax import _files
 
 from .small import FakeDiscovery, kept_stage, run, write
 
@@ -50,7 +50,7 @@ def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, c
     assert run("discover", table, "--out", tmp_path, "--no-plot", "--check") == 130
     error = capsys.readouterr().err
     assert (
-        f"report.txt, edges.csv, report.html, discovery are complete in {tmp_path}, only the check"
+        f"report.txt, report.html, edges.csv, discovery are complete in {tmp_path}, only the check"
         in error
     )
     assert (tmp_path / "report.txt").read_text().startswith("Verdict: with reservations.\n")
@@ -99,15 +99,6 @@ def test_warnings_are_one_line(table, tmp_path, calls, capsys, monkeypatch):
 
 
 # ---- lags ----
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("0:12", tuple(range(13))), ("0:12:3", (0, 3, 6, 9, 12)), ("1:5:3", (1, 4)),
-     ("6,0,3,3", (0, 3, 6)), ("4", (4,))],
-)  # fmt: skip
-def test_lags(text, expected):
-    assert cli.parse_lags(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "1:", "a", "3:1", "-1,0", "0:4:0", "0:4:1:2", "1.5"])

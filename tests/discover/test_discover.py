@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.select._strategy import recovery
+from ndde_jax.select._strategies import recovery
 
 from .small import (
     DT,

@@ -19,8 +19,8 @@ import ndde_jax as ndde
 from ndde_jax import _files
 from ndde_jax._executors import run_many
 from ndde_jax._memory import SHORTEST, padded_length
-from ndde_jax.fit import _many as _batch
-from ndde_jax.fit._many import fit_many
+from ndde_jax.fit import _fit as _batch
+from ndde_jax.fit._fit import fit_many
 
 METHOD = ndde.L0NDDE(path=())
 # Without Newton steps and warm-up it compiles in a second; what is trained does not matter here.

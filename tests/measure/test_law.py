@@ -10,7 +10,7 @@ import scipy.optimize
 import ndde_jax as ndde
 from ndde_jax.measure import _law
 from ndde_jax.models import Best, Networks, PolynomialDrift, Polynomials
-from ndde_jax.select._leftover import CHANCE
+from ndde_jax.select._target_fit import CHANCE
 
 DT, SIGMA = 0.06, 0.06
 QUICK = Best(networks=Networks(members=1, width=4, depth=1, steps=8))

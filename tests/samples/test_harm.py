@@ -33,11 +33,12 @@ def peak(call):
     return None, 0
 
 
-def refused(path, words):
+def refusal(path):
+    """The sentence that refuses a file, which names the file and takes little memory."""
     error, memory = peak(lambda: read_table(path))
-    assert isinstance(error, ValueError) and words in str(error), error
-    assert path.name in str(error)
+    assert isinstance(error, ValueError) and path.name in str(error), error
     assert memory < 100 * MEBI
+    return str(error)
 
 
 # ---- archives ----
@@ -56,7 +57,7 @@ def test_an_array_that_nobody_asked_for_is_not_unpacked(tmp_path):
 
 def test_an_array_of_noughts_is_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(packed(x=np.zeros((5_000_000, 2))))
-    refused(tmp_path / "x.npz", "since no measurements pack so well")
+    assert "since no measurements pack so well" in refusal(tmp_path / "x.npz")
 
 
 def test_a_header_that_announces_more_than_there_is(tmp_path):
@@ -65,12 +66,12 @@ def test_a_header_that_announces_more_than_there_is(tmp_path):
     np.lib.format.write_array_header_1_0(raw, header)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", raw.getvalue())
-    refused(tmp_path / "x.npz", "announces")
+    assert "announces" in refusal(tmp_path / "x.npz")
 
 
 def test_objects_are_never_loaded(tmp_path):
     (tmp_path / "x.npz").write_bytes(npz(x=np.array([{}, 1], object)))
-    refused(tmp_path / "x.npz", "holds objects")
+    assert "holds objects" in refusal(tmp_path / "x.npz")
 
 
 # ---- spreadsheets ----
@@ -114,19 +115,19 @@ SHEET = (
     ],
 )
 def test_cells_far_out_make_no_room(rows, words, tmp_path):
-    refused(workbook(tmp_path, SHEET.format(rows)), words)
+    assert words in refusal(workbook(tmp_path, SHEET.format(rows)))
 
 
 def test_shared_strings_and_sheets_are_measured_before_they_are_unpacked(tmp_path):
     many = "<si><t>abcdefgh</t></si>" * 4_000_000
-    refused(workbook(tmp_path, xl__sharedStrings=f"<sst>{many}</sst>"), "pack so well")
+    assert "pack so well" in refusal(workbook(tmp_path, xl__sharedStrings=f"<sst>{many}</sst>"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_entities_are_refused_in_any_encoding(encoding, tmp_path):
     text = '<!DOCTYPE x [<!ENTITY a "aaaa">]>' + SHEET.format("<row><c><v>&a;</v></c></row>")
     text = f'<?xml version="1.0" encoding="{encoding}"?>{text}'
-    refused(workbook(tmp_path, text.encode(encoding)), "defines entities")
+    assert "defines entities" in refusal(workbook(tmp_path, text.encode(encoding)))
 
 
 # ---- Parquet ----
@@ -137,7 +138,7 @@ def test_a_column_that_repeats_a_billion_times_is_refused(tmp_path):
     table = pa.table({"a": np.zeros(30_000_000, np.int8)})
     pq.write_table(table, tmp_path / "x.parquet", compression="zstd")
     del table
-    refused(tmp_path / "x.parquet", "pack so well")
+    assert "pack so well" in refusal(tmp_path / "x.parquet")
 
 
 # ---- Feather and Zarr ----
@@ -149,7 +150,7 @@ def test_a_feather_file_of_noughts_is_refused(compression, tmp_path):
     table = pa.table({"a": np.zeros(6_000_000)})
     feather.write_feather(table, tmp_path / "x.feather", compression, chunksize=6_000_000)
     del table
-    refused(tmp_path / "x.feather", "pack so well")
+    assert "pack so well" in refusal(tmp_path / "x.feather")
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "uncompressed"])
@@ -169,7 +170,7 @@ def test_a_size_that_a_feather_file_forges_is_seen(tmp_path):
     place = raw.index(size.to_bytes(8, "little") + b"\x04\x22\x4d\x18")  # before the LZ4 frame
     raw = raw[:place] + (10**13).to_bytes(8, "little") + raw[place + 8 :]
     (tmp_path / "x.feather").write_bytes(raw)
-    refused(tmp_path / "x.feather", "pack so well")
+    assert "pack so well" in refusal(tmp_path / "x.feather")
 
 
 def test_zarr_is_read_and_its_announced_size_checked(tmp_path):
@@ -187,7 +188,7 @@ def test_zarr_is_read_and_its_announced_size_checked(tmp_path):
     about.write_text(json.dumps(settings))
     for name in ("place", "time"):
         shutil.rmtree(tmp_path / "x.zarr" / name)
-    refused(tmp_path / "x.zarr", "pack so well")
+    assert "pack so well" in refusal(tmp_path / "x.zarr")
 
 
 # ---- stored results ----

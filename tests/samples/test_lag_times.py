@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.samples._lag_times import lags_in_samples
+from ndde_jax.samples._lag_times import lags_in_samples, written_lags
 
 
 def samples(dt, unit):
@@ -40,3 +40,17 @@ def test_times_become_samples(lags, dt, unit, expected):
 def test_what_cannot_be_read_is_said(lags, unit, said):
     with pytest.raises(ValueError, match=said):
         lags_in_samples(lags, samples(1.0, unit))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("0:12", tuple(range(13))), ("0:12:3", (0, 3, 6, 9, 12)), ("1:5:3", (1, 4)),
+     ("6,0,3,3", (0, 3, 6)), ("4", (4,))],
+)  # fmt: skip
+def test_lags_without_a_unit_are_samples(text, expected):
+    assert written_lags(text) == expected
+
+
+def test_ranges_of_too_many_lags_are_refused_before_they_are_made():
+    with pytest.raises(ValueError, match="START:STOP:STEP"):
+        written_lags(f"0:{10**15}")

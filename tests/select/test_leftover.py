@@ -7,7 +7,7 @@ from scipy import stats
 
 import ndde_jax as ndde
 from ndde_jax.select import _judge
-from ndde_jax.select._leftover import UNITS, chance_of_leftover
+from ndde_jax.select._target_fit import UNITS, chance_of_leftover
 
 N = 600
 

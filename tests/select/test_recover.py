@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import ndde_jax as ndde
 from ndde_jax import select
-from ndde_jax.select._moves import MANY_INPUTS
+from ndde_jax.select._default import MANY_INPUTS
 from tests.helpers import TRUTH, windows
 
 REFIT = ndde.fitting.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2, blocks=4, width=6)
@@ -105,7 +105,7 @@ def test_refits_depend_on_how_many_candidates_there_are():
     few, many = windows(), np.random.default_rng(0).normal(size=(60, 5)).cumsum(axis=0)
     many = ndde.lagged_windows(many, dt=1.0, lags=range(5))
     assert few.dim * few.n_lags < MANY_INPUTS <= many.dim * many.n_lags
-    from ndde_jax.select._recover import refitting_strategy
+    from ndde_jax.select._default import refitting_strategy
 
     assert isinstance(refitting_strategy(few), select.Gates)
     assert isinstance(refitting_strategy(many), select.Moves)

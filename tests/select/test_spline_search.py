@@ -14,8 +14,8 @@ from ndde_jax.measure._delays import profile_delays
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._features import spline_terms
 from ndde_jax.select import _default, _target_fit
-from ndde_jax.select._leftover import CHANCE
 from ndde_jax.select._spline_fit import known_drift
+from ndde_jax.select._target_fit import CHANCE
 
 LAGS, DT, DELAY = (0, 5, 10, 15), 0.1, 0.83
 

@@ -6,9 +6,8 @@ import pytest
 import scipy.signal
 
 import ndde_jax as ndde
-from ndde_jax.select import _midpoint, _whiteness
-from ndde_jax.select._midpoint import SIGNAL, choose_windows
-from ndde_jax.select._whiteness import leaves_white_noise, memory_of_steps
+from ndde_jax.select import _midpoint
+from ndde_jax.select._midpoint import SIGNAL, choose_windows, leaves_white_noise, memory_of_steps
 from ndde_jax.windows._stencils import choose_scheme
 
 STEPS = 20  # of the simulation in a sample
@@ -73,7 +72,7 @@ def test_a_law_is_corrected_by_what_it_does_in_a_step(monkeypatch):
     kilometres = 1e3 * np.array(samples) + 5.0  # of which the answer knows nothing
     windows = ndde.lagged_windows(kilometres, dt=dt, scheme="euler")
     assert leaves_white_noise(windows)
-    monkeypatch.setattr(_whiteness, "ROUNDS", 0)
+    monkeypatch.setattr(_midpoint, "ROUNDS", 0)
     assert not leaves_white_noise(windows)
 
 

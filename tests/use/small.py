@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ndde_jax as ndde
-from ndde_jax.windows._inputs import inputs_of
+from ndde_jax.windows._prior import inputs_of
 
 NAMES = ("sun", "heat", "ice")
 LAGS = (0, 2, 4)

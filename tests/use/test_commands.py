@@ -114,9 +114,9 @@ def test_words_that_are_none_are_refused_at_once(saved, words, capsys):
 def test_the_report_shows_effects_and_a_forecast(found, tmp_path):
     import base64
 
-    from ndde_jax._output import write_results
+    from ndde_jax._output import pictures_of, write_results
 
-    written = write_results(found, found.report_data(), tmp_path, plot=True, effects=True)
+    written = write_results(found, found.report_data(), tmp_path, pictures_of(found, effects=True))
     page = (tmp_path / "report.html").read_text("utf-8")
     for name in ("effects.png", "forecast.png"):
         assert name in written
