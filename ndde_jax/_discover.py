@@ -424,7 +424,7 @@ def _search(
         elif events is not None:
             estimate = functools.partial(travel_times, samples, windows, graph, key=search_key)
         else:
-            estimate = functools.partial(delays_of, samples, windows, measured)
+            estimate = functools.partial(delays_of, samples, screened, measured)
         late = stage("estimating delays", estimate) if recipe.delays else estimate()
     if reading == "undecided" and recipe.delays and events is None:
         late = of_either_reading(late, float(windows.dt), flow=windows.scheme != "euler")

@@ -189,11 +189,12 @@ def candidate_lags(windows: Windows, graph: Bool[np.ndarray, "source target lag"
     return delays, np.repeat(delays[..., None], 2, axis=-1)
 
 
-def delays_of(samples: Samples, windows: Windows, measured: Measured) -> Delays:
+def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delays:
     """Return the delays of what was measured, in time, with 90 % intervals: those at which a
     strategy searched, and [`profile_delays`][ndde_jax.measure._delays.profile_delays] of targets
     for which it has none.
     """
+    windows = screened.windows
     own, half, dt = measured.delays, measured.halves, float(windows.dt)
     options = dict(
         risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
@@ -203,7 +204,36 @@ def delays_of(samples: Samples, windows: Windows, measured: Measured) -> Delays:
     half = np.where(measured.networks[:, None], np.fmax(half, SAME), half)
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
-    return np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
+    found = np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
+    return with_lags_not_excluded(screened, measured.graph, found)
+
+
+def with_lags_not_excluded(
+    screened: Screened, graph: Bool[np.ndarray, "source target lag"], found: Delays
+) -> Delays:
+    """Return delays with intervals that hold more than the neighbouring candidates where a delay
+    stays at its candidate: what lies nearer to a candidate that is not excluded than to others, and
+    neighbouring lags of the same source that were kept as well.
+    """
+    delays, intervals = found
+    lags, dt = np.asarray(screened.windows.lags, float), float(screened.windows.dt)
+    at_lag = graph & (delays == dt * lags)
+    if not at_lag.any():
+        return found
+    low, high = np.moveaxis(lags_not_excluded(screened, graph, at_lag), -1, 0)
+    middle = (lags[1:] + lags[:-1]) / 2
+    below, above = np.append(lags[0], middle), np.append(middle, lags[-1])
+    first, last = (np.searchsorted(lags, np.nan_to_num(end)) for end in (low, high))
+    low, high = dt * below[first], dt * above[last]
+    for source, target in np.argwhere(at_lag.any(axis=2)):
+        for run in runs_of(np.flatnonzero(at_lag[source, target])):
+            low[source, target, run] = np.minimum(low[source, target, run], dt * lags[run[0]])
+            high[source, target, run] = np.maximum(high[source, target, run], dt * lags[run[-1]])
+    own = (np.eye(len(graph), dtype=bool)[..., None]) & (lags == 0)
+    some = at_lag & ~own
+    low = np.where(some, np.minimum(low, intervals[..., 0]), intervals[..., 0])
+    high = np.where(some, np.maximum(high, intervals[..., 1]), intervals[..., 1])
+    return delays, np.stack([low, high], axis=-1)
 
 
 def profile_delays(
@@ -263,16 +293,30 @@ def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"])
     """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
     the data do not exclude, in time; NaN where there is no edge.
 
-    A map's delay is a whole number of samples. With every other lag of the same source in the place
-    of an edge's own, all else refitted, the likelihoods are weights of the lags; the likeliest that
-    together have 90 % of them are not excluded.
+    A map's delay is a whole number of samples.
+    """
+    delays, _ = candidate_lags(screened.windows, graph)
+    return delays, float(screened.windows.dt) * lags_not_excluded(screened, graph, graph)
+
+
+def lags_not_excluded(
+    screened: Screened,
+    graph: Bool[np.ndarray, "source target lag"],
+    asked: Bool[np.ndarray, "source target lag"],
+) -> Float[np.ndarray, "source target lag 2"]:
+    """Return the least and the greatest candidate lag that the data do not exclude for the edges
+    that are asked about, in samples; their own for other edges, NaN where there is no edge.
+
+    With every other lag of the same source in the place of an edge's own, all else refitted, the
+    likelihoods are weights of the lags; the likeliest that together have 90 % of them are not
+    excluded.
     """
     windows, data = screened.windows, screened.data
-    lags, dt = np.asarray(windows.lags, float), float(windows.dt)
-    delays, intervals = candidate_lags(windows, graph)
-    if data.refused or len(lags) == 1 or not graph.any():
-        return delays, intervals
-    for target in map(int, np.flatnonzero(graph.any(axis=(0, 2)))):
+    lags = np.asarray(windows.lags, float)
+    ranges = np.repeat(np.where(graph, lags, np.nan)[..., None], 2, axis=-1)
+    if data.refused or len(lags) == 1:
+        return ranges
+    for target in map(int, np.flatnonzero(asked.any(axis=(0, 2)))):
         own = graph[:, target]
         # In windows that have all lags that are compared.
         every = np.broadcast_to(own.any(axis=1), own.T.shape)
@@ -280,8 +324,8 @@ def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"])
         y, _ = design.standardised(data.outputs[:, target])
         mask = own.T.reshape(-1)
         terms = find_terms(design, y, mask, mask)
-        inputs = [(int(i), int(k)) for i, k in np.argwhere(own)]
-        for source, place in inputs:
+        for source, place in np.argwhere(asked[:, target]):
+            source, place = int(source), int(place)
             if lags[place] == 0 and source == target:
                 continue  # what a variable does by itself has no delay
             near = range(max(place - NEAR, 0), min(place + NEAR + 1, len(lags)))
@@ -297,20 +341,21 @@ def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"])
             enough = np.cumsum(weight[order]) / weight.sum()
             kept = {others[k] for k in order[: int(np.searchsorted(enough, CONFIDENCE)) + 1]}
             kept.add(place)
-            intervals[source, target, place] = dt * lags[min(kept)], dt * lags[max(kept)]
-    return delays, intervals
+            ranges[source, target, place] = lags[min(kept)], lags[max(kept)]
+    return ranges
 
 
 def of_either_reading(found: Delays, dt: float, *, flow: bool) -> Delays:
     """Return delays with intervals that hold where a record may as well be read the other way: a
-    lag of a map is half a sample shorter than the delay of a flow that does the same.
+    lag of a map is half a sample shorter than the delay of a flow that does the same, and is that
+    of flows whose delay is up to half a sample longer or shorter than this.
     """
     delays, intervals = found
     low, high = np.moveaxis(intervals, -1, 0)
     # The present of a variable itself has no delay in either.
     late = ~(np.eye(len(delays), dtype=bool)[..., None] & (high <= 0))
     low = np.where(late & flow, np.maximum(low - dt / 2, 0), low)
-    high = np.where(late & (not flow), high + dt / 2, high)
+    high = np.where(late & (not flow), high + dt, high)
     return delays, np.stack([low, high], axis=-1)
 
 

@@ -9,6 +9,10 @@ A flow's delay is spread over two or three samples by that average, at the price
 map whose sources act over several lags, as in a vector autoregression of some order, would pay for
 each of them and look like a flow. So both readings may also have the mean over three neighbouring
 lags or delays, at half the price of as many columns.
+
+Where the variance of the noise changes, loud stretches would decide alone, by more nats than they
+are worth: there the comparison is made again with every window weighed by the inverse variance of
+its neighbourhood, and its evidence shrunk to what its own scatter bears out.
 """
 
 from typing import NamedTuple
@@ -40,6 +44,9 @@ SPREAD, PLACE = 3, 0.5
 # Below which a share of variance is an error of features, also of records without noise: as where
 # graphs are searched.
 FLOOR = 1e-4
+# Windows to either side within which the weight of others in a local variance halves, and the least
+# local variance relative to the mean.
+MEMORIES, LEAST = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 1e-3
 
 
 class Readings(NamedTuple):
@@ -59,6 +66,7 @@ class Readings(NamedTuple):
     flow_graph: Bool[np.ndarray, "source target lag"]
     map_cost: Float[np.ndarray, " target"]
     distributed: Bool[np.ndarray, "source target lag"] | None = None
+    trust: float = 1.0
 
     @property
     def name(self) -> str:
@@ -110,14 +118,23 @@ class _Regression:
     """
 
     def __init__(
-        self, columns, rates, choices: int, allowed, required, n_means: int = 0, room: int = 0
+        self,
+        columns,
+        rates,
+        weight,
+        choices: int,
+        allowed,
+        required,
+        n_means: int = 0,
+        room: int = 0,
     ):
         self.columns = columns.reshape(len(rates), -1)
-        self.rates, self.choices, self.room = rates, choices, room
+        self.rates, self.weight, self.choices, self.room = rates, weight, choices, room
         self.allowed, self.required = allowed, required
         self.means = np.arange(columns.shape[1]) >= columns.shape[1] - n_means
-        self.n, self.centred = float(len(rates)), rates - rates.mean(0)
-        self.sums = sums_of(self.columns, rates, np.ones(len(rates)))
+        self.n, self.root = float(len(rates)), np.sqrt(weight)[:, None]
+        self.center = weight @ rates / weight.sum()
+        self.sums = sums_of(self.columns, rates, weight)
 
     def problem(self) -> Problem:
         """Return the problem of these columns."""
@@ -148,17 +165,21 @@ class _Regression:
             line = np.flatnonzero(level > OUT) * WIDTH
             bend = (np.flatnonzero(level > LINE)[:, None] * WIDTH + np.arange(1, WIDTH)).ravel()
             used = np.concatenate([line, bend])
-            x, y = self.columns[:, used], self.centred[:, j]
-            mean = x.mean(axis=0)
-            x = x - mean
+            x, y = self.columns[:, used], self.root[:, 0] * (self.rates[:, j] - self.center[j])
+            mean = self.weight @ x / self.weight.sum()
+            x = self.root * (x - mean)
             size = np.sqrt((x**2).sum(axis=0))
             size = np.where(size > 0, size, 1)
             x = x / size
             beta = np.linalg.lstsq(x.T @ x, x.T @ y, rcond=1e-9)[0]
             risk[j] = np.sum((y - x @ beta) ** 2) / max(y @ y, 1e-300)
-            says[:, j] = self.rates[:, j].mean() + (at[:, used] - mean) @ (beta / size)
+            says[:, j] = self.center[j] + (at[:, used] - mean) @ (beta / size)
         cost = found.cost + self.n * (np.log(risk + FLOOR) - np.log(found.risk + FLOOR))
         return _Fit(Selection(found.level, risk, cost, found.change), says)
+
+    def left(self, found: Selection) -> Float[np.ndarray, "window target"]:
+        """Return what a choice leaves of the rates, times the root of the weight of a window."""
+        return self.root * (self.rates - self.refit(found, self.columns).says)
 
 
 class _Flow(_Regression):
@@ -183,7 +204,7 @@ class _Flow(_Regression):
 
     def problem(self) -> Problem:
         """Return the problem of these columns, of which some follow the end of the step."""
-        self.sums = with_changed(self.sums, self.columns, self.rates, self.moving)
+        self.sums = with_changed(self.sums, self.columns, self.rates, self.weight, self.moving)
         return super().problem()
 
     def _mean(self, delay: float, end):
@@ -355,6 +376,9 @@ def compare_readings(
     reading, and whichever is half a sample nearer would win: so both have all lags about those that
     matter to a map, for as many targets as there is room for.
 
+    Where the variance of what both leave clearly changes, windows are weighed by its inverse, and
+    the evidence is calibrated by its scatter; graphs are those of windows that count alike.
+
     - `recordings`: standardised, each `[time dim]`.
     - `inside`: samples that may be the present of a window, one array for each recording.
     """
@@ -368,7 +392,8 @@ def compare_readings(
         return None
     columns = np.concatenate([steps.around[lag] for lag in lags], axis=1)
     flat = (edges.transpose(1, 2, 0).reshape(dim, -1) for edges in (allowed, required))
-    (coarse,) = _Regression(columns, steps.rates, dim * len(lags), *flat).search(None)
+    even = np.ones(len(columns))
+    (coarse,) = _Regression(columns, steps.rates, even, dim * len(lags), *flat).search(None)
     graph = (coarse.level > OUT).reshape(dim, len(lags), dim).transpose(2, 0, 1)
     chosen = _Finer.of(graph, lags, coarse.risk)
     found = _compare(
@@ -380,7 +405,9 @@ def compare_readings(
     )
     if found is None:
         return None
-    return Readings(found.evidence, graph, graph, np.full(dim, np.nan))
+    return found._replace(
+        map_graph=graph, flow_graph=graph, map_cost=np.full(dim, np.nan), distributed=None
+    )
 
 
 class _Finer(NamedTuple):
@@ -442,52 +469,140 @@ def _compare(
     n = len(steps.rates)
     if n <= dim + 2:
         return None
-    # The same number for both: that a flow has twice the candidates must not decide.
-    choices = dim * len(lags)
-    as_map = _Regression(
-        _with_means([steps.around[lag] for lag in lags], candidates.parts(lags)),
-        steps.rates,
-        choices,
-        candidates.of_map(allowed, means=True),
-        candidates.of_map(required, means=False),
-        candidates.n_means(),
-        room=dim * len(delays) + candidates.n_means(),
+    read = _Compared.of(steps, candidates, allowed, required, np.ones(n))
+    evidence, trust = read.evidence, 1.0
+    variance = changing_variance(read.left)
+    if variance is not None:
+        # Rows count by how quiet their stretch is, and what they say by how far it scatters.
+        trust = read.calibration()
+        weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
+        evidence = weighed.evidence * weighed.calibration()
+    whole = n < most
+    weak = (
+        _distributed(read.as_map, read.plain, candidates) if whole and evidence < CLEARLY else None
     )
-    as_flow = _Flow(
-        steps,
-        candidates,
-        choices,
-        candidates.of_flow(allowed),
-        candidates.of_flow(required, whole=True),
-        candidates.n_means(),
-    )
-    (plain,) = as_map.search(None, means=False)
-    maps = as_map.search(None, plain.level) if candidates.n_means() else [plain]
-    from_map = candidates.to_flow(_best_of(maps).level)
-    starts = as_flow.search(None, from_map)
-    fitted = [(found, as_flow.refit(found, as_flow.at_start).says) for found in starts]
-    best = min((as_flow.settle(*one) for one in fitted), key=_Fit.total)
-    for _ in range(ROUNDS):
-        before = best.total()
-        as_flow.end_at(best.says)
-        searched = as_flow.search(None, best.found.level, from_map)
-        settled = [as_flow.settle(found, best.says) for found in searched]
-        best = min((best, *settled), key=_Fit.total)
-        if not best.total() < before - PROGRESS:
-            break
-    from_flow = candidates.to_map(best.found.level)
-    plain = _best_of([plain, *as_map.search(candidates.each(from_flow), means=False)])
-    from_flow_too = as_map.search(from_flow) if candidates.n_means() else []
-    of_map = _best_of([plain, *maps, *from_flow_too])
-    whole, evidence = n < most, float(of_map.cost.sum() - best.total()) / 2
-    weak = _distributed(as_map, plain, candidates) if whole and evidence < CLEARLY else None
     return Readings(
         evidence=evidence,
-        map_graph=candidates.graph_of(plain.level),
-        flow_graph=candidates.graph_of(from_flow),
-        map_cost=plain.cost / n if whole else np.full(dim, np.nan),
+        map_graph=candidates.graph_of(read.plain.level),
+        flow_graph=candidates.graph_of(candidates.to_map(read.flow.found.level)),
+        map_cost=read.plain.cost / n if whole else np.full(dim, np.nan),
         distributed=weak,
+        trust=trust,
     )
+
+
+class _Compared(NamedTuple):
+    """The searches of both readings.
+
+    - `plain`: the best map without means; `best`: the best with them; `flow`: the best flow.
+    - `left`: what both leave of the rates, `[reading window target]`, times the root of the weight
+        of each window.
+    """
+
+    as_map: _Regression
+    plain: Selection
+    best: Selection
+    flow: _Fit
+    left: Float[np.ndarray, "2 window target"]
+
+    @classmethod
+    def of(cls, steps: _Steps, candidates: _Candidates, allowed, required, weight) -> "_Compared":
+        """Return the best of both readings, windows weighed."""
+        # The same number for both: that a flow has twice the candidates must not decide.
+        lags, choices = candidates.lags, candidates.dim * len(candidates.lags)
+        as_map = _Regression(
+            _with_means([steps.around[lag] for lag in lags], candidates.parts(lags)),
+            steps.rates,
+            weight,
+            choices,
+            candidates.of_map(allowed, means=True),
+            candidates.of_map(required, means=False),
+            candidates.n_means(),
+            room=candidates.dim * len(candidates.delays) + candidates.n_means(),
+        )
+        as_flow = _Flow(
+            steps,
+            candidates,
+            weight,
+            choices,
+            candidates.of_flow(allowed),
+            candidates.of_flow(required, whole=True),
+            candidates.n_means(),
+        )
+        (plain,) = as_map.search(None, means=False)
+        maps = as_map.search(None, plain.level) if candidates.n_means() else [plain]
+        from_map = candidates.to_flow(_best_of(maps).level)
+        starts = as_flow.search(None, from_map)
+        fitted = [(found, as_flow.refit(found, as_flow.at_start).says) for found in starts]
+        best = min((as_flow.settle(*one) for one in fitted), key=_Fit.total)
+        for _ in range(ROUNDS):
+            before = best.total()
+            as_flow.end_at(best.says)
+            searched = as_flow.search(None, best.found.level, from_map)
+            settled = [as_flow.settle(found, best.says) for found in searched]
+            best = min((best, *settled), key=_Fit.total)
+            if not best.total() < before - PROGRESS:
+                break
+        from_flow = candidates.to_map(best.found.level)
+        plain = _best_of([plain, *as_map.search(candidates.each(from_flow), means=False)])
+        from_flow_too = as_map.search(from_flow) if candidates.n_means() else []
+        of_map = _best_of([plain, *maps, *from_flow_too])
+        as_flow.end_at(best.says)
+        left = np.stack([as_map.left(of_map), as_flow.left(best.found)])
+        return cls(as_map, plain, of_map, best, left)
+
+    @property
+    def evidence(self) -> float:
+        """The log likelihood of the flow over that of the map, prices included, in nats."""
+        return float(self.best.cost.sum() - self.flow.total()) / 2
+
+    def calibration(self) -> float:
+        """Return by how much the evidence must shrink for its spread to be what nats say, at most
+        1: the variance that the likelihood believes it has over the one that it has, by the squares
+        of its terms (as of the sandwich formula, White 1982).
+        """
+        size = np.maximum(np.mean(self.left**2, axis=(0, 1)), 1e-300)
+        apart, middle = self.left[0] - self.left[1], self.left.mean(axis=0)
+        believed = np.sum(apart**2 / size)
+        there = np.sum((apart * middle / size).sum(axis=1) ** 2)
+        return float(min(believed / there, 1.0)) if there > 0 else 1.0
+
+
+def changing_variance(
+    left: Float[np.ndarray, "reading window target"],
+) -> Float[np.ndarray, " window"] | None:
+    """Return the relative variance of the noise by window where it clearly changes, from what is
+    left of rates; None elsewhere.
+
+    A window has the mean square of those around it, itself left out, with weights that fall by
+    half within one of `MEMORIES`, whichever makes the window likeliest; beyond a constant variance
+    by 3 nats and more.
+    """
+    square = np.mean(left**2, axis=0)
+    square = (square / np.maximum(square.mean(axis=0), 1e-300)).mean(axis=1)
+    best, least = None, -square.sum() / 2 + CLEARLY
+    for memory in MEMORIES:
+        variance = _around(square, memory)
+        if (nats := -np.sum(np.log(variance) + square / variance) / 2) > least:
+            best, least = variance, nats
+    return None if best is None else best / best.mean()
+
+
+def _around(square: Float[np.ndarray, " window"], memory: float) -> Float[np.ndarray, " window"]:
+    """Return the weighted mean of the windows around each."""
+    keep = 0.5 ** (1 / memory)
+    total, count = (
+        _before(values, keep) + _before(values[::-1], keep)[::-1]
+        for values in (square, np.ones_like(square))
+    )
+    return np.maximum(total / count, LEAST * square.mean())
+
+
+def _before(values: Float[np.ndarray, " window"], keep: float) -> Float[np.ndarray, " window"]:
+    """Return sums over all windows before each, a share `keep` of which is left a window later."""
+    from scipy.signal import lfilter
+
+    return np.append(0.0, lfilter([1.0], [1.0, -keep], values)[:-1])
 
 
 def _distributed(

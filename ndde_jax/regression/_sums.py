@@ -94,12 +94,14 @@ def with_changed(
     sums: Sums,
     features: Float[np.ndarray, "window feature"],
     targets: Float[np.ndarray, "window target"],
+    weight: Float[np.ndarray, "window"],
     changed: Bool[np.ndarray, "feature"],
 ) -> Sums:
-    """Return the sums of one block of windows of weight 1 in which some features have new values;
-    `features` are all of them, as they are now.
+    """Return the sums of one block of windows in which some features have new values; `features`
+    are all of them, as they are now.
     """
     new = features[:, changed]
+    new = new if (weight == 1).all() else weight[:, None] * new
     x, xx, xy = sums.x.copy(), sums.xx.copy(), sums.xy.copy()
     x[0, changed], xy[0, changed] = new.sum(axis=0), new.T @ targets
     xx[0, changed] = products = new.T @ features

@@ -325,7 +325,7 @@ def _as_read(
     if unsure or np.asarray(chosen.found.products).any():
         second = read_as(other)
         worse = np.asarray(chosen.found.cost) - np.asarray(second.found.cost)
-        gain = n * float(worse.sum()) / 2
+        gain = readings.trust * n * float(worse.sum()) / 2
         if gain > max(abs(readings.evidence), tells):
             evidence = gain if other == "flow" else -gain
             second.readings = readings._replace(evidence=evidence)

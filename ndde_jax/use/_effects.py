@@ -8,7 +8,7 @@ and Zhu, *JRSS B* 82 (2020), 1059).
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -20,17 +20,24 @@ from .._checks import check_whole
 from .._memory import padded_length
 from .._spoken import percent
 from .._types import Checked, to_jax
-from ..models._model import model_rates
-from ._arguments import folded, inputs_of, kept_lags, variable
+from ..models._model import NeuralDDE, model_rates
+from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
+from ._bends import Bend, find_bend, what_is_left
 from ._ensemble import Ensemble
+from ._off_grid import missed_by_lags
+from ._refitted import other_reading
 
 # Slices of each source of a surface.
 POINTS = 8
 # Rows that averages are taken over, spread evenly over the record; their error is far below that of
 # the ensemble.
 MOST_ROWS = 1000
+# Standard deviations to either side over which the slope of a bend is taken.
+NEAR = 0.01
 # Two-sided 90 %.
-WIDE = 1.6449
+LEVEL, WIDE = 0.9, 1.6449
+# Halvings of the room in which an end of an interval lies: to a millionth of it.
+HALVINGS = 20
 
 
 def histories_of(ensemble: Ensemble) -> Float[np.ndarray, "row lag dim"]:
@@ -105,6 +112,72 @@ def center_and_spread(
     return model, WIDE * np.sqrt(variance)
 
 
+@dataclasses.dataclass(frozen=True)
+class Doubt:
+    """The other reading of a record that is undecided between a map and a flow.
+
+    - `model`: the drift of that reading, on the same graph; `chance`: its probability.
+    """
+
+    model: NeuralDDE
+    chance: float
+
+
+def doubt_of(found: Any) -> Doubt | None:
+    """Return the other reading of an undecided record, None of others."""
+    model = other_reading(found) if np.isfinite(found.evidence) else None
+    if model is None:
+        return None
+    flow = 1 / (1 + np.exp(-found.evidence))
+    return Doubt(model, float(flow if found.windows.scheme == "euler" else 1 - flow))
+
+
+def interval_ends(
+    center: np.ndarray, half: np.ndarray, apart: np.ndarray, chance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of a 90 % interval that holds for either reading of a record.
+
+    - `center`, `half`: the middle and half the width of the interval of the reading chosen.
+    - `apart`: by how much the other differs, which has a probability of `chance`.
+    """
+    from scipy.special import ndtr
+
+    size = np.maximum(half / WIDE, 1e-300)
+
+    def end(share):
+        low, high = (
+            np.minimum(center, center + apart) - half,
+            np.maximum(center, center + apart) + half,
+        )
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            first, second = (ndtr((middle - at) / size) for at in (center, center + apart))
+            below = (1 - chance) * first + chance * second < share
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
+
+    if chance == 0:
+        return center - half, center + half
+    return end((1 - LEVEL) / 2), end((1 + LEVEL) / 2)
+
+
+def with_shift(
+    found: np.ndarray,
+    spread: np.ndarray,
+    shift: np.ndarray,
+    variance: np.ndarray,
+    apart: np.ndarray,
+    chance: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of an interval that holds what a drift leaves out as well: a `shift`, known
+    up to a `variance`. Where that shows, the interval lies to its side of what was found, and ends
+    there.
+    """
+    half = np.sqrt(spread**2 + WIDE**2 * variance)
+    low, high = interval_ends(found + shift, half, apart, chance)
+    return np.minimum(low, found), np.maximum(high, found)
+
+
 # ---- one source ----
 
 
@@ -131,7 +204,13 @@ def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray
     curves = accumulated(by_model(own, steps(ensemble.basis), ensemble, j))
     echoed = [steps(rates_of(echo))[:, j] - own for echo in effects.echoes]
     y, spread = center_and_spread(curves, accumulated(np.stack(echoed, 1)) if echoed else None)
-    return edges, y, y - spread, y + spread
+    bend, doubt, apart, chance = effects.bends[i, j, a], effects.doubt, np.zeros(len(y)), 0.0
+    if doubt is not None:
+        other = steps(rates_of(doubt.model))[:, j] - own
+        apart, chance = accumulated(other[:, None])[0], doubt.chance
+    shift, variance = bend.of(accumulated(steps(bend)))
+    line = effects.missed[i, j, a] * accumulated(np.diff(edges)[:, None])[0]
+    return edges, y, *with_shift(y, spread, shift + line, variance, apart, chance)
 
 
 # ---- two sources ----
@@ -408,7 +487,7 @@ class Total:
     """The response of levels along all paths of the graph; NumPy, `[time source target]`.
 
     Units of the target per unit of the source, as they are read (`found.samples.labels`). Linear:
-    of the drift with its mean slopes.
+    of the drift with its mean slopes; intervals hold what these leave out, as those of slopes do.
 
     - `ts`: times after the push, from 0.
     - `pulse`: the source is displaced by one unit at time 0 and then left to itself.
@@ -432,7 +511,10 @@ class Effects:
     - `slope`: mean over the data of ∂(rate of the target)/∂(source at that lag), in units of the
         target per unit of time and per unit of the source, as they are read: of their logarithms
         or scores, if a transform was asked for; NaN where no edge is kept.
-    - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included.
+    - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included, and what the drift
+        leaves out: bends that were not worth their price, delays that it reads at the nearest
+        candidate, and the other reading of a record that is undecided between a map and a flow. It
+        need not lie evenly about the slope.
     - `sign`: of the slope, 1 or −1; 0 where no edge is kept. The interval tells how certain it is;
         a curve that rises and falls may have either sign.
     - `share`: of the resamples that contain an edge, neighbouring lags counted together.
@@ -446,6 +528,9 @@ class Effects:
     found: Any
     ensemble: Ensemble
     echoes: tuple[Any, ...] = ()
+    doubt: Doubt | None = None
+    bends: Mapping[tuple[int, int, int], Bend] = dataclasses.field(default_factory=dict)
+    missed: Any = 0.0
 
     @property
     def sign(self) -> Int[np.ndarray, "source target lag"]:
@@ -462,6 +547,10 @@ class Effects:
         target's rate from one end of the slice to the other, all else as measured there; summed up
         and centred over the data. The drift is never evaluated where there are no data, unlike a
         curve through the mean of all other variables where variables are correlated.
+
+        Where a bend is not worth its price the curve is a straight line. The interval holds what
+        bend there may be all the same, a smoothing spline of unknown size in what the drift leaves
+        of the rates; where one shows, the interval lies to that side of the curve.
 
         **Arguments:**
 
@@ -624,14 +713,21 @@ class WithEffects:
         print(found.effects())
         ```
         """
-        ensemble, echoes = self._given(ensemble), self._echoed
+        ensemble, echoes, doubt = self._given(ensemble), self._echoed, self._doubt
         graph = np.asarray(self.graph)
-        slopes, _, bias = _slopes(self, ensemble, echoes)
+        slopes, own, bias = _slopes(self, ensemble, echoes)
         center, spread = center_and_spread(folded(self, slopes), folded(self, bias))
+        bends, apart, chance = _bends(self, ensemble), np.zeros(graph.shape), 0.0
+        if doubt is not None:
+            other = _differences((doubt.model,), histories_of(ensemble), own)
+            apart, chance = folded(self, other)[0], doubt.chance
+        bent, variance = _bent_slopes(self, ensemble, bends)
+        missed = missed_by_lags(self)
+        low, high = with_shift(center, spread, bent + missed, variance, apart, chance)
         seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
         return Effects(
-            graph, seen(center), seen(center - spread), seen(center + spread),
-            seen(ensemble.share), self, ensemble, echoes,
+            graph, seen(center), seen(low), seen(high),
+            seen(ensemble.share), self, ensemble, echoes, doubt, bends, missed,
         )  # fmt: skip
 
 
@@ -646,11 +742,46 @@ def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np
     theta = np.concatenate([ensemble.center[None], ensemble.theta])
     members = trusted[None] + np.einsum("mtf,fls->mtls", theta, columns)
     said = np.where(ensemble.own[:, None, None], own, members[0])
-    bias = [(mean_slopes(echo, histories) - own) for echo in echoes]
-    bias = np.stack(bias) if bias else np.zeros((0, *own.shape))
-    # [target lag source] -> [source target lag]
-    to_graph = lambda a: np.moveaxis(a, (-3, -2, -1), (-2, -1, -3))  # noqa: E731
-    return to_graph(np.concatenate([said[None], members])), to_graph(own), to_graph(bias)
+    own = to_graph(own)
+    bias = _differences(echoes, histories, own)
+    return to_graph(np.concatenate([said[None], members])), own, bias
+
+
+def _bends(found: Any, ensemble: Ensemble) -> dict[tuple[int, int, int], Bend]:
+    """Return what each kept edge may bend beyond its curve."""
+    left = what_is_left(found, ensemble, rates_of(found.model))
+    edges = [(int(i), int(j), int(a)) for i, j, a in np.argwhere(found.graph)]
+    return {(i, j, a): find_bend(left, j, i, inputs_of(found, i, j, a)) for i, j, a in edges}
+
+
+def _bent_slopes(found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, int], Bend]):
+    """Return by how much bends change mean slopes, and the variance of that,
+    `[source target lag]`. A straight line through a curve has its mean slope only where a source is
+    normal.
+    """
+    histories = histories_of(ensemble)
+    shift, variance = np.zeros((2, *np.shape(found.graph)))
+    for (i, j, a), bend in bends.items():
+        inputs, values = inputs_of(found, i, j, a), histories[:, a, i]
+        near = NEAR * values.std()
+        ends = (moved(histories, inputs, i, a, values + side) for side in (near, -near))
+        above, below = (bend(z).mean(axis=0) for z in ends)
+        slope = (above - below) / (2 * near) if near > 0 else 0 * above
+        shift[i, j, a], variance[i, j, a] = bend.of(slope)
+    return shift, variance
+
+
+def to_graph(slopes: Float[np.ndarray, "*batch target lag source"]):
+    """Return slopes `[*batch source target lag]`."""
+    return np.moveaxis(slopes, (-3, -2, -1), (-2, -1, -3))
+
+
+def _differences(models: tuple[Any, ...], histories: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return the differences of the mean slopes of models from those of the learned model, `own`,
+    `[model source target lag]`.
+    """
+    slopes = [to_graph(mean_slopes(model, histories)) - own for model in models]
+    return np.stack(slopes) if slopes else np.zeros((0, *own.shape))
 
 
 def mean_slopes(function: Any, histories: np.ndarray) -> Float[np.ndarray, "output lag dim"]:
@@ -672,33 +803,62 @@ def _total(effects: Effects) -> Total:
     """Return linear responses, with their spread."""
     found = effects.found
     slopes, learned, bias = _slopes(found, effects.ensemble, effects.echoes)
+    shift, variance = _bent_slopes(found, effects.ensemble, effects.bends)
+    # Members have bends of their own.
+    draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
+    slopes[2:] += draws * np.sqrt(variance)
     given = np.concatenate([slopes, learned[None], learned[None] + bias])
     fine = FINE if found.moves_between_samples else 0
+    # What the drift leaves out, at the delays that it reads at the nearest lag.
+    shifted, late = _at_delays(found, slopes[:1] + shift + effects.missed, max(fine, 1))
     steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
     both: list[np.ndarray] = []
     for held in (False, True):
         response = _respond(given, found.lags, float(found.dt), steps, held, fine)
         # A member whose mean slopes are unstable has no finite response to average.
         response = np.clip(np.nan_to_num(response, nan=UNSTABLE), -UNSTABLE, UNSTABLE)
-        own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])
+        there = _respond(shifted, late, float(found.dt), steps, held, fine)[0]
+        there = np.clip(np.nan_to_num(there, nan=UNSTABLE), -UNSTABLE, UNSTABLE)
+        n = len(slopes)
+        own, of_learned, of_echoes = np.split(response, [n, n + 1])
         y, spread = center_and_spread(own, of_echoes - of_learned)
-        both += [y, y - spread, y + spread]
+        both += [y, np.minimum(there - spread, y), np.maximum(there + spread, y)]
     pulse, pulse_low, pulse_high, step, step_low, step_high = both
     ts = float(found.dt) * np.arange(steps + 1)
     return Total(ts, pulse, step, pulse_low, pulse_high, step_low, step_high)
 
 
+def _at_delays(
+    found: Any, slopes: Float[np.ndarray, "member source target lag"], parts: int
+) -> tuple[Float[np.ndarray, "member source target late"], tuple[float, ...]]:
+    """Return slopes of edges that are read at one candidate lag at their own delays, to parts of a
+    sample, and these delays, in samples.
+    """
+    lags, edge = np.asarray(found.lags, float), edges_of_inputs(found)
+    late = np.broadcast_to(lags, np.shape(found.graph)).copy()
+    alone = (edge[..., None, :] == np.arange(len(lags))[:, None]).sum(axis=-1) == 1
+    moved_off = found.delay_resolved & alone & np.asarray(found.reads)
+    delays = np.nan_to_num(np.asarray(found.delays)) / float(found.dt)
+    late[moved_off] = np.round(parts * delays[moved_off]) / parts
+    every = np.unique(late)
+    out = np.zeros((*slopes.shape[:3], len(every)))
+    for k, delay in enumerate(every):
+        out[..., k] = np.sum(np.where(late == delay, slopes, 0), axis=-1)
+    return out, tuple(every.tolist())
+
+
 # Not the solver: a linear map of all members at once takes 2 ms for three variables, compiling the
 # solver's program over a second.
 def _respond(
-    slopes: np.ndarray, lags: tuple[int, ...], dt: float, steps: int, held: bool, fine: int
+    slopes: np.ndarray, lags: tuple[int | float, ...], dt: float, steps: int, held: bool, fine: int
 ) -> np.ndarray:
     """Return levels after a unit push of each source, `[member time source target]`: of a flow, by
     `fine` steps of Heun's method within a sample; of a map, if that is 0, from sample to sample.
     """
     parts = max(fine, 1)
     n, dim, small = *slopes.shape[:2], dt / parts
-    newest, past = parts * lags[-1], parts * np.asarray(lags)
+    past = np.round(parts * np.asarray(lags)).astype(int)
+    newest = int(past[-1])
     buffer = np.zeros((n, dim, newest + 1, dim))  # [member pushed past variable]
     pushed = np.arange(dim)
     buffer[:, pushed, -1, pushed] = 1.0

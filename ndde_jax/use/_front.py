@@ -10,7 +10,7 @@ from .._checks import check_key, check_whole, refusal
 from .._store import concretely
 from .._types import Checked
 from ._backtest import WithBacktests
-from ._effects import WithEffects
+from ._effects import Doubt, WithEffects, doubt_of
 from ._ensemble import RESAMPLES, Ensemble, generator, make_ensemble
 from ._evidence import WithEvidence
 from ._export import WithExports
@@ -79,6 +79,12 @@ class Usable(
         """
         with concretely():
             return make_echoes(self, self._members)
+
+    @functools.cached_property
+    def _doubt(self) -> Doubt | None:
+        """The other reading of the record, where map or flow is undecided."""
+        with concretely():
+            return doubt_of(self)
 
     def _given(self, ensemble: Any) -> Ensemble:
         """Return the ensemble that was given, or the default."""

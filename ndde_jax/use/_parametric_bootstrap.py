@@ -11,12 +11,10 @@ import numpy as np
 from .._memory import padded_length
 from ..models._model import NeuralDDE
 from ..samples._reading import read_samples
-from ..select._midpoint import halfway, read_steps
-from ..select._spline_fit import fit_splines
 from ..simulate._solve import solve_sdde
-from ..windows._windows import lagged_windows
 from ._effects import histories_of, rates_of
 from ._ensemble import Ensemble
+from ._refitted import refitted
 
 # Two tell a bias from chance well enough: what is left of chance only widens.
 ECHOES = 2
@@ -53,7 +51,8 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
     # all along them.
     if not made:
         made = [x for x in _stretches(found, ensemble, record, past) if _alike(x, record)]
-    return tuple(_fitted(found, windows.scheme, x) for x in made)
+    dt, scheme = float(found.dt), windows.scheme
+    return tuple(refitted(found, read_samples(list(x), dt=dt), scheme) for x in made)
 
 
 def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
@@ -116,19 +115,6 @@ def _alike(x: np.ndarray, record: np.ndarray) -> bool:
         return False
     ratio = x.std(axis=(0, 1)) / np.maximum(np.nanstd(record, axis=0), 1e-300)
     return bool(((ratio > 1 / ALIKE) & (ratio < ALIKE)).all())
-
-
-def _fitted(found: Any, scheme: str, x: np.ndarray) -> NeuralDDE:
-    """Return splines on the graph, fitted to a record as the discovery fits its own."""
-    samples = read_samples(list(x), dt=float(found.dt))
-    if scheme != "midpoint":
-        windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
-        return fit_splines(windows, found.reads)
-    steps = read_steps(samples, lags=found.lags)
-    model = fit_splines(halfway(steps), found.reads)
-    for _ in range(found.recipe.passes - 1):
-        model = fit_splines(steps.met_by(model), found.reads)
-    return model
 
 
 def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ...]) -> Ensemble:

@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
-from ndde_jax.measure._delays import profile_delays
+from ndde_jax.measure._delays import profile_delays, with_lags_not_excluded
 from ndde_jax.select._between import student_quantile
+from ndde_jax.select._screened import Screened
 
 
 def late_oscillator(tau, seed, n=2000, dt=0.1, fine=5):
@@ -60,6 +61,30 @@ def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():
     delays, intervals = profile_delays(samples, windows, graph)
     assert delays[0, 1, 1] == 2.5
     np.testing.assert_array_equal(intervals[0, 1, 1], [0.0, 5.0])
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.98])
+def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exclude(memory):
+    """One lag of a slow source is as good as the next: the neighbours alone held too little."""
+    rng, x = np.random.default_rng(2), np.zeros((300, 2))
+    for t in range(2, 299):
+        x[t + 1, 0] = memory * x[t, 0] + np.sqrt(1 - memory**2) * rng.normal()
+        x[t + 1, 1] = 0.5 * x[t, 1] + 0.4 * x[t - 2 : t, 0].sum() + rng.normal()
+    windows = ndde.select.midpoint_windows(x, dt=0.5, lags=range(6))
+    graph = np.zeros((2, 2, 6), bool)
+    graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 2] = True
+    # As if no delay could be estimated.
+    grid = np.where(graph, 0.5 * np.arange(6), np.nan)
+    around = np.stack([grid - 0.5, grid + 0.5], axis=-1)
+    _, ends = with_lags_not_excluded(Screened(windows), graph, (grid, around))
+    wide = np.ptp(ends[0, 1, 2]) / 0.5
+    assert wide == 2 if memory == 0 else wide > 2
+    np.testing.assert_array_equal(ends[1, 1, 0], around[1, 1, 0])
+    graph[0, 1, :4] = True
+    run = np.where(graph, 0.5 * np.arange(6), np.nan)
+    near = np.stack([run - 0.5, run + 0.5], axis=-1)
+    _, ends = with_lags_not_excluded(Screened(windows), graph, (run, near))
+    assert (ends[0, 1, :4, 0] <= 0).all() and (ends[0, 1, :4, 1] >= 1.5).all()
 
 
 def test_no_delayed_edge_gives_no_estimate():

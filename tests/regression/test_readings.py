@@ -7,7 +7,7 @@ from scipy.integrate import quad
 
 import ndde_jax as ndde
 from ndde_jax.regression import compare_readings
-from ndde_jax.regression._readings import mean_weights
+from ndde_jax.regression._readings import changing_variance, mean_weights
 
 KEY = jax.random.key(0)
 
@@ -157,3 +157,44 @@ def spread_autoregression(seed, dim=6, n=600):
 def test_sources_that_act_over_several_lags_are_of_a_map(seed):
     """A flow reads several samples at the price of one: its average over a step."""
     assert read(spread_autoregression(seed), range(6)).name == "map"
+
+
+def loud(seed, n=800):
+    """A map whose noise has a variance that wanders, and the logarithm of that."""
+    rng, h, x = np.random.default_rng(seed), np.zeros(n), np.zeros((n, 2))
+    for t in range(2, n - 1):
+        h[t + 1] = 0.98 * h[t] + 0.25 * rng.normal()
+        link = np.array([0, 0.4 * x[t - 2, 0]])
+        x[t + 1] = 0.5 * x[t] + link + np.exp(h[t + 1] / 2) * rng.normal(size=2)
+    return x, h
+
+
+@pytest.mark.parametrize("seed", [2, 5, 26])
+def test_loud_stretches_do_not_decide(seed):
+    """They made flows of these maps, by 4 to 12 nats."""
+    assert read(loud(seed)[0], range(5)).evidence < 3
+
+
+def test_a_variance_that_changes_is_told_from_one_that_does_not():
+    rng = np.random.default_rng(0)
+    for noise in (rng.normal(size=(2, 800, 2)), rng.standard_t(3, size=(2, 800, 2))):
+        assert changing_variance(noise) is None
+    _, h = loud(0)
+    found = changing_variance(np.exp(h / 2)[:, None] * rng.normal(size=(2, 800, 2)))
+    assert found.mean() == pytest.approx(1)
+    assert np.corrcoef(np.log(found), h)[0, 1] > 0.8
+
+
+def test_a_window_is_no_part_of_its_own_variance():
+    """Means of all other windows, by hand."""
+    rng = np.random.default_rng(1)
+    size = np.repeat([0.3, 3.0], 60)
+    left = (size[:, None] * rng.normal(size=(120, 1)))[None]
+    found, square = changing_variance(left), left[0, :, 0] ** 2
+    far = np.abs(np.arange(120)[:, None] - np.arange(120))
+    tried = []
+    for memory in (1, 2, 5, 10, 20, 50):
+        weight = np.where(far > 0, 0.5 ** (far / memory), 0)
+        tried.append(weight @ square / weight.sum(axis=1))
+    best = min(tried, key=lambda v: np.sum(np.log(v) + square / v))
+    np.testing.assert_allclose(found, best / best.mean(), rtol=1e-9)

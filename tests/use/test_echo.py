@@ -12,11 +12,11 @@ from ndde_jax.use import _parametric_bootstrap
 from ndde_jax.use._effects import mean_slopes
 from ndde_jax.use._parametric_bootstrap import (
     FINE,
-    _fitted,
     _stretches,
     make_echoes,
     spread_by_echoes,
 )
+from ndde_jax.use._refitted import refitted
 
 from .small import discovery
 
@@ -47,6 +47,11 @@ def echoes(found):
     return make_echoes(found, found.resample(key=jax.random.key(0)))
 
 
+def fitted(found, scheme, x):
+    """The echo of a recording `[stretch time dim]`."""
+    return refitted(found, ndde.read_samples(list(x), dt=float(found.dt)), scheme)
+
+
 def slopes_of(model, past):
     """Mean derivatives of an echo, `[source target lag]`."""
     return np.moveaxis(mean_slopes(model, past), (0, 1, 2), (1, 2, 0))
@@ -74,7 +79,7 @@ def test_stretches_along_the_data_hear_the_same(found):
     learned = np.diagonal(found.effects().slope[..., 0])
     expected = ((1 + learned * STEP / FINE) ** FINE - 1) / STEP
     past = record[:-1, None]
-    slopes = [slopes_of(_fitted(found, "euler", x), past) for x in made]
+    slopes = [slopes_of(fitted(found, "euler", x), past) for x in made]
     np.testing.assert_allclose(np.diagonal(np.mean(slopes, axis=0)[..., 0]), expected, atol=0.06)
 
 
@@ -150,5 +155,5 @@ def test_midpoints_are_fitted_as_often_as_the_recipe_says(found):
         windows = ndde.select.midpoint_windows(list(x), dt=STEP, lags=(0,), model=model)
         model = fit_splines(windows, found.graph)
         so_often = dataclasses.replace(found, recipe=ndde.Recipe(passes=passes))
-        drift, past = _fitted(so_often, "midpoint", x), x[0, :-1, None]
+        drift, past = fitted(so_often, "midpoint", x), x[0, :-1, None]
         np.testing.assert_array_equal(jax.vmap(drift)(past), jax.vmap(model)(past))
