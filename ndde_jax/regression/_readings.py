@@ -59,6 +59,8 @@ class Readings(NamedTuple):
         record was compared.
     - `distributed`: the inputs of a map whose sources act over several lags each, where that is
         clearly likelier than the map, and the flow is not; None elsewhere.
+    - `trust`: by how much nats of windows that count alike must shrink where the variance of the
+        noise changes; 1 elsewhere.
     """
 
     evidence: float
