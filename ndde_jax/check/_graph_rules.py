@@ -405,8 +405,7 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "weak edges",
     GRAPH,
-    "{count} of {kept} inputs are hardly worth their price, or not in every part of the record"
-    "{or_new}: {links}.",
+    "{count} of {kept} inputs {weak}: {links}.",
     "Record for longer, or drop them{how}.",
     limits=Limits(
         note=0.0,
@@ -424,7 +423,11 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
         share = len(edges) / float(e.graph.sum())
         words = {"count": len(edges), "kept": int(e.graph.sum()), "links": e.links_listed(edges)}
         stale = e.unconfirmed.sum() / max((e.graph & e.pairs[..., None]).sum(), 1)
-        words["or_new"] = ", or explain nothing that is new in their source" if stale else ""
+        is_weak, new = "are hardly worth their price", "explain nothing that is new in their source"
+        if len(edges) == 1:
+            is_weak, new = "is hardly worth its price", "explains nothing that is new in its source"
+        words["weak"] = f"{is_weak}, or not in every part of the record"
+        words["weak"] += f", or {new}" if stale else ""
         words["how"] = "" if stale else ": found.graph & (found.lower > 0)"
         many = share > DOUBTFUL or stale > TOO_MANY
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -175,14 +176,15 @@ def _named(base: GraphEvidence, which: np.ndarray) -> str:
     return listed(named, SHOWN_LINKS) or "none"
 
 
-def _counted(base: GraphEvidence, which: np.ndarray) -> dict[str, int]:
-    return {"count": int(which.sum()), "kept": int(base.graph.sum())}
+def _counted(base: GraphEvidence, which: np.ndarray) -> dict[str, Any]:
+    count = int(which.sum())
+    return {"count": count, "kept": int(base.graph.sum()), "are": "is" if count == 1 else "are"}
 
 
 @rule(
     "stable edges",
     REFITS,
-    "{count} of {kept} edges are not found again by half of the refits on halves of the data: "
+    "{count} of {kept} edges {are} not found again by half of the refits on halves of the data: "
     "{lost}.",
     "Record for longer, or drop these.",
     limits=Limits(
