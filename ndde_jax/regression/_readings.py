@@ -602,9 +602,10 @@ def _around(square: Float[np.ndarray, " window"], memory: float) -> Float[np.nda
 
 def _before(values: Float[np.ndarray, " window"], keep: float) -> Float[np.ndarray, " window"]:
     """Return sums over all windows before each, a share `keep` of which is left a window later."""
-    from scipy.signal import lfilter
+    from scipy.linalg import solve_banded
 
-    return np.append(0.0, lfilter([1.0], [1.0, -keep], values)[:-1])
+    bands = np.stack([np.ones(len(values)), np.full(len(values), -keep)])
+    return np.append(0.0, solve_banded((1, 0), bands, values)[:-1])
 
 
 def _distributed(

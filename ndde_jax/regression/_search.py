@@ -23,9 +23,9 @@ from ._sums import Grouped
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
-# Most groups that a target may hold; and how many of more than one feature get room at first: the
-# time of a move goes with it.
-MOST, FIRST_ROOM = 12, 6
+# Most groups that a target may hold; and how many get room at first where there are more than `MANY`
+# of several features: the time of a move goes with all three, and each room is another program.
+MOST, FIRST_ROOM, MANY = 12, 6, 64
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
 # Windows that a column takes at least.
@@ -576,8 +576,8 @@ def search_known(
         if n_targets > 1 and shared.gram.size > COPIED:
             shared = shared._replace(gram=jax.device_put(shared.gram))
         # With room for a few groups as long as these suffice.
-        wide = shared.present.shape[1] > 1
-        for own_most in sorted({most, min(most, FIRST_ROOM)} if wide else {most}):
+        costly = room > MANY and shared.present.shape[1] > 1
+        for own_most in sorted({most, min(most, FIRST_ROOM)} if costly else {most}):
             few = (found.level[left] > OUT).sum(1) < own_most
             some = left[few | (own_most == most)]
             for first in range(0, len(some), TARGETS):
