@@ -122,7 +122,7 @@ def test_a_class_derived_from_an_abstract_one_is_kept_and_asked_for_where_it_is_
     write(path, ndde.Recipe(strategy=Mine(3)))
     assert read(path, ndde.Recipe).strategy == Mine(3)
     changed(path, lambda about: about["content"]["fields"]["strategy"].update({"class": "Yours"}))
-    with pytest.raises(ValueError, match="holds a Yours, .* but of .*test_store. Import what"):
+    with pytest.raises(ValueError, match=r"holds a Yours, .* but of .*test_store\. Import what"):
         read(path, ndde.Recipe)
 
 
