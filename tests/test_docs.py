@@ -187,7 +187,9 @@ assert "alternating" in told - raised
 """
     command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, used])]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path}
+    # As the suites run that the text leads to.
+    strict = {"JAX_NUMPY_RANK_PROMOTION": "raise", "JAX_NUMPY_DTYPE_PROMOTION": "strict"}
+    environment = {**os.environ, "PYTHONPATH": path, **strict}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert len(blocks) == 5 and done.returncode == 0, done.stderr
 
