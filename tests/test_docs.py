@@ -224,6 +224,14 @@ def _of_the_benchmarks(page, path):
     return ROOT / "benchmarks" / ("" if name == "index" else name) / "README.md"
 
 
+def test_functions_in_pages_are_in_their_files():
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    places = re.findall(r"`(\w+)` in `(ndde_jax/[\w/]+\.py)`", text)
+    assert len(places) >= 6
+    for name, file in places:
+        assert re.search(rf"^def {name}\(", (ROOT / file).read_text("utf-8"), re.MULTILINE), name
+
+
 def test_references_in_pages_are_to_names_that_exist():
     shown = set(referenced())
     for page in PAGES:
