@@ -342,8 +342,9 @@ def _target_text(row: TargetRow) -> str:
     held_out = "" if np.isnan(row.held_out) else (
         f"; {max(row.held_out, 0.0):.1%} on blocks that were not fitted, given the graph"
     )  # fmt: skip
+    inputs = "1 input explains" if row.inputs == 1 else f"{row.inputs} inputs explain"
     return (
-        f"{row.name}: {row.inputs} inputs explain {row.explained:.1%} of the variance of its rate"
+        f"{row.name}: {inputs} {row.explained:.1%} of the variance of its rate"
         f"{held_out}. An edge must be worth {row.price:.3g}."
     )
 

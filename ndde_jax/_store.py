@@ -4,7 +4,8 @@ An NPZ archive that `numpy.load` opens without this library: every array under i
 as `windows.history`, and `about.json`, which says what object they make up. The comment of the
 archive names the version of the library and ends in a SHA-256 digest of every byte before it, so
 that a file is either what was written, bit by bit, or refused. No pickle: a file holds numbers and
-names of classes of this library, never code.
+names of classes, never code; the classes are those of this library, and those that the running
+program has derived from its abstract ones.
 
 Objects are described by the names of their fields, so classes may change without a new format: a
 field that is gone or new makes older files unreadable by name, with a sentence, never silently.
@@ -100,6 +101,8 @@ def from_bytes(
     decode = _Decoder(arrays)
     try:
         value = decode(about["content"])
+    except _Undefined as error:
+        raise ValueError(f"{path} {error}") from error
     except (
         *(KeyError, TypeError, ValueError, AttributeError, IndexError),
         *(RecursionError, zipfile.BadZipFile),
@@ -227,12 +230,18 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
                 encoded = _encode_array(array, path, arrays)
                 return {"enumeration": name, "items": list(kind._name_to_item), "value": encoded}
         elif type(value) is kind:
-            fields = {
-                field.name: _encode(look(value, field.name), _join(path, field.name), arrays)
-                for field in dataclasses.fields(kind)
-            }
-            return {"class": name, "fields": fields}
+            return {"class": name, "fields": _encode_fields(value, path, arrays)}
+    if type(value) in _derived().values():
+        fields = _encode_fields(value, path, arrays)
+        return {"class": type(value).__name__, "of": type(value).__module__, "fields": fields}
     raise TypeError(f"a {type(value).__name__} cannot be saved ({path or 'the object itself'}).")
+
+
+def _encode_fields(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {
+        field.name: _encode(look(value, field.name), _join(path, field.name), arrays)
+        for field in dataclasses.fields(value)
+    }
 
 
 def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
@@ -246,6 +255,10 @@ def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[
         raise TypeError(f"an array of {array.dtype} cannot be saved ({name}).")
     arrays[name] = array
     return encoded
+
+
+class _Undefined(Exception):
+    """A class that a user derived from one of the library is not defined in this process."""
 
 
 class _Decoder:
@@ -286,8 +299,20 @@ class _Decoder:
         self.rounded |= array.dtype.kind in "fc" and value.dtype != array.dtype
         return value
 
+    def _class(self, code: dict) -> type:
+        if "of" not in code:
+            return _classes()[code["class"]]
+        name = self(code["class"])
+        kind = _derived().get(name)
+        if kind is None:
+            raise _Undefined(
+                f"holds a {name}, which is not a class of the library but of {self(code['of'])}. "
+                "Import what defines it first."
+            )
+        return kind
+
     def _object(self, code: dict) -> Any:
-        kind = _classes()[code["class"]]
+        kind = self._class(code)
         names = [field.name for field in dataclasses.fields(kind)]
         if sorted(code["fields"]) != sorted(names):
             differing = sorted(set(code["fields"]) ^ set(names))
@@ -301,9 +326,7 @@ class _Decoder:
 
 @functools.cache
 def _classes() -> dict[str, type]:
-    """Return the classes that can be saved: the public ones of the library, by name. Files name no
-    others.
-    """
+    """Return the classes of the library that can be saved, the public ones, by name."""
     package = sys.modules[__package__]
     places = [package, *(getattr(package, name) for name in NAMESPACES)]
     return {
@@ -313,6 +336,25 @@ def _classes() -> dict[str, type]:
         if isinstance(kind, type)
         and (dataclasses.is_dataclass(kind) or issubclass(kind, eqx.Enumeration))
     }
+
+
+def _derived() -> dict[str, type]:
+    """Return the classes that users have derived from abstract ones of the library, such as a
+    strategy or a family of drifts, by name; the last one where a cell of a notebook was run again.
+
+    They and those of the library are all that a file can name: it brings no code along.
+    """
+    derived: dict[str, type] = {}
+    bases = [kind for name, kind in _classes().items() if name.startswith("Abstract")]
+    while bases:
+        below = bases.pop().__subclasses__()
+        bases += below
+        derived |= {kind.__name__: kind for kind in below if not _of_the_library(kind)}
+    return derived
+
+
+def _of_the_library(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __package__
 
 
 def _join(path: str, name: str) -> str:

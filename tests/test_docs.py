@@ -153,16 +153,30 @@ def test_continued_programs_run(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_contributors_are_shown_works():
+def test_what_contributors_are_shown_works(tmp_path):
     """In a process of its own: it registers a system."""
     blocks = [code for name, code in PROGRAMS.items() if name.startswith("CONTRIBUTING")]
     used = """
 import jax, numpy as np
+import ndde_jax as ndde
 x = np.random.default_rng(0).normal(size=(200, 2))
 windows = ndde.lagged_windows(x, dt=1.0)
 assert ndde.recover(windows, FewDrivers(most=1), key=jax.random.key(0)).graph.sum(0).max() <= 1
 result = ndde.fit(Lasso(), windows, ndde.FitConfig(max_steps=20), key=jax.random.key(0))
 assert ndde.edge_scores(result).shape == (2, 2, 1)
+drift = ndde.fit_drift(windows, "full", Linear(), key=jax.random.key(0)).drift
+z, y = (np.asarray(a, float) for a in (windows.history[:, 0], windows.increment))
+known = np.linalg.lstsq(np.column_stack([np.ones(len(z)), z]), y, rcond=None)[0]
+one_step = Linear().fit(windows.history, windows.increment, windows.weight,
+                        np.ones((2, 1, 2), bool), key=jax.random.key(0))
+np.testing.assert_allclose(one_step.slopes[:, 0], known[1:].T, rtol=1e-3, atol=1e-3)
+recipe = ndde.Recipe(strategy=FewDrivers(), family=Linear(), passes=1)
+found = ndde.discover(x, dt=1.0, lags=(0, 1), recipe=recipe, key=jax.random.key(0))
+found.save("kept")
+again = ndde.Discovery.load("kept")
+assert (again.recipe.strategy, again.recipe.family) == (FewDrivers(), Linear())
+history = np.zeros((2, 2))
+np.testing.assert_array_equal(again.model(history), found.model(history))
 system = ndde.systems.get("wright")
 slope = system.jacobian(0.0, np.array([0.3]), np.array([[0.2]]))
 assert (np.asarray(slope != 0)[:, 0, 0] == np.asarray(system.graph)[0, 0]).all()
@@ -172,8 +186,12 @@ told = {f.name for f in ndde.data_findings(ndde.read_samples(x, dt=1.0))}
 assert "alternating" in told - raised
 """
     command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, used])]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert len(blocks) == 4 and done.returncode == 0, done.stderr
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # As the suites run that the text leads to.
+    strict = {"JAX_NUMPY_RANK_PROMOTION": "raise", "JAX_NUMPY_DTYPE_PROMOTION": "strict"}
+    environment = {**os.environ, "PYTHONPATH": path, **strict}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert len(blocks) == 5 and done.returncode == 0, done.stderr
 
 
 def anchors(text):
@@ -204,6 +222,14 @@ def _of_the_benchmarks(page, path):
     name = Path(path).stem
     assert (page.parent / path).resolve().parent == DOCS / "benchmarks"
     return ROOT / "benchmarks" / ("" if name == "index" else name) / "README.md"
+
+
+def test_functions_in_pages_are_in_their_files():
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    places = re.findall(r"`(\w+)` in `(ndde_jax/[\w/]+\.py)`", text)
+    assert len(places) >= 6
+    for name, file in places:
+        assert re.search(rf"^def {name}\(", (ROOT / file).read_text("utf-8"), re.MULTILINE), name
 
 
 def test_references_in_pages_are_to_names_that_exist():

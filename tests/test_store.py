@@ -108,6 +108,24 @@ def test_double_precision_is_not_rounded_without_a_word(path):
     assert loaded.center.dtype == jnp.float32
 
 
+class Mine(ndde.select.AbstractStrategy):
+    """A strategy that the library does not know."""
+
+    most: int = 2
+
+    def search(self, windows, price, key):
+        """Never asked."""
+        raise NotImplementedError
+
+
+def test_a_class_derived_from_an_abstract_one_is_kept_and_asked_for_where_it_is_not_there(path):
+    write(path, ndde.Recipe(strategy=Mine(3)))
+    assert read(path, ndde.Recipe).strategy == Mine(3)
+    changed(path, lambda about: about["content"]["fields"]["strategy"].update({"class": "Yours"}))
+    with pytest.raises(ValueError, match=r"holds a Yours, .* but of .*test_store\. Import what"):
+        read(path, ndde.Recipe)
+
+
 # ---- damage ----
 
 

@@ -31,12 +31,14 @@ def reasons(
 def _reason(edge, graph, scores, lower, price, allowed, required, lags, events) -> str:
     i, j, a = edge
     score, cost = float(scores[edge]), float(price[j])
-    if graph[edge]:
-        return "kept: required" if required[edge] else "kept"
-    if not allowed[edge]:
-        return "allowed: no, events come from elsewhere first" if events else "allowed: no"
     worth = f"{score:.2g}" if score > 0 else "nothing"
     pays = f"explains {worth} for a price of {cost:.2g}"
+    if required[edge] and graph[edge]:
+        return "kept: required"
+    if graph[edge]:
+        return f"kept: {pays}" if score > cost else f"kept with the others: by itself it {pays}"
+    if not allowed[edge]:
+        return "allowed: no, events come from elsewhere first" if events else "allowed: no"
     beside = [a + side for side in (-1, 1) if 0 <= a + side < len(lags) and graph[i, j, a + side]]
     if not score > cost:
         if beside:

@@ -194,8 +194,7 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
         found = jax.tree.map(lambda a: a[-1], every)
     else:
         found = drift(fits, *seen)
-    numbers, rest = eqx.partition(found, eqx.is_inexact_array)
-    return eqx.combine(jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), numbers), rest)
+    return _nan_where(data.refused, found)
 
 
 def _criterion(risk, count, n):
@@ -344,7 +343,8 @@ def fit_drift(
     - `graph`: `[source target lag]`, or `"full"` for all edges allowed. A target without inputs
         gets its mean rate.
     - `family`: [`Networks`][ndde_jax.models.Networks],
-        [`Polynomials`][ndde_jax.models.Polynomials] or [`Best`][ndde_jax.models.Best], the default.
+        [`Polynomials`][ndde_jax.models.Polynomials] or [`Best`][ndde_jax.models.Best], the default;
+        or one of your own, see [`AbstractFamily`][ndde_jax.models.AbstractFamily].
     - `flow`: [`Flow`][ndde_jax.fitting.Flow]; None fits the one-step map as it is.
     - `key`: random starts.
 
@@ -373,6 +373,9 @@ def fit_drift(
         )
     if flow is not None and not isinstance(flow, Flow):
         raise refusal("flow", "a ndde_jax.fitting.Flow or None", flow)
+    names = {Networks: "network", Polynomials: "polynomial", Best: "auto"}
+    if type(family) not in names:
+        return _fit_own(windows, graph, family, flow, key)
     networks = family.networks if isinstance(family, Best) else family
     polynomials = family.polynomials if isinstance(family, Best) else family
     options: dict[str, Any] = {"rounds": 0 if flow is None else flow.rounds}
@@ -381,5 +384,29 @@ def fit_drift(
         options |= {"members": networks.members, "config": StrengthConfig(**size)}
     if isinstance(polynomials, Polynomials):
         options["simple_numbers"] = polynomials.simple_numbers
-    names = {Networks: "network", Polynomials: "polynomial", Best: "auto"}
     return fit_flow(windows, graph, key=key, family=names[type(family)], **options)
+
+
+def _fit_own(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> NeuralDDE:
+    """Return the drift of a family that is fitted by its own method, corrected in rounds."""
+    _, key = checked_refit("fit_drift", windows, None, key)
+    mask = from_graph_axes(checked_graph(windows, graph)[0])
+    rounds = 0 if flow is None or windows.scheme != "euler" else flow.rounds
+    model = _fit_once(windows, windows, mask, family, key)
+    for _ in range(rounds):
+        model = _fit_once(windows, meet_midway(windows, model), mask, family, key)
+    return model
+
+
+def _fit_once(windows, corrected, mask, family: AbstractFamily, key) -> NeuralDDE:
+    data = FlatData(corrected)
+    histories = data.inputs.reshape(corrected.history.shape)
+    drift = family.fit(histories, data.outputs, data.weight, mask, key=key)
+    drift = _nan_where(FlatData(windows).refused, drift)
+    return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
+
+
+def _nan_where(refused: Bool[Array, ""], drift: Any) -> Any:
+    """Return a drift, NaN if its windows are refused."""
+    numbers, rest = eqx.partition(drift, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda a: jnp.where(refused, jnp.nan, a), numbers), rest)

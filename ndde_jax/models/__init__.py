@@ -11,6 +11,7 @@ from ._confine import (
     drift_bound as drift_bound,
 )
 from ._families import (
+    AbstractDrift as AbstractDrift,
     AbstractFamily as AbstractFamily,
     Best as Best,
     Networks as Networks,

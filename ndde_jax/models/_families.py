@@ -1,13 +1,64 @@
-"""Families of drift functions, as values that own their settings."""
+"""Drift functions, and families of them as values that own their settings."""
+
+import abc
 
 import equinox as eqx
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_flag, check_whole, refusal
 from .._types import Checked
 
 
+class AbstractDrift(eqx.Module):
+    """A fitted drift in standardised units, which [`NeuralDDE`][ndde_jax.models.NeuralDDE] gives
+    physical ones.
+
+    A new one implements both methods. Its output must be bounded, as `output_range` says: far from
+    the data, where nothing was fitted, a simulation is held together by that bound.
+    """
+
+    @abc.abstractmethod
+    def __call__(
+        self,
+        history: Float[Array, "lag dim"],
+        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+    ) -> Float[Array, "target"]:
+        """Return the rates of change for one history; the mask says which inputs reach which
+        target, all of them by default.
+        """
+
+    @abc.abstractmethod
+    def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
+        """Return middle and half-width of an interval that contains all outputs."""
+
+
 class AbstractFamily(eqx.Module):
-    """A family of drift functions with its settings, all static."""
+    """A family of drift functions with its settings, all static.
+
+    A new one implements `fit`. [`fit_drift`][ndde_jax.fit_drift] calls it, corrects the rates by
+    the motion of that drift during a step, and calls it again. The three of the library have none:
+    [`fit_flow`][ndde_jax.fitting.fit_flow] fits and corrects them in one program.
+    """
+
+    def fit(
+        self,
+        histories: Float[Array, "window lag dim"],
+        rates: Float[Array, "window dim"],
+        weight: Float[Array, "window"],
+        mask: Bool[Array, "target lag source"],
+        *,
+        key: PRNGKeyArray,
+    ) -> AbstractDrift:
+        """Return the drift that describes rates best, in standardised units.
+
+        **Arguments:**
+
+        - `histories`, `rates`: inputs, and rates of change; zeros where a value is missing.
+        - `weight`: how much each window counts; 0 where a value is missing.
+        - `mask`: which inputs each target may read.
+        - `key`: for families with random starts.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to say how it is fitted.")
 
 
 class Networks(AbstractFamily):

@@ -13,9 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from .._checks import check_real_array, refusal
 from .._memory import padded_length
 from .._types import Checked, Scaling, to_jax
-from ._networks import MaskedDrift
-from ._polynomials import PolynomialDrift
-from ._splines import SplineDrift
+from ._families import AbstractDrift
 
 
 class AbstractDelayModel(eqx.Module):
@@ -94,8 +92,9 @@ class NeuralDDE(AbstractDelayModel):
     anywhere. Inputs that the mask closes have no influence.
 
     - `drift`: [`MaskedDrift`][ndde_jax.models.MaskedDrift],
-        [`PolynomialDrift`][ndde_jax.models.PolynomialDrift] or
-        [`SplineDrift`][ndde_jax.models.SplineDrift], in standardised units.
+        [`PolynomialDrift`][ndde_jax.models.PolynomialDrift],
+        [`SplineDrift`][ndde_jax.models.SplineDrift], or another
+        [`AbstractDrift`][ndde_jax.models.AbstractDrift], in standardised units.
     - `mask`: which inputs reach which target, `[target lag source]`.
     - `scaling`: means and deviations of states and rates.
     - `dt`: sampling interval of the data, one unit of `lags`.
@@ -112,7 +111,7 @@ class NeuralDDE(AbstractDelayModel):
     ```
     """
 
-    drift: MaskedDrift | PolynomialDrift | SplineDrift
+    drift: AbstractDrift
     mask: Bool[Array, "target lag source"]
     scaling: Scaling
     dt: Float[Array, ""]

@@ -4,7 +4,6 @@ import math
 from functools import partial
 from itertools import pairwise
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,6 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._checks import check_key, check_whole
 from .._memory import padded_length
 from .._types import Checked, namespace_of, to_jax
+from ._families import AbstractDrift
 
 # A layer is (weight [network, out, in], bias [network, out]).
 Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
@@ -21,7 +21,7 @@ Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
 SHORTEST = 512
 
 
-class MaskedDrift(eqx.Module):
+class MaskedDrift(AbstractDrift):
     """A drift G_j(z) = f_j(m_j ⊙ z): one network f_j per target, inputs masked at the first layer.
 
     The mask is an argument, not a parameter: gates, a graph or a test decide what passes. Works in

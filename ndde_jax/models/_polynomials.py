@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._memory import after
 from .._types import Scaling, namespace_of, to_jax
+from ._families import AbstractDrift
 from ._networks import MaskedDrift
 
 # Highest degree, and most terms: with more inputs the degree is lowered.
@@ -38,7 +39,7 @@ FAR = 12.0
 Exponents = tuple[tuple[int, ...], ...]
 
 
-class PolynomialDrift(eqx.Module):
+class PolynomialDrift(AbstractDrift):
     """A sum of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] and one sparse polynomial per target.
 
     Stands in the place of a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by

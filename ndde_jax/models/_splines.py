@@ -2,7 +2,6 @@
 
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +9,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._types import namespace_of, to_jax
 from ..regression._features import spline_terms
+from ._families import AbstractDrift
 from ._networks import MaskedDrift
 
 
-class SplineDrift(eqx.Module):
+class SplineDrift(AbstractDrift):
     """A sum of restricted cubic splines and products of inputs for each target.
 
     Stands in the place of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] in a

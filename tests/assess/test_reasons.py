@@ -29,9 +29,11 @@ def test_every_kind_of_reason():
     assert said()[0].startswith("explained by what was kept with it")
     kept = np.array([[[True, False, False]]])
     assert list(said(graph=kept)[:2]) == [
-        "kept",
+        "kept: explains 0.5 for a price of 0.01",
         "stands for lag 0, which was kept: beside it explains 0.001 for a price of 0.01",
     ]
+    dear = said(graph=kept, price=np.array([0.6]))[0]
+    assert dear == "kept with the others: by itself it explains 0.5 for a price of 0.6"
     assert said(graph=kept, required=kept)[0] == "kept: required"
     assert said(allowed=kept)[1] == "allowed: no"
 
@@ -41,7 +43,8 @@ def test_a_discovery_says_all_of_it():
     options = dict(dt=1.0, lags=range(6), scheme="euler", recipe=ndde.Recipe.fast())
     found = ndde.discover(batch.x[0], **options, key=jax.random.key(0))
     frame = found.to_frame()
-    assert (frame.reason == "kept").sum() == found.graph.sum() and frame.reason.str.len().min() > 3
+    assert frame.reason.str.startswith("kept: ").sum() == found.graph.sum()
+    assert frame.reason.str.len().min() > 3
     assert _edges(found).decode().splitlines()[0] == ",".join(frame.columns)
     assert len(_edges(found).decode().splitlines()) == found.graph.size + 1
     assert found.confounded[0, 1] and found.confounded[1, 0]

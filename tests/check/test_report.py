@@ -160,7 +160,7 @@ def test_no_edge_is_said_in_words():
 
 def test_targets_give_risk_and_price(found):
     targets = section(found.report(full=True), "Targets")
-    assert "wind: 1 inputs explain 75.0% of the variance of its rate; 75.0% on blocks" in targets
+    assert "wind: 1 input explains 75.0% of the variance of its rate; 75.0% on blocks" in targets
     assert "sea level: 2 inputs explain 87.5%" in targets
     assert targets.count("An edge must be worth 0.004.") == 2
 
