@@ -347,7 +347,7 @@ def _derived() -> dict[str, type]:
     derived: dict[str, type] = {}
     bases = [kind for name, kind in _classes().items() if name.startswith("Abstract")]
     while bases:
-        below = bases.pop().__subclasses__()
+        below: list[type] = bases.pop().__subclasses__()
         bases += below
         derived |= {kind.__name__: kind for kind in below if not _of_the_library(kind)}
     return derived

@@ -426,8 +426,8 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
         is_weak, new = "are hardly worth their price", "explain nothing that is new in their source"
         if len(edges) == 1:
             is_weak, new = "is hardly worth its price", "explains nothing that is new in its source"
-        words["weak"] = f"{is_weak}, or not in every part of the record"
-        words["weak"] += f", or {new}" if stale else ""
+        also = f", or {new}" if stale else ""
+        words["weak"] = f"{is_weak}, or not in every part of the record{also}"
         words["how"] = "" if stale else ": found.graph & (found.lower > 0)"
         many = share > DOUBTFUL or stale > TOO_MANY
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)

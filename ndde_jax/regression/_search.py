@@ -23,8 +23,8 @@ from ._sums import Grouped
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
-# Most groups that a target may hold, and how many get room at first where more than `MANY` are there
-# of several features: the time of a move goes with all three, and each room is another program.
+# Most groups that a target may hold, and how many get room at first where there are more than
+# `MANY` of several features: the time of a move goes with all three, but a room is a program.
 MOST, FIRST_ROOM, MANY = 12, 6, 64
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
