@@ -8,7 +8,6 @@ on trial and looks for the best group to fill it.
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -47,11 +46,6 @@ COMPILER_OPTIONS: dict[str, bool | int] = {
     LEVEL: 1,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-# Without any optimisation a program is compiled in a quarter of the time and takes twice as long, 3
-# microseconds more for each column: as much as the better compilation after some 150,000 of them.
-# The better one comes sooner, since who has called so often is likely to call again; at once where
-# the targets of a problem, all of which are searched several times, have that many.
-FIRST_COLUMNS, SEVERAL = 60_000, 3
 
 
 def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
@@ -493,33 +487,23 @@ def _search_first(problem: Problem, start: Any, count: Any, most: int) -> Select
 
 
 @functools.cache
-def _program() -> Callable[..., Selection]:
-    """Return the compiled search, set up when it is first needed: for each size a program that is
-    compiled in no time, and a better one once that was used for a while. Their results differ by
-    rounding. It takes the targets that are `ahead`, beside the `count` of those in this part.
+def _program(quick: bool) -> Callable[..., Selection]:
+    """Return the compiled search, set up when it is first needed.
+
+    - `quick`: compiled without any optimisation, in a quarter of the time; as fast where there are
+        few columns, half as fast where there are many.
     """
-    quick, better = (
-        jax.jit(
-            _search_first,
-            static_argnames="most",
-            compiler_options=known_options({**COMPILER_OPTIONS, LEVEL: level}),
-        )
-        for level in (0, COMPILER_OPTIONS[LEVEL])
-    )
-    searched: Counter[tuple] = Counter()
-
-    def program(problem: Problem, start: Any, count: int, most: int, ahead: int) -> Selection:
-        columns, size = problem.present.size, (*problem.present.shape, most)
-        searched[size] += count * columns
-        few = searched[size] + SEVERAL * ahead * columns <= FIRST_COLUMNS
-        return (quick if few else better)(problem, start, np.int32(count), most=most)
-
-    return program
+    level = 0 if quick else COMPILER_OPTIONS[LEVEL]
+    options = known_options({**COMPILER_OPTIONS, LEVEL: level})
+    return jax.jit(_search_first, static_argnames="most", compiler_options=options)
 
 
 # Candidates and targets reach the compiler in few sizes: targets a few at a time, and groups that
 # do not exist fill the room up to the next size.
 SMALLEST, TARGETS = 32, 8
+# Columns up to which a search is so short that its program is compiled at once rather than well.
+# Size alone decides, so that a problem has the same result to the last bit wherever it is solved.
+QUICK = 128
 # Numbers that are copied every time sooner than handed over once.
 COPIED = 200_000
 
@@ -588,11 +572,11 @@ def search_known(
 
 def _search_rows(problem: Problem, found: Selection, rows: Int[np.ndarray, " row"], most: int):
     """Search some targets from the levels found so far, and put what is found in their place."""
-    program, n_targets = _program(), len(found.level)
+    program = _program(problem.present.size <= QUICK)
     parts = (problem.cross, problem.power, problem.allowed, problem.required, found.level)
     cross, power, allowed, required, start = (
         _padded(TARGETS - len(rows), part[rows], 0) for part in parts
     )
     own = problem._replace(cross=cross, power=power, allowed=allowed, required=required)
-    for every, new in zip(found, program(own, start, len(rows), most, n_targets), strict=True):
+    for every, new in zip(found, program(own, start, np.int32(len(rows)), most=most), strict=True):
         every[rows] = np.asarray(new)[: len(rows)]
