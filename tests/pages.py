@@ -13,7 +13,6 @@ from tests.use import small
 ELSEWHERE = tuple(f"many_systems.md[{k}]" for k in range(1, 5))
 # By page: what stands in the lines before, in words, is made by `given`.
 CONTINUED = (
-    "README.md[1]",
     "guides/differentiate.md[3]",
     "guides/differentiate.md[4]",
     "guides/forcing_and_seasons.md[1]",
@@ -28,6 +27,9 @@ CONTINUED = (
     "use.md[0]",
     "use.md[1]",
 )
+
+# Programs that go on where the one before them on their page ended.
+AFTER = {"README.md[1]": "README.md[0]"}
 
 
 def unknown(program):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import ndde_jax
-from tests.pages import CONTINUED, ELSEWHERE, given, unknown
+from tests.pages import AFTER, CONTINUED, ELSEWHERE, given, unknown
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -106,14 +106,15 @@ def test_programs_compile(name):
 
 
 def test_the_lists_of_programs_name_programs():
-    assert {*QUICK, *CONTINUED, *ELSEWHERE} <= set(PROGRAMS)
+    assert {*QUICK, *CONTINUED, *ELSEWHERE, *AFTER} <= set(PROGRAMS)
     assert "guides/equations.md[0]" in PRINTED
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_begin_from_nothing_or_are_continued(name):
     whole = name not in (*CONTINUED, *ELSEWHERE)
-    assert not (whole and unknown(PROGRAMS[name]))
+    before = PROGRAMS.get(AFTER.get(name), "")
+    assert not (whole and unknown(before + PROGRAMS[name]))
 
 
 def parts(text):
@@ -133,7 +134,8 @@ def parts(text):
 def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
     """And print what the block of text directly below says, if there is one."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(PROGRAMS[name], name, "exec"), {})
+    before = PROGRAMS.get(AFTER.get(name), "")
+    exec(compile(before + PROGRAMS[name], name, "exec"), {})
     if name in PRINTED:
         words, numbers = parts(capsys.readouterr().out)
         assert words == parts(PRINTED[name])[0]
