@@ -18,7 +18,6 @@ CONTINUED = (
     "guides/forcing_and_seasons.md[1]",
     "guides/recordings.md[1]",
     "guides/recordings.md[2]",
-    "guides/simulate_forecast_intervene.md[2]",
     "guides/simulate_forecast_intervene.md[3]",
     "guides/simulate_forecast_intervene.md[4]",
     "guides/simulate_forecast_intervene.md[5]",
@@ -29,7 +28,10 @@ CONTINUED = (
 )
 
 # Programs that go on where the one before them on their page ended.
-AFTER = {"README.md[1]": "README.md[0]"}
+AFTER = {
+    "README.md[1]": "README.md[0]",
+    "guides/simulate_forecast_intervene.md[2]": "guides/simulate_forecast_intervene.md[1]",
+}
 
 
 def unknown(program):
