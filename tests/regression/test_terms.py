@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ndde_jax.regression import _terms
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._search import CURVE, LINE, OUT
 from ndde_jax.regression._terms import Terms, describe, find_terms, fit_terms, outside_gains
@@ -170,3 +171,20 @@ def test_noise_has_no_terms():
     noise = rng.normal(size=(60, 200))
     found = [find_terms(design, design.standardised(y)[0], *free(6)).reads().any() for y in noise]
     assert np.mean(found) <= 0.05
+
+
+@pytest.mark.parametrize("size", [0.0, 0.4])
+def test_products_are_tried_together_where_all_of_them_explain_what_two_cost(size):
+    """Of three inputs; where nothing multiplies, chance alone seldom explains so much."""
+    rng, tried = np.random.default_rng(4), []
+    for _ in range(40):
+        z = rng.normal(size=(400, 3))
+        y = z.sum(1) + size * (z[:, 0] * z[:, 1] + z[:, 1] * z[:, 2]) + rng.normal(size=400)
+        design = design_of(z, np.ones(400))
+        every = np.ones(3, bool)
+        given = (design, design.standardised(y)[0], every, ~every, True, 3, 3)
+        rate, nothing = _terms._beginning(*given)
+        terms = _terms._multiplied(nothing._replace(level=np.full(3, LINE, np.int32)))
+        assert terms.used.sum() == 3
+        tried.append(_terms._worth_together(design, rate, terms))
+    assert all(tried) if size else np.mean(tried) < 0.05
