@@ -17,7 +17,7 @@ from ._store import held, read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
 from .assess._reasons import reasons
-from .check._finding import SAMPLES, findings_of
+from .check._finding import SAMPLES, Finding, findings_of
 from .check._graph_rules import evidence_of
 from .check._identifiability import IdentifiabilityReport, examine
 from .check._refits import Finder
@@ -121,6 +121,13 @@ class Discovery(Usable):
     def time_unit(self) -> str:
         """The unit of `dt`; empty if unknown."""
         return self.samples.time_unit
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that was found about the record and the graph: the reasons of the verdict, the
+        gravest first, and notes.
+        """
+        return (*self.verdict.reasons, *self.verdict.notes)
 
     @property
     def moves_between_samples(self) -> bool:
