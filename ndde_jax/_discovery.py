@@ -21,8 +21,7 @@ from .check._finding import SAMPLES, Finding, findings_of
 from .check._graph_rules import evidence_of
 from .check._identifiability import IdentifiabilityReport, examine
 from .check._refits import Finder
-from .check._sample_rules import SampleEvidence
-from .check._verdict import Verdict, verdict
+from .check._verdict import Verdict, sample_evidence, verdict
 from .fit._prices import as_price
 from .measure._stability import as_finder
 from .models._model import AbstractDelayModel
@@ -299,7 +298,7 @@ class Discovery(Usable):
             evidence_of(self),
             Finder(strategy, price, seeds, progress),
             check_key(key),
-            findings_of(SAMPLES, SampleEvidence(self.samples, self.inputs)),
+            findings_of(SAMPLES, sample_evidence(self)),
         )
 
     def _strategy(self) -> AbstractStrategy:
