@@ -261,7 +261,7 @@ def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
 def test_what_is_held_and_driven_by_nothing_may_be_an_input():
     """Levels of an actuator, a new one every five samples, and a tank that follows."""
     rng, y = np.random.default_rng(0), np.zeros(600)
-    u = np.repeat(rng.normal(size=120), 5)
+    u = np.repeat(rng.normal(size=121), 5)[:600]
     for t in range(2, 599):
         y[t + 1] = 0.7 * y[t] + 0.3 * u[t - 2] + 0.3 * rng.normal()
     found = ndde.discover(
