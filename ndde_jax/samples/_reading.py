@@ -20,7 +20,8 @@ from ._clock import sampling, settled, typed_stamps
 from ._examples import Example
 from ._formats import TIME_NAMES
 from ._samples import Samples, as_given, read_mask
-from ._tables import Table, read_table, rows_of
+from ._tables import Table, read_table
+from ._time_columns import rows_of
 from ._trajectories import read_trajectories
 
 
