@@ -88,6 +88,8 @@ _LETTERS = {
     "eet": 2, "eest": 3, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6,
     "pst": -8, "pdt": -7, "jst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13,
 }  # fmt: skip
+# How columns of years are called.
+YEARS = set("year yr yy yyyy jahr annee an ano anno jaar aaaa".split())
 # The time of day behind a date, or alone.
 _CLOCK = re.compile(
     r"(?:^|[t ,_]+|(?<=\d):)(\d{1,3}):(\d\d)(?::(\d\d(?:[.,]\d+)?))?\s*"
@@ -132,6 +134,11 @@ def without_accents(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
+def words_of(name: str) -> set[str]:
+    """Return the words of a name, in small letters without accents."""
+    return set(re.split(r"[^a-z]+", without_accents(name))) - {""}
+
+
 def month_of(cell: Any) -> float:
     """Return the number of a month given by number, name or season; NaN if it is none."""
     text = without_accents(str(cell))
@@ -150,6 +157,7 @@ def _cut(cell: str) -> tuple[str, re.Match | None]:
     """
     text = _WEEKDAY.sub("", without_accents(cell).partition(" - ")[0])
     text = re.sub(r"^(\w{3} +\d+) ([\d:]+) (\d{4})$", r"\1 \3 \2", text)
+    text = re.sub(r"(\d\d[-/.]\d\d?)[t ](\d\d)(?=z?$)", r"\1 \2:00", text)
     text = re.sub(r"^(\d{4}):(\d\d?)(?::(\d\d?))?(?= |$)", r"\1-\2-\3", text)
     clock = _CLOCK.search(text)
     day = text[: clock.start()] if clock else text
@@ -266,6 +274,7 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
     for i, cell in enumerate(cells):
         text = without_accents(cell).partition(" - ")[0]
         text = re.sub(r"^(\d\d?)\.(\d\d)\.(?=\d\d)", r"\1:\2:", text)
+        text = re.sub(r"^(\d+:\d\d[.,]\d+)$", r"0:\1", text)
         days = re.match(r"(\d+)\s*(?:d|days?)[ ,]*(?=\d)", text)
         clock = _CLOCK.fullmatch(text[days.end() :] if days else text)
         if clock is None:

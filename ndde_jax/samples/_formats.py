@@ -27,7 +27,7 @@ TRIAL_NAMES = set(
 TIME_NAMES = set(
     "t time times date dates datetime timestamp timestamps day days month months year years hours "
     "elapsed doy x_value epoch unix unixtime datenum yyyymm yyyymmdd zeit zeitstempel datum tag "
-    "monat jahr fecha hora tiempo heure temps jour tijd dag jaar ora tempo".split()
+    "monat jahr sample cycle fecha hora tiempo heure temps jour tijd dag jaar ora tempo".split()
 )
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".asc", ".prn", ".rdb", ".lvm", ".log")
 # More columns than this, and than rows, are variables and samples the wrong way round.

@@ -28,9 +28,9 @@ from ._time_columns import UNNAMED, Clocks, Time, falls, groups_of, panel_of, ro
 # Columns that name what another column holds, in tables with a row for each value.
 KINDS = set(
     "variable variables parameter param tag tagname sensor channel measure metric quantity element "
-    "indicator item signal series_id".split()
+    "indicator item signal field species taxon".split()
 )
-VALUES = set("value values val wert valeur valor reading result resultat data_value".split())
+VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
 # Columns that count samples or hours and may start again.
 COUNTERS = set("index sample record counter count no nr seq packet frame hour".split())
 
@@ -111,9 +111,9 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     stamps, said = time.stamps, (*found.said, *time.said)
     panel = panel_of(frame, time) if trials is None else None
     if panel and not columns and (wide := _wide(frame, time, panel)) is not None:
-        said += (f"column {panel[0]!r} names its variables; --trial {panel[0]} if it does not.",)
-        frame, time, panel = wide[0], Time((wide[1],), wide[2]), None
+        frame, time, panel, kind = wide
         read, stamps = read._replace(frame=frame), time.stamps
+        said += (f"column {kind!r} names its variables; --trial {kind} if it does not.",)
     if panel:
         trials = groups_of(frame, panel)
         frame = frame.drop(columns=list(panel))
@@ -158,22 +158,26 @@ def _suffix(path: Path) -> str:
     return Path(path.stem).suffix.lower() or ".txt" if last in (".gz", ".zip") else last
 
 
-def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, str, np.ndarray] | None:
-    """Return a frame with a column for each variable, the name of its time, and the stamps, of one
-    with a row for each value; None for any other.
+def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, Time, list[str], str] | None:
+    """Return a frame with a column for each variable, of one with a row for each value: with its
+    time, the columns that tell recordings apart, and the one that named the variables; None for any
+    other.
     """
-    if len(panel) != 1 or not words_of(panel[0]) & KINDS:
+    values = [
+        name for name in frame
+        if words_of(name) & VALUES and name not in time.columns
+        and not frame[name].map(is_missing).all()
+    ]  # fmt: skip
+    kinds = [name for name in panel if words_of(name) & KINDS]
+    if len(values) != 1 or len(kinds) != 1:
         return None
-    values = [name for name in frame if words_of(name) & VALUES and name not in time.columns]
-    if len(values) != 1:
-        return None
-    stamps = time.stamps
-    rows = frame[[panel[0], values[0]]].assign(time=stamps)
-    wide = rows.pivot(index="time", columns=panel[0], values=values[0])
-    wide = wide[list(dict.fromkeys(frame[panel[0]]))]
+    sites = [name for name in panel if name not in kinds]
+    clock = time.columns[0]
+    rows = frame[[*panel, *values]].assign(**{clock: time.stamps})
+    wide = rows.pivot(index=[*sites, clock], columns=kinds[0], values=values[0])
+    wide = wide[list(dict.fromkeys(frame[kinds[0]]))].reset_index()
     wide.columns = [clean_name(name) for name in wide.columns]
-    clock = "time" if "time" not in wide else time.columns[0]
-    return wide.reset_index(names=clock), clock, wide.index.to_numpy()
+    return wide, Time((clock,), wide[clock].to_numpy()), sites, kinds[0]
 
 
 def _check_options(path: Path, options: Options) -> None:

@@ -22,7 +22,7 @@ from ._cells import (
     text_of,
     to_float,
 )
-from ._dates import is_date, month_of
+from ._dates import YEARS, is_date, month_of, words_of
 from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
 
 LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
@@ -186,7 +186,7 @@ def found_in(
     """
     import pandas as pd
 
-    lines = [[cell.strip() for cell in row] for row in rows]
+    lines = [[_bare(cell) for cell in row] for row in rows]
     wide = [row for row in lines if len(row) > 1] or lines
     width = Counter(map(len, wide)).most_common(1)[0][0]
     cells = [cell for row in wide[:1000] for cell in row if cell]
@@ -201,7 +201,7 @@ def found_in(
     if foot:
         said += (f"its last {foot} lines are taken for a note.",)
     start, heads = _begin(path, lines, look, options.header is not False, hint)
-    names = max(heads, key=lambda row: len(look.words(row)), default=[])
+    names = max(heads, key=lambda row: (len({*row} - {""}), len(look.words(row))), default=[])
     units = heads[heads.index(names) + 1 :] if heads else []
     if above := start - len(units) - bool(names):
         said += (f"its first {above} lines are taken for a title.",)
@@ -250,6 +250,12 @@ HINTS = {
     ",": " If commas are decimal commas, say so with --decimal ,.",
     None: " Blanks part its cells: write NA where one is empty, or put commas between them.",
 }
+
+
+def _bare(cell: str) -> str:
+    """Return a cell without the blanks and single quotes around it."""
+    cell = cell.strip()
+    return cell[1:-1] if len(cell) > 2 and cell[0] == cell[-1] == "'" else cell
 
 
 class _Look:
@@ -304,11 +310,15 @@ def _begin(path: Path, lines, look: _Look, named: bool, hint: str) -> tuple[int,
         words = words or (not look.columns and place == 0)
         if values and not words:
             break
-        if words and not values and named:
+        # Numbers may be names beside a word above dates: day, 5 m, 10 m.
+        mixed = 0 in look.columns and row[:1] and look.words(row[:1]) and len(set(row)) == len(row)
+        if named and words and (not values or (mixed and all(row))):
             heads = [*heads, row] if start == place else [row]
             start = place + 1
     else:
         return start, heads
+    if heads and not any(look.words(row) < set(filter(None, row)) for row in lines[start:place]):
+        start = place  # what is left are words, a few units
     if start < place and not heads:
         other = lines[place - 1]
         if len(other) > 1 and len(look.words(other)) == len(other):
@@ -404,6 +414,8 @@ def _long_months(path: Path, names: list[str], body: list[list[str]]):
     if not any(months[k : k + 12] == [*range(1, 13)] for k in range(1, 4)):
         return None
     first = months.index(1.0)
+    if names and names[first].isdigit() and not words_of(names[first - 1]) & YEARS:
+        return None
     years = np.array([to_float(row[first - 1]) or np.nan for row in body])
     if not ((years > 1000) & (years < 3000) & (years % 1 == 0)).all():
         return None

@@ -8,7 +8,18 @@ import numpy as np
 
 from ._cells import Numbers, as_numbers, check_there, is_value
 from ._clock import is_rising, read_dates, settled, typed_stamps
-from ._dates import Dates, calendar, is_date, is_packed, month_of, read_clock, without_accents
+from ._columns import FEWEST
+from ._dates import (
+    YEARS,
+    Dates,
+    calendar,
+    is_date,
+    is_packed,
+    month_of,
+    read_clock,
+    without_accents,
+    words_of,
+)
 from ._formats import TIME_NAMES, Options
 
 # How programs call the number of a row.
@@ -21,7 +32,7 @@ DAYS = set("date dates datum fecha data datetime datenum day yyyymm month".split
 SERIALS = ((25569, 20_000, 80_000), (719529, 693_000, 780_000))
 # Parts of a date that may have columns of their own: how they are called, and what they can be.
 PARTS = {
-    "y": ("year yr yy yyyy jahr annee an ano anno jaar aaaa", -9999, 9999),
+    "y": (" ".join(YEARS), -9999, 9999),
     "q": ("quarter qtr quartal trimestre", 1, 4),
     "m": ("month mon mo mm mnth seas season monat mois mes mese maand", 1, 12),
     "w": ("week epi week isoweek wk kw woche semaine semana", 1, 53),
@@ -85,7 +96,9 @@ class Clocks(NamedTuple):
             return Time()
         index = tuple(name for name in names[:1] if name.lower() in INDEX_NAMES)
         first = names[len(index)]
-        for name in filter(self._dated, names):
+        dated = list(filter(self._dated, names))
+        moving = [name for name in dated if self.frame[name].iloc[0] != self.frame[name].iloc[-1]]
+        for name in moving or dated:
             known = name == first or words_of(name) & {"date", "time"} == words_of(name)
             said = () if known else (f"column {name!r} is taken for the time.",)
             return self._dates(name, said, *index)
@@ -101,6 +114,12 @@ class Clocks(NamedTuple):
         found = next(filter(None, guessed), None)
         if found is None and index and self._rises(names[0]):
             return self._of((names[0],))
+        for name in names[:2] if found is None and len(self.frame) >= FEWEST else ():
+            # A straight line without a name, or a counter that begins again in each recording.
+            if UNNAMED.fullmatch(name) and self._rises(name):
+                steps = np.diff(self.number(name).values)
+                if np.ptp(steps[steps > 0]) < 1e-3 * np.median(steps):
+                    return self._of((name,), f"column {name!r} is taken for the time.")
         return found or Time()
 
     def _of(self, columns: tuple[str, ...], *said: str) -> Time:
@@ -283,7 +302,8 @@ class Clocks(NamedTuple):
             if words_of(name) & (DAYS | EPOCHS):
                 return True
             rises = (np.diff(digits) >= 0).all() or (np.diff(digits) <= 0).all()
-            sure = min(digits) >= 10**7 or (name == "x0" and max(digits) < 10**6)
+            months = name == "x0" and max(digits) < 10**6
+            sure = months or (min(digits) >= 10**7 and len(digits) >= FEWEST)
             return bool(sure and rises) and digits[0] != digits[-1]
         if kind not in "fiub" and re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
             return (
@@ -357,14 +377,9 @@ def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]
             stamps = np.round((values - start) * 86400).astype("datetime64[s]")
             return stamps, (f"column {name!r} counts days as spreadsheets do.",)
     whole, most = (values == np.round(values)).all(), np.abs(values).max()
-    if words & set(PARTS["y"][0].split()) and whole and most < 10_000:
+    if words & YEARS and whole and most < 10_000:
         return (values.astype(int) - 1970).astype("datetime64[Y]").astype("datetime64[s]"), ()
     return values.astype(int) if whole and most < 2**53 else values, ()
-
-
-def words_of(name: str) -> set[str]:
-    """Return the words of a name, in small letters without accents."""
-    return set(re.split(r"[^a-z]+", without_accents(name))) - {""}
 
 
 def groups_of(frame: Any, names: Sequence[str]) -> np.ndarray:

@@ -802,3 +802,43 @@ def test_nines_are_codes(code):
     x = np.random.default_rng(0).normal(size=500)
     x[[3, 50]] = code
     assert codes_of([x]) == (code,)
+
+
+@pytest.mark.parametrize(
+    "head, rows, names",
+    [
+        ("when,5,10\nd,degC,degC\n", lines(DAYS, "%Y-%m-%d"), ("5", "10")),
+        ("when,q,p\nYYYY-MM-DD,m3/s,0.1 C\n", lines(DAYS, "%Y-%m-%d"), ("q", "p")),
+        ("Lat: 5.5 Lon: 7.5\n-END-\nYEAR,DOY,q,p\n", lines(DAYS, "%Y,%j"), ("q", "p")),
+        ("'when','q','p'\n", lines(DAYS, "'%Y-%m-%d'"), ("q", "p")),
+        ("when,q,p\n", lines(DAYS, "%Y-%m-%dT%H"), ("q", "p")),
+        ("yyyy mm dd   q    p\n             mm  C\n", lines(DAYS, "%Y  %m %d ", " "), ("q", "p")),
+        ("from,to,when,q,p\n", lines(DAYS, "2020-01-01,2022-01-01,%Y-%m-%d"), ("q", "p")),
+    ],
+)
+def test_heads_of_other_services(head, rows, names, tmp_path):
+    found = read(tmp_path, head + "\n".join(rows), "x.txt")
+    assert found.names == names and clock(found) == (1.0, "day")
+    np.testing.assert_allclose(found.values, X)
+
+
+def test_species_of_several_sites_are_variables_of_recordings(tmp_path):
+    frame = pd.DataFrame({"site": np.repeat(["P", "Q"], 60), "date": np.tile(np.repeat(DAYS[:30], 2), 2),
+                          "species": ["hare", "lynx"] * 60, "count": X.ravel()})  # fmt: skip
+    found = read(tmp_path, frame.to_csv(index=False))
+    assert found.names == ("hare", "lynx")
+    np.testing.assert_allclose(found.values[found.recordings[1]], X[30:])
+
+
+@pytest.mark.parametrize("first", [1500, 1950])
+def test_twelve_sensors_are_no_months(first, tmp_path):
+    frame = pd.DataFrame(np.tile(X, 6), range(first, first + 60), range(1, 13))
+    found = read(tmp_path, frame.to_csv(index_label="time"))
+    assert found.values.shape == (60, 12)
+
+
+def test_recordings_without_names_are_told_apart(tmp_path):
+    rows = [f"{i // 20} {i % 20 + 1} {a} {b}" for i, (a, b) in enumerate(X)]
+    found = read(tmp_path, "\n".join(rows), "x.txt")
+    assert found.names == ("x2", "x3") and len(found.recordings) == 3
+    assert all(clock(found, rows) == (1.0, "") for rows in found.recordings)
