@@ -187,7 +187,9 @@ def _check_options(path: Path, options: Options) -> None:
     if path.is_dir() and path.suffix != ".zarr":
         raise IsADirectoryError(f"{path} is a directory; expected a file of measurements.")
     if _suffix(path) not in READERS:
-        sheet = " Export a spreadsheet as CSV." if path.suffix.lower().startswith(".xls") else ""
+        kinds = ((".xls", ".ods"), "a spreadsheet"), ((".mat", ".h5", ".hdf5"), "its arrays")
+        ends = next((what for ends, what in kinds if path.suffix.lower().startswith(ends)), "")
+        sheet = f" Export {ends} as CSV." if ends else ""
         raise ValueError(
             f"Cannot tell the format of {path.name}; expected a name that ends with one of: "
             f"{' '.join(READERS)}.{sheet}"

@@ -823,8 +823,9 @@ def test_heads_of_other_services(head, rows, names, tmp_path):
 
 
 def test_species_of_several_sites_are_variables_of_recordings(tmp_path):
-    frame = pd.DataFrame({"site": np.repeat(["P", "Q"], 60), "date": np.tile(np.repeat(DAYS[:30], 2), 2),
-                          "species": ["hare", "lynx"] * 60, "count": X.ravel()})  # fmt: skip
+    days = np.tile(np.repeat(DAYS[:30], 2), 2)
+    frame = pd.DataFrame({"site": np.repeat(["P", "Q"], 60), "date": days})
+    frame = frame.assign(species=["hare", "lynx"] * 60, count=X.ravel())
     found = read(tmp_path, frame.to_csv(index=False))
     assert found.names == ("hare", "lynx")
     np.testing.assert_allclose(found.values[found.recordings[1]], X[30:])
