@@ -23,7 +23,7 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 # The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
 _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
-_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,:+-]\S{0,9})")
+_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,:/*^+-]\S{0,9})")
 # Letters of a name, beyond which it is cut, and names in an error message.
 LONGEST_NAME, NAMES = 120, 20
 _FLAGS = {
@@ -37,7 +37,7 @@ _DECORATED = re.compile(
     r"(?=.*[$€£¥%\s])[+-]?[$€£¥]?(\d{1,3}([.,]\d{3})+|\d+)?([.,]?\d+)(\s?%|\s[^\W\d]{1,5})?"
 )
 # A number with a mark behind it, which no name looks like.
-_MARKED = r"[<>~]?\s*[+-]?\d*[.,]\d+\s*\S{0,3}"
+_MARKED = r"[<>~]?\s*[+-]?\d*[.,]\d+\s*[^\s\d.,]{0,3}"
 
 
 class Numbers(NamedTuple):

@@ -111,6 +111,7 @@ SHAPES = [
         r"@(?P<m>\d\d)-(?P<y>\d\d)", rf"{_Y}-?@(?P<m>\d\d)(-?{_D})?",
         rf"{_Y}-?q(?P<q>[1-4])", rf"q(?P<q>[1-4])-?{_Y}", r"(?P<q>[1-4])-?q-?(?P<y>\d{4}|\d\d)",
         rf"{_Y}-?m(?P<m>\d\d?)", rf"{_Y}-?w(?P<w>\d\d?)(-(?P<u>[1-7]))?",
+        rf"{_Y}-(?P<next>\d{{4}}|\d\d)",
     )
 ]  # fmt: skip
 DAY_FIRST, MONTH_FIRST = SHAPES[3:5]
@@ -227,6 +228,8 @@ def read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
         # A year goes back by a century where dates before a later one lie after it.
         falls = (np.diff(years) < -50).astype(int)
         years = years - 100 * np.append(falls[::-1].cumsum()[::-1], 0)
+    if "next" in parts:  # a winter or a year of water: 1950/51, 1950-1951
+        years = np.where((parts.pop("next") - years) % 100 == 1, years, np.nan)
     if shape is SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8:
         parts["q"] = parts.pop("m")  # 1990:1 to 1990:4
     return calendar({**parts, "y": years})

@@ -15,6 +15,7 @@ from ._dates import (
     calendar,
     is_date,
     is_packed,
+    is_time,
     month_of,
     read_clock,
     without_accents,
@@ -105,7 +106,10 @@ class Clocks(NamedTuple):
         parts = self._parts(self._named(set()), index)
         if parts is not None:
             return parts
-        if first.lower() in TIME_NAMES:
+        known = first.lower() in EPOCHS | {"t", "times", "dates"} or is_time(
+            str(self.frame[first].iloc[0])
+        )
+        if known or (first.lower() in TIME_NAMES | {"hour", "minute"} and self._rises(first)):
             return self._of((first, *index))
         for name in names:
             if words_of(name) & TIME_NAMES and self._rises(name):
@@ -165,8 +169,6 @@ class Clocks(NamedTuple):
 
     def _values(self, part: str, name: str) -> np.ndarray:
         """Return a column as numbers, of months also by their names."""
-        if part == "m" and not self.number(name).values.size:
-            return np.zeros(0)
         read = self.number(name)
         if part == "m" and read.wrong is not None:
             return np.array([month_of(cell) for cell in self.frame[name]], float)
@@ -200,6 +202,8 @@ class Clocks(NamedTuple):
                 ranges = [("y", 1500, 2300), ("j", 1, 366), *ranges[3:]]
             for (part, low, high), name in zip(ranges, names[first:], strict=False):
                 if not self._within(name, low, high):
+                    break
+                if part == "y" and np.abs(np.diff(self.number(name).values)).max() > 1:
                     break
                 found[part] = name
                 if len(found) > 1 or self._counts(name):
@@ -273,8 +277,9 @@ class Clocks(NamedTuple):
                 x = self.number(name).values
                 if self._within(name, 0, 24):
                     yield (name,), x * 3600
-                elif self._within(name, 0, 2400) and (x % 100 < 60).all():
-                    yield (name,), x // 100 * 3600 + x % 100 * 60
+                elif self._within(name, 0, 240_000) and (x % 100 < 60).all():
+                    x = x if x.max() > 2400 else 100 * x  # 1330 and 133000
+                    yield (name,), x // 10_000 * 3600 + x // 100 % 100 * 60 + x % 100
 
     # ---- what a column holds ----
 
@@ -340,7 +345,8 @@ class Clocks(NamedTuple):
             return self._settled(Dates(typed.stamps + span, wall))
         cells = [str(cell).strip() for cell in column]
         if self._dated(name) or (column.dtype.kind not in "fiub" and is_date(cells[0])):
-            cells = (not is_date(cells[0]) and self._points(name)) or cells
+            if not (is_date(cells[0]) or is_packed(cells[0])):
+                cells = self._months_behind_points(name) or cells
             dates = read_dates(cells, where, day_first=self.options.day_first, later=later)
             return self._settled(dates)
         if column.dtype.kind not in "fiub" and (seconds := read_clock(cells)) is not None:
@@ -354,9 +360,6 @@ class Clocks(NamedTuple):
         if np.isnan(values).any():
             raise ValueError(f"{where} has missing values.")
         return _counted(name, values)
-
-    def _points(self, name: str) -> list[str] | None:
-        return None if is_packed(self.frame[name].iloc[0]) else self._months_behind_points(name)
 
     def _settled(self, dates: Dates) -> tuple[np.ndarray, tuple[str, ...]]:
         found = settled(dates, self.options.time_zone, self._rows())

@@ -843,3 +843,19 @@ def test_recordings_without_names_are_told_apart(tmp_path):
     found = read(tmp_path, "\n".join(rows), "x.txt")
     assert found.names == ("x2", "x3") and len(found.recordings) == 3
     assert all(clock(found, rows) == (1.0, "") for rows in found.recordings)
+
+
+@pytest.mark.parametrize("form", ["{0}/{1}", "{0}-{2}", "{0}/{2}"])
+def test_years_that_begin_in_autumn(form, tmp_path):
+    rows = [f"{form.format(y, f'{(y + 1) % 100:02d}', y + 1)},{i * i % 7}"
+            for i, y in enumerate(range(1996, 2030))]  # fmt: skip
+    found = read(tmp_path, "season,a\n" + "\n".join(rows))
+    assert found.names == ("a",) and clock(found) == (1.0, "year")
+    assert found.stamps[0] == np.datetime64("1996-01")
+
+
+@pytest.mark.parametrize("cells", ["1.2.3", "1/8", "10.0.0.1"])
+def test_words_of_digits_are_text(cells, tmp_path):
+    rows = [f"{day.date()},{cells},{row}" for day, row in zip(DAYS, ROWS, strict=True)]
+    found = read(tmp_path, "when,version,a,b\n" + "\n".join(rows))
+    assert found.names == ("a", "b") and "'version' holds text" in found.notices[0]
