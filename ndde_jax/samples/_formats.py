@@ -4,7 +4,6 @@ What a file announces is checked before anything is unpacked; pandas and xarray 
 """
 
 import gzip
-import io
 import itertools
 import json
 import struct
@@ -23,11 +22,13 @@ from ._cells import NAMES, check_there, clean_name
 TRIAL_NAMES = set(
     "trial series run realization realisation ensemble member recording system".split()
 )
-# What a column of time may be called, alone or among other words, in a few languages.
-TIME_NAMES = set(
-    "t time times date dates datetime timestamp timestamps day days month months year years hours "
-    "elapsed doy x_value epoch unix unixtime datenum yyyymm yyyymmdd zeit zeitstempel datum tag "
-    "monat jahr sample cycle fecha hora tiempo heure temps jour tijd dag jaar ora tempo".split()
+# What a dimension, an index or a column of time is called; and a column of a table, alone or among
+# other words, in a few languages.
+CLOCKS = set("t time times date dates datetime timestamp month year day".split())
+TIME_NAMES = CLOCKS | set(
+    "timestamps days months years hours elapsed doy x_value epoch unix unixtime datenum yyyymm "
+    "yyyymmdd zeit zeitstempel datum tag monat jahr sample cycle fecha hora tiempo heure temps "
+    "jour tijd dag jaar ora tempo".split()
 )
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".asc", ".prn", ".rdb", ".lvm", ".log")
 # More columns than this, and than rows, are variables and samples the wrong way round.
@@ -194,7 +195,7 @@ def read_npz(path: Path, options: Options) -> Found:
         def read(name: str) -> np.ndarray | None:
             return read_array(archive, f"{name}.npy", path.name) if name in members else None
 
-        about = {"dt", "names"} | TIME_NAMES
+        about = {"dt", "names"} | CLOCKS
         left = [name for name in members if name not in about] or members
         key = options.key or (left[0] if len(left) == 1 else "x")
         shapes = {array_shape(archive, f"{name}.npy", path.name) for name in left}
@@ -205,7 +206,7 @@ def read_npz(path: Path, options: Options) -> Found:
         else:
             check_there(path.name, [key], members, "array", " Name one with --key.")
             x, names = read(key), read("names")
-        dt, clocks = read("dt"), [name for name in members if name in TIME_NAMES - {key}]
+        dt, clocks = read("dt"), [name for name in members if name in CLOCKS - {key}]
         time = read(clocks[0]) if clocks and dt is None else None
     if x is None:
         raise ValueError(f"{path.name}[{key!r}] holds objects, which are no array of numbers.")
@@ -251,7 +252,7 @@ def read_columns(path: Path, options: Options) -> Found:
         elif kind == "Feather":
             frame = _read_feather(path)
         else:
-            frame = _read_json(path, kind == "JSON lines")
+            frame = _read_json(path)
     if not isinstance(frame.index, pd.RangeIndex):
         names = ["time", *(f"level_{i}" for i in range(1, frame.index.nlevels))]
         own = zip(frame.index.names, names, strict=True)
@@ -261,22 +262,24 @@ def read_columns(path: Path, options: Options) -> Found:
     return Found(frame)
 
 
-def _read_json(path: Path, lines: bool) -> Any:
+def _read_json(path: Path) -> Any:
     """Return records, columns, lines of records, or columns and rows apart (`split`) as a frame."""
     import pandas as pd
 
     text = path.read_text("utf-8-sig")
     try:
-        data = None if lines else json.loads(text)
+        data = json.loads(text)
     except json.JSONDecodeError:
-        lines = True
-    if lines:
-        return pd.read_json(io.StringIO(text), lines=True, dtype=False)
+        data = [json.loads(line) for line in text.splitlines() if line.strip()]
     if isinstance(data, dict) and {"columns", "data"} <= set(data):
         return pd.DataFrame(data["data"], data.get("index"), data["columns"])
     if isinstance(data, dict):
         tables = [part for part in data.values() if isinstance(part, list) and part]
         data = tables[0] if len(tables) == 1 and isinstance(tables[0][0], dict) else data
+    # Each record, or column, may bring keys of its own, which all others then lack.
+    records = list(data.values()) if isinstance(data, dict) else data
+    keys = set().union(*(record for record in records if isinstance(record, dict)))
+    check_size(path.name, 8 * len(records) * len(keys), path.stat().st_size)
     return pd.DataFrame(data)
 
 
@@ -352,7 +355,7 @@ def read_grid(path: Path, options: Options) -> Found:
             array = data[chosen].squeeze().to_dataarray("").transpose(..., "")
         if not array.ndim:
             raise ValueError(f"{path.name}[{what!r}] is a single number; expected [time dim].")
-        named = [d for d in array.dims if str(d).lower() in TIME_NAMES]
+        named = [d for d in array.dims if str(d).lower() in CLOCKS]
         time = next(iter([*named, *array.dims]), None)
         others = [d for d in array.dims if d != time]
         trial = [d for d in others if d == options.trial] or [

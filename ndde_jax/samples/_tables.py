@@ -31,6 +31,8 @@ KINDS = set(
     "indicator item signal field species taxon".split()
 )
 VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
+# Cells that such a table may take for each value it has.
+SPARSE = 50
 # Columns that count samples or hours and may start again.
 COUNTERS = set("index sample record counter count no nr seq packet frame hour".split())
 
@@ -171,8 +173,9 @@ def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, Time, list
     kinds = [name for name in panel if words_of(name) & KINDS]
     if len(values) != 1 or len(kinds) != 1:
         return None
-    sites = [name for name in panel if name not in kinds]
-    clock = time.columns[0]
+    sites, clock = [name for name in panel if name not in kinds], time.columns[0]
+    if len(np.unique(time.stamps)) * frame[kinds[0]].nunique() > SPARSE * len(frame):
+        return None
     rows = frame[[*panel, *values]].assign(**{clock: time.stamps})
     wide = rows.pivot(index=[*sites, clock], columns=kinds[0], values=values[0])
     wide = wide[list(dict.fromkeys(frame[kinds[0]]))].reset_index()
