@@ -69,7 +69,11 @@ from .windows._windows import Windows as Windows, lagged_windows as lagged_windo
 
 
 def __getattr__(name: str):
-    # Read when asked for: finding it takes longer than most imports.
+    # Read when asked for: either takes longer than most imports.
+    if name == "plot":
+        import importlib
+
+        return importlib.import_module(f"{__name__}.plot")
     if name == "__version__":
         from ._store import version
 

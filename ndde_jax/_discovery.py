@@ -17,12 +17,11 @@ from ._store import held, read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
 from .assess._reasons import reasons
-from .check._finding import SAMPLES, findings_of
+from .check._finding import SAMPLES, Finding, findings_of
 from .check._graph_rules import evidence_of
 from .check._identifiability import IdentifiabilityReport, examine
 from .check._refits import Finder
-from .check._sample_rules import SampleEvidence
-from .check._verdict import Verdict, verdict
+from .check._verdict import Verdict, sample_evidence, verdict
 from .fit._prices import as_price
 from .measure._stability import as_finder
 from .models._model import AbstractDelayModel
@@ -121,6 +120,13 @@ class Discovery(Usable):
     def time_unit(self) -> str:
         """The unit of `dt`; empty if unknown."""
         return self.samples.time_unit
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that was found about the record and the graph: the reasons of the verdict, the
+        gravest first, and notes.
+        """
+        return (*self.verdict.reasons, *self.verdict.notes)
 
     @property
     def moves_between_samples(self) -> bool:
@@ -292,7 +298,7 @@ class Discovery(Usable):
             evidence_of(self),
             Finder(strategy, price, seeds, progress),
             check_key(key),
-            findings_of(SAMPLES, SampleEvidence(self.samples, self.inputs)),
+            findings_of(SAMPLES, sample_evidence(self)),
         )
 
     def _strategy(self) -> AbstractStrategy:

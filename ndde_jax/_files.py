@@ -179,6 +179,18 @@ def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray |
         raise ValueError(f"{what} is damaged: {error}.") from error
 
 
+def array_shape(archive: zipfile.ZipFile, member: str, name: str) -> tuple[int, ...]:
+    """Return the shape that the array of a member announces.
+
+    **Raises:** `ValueError` for a member that is no array.
+    """
+    try:
+        with archive.open(member) as stream:
+            return tuple(_header(stream)[0])
+    except (ValueError, TypeError, SyntaxError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name}[{member.removesuffix('.npy')!r}] is damaged: {error}.") from error
+
+
 def _header(stream: Any) -> Any:
     """Return shape, order and type that an array announces."""
     version = np.lib.format.read_magic(stream)

@@ -36,6 +36,10 @@ NOT_DRAWN = (
     "Not drawn: ndde-jax discover --effects draws them here; ndde-jax effects, forecast and "
     "intervene do so from the discovery beside this file."
 )
+MORE = (
+    "More: found.report(full=True), or --full on the command line. Why each candidate was\n"
+    "kept or not: found.to_frame(), or edges.csv."
+)
 STRENGTH = (
     "Strength: how much of the variance of its target's rate of change a link explains that no "
     "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
@@ -133,7 +137,7 @@ class Report:
                 ("Identifiability", identifiability),
             ]
         body = "\n\n".join(f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections)
-        more = "" if full else "\n\nMore: found.report(full=True), or --full on the command line."
+        more = "" if full else f"\n\n{MORE}"
         return printable(f"{self.verdict.text}\n\n{body}{more}")
 
     def html(

@@ -5,6 +5,7 @@ beside the name; `COMMANDS` arguments and words; `READ` files that are odd, and 
 them.
 """
 
+import gzip
 import io
 import zipfile
 from pathlib import Path
@@ -39,7 +40,7 @@ def archive(**members):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as target:
         for name, text in members.items():
-            target.writestr(name, text)
+            target.writestr(name.replace("_", "."), text)
     return file.getvalue()
 
 
@@ -76,8 +77,6 @@ FILES = [
     ("header.csv", b"a,b\n", [], "no data"),
     ("ragged.csv", b"a,b\n1,2\n3\n", [], "row 3 has 1"),
     ("long.csv", b"a,b\n1,2\n3,4,5\n", [], "row 3 has 3"),
-    ("double.csv", b"a,a\n1,2\n", [], "same name"),
-    ("nameless.csv", b"a,,\n1,2,3\n", [], "same name"),
     ("text.csv", b"a,b\n1,2\n3,warm\n", [], "'b' is not numeric: 'warm'"),
     ("words.csv", b"a,b\nx,y\nz,w\n", [], "is not numeric"),
     ("cells.csv", b"a,b\n1,2\n3," + b"x" * 200_000 + b"\n", [], "not numeric"),
@@ -107,7 +106,7 @@ FILES = [
     ("same.csv", b"a,b\n1,2\n", ["--separator=,", "--decimal=,"], "--separator"),
     ("empty.npz", b"", [], "empty"),
     ("text.npz", b"a,b\n1,2\n", [], "not an NPZ archive"),
-    ("array.npz", b"\x93NUMPY" + b"\0" * 99, [], "np.savez"),
+    ("array.npz", b"\x93NUMPY" + b"\0" * 99, [], ".npy"),
     ("cut.npz", GOOD[:-40], [], "damaged"),
     ("half.npz", GOOD[: len(GOOD) // 2], [], "damaged"),
     ("flip.npz", flipped(GOOD, 200), [], "damaged"),
@@ -147,7 +146,12 @@ FILES = [
     ("sheet.xlsx", archive(sheet="x"), [], "spreadsheet"),
     ("sheet.xls", b"x", [], "spreadsheet"),
     ("noname", b"1 2\n", [], "Cannot tell the format"),
-    ("data.json", b"{}", [], "Cannot tell the format"),
+    ("data.json", b"{}", [], "no data"),
+    ("half.json", b'{"a": [1, 2', [], "JSON"),
+    ("cut.csv.gz", gzip.compress(CSV.encode())[:-20], [], "damaged"),
+    ("two.zip", archive(a="1 2", b="3 4"), [], "a, b"),
+    ("thin.npy", b"\x93NUMPY" + b"\0" * 99, [], "NumPy"),
+    ("names.csv", b"a,b\n1,2,3,4\n5,6,7,8\n", [], "2 names"),
     ("data.pkl", b"x", [], "Cannot tell the format"),
 ]  # fmt: skip
 
@@ -210,6 +214,11 @@ READ = [
     ("thousand.csv", b"a;b\n1.234,5;1\n2,5;2\n", {}, np.array([[1234.5, 1], [2.5, 2]]), "comma"),
     ("whole.csv", b"1,5\n2,5\n", {}, np.array([[1.0, 5], [2, 5]]), "--decimal ,"),
     ("gaps.csv", b"a,b\n1,\n,NaN\n3,4\n", {}, np.array([[1, np.nan], [np.nan] * 2, [3, 4]]), None),
+    ("double.csv", CSV.replace("a,b", "a,a").encode(), {}, ROWS, "told apart: a, a.1"),
+    ("nameless.csv", CSV.replace("a,b", "a,").encode(), {}, ROWS, None),
+    ("packed.csv.gz", gzip.compress(CSV.encode()), {}, ROWS, None),
+    ("packed.zip", archive(table_csv=CSV), {}, ROWS, None),
+    ("old.txt", CSV.replace("\n", "\r").encode("utf-16-le"), {}, ROWS, None),
     ("good.npz", GOOD, {}, ROWS, None),
     ("whole.npz", npz(x=np.arange(6).reshape(3, 2)), {}, np.arange(6.0).reshape(3, 2), None),
     ("flat.npz", npz(series=ROWS[:, 0]), {}, ROWS[:, :1], None),

@@ -52,6 +52,8 @@ STUCK, REPEATS = 8, 0.1
 PAUSES = 3
 # Share of changes that come right after another, from which on what repeats itself is at rest.
 RESTING = 0.1
+# Share of samples that repeat the one before, from which on values were held.
+HELD = 0.45
 # Samples of a variable in which its sensor is looked at, at least.
 SENSED = 50
 
@@ -91,10 +93,12 @@ class SampleEvidence:
 
     - `samples`: as they are, treated or not.
     - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
+    - `undriven`: names of variables that no other was found to drive; none before a search.
     """
 
     samples: Samples
     inputs: tuple[str, ...] = ()
+    undriven: tuple[str, ...] = ()
 
     @functools.cached_property
     def measured(self) -> Samples:
@@ -592,15 +596,19 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
     "held values",
     SAMPLES,
     "{share:.0%} of the samples of {name} repeat the one before: it was recorded less often than "
-    "it is listed.",
-    "Take every sample once: sample as seldom as the slowest variable.",
-    limits=Limits(problem=0.45, why="every second sample of a sensor that is read half as often"),
+    "it is listed, or is an input that is held between changes.",
+    "Take every sample once: sample as seldom as the slowest variable. An input that is held is "
+    "declared: inputs=[{name!r}], or --inputs.",
+    limits=Limits(problem=HELD, why="every second sample of a sensor that is read half as often"),
 )
 def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
         if sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
             share = sensor.runs[1]
-            yield Hit(share, {"share": share, "name": sensor.name}, variable=sensor.name)
+            # What nothing drives may well be set by hand.
+            held = RESERVATION if share > HELD and sensor.name in evidence.undriven else None
+            words = {"share": share, "name": sensor.name}
+            yield Hit(share, words, weight=held, variable=sensor.name)
 
 
 @rule(

@@ -72,8 +72,17 @@ def verdict(found: Any) -> Verdict:
     residuals alone; nothing is fitted again.
     """
     evidence = evidence_of(found)
-    samples = findings_of(SAMPLES, SampleEvidence(found.samples, found.inputs))
+    samples = findings_of(SAMPLES, sample_evidence(found))
     return weigh(evidence, [*samples, *findings_of(GRAPH, evidence)])
+
+
+def sample_evidence(found: Any) -> SampleEvidence:
+    """Return what rules about samples read, of a [`Discovery`][ndde_jax.Discovery]."""
+    others = np.asarray(found.graph).any(axis=2) & ~np.eye(len(found.names), dtype=bool)
+    alone = tuple(
+        n for n, driven in zip(found.names, others.any(axis=0), strict=True) if not driven
+    )
+    return SampleEvidence(found.samples, found.inputs, alone)
 
 
 def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") -> Verdict:

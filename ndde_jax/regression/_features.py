@@ -1,13 +1,17 @@
 """The features of one input: a straight line and the bends of a restricted cubic spline."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 # Knots of restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, table 2.3).
 QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
 # Terms of a spline: the input itself first.
 WIDTH = len(QUANTILES) - 1
+# Squared error of a neighbour's guess, relative to a step, below which a path is smooth.
+SMOOTH = 0.25
 
 
 def knots_of(values: Float[np.ndarray, "sample *input"]) -> Float[np.ndarray, "*input knot"]:
@@ -38,3 +42,42 @@ def spline_terms(
         for k, cube in enumerate(cubes)
     ]
     return xp.stack([z, *curved], axis=-1)
+
+
+class Between(NamedTuple):
+    """The mean squared errors of `lines` and of `cubics` through every other sample at the one
+    between, relative to the mean square of a step, `[dim]`.
+
+    Lines err by a half on a path whose steps do not depend on one another, and cubics by more.
+    """
+
+    lines: Float[np.ndarray, " dim"]
+    cubics: Float[np.ndarray, " dim"]
+
+    @classmethod
+    def of(cls, recordings: list[np.ndarray]) -> "Between":
+        """Return the errors in recordings, each `[time dim]`, NaN where missing."""
+        lines = cubics = steps = np.zeros(recordings[0].shape[1])
+        for x in recordings:
+            far, near = (
+                (x[3 - k : len(x) - 3 - k] + x[3 + k : len(x) - 3 + k]) / 2 for k in (3, 1)
+            )
+            error = np.where(np.isfinite(far), near - x[3 : len(x) - 3], np.nan)
+            step = np.where(np.isfinite(error), x[4 : len(x) - 2] - x[3 : len(x) - 3], np.nan)
+            lines = lines + np.nansum(error**2, axis=0)
+            cubics = cubics + np.nansum((error + (near - far) / 8) ** 2, axis=0)
+            steps = steps + np.nansum(step**2, axis=0)
+        steps = np.where(steps > 0, steps, 1)
+        return cls(lines / steps, cubics / steps)
+
+    @property
+    def bent(self) -> Bool[np.ndarray, " dim"]:
+        """The variables whose path bends between samples: cubics tell more than lines."""
+        return self.cubics < self.lines
+
+    @property
+    def smooth(self) -> bool:
+        """Whether all paths hardly leap: neighbours tell a sample at half the error and less of
+        steps that do not depend on one another.
+        """
+        return bool(np.all(np.minimum(self.lines, self.cubics) < SMOOTH))

@@ -10,6 +10,10 @@ map whose sources act over several lags, as in a vector autoregression of some o
 each of them and look like a flow. So both readings may also have the mean over three neighbouring
 lags or delays, at half the price of as many columns.
 
+Where neighbours tell every sample, hardly any noise is left, and what both readings leave is error
+of interpolation and of features, on which a flow has no hold. There a flow may leave up to ten
+times what a map leaves: a map, free to leap, would have no reason to move so smoothly.
+
 Where the variance of the noise changes, loud stretches would decide alone, by more nats than they
 are worth: there the comparison is made again with every window weighed by the inverse variance of
 its neighbourhood, and its evidence shrunk to what its own scatter bears out.
@@ -21,12 +25,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ._distributed import distributed_lags
-from ._features import WIDTH, knots_of, spline_terms
+from ._features import WIDTH, Between, knots_of, spline_terms
 from ._search import LINE, OUT, PROGRESS, Problem, Selection, search_known
 from ._sums import grouped, sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
 CLEARLY = 3.0
+# By how much more a flow may leave of a smooth path than a map.
+ALLOWED = 10.0
 # Numbers in a matrix of columns; of longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
 # Fits of a graph whose own drift predicts the end of the step; searches with the end that the best
@@ -52,7 +58,7 @@ MEMORIES, LEAST = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 1e-3
 class Readings(NamedTuple):
     """A comparison of a record read as a map and as a flow.
 
-    - `evidence`: log likelihood of the flow over that of the map, prices included, in nats.
+    - `nats`: log likelihood of the flow over that of the map, prices included, `[target]`.
     - `map_graph`, `flow_graph`: the inputs that each has, `[source target lag]`; a flow's delay
         between two lags is at the lower of them.
     - `map_cost`: the criterion of the map per window, `[target]`; NaN where only a part of a long
@@ -61,14 +67,22 @@ class Readings(NamedTuple):
         clearly likelier than the map, and the flow is not; None elsewhere.
     - `trust`: by how much nats of windows that count alike must shrink where the variance of the
         noise changes; 1 elsewhere.
+    - `allowed`: nats for every target that stand for errors of interpolation, on a smooth path; 0
+        elsewhere.
     """
 
-    evidence: float
+    nats: Float[np.ndarray, " target"]
     map_graph: Bool[np.ndarray, "source target lag"]
     flow_graph: Bool[np.ndarray, "source target lag"]
     map_cost: Float[np.ndarray, " target"]
     distributed: Bool[np.ndarray, "source target lag"] | None = None
     trust: float = 1.0
+    allowed: float = 0.0
+
+    @property
+    def evidence(self) -> float:
+        """The log likelihood of the flow over that of the map, of all targets."""
+        return float(self.nats.sum())
 
     @property
     def name(self) -> str:
@@ -78,12 +92,15 @@ class Readings(NamedTuple):
         return "flow" if self.evidence > 0 else "map"
 
 
-def mean_weights(delay: float) -> tuple[float, float, float]:
+def mean_weights(delay: float, bend: bool | Bool[np.ndarray, " variable"] = False) -> np.ndarray:
     """Return the weights of the features of samples l − 1, l, l + 1 steps ago in their mean over a
-    step, where l is the whole part of a delay and features are linear between samples.
+    step, where l is the whole part of a delay; features are linear between samples, or parabolas
+    where they `bend`, `[3]` or `[3 variable]`.
     """
     late, early = 1 - delay % 1, delay % 1
-    return late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
+    lines = np.array([late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2])
+    # A parabola leaves a line by the same area in either half, wherever the step begins.
+    return np.add.outer(lines, 0 * bend) - np.multiply.outer([1 / 12, -1 / 6, 1 / 12], bend)
 
 
 class _Steps(NamedTuple):
@@ -92,12 +109,14 @@ class _Steps(NamedTuple):
     - `rates`: by how much each variable moves in a step, `[window target]`.
     - `now`: samples at the start of a step, `[window variable]`.
     - `around`: features of the samples some lags before, `[window variable feature]`.
+    - `between`: how far paths leave lines and cubics between samples.
     """
 
     rates: np.ndarray
     now: np.ndarray
     around: dict[int, np.ndarray]
     knots: np.ndarray
+    between: Between
 
 
 class _Fit(NamedTuple):
@@ -192,7 +211,7 @@ class _Flow(_Regression):
 
     def __init__(self, steps: _Steps, candidates: "_Candidates", *given):
         self.around, self.delays = steps.around, candidates.delays
-        self.now, self.knots = steps.now, steps.knots
+        self.now, self.knots, self.bend = steps.now, steps.knots, steps.between.bent
         self.short = [place for place, delay in enumerate(self.delays) if delay < 1]
         self.parts = candidates.parts(self.delays)
         columns = [self._mean(delay, steps.around[0]) for delay in self.delays]
@@ -212,9 +231,9 @@ class _Flow(_Regression):
     def _mean(self, delay: float, end):
         lag = int(delay)
         later = end if lag == 0 else self.around[lag - 1]
-        late, at, early = mean_weights(delay)
+        late, at, early = mean_weights(delay, self.bend)[..., None]
         mean = late * later + at * self.around[lag]
-        return mean + early * self.around[lag + 1] if early else mean
+        return mean + early * self.around[lag + 1] if early.any() else mean
 
     def end_at(self, ahead: Float[np.ndarray, "window target"]) -> None:
         """Set the end of each step `ahead` of its start."""
@@ -242,6 +261,7 @@ def _steps(
     """Return the first `most` steps; with a mask `inside`, only those that start within it."""
     known = [np.isfinite(x).all(axis=1) for x in recordings]
     knots = knots_of(np.concatenate([x[k] for x, k in zip(recordings, known, strict=True)]))
+    between = Between.of(recordings)
     rates, now = [], []
     around: dict[int, list[np.ndarray]] = {lag: [] for lag in needed}
     for number, x in enumerate(recordings):
@@ -263,9 +283,9 @@ def _steps(
             around[lag].append(terms[at - lag - first])
     if not rates:
         dim = recordings[0].shape[1]
-        return _Steps(np.zeros((0, dim)), np.zeros((0, dim)), {}, knots)
+        return _Steps(np.zeros((0, dim)), np.zeros((0, dim)), {}, knots, between)
     joined = {lag: np.concatenate(parts) for lag, parts in around.items()}
-    return _Steps(np.concatenate(rates), np.concatenate(now), joined, knots)
+    return _Steps(np.concatenate(rates), np.concatenate(now), joined, knots, between)
 
 
 def _with_means(
@@ -407,8 +427,11 @@ def compare_readings(
     )
     if found is None:
         return None
+    nats = np.zeros(dim)
+    nats[chosen.variables] = found.nats
+    unknown = np.full(dim, np.nan)
     return found._replace(
-        map_graph=graph, flow_graph=graph, map_cost=np.full(dim, np.nan), distributed=None
+        nats=nats, map_graph=graph, flow_graph=graph, map_cost=unknown, distributed=None
     )
 
 
@@ -472,24 +495,26 @@ def _compare(
     if n <= dim + 2:
         return None
     read = _Compared.of(steps, candidates, allowed, required, np.ones(n))
-    evidence, trust = read.evidence, 1.0
+    nats, trust = read.nats, 1.0
     variance = changing_variance(read.left)
     if variance is not None:
         # Rows count by how quiet their stretch is, and what they say by how far it scatters.
         trust = read.calibration()
         weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
-        evidence = weighed.evidence * weighed.calibration()
+        nats = weighed.nats * weighed.calibration()
+    allowed = n * np.log(ALLOWED) / 2 if steps.between.smooth else 0.0
+    nats = nats + allowed
     whole = n < most
-    weak = (
-        _distributed(read.as_map, read.plain, candidates) if whole and evidence < CLEARLY else None
-    )
+    told = whole and nats.sum() < CLEARLY
+    weak = _distributed(read.as_map, read.plain, candidates) if told else None
     return Readings(
-        evidence=evidence,
+        nats=nats,
         map_graph=candidates.graph_of(read.plain.level),
         flow_graph=candidates.graph_of(candidates.to_map(read.flow.found.level)),
         map_cost=read.plain.cost / n if whole else np.full(dim, np.nan),
         distributed=weak,
         trust=trust,
+        allowed=allowed,
     )
 
 
@@ -554,9 +579,9 @@ class _Compared(NamedTuple):
         return cls(as_map, plain, of_map, best, left)
 
     @property
-    def evidence(self) -> float:
-        """The log likelihood of the flow over that of the map, prices included, in nats."""
-        return float(self.best.cost.sum() - self.flow.total()) / 2
+    def nats(self) -> Float[np.ndarray, " target"]:
+        """The log likelihood of the flow over that of the map, prices included."""
+        return (self.best.cost - self.flow.found.cost) / 2
 
     def calibration(self) -> float:
         """Return by how much the evidence must shrink for its spread to be what nats say, at most

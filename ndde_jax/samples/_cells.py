@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._spoken import listed
-from ._clock import is_date
+from ._dates import is_date, is_time
 
 MISSING = {
     "", "no data", "#n/a n/a", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
     *"nan na n/a null none nil <na> nat missing nodata #n/a #na n.a.".split(),
-    *"-nan 1.#ind -1.#ind 1.#qnan n/d nd".split(),
+    *"-nan 1.#ind -1.#ind 1.#qnan n/d nd n.d.".split(),
 }  # fmt: skip
 # A comma that separates decimals: 1,5 and 1.234,5.
 COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
@@ -23,10 +23,21 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 # The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
 _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
-_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,+-]\S{0,9})")
+_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,:/*^+-]\S{0,9})")
 # Letters of a name, beyond which it is cut, and names in an error message.
 LONGEST_NAME, NAMES = 120, 20
-_FLAGS = {"true": "1", "false": "0"}
+_FLAGS = {
+    **dict.fromkeys(("true", "on", "yes", "open"), "1"),
+    **dict.fromkeys(("false", "off", "no", "closed"), "0"),
+}
+# What stands for a minus, and a Fortran exponent: 1.0D+03.
+_MINUS, _EXPONENT = "[−–‐‑]", r"^([+-]?[\d.]+)[dD]([+-]?\d+)$"
+# A number with a sign of money, a share, or a unit behind a blank.
+_DECORATED = re.compile(
+    r"(?=.*[$€£¥%\s])[+-]?[$€£¥]?(\d{1,3}([.,]\d{3})+|\d+)?([.,]?\d+)(\s?%|\s[^\W\d]{1,5})?"
+)
+# A number with a mark behind it, which no name looks like.
+_MARKED = r"[<>~]?\s*[+-]?\d*[.,]\d+\s*[^\s\d.,]{0,3}"
 
 
 class Numbers(NamedTuple):
@@ -53,7 +64,7 @@ def clean_name(name: Any) -> str:
 def to_float(cell: Any) -> float | None:
     """Return a cell as a number, or None if it is not one."""
     try:
-        return float(cell)
+        return None if "_" in str(cell) else float(cell)
     except (TypeError, ValueError):
         return None
 
@@ -70,12 +81,14 @@ def is_missing(cell: Any) -> bool:
 
 
 def is_value(cell: str, decimal: str | None = None) -> bool:
-    """Return whether a cell is a number, a date or missing, rather than a name."""
-    cell = cell.strip()
-    if is_missing(cell) or is_date(cell) or to_float(cell) is not None:
+    """Return whether a cell is a number, a date, a time of day or missing, rather than a name."""
+    cell = re.sub(_EXPONENT, r"\1e\2", re.sub(_MINUS, "-", cell.strip()))
+    if to_float(cell) is not None or is_missing(cell) or is_date(cell) or is_time(cell):
         return True
-    written = (COMMAS, _SPACES) if decimal == "." else (COMMAS, _SPACES, COMMA_NUMBER)
-    return any(pattern.fullmatch(cell) for pattern in written)
+    written = (COMMAS, _SPACES, _DECORATED)
+    if decimal != ".":
+        written += (COMMA_NUMBER,)
+    return cell[:1] in "<>" or any(pattern.fullmatch(cell) for pattern in written)
 
 
 def decimal_mark(cells: Sequence[str], separator: str) -> str:
@@ -118,14 +131,21 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
         return Numbers(values, empty=bool(np.isnan(values).all()))
     if column.dtype.kind in "mMc":
         return Numbers(np.full(len(column), np.nan), 0)
+    values = pd.to_numeric(column, errors="coerce")
+    if decimal == "." and not codes and np.isfinite(values).all():
+        return Numbers(values.to_numpy(float))
     texts = column.map(text_of)
     beginnings = tuple(mark[:-1] for mark in marks if mark.endswith("*"))
     gone = texts.map(is_missing) | texts.isin(marks) | texts.str.startswith(beginnings)
     odd = sorted({t for t in texts[gone].unique() if t.lower() not in MISSING and t not in marks})
     said = [f"{odd[0]!r} is taken for missing" if len(odd) == 1 else "marks are taken for missing"]
     said = said if set(odd) - {"-", ".", "--", "---"} else []
-    texts = texts.mask(gone, "nan").str.replace("−", "-")
+    texts = texts.mask(gone, "nan")
     values = pd.to_numeric(texts, errors="coerce")
+    if values.isna().sum() > gone.sum():
+        texts = texts.str.replace(_MINUS, "-", regex=True)
+        texts = texts.str.replace(_EXPONENT, r"\1e\2", regex=True)
+        values = pd.to_numeric(texts, errors="coerce")
     left = values.isna() & ~gone
     if (decimal == "," and (~gone).any()) or left.any():
         again, more = _rewritten(texts[~gone], decimal)
@@ -134,7 +154,7 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
         said += more if not left.any() else []
     values[values.isin(codes)] = np.nan
     wrong = int(np.argmax(left)) if left.any() else None
-    words = left[~gone].all() and not texts[~gone].str.fullmatch(COMMA_NUMBER).any()
+    words = left[~gone].all() and not texts[~gone].str.fullmatch(_MARKED).any()
     return Numbers(values.to_numpy(float), wrong, "; ".join(said), bool(gone.all() or words))
 
 
@@ -146,7 +166,7 @@ def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
     texts = texts.str.replace(r"^([+-]?)[$€£¥]\s*", r"\1", regex=True)
     parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")
     units = parts[1].dropna().unique()
-    if parts[1].notna().all() and len(units) == 1:
+    if len(units) == 1 and parts[1].notna().all():
         texts, said = parts[0], [f"the unit {units[0]!r} behind its numbers is left out"]
     elif texts.str.lower().isin(_FLAGS).all():
         return texts.str.lower().map(_FLAGS), []

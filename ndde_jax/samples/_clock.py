@@ -1,4 +1,4 @@
-"""Time stamps: dates as people write them, zones, the interval between stamps, regular grids."""
+"""Time stamps: the interval between them, regular grids, dates in text, and zones."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._dates import WORKING_DAY, written
+from ._dates import (
+    DAY_FIRST,
+    MONTH_FIRST,
+    SHAPES,
+    WORKING_DAY,
+    Dates,
+    cut_dates,
+    read_days,
+    written,
+)  # fmt: skip
 
 # Stamps this close to whole multiples of one interval, as a share of it, are a grid.
 ON_GRID = 2e-3
@@ -18,45 +27,9 @@ MOSTLY = 0.7
 DATES, DECIMALS = (60.0, 1.0, 1e-3, 1e-6), tuple(10.0**-k for k in range(13))
 LENGTHS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 
-_NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_WEEKDAY = r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s+"
-# What can be a date is cheap to tell; what it is, pandas tells.
-_LOOKS = re.compile(
-    rf"({_WEEKDAY})?"
-    r"([+-]?\d{4}[-/]\d{1,2}|[+-]?\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)"
-    rf"|\d{{1,2}}[-/]\d{{4}}|\d{{1,2}}[-/. ]?{_NAME}\.?[-/., ]*(\d{{4}}|\d\d)"
-    rf"|{_NAME}\.?[-/. ]*(\d{{1,2}},?\s+)?\d{{4}}|{_NAME}\.?-\d\d"
-    rf"|\d{{4}}[-/. ]?{_NAME}([-/. ]?\d{{1,2}})?|\d{{4}}[-: ]?(q[1-4]|m\d{{1,2}}|w\d{{2}}))"
-    r"([t ,:]+\d{1,2}:\d\d.*)?",
-    re.IGNORECASE,
-)
-# The time of day, with the zone, at the end of a date; and a time of day alone, days before it.
-_HALF = r"\s*([AaPp])?\.?(?:[Mm]\.?)?"
-_CLOCK = re.compile(
-    rf"(?:[T ,]+|(?<=\d):)(\d{{1,2}}:\d{{2}}(?::\d{{2}}(?:[.,]\d+)?)?){_HALF}\s*"
-    r"(?:(Z|UTC|GMT)|([+-]\d{2}):?(\d{2})?)?$"
-)
-_TIME = rf"^(?:(\d+)\s*(?:d|days?)[ ,]*)?(\d{{1,3}}:\d\d(?::\d\d(?:\.\d+)?)?){_HALF}$"
-_FORMATS = (
-    *("%Y-%m-%d", "%Y-%m", "%m-%Y", "%d-%b-%Y", "%d-%B-%Y", "%d-%b-%y", "%b-%d-%Y", "%B-%d-%Y"),
-    *("%b-%Y", "%B-%Y", "%b-%y", "%Y-%b-%d", "%Y-%b", "%Y-%B", "%d%b%Y", "%YM%m", "%Y-M%m"),
-)
-_DAY_FIRST, _MONTH_FIRST = ("%d-%m-%Y", "%d-%m-%y"), ("%m-%d-%Y", "%m-%d-%y")
-# 195001, 19500131, 1950013123: only where the column is called a date.
-PACKED = re.compile(r"\d{4}(0[1-9]|1[0-2])((0[1-9]|[12]\d|3[01])([01]\d|2[0-3])?)?")
 # Where clocks change, one for each rule that is in use.
 ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", "Australia/Sydney",
          "Pacific/Auckland", "America/Santiago")  # fmt: skip
-
-
-class Dates(NamedTuple):
-    """Dates as `datetime64[us]`, in universal time where they name a zone; `wall` holds local clock
-    time, `said` the assumptions made.
-    """
-
-    stamps: np.ndarray
-    wall: np.ndarray | None = None
-    said: str = ""
 
 
 class Grid(NamedTuple):
@@ -254,13 +227,14 @@ def _fitted(times, counts, tolerance: float) -> Grid | None:
 # ---- dates ----
 
 
-def is_date(cell: Any) -> bool:
-    """Return whether a cell is written as a date, with or without a time of day."""
-    return isinstance(cell, str) and _LOOKS.fullmatch(cell.strip()) is not None
-
-
-def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = None) -> Dates:
-    """Return a column of dates as time stamps.
+def read_dates(
+    cells: Sequence[str],
+    where: str,
+    *,
+    day_first: bool | None = None,
+    later: np.ndarray | float = 0.0,
+) -> Dates:
+    """Return a column of dates as time stamps, so many seconds `later` as other columns say.
 
     Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
     the reading that all cells allow, of two the one with the more regular clock, and then the month
@@ -268,96 +242,39 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
 
     **Raises:** `ValueError` that names the first cell that is no date, and its row.
     """
-    import pandas as pd
+    days, seconds, ahead = cut_dates(cells)
+    unique = {day: k for k, day in enumerate(dict.fromkeys(days))}
+    which, texts = np.array([unique[day] for day in days]), list(unique)
+    within = np.round((np.nan_to_num(seconds) + later) * 1e6).astype("m8[us]")
 
-    texts = pd.Series([cell.strip() for cell in cells], dtype=object)
-    parts = texts.str.extract(_CLOCK)
-    days = texts.str.replace(_CLOCK, "", regex=True)
-    dotted = "." in days.iloc[0]
-    days = days.str.replace(f"^{_WEEKDAY}", "", regex=True, case=False)
-    days = days.str.replace(r"(?<!^)[-/.,\s]+", "-", regex=True)
-    elapsed = _since_midnight(parts[0].fillna("0:00").str.replace(",", "."), parts[1])
-    base, said = _days(days, elapsed, day_first, dotted)
-    wrong = base.isna() | elapsed.isna()
+    def read(shape: re.Pattern) -> np.ndarray:
+        return read_days(texts, shape)[which].astype("M8[us]") + within
+
+    tried = {shape: read(shape) for shape in SHAPES if shape.fullmatch(texts[0])}
+    tried = tried or {SHAPES[0]: read(SHAPES[0])}
+    if day_first is not None and DAY_FIRST in tried:
+        tried = {shape: tried[shape] for shape in [DAY_FIRST if day_first else MONTH_FIRST]}
+    # Of equals the last: the month first, but not after points.
+    order = reversed(tried) if "." in cells[0].split()[0] else tried
+    marks = {
+        shape: (int((~np.isnat(x)).sum()), max(rank(x), rank(x[::-1])))
+        for shape, x in ((shape, tried[shape]) for shape in order)
+    }
+    best = max(reversed(marks), key=marks.__getitem__)
+    said = ""
+    if best is MONTH_FIRST and marks[best] == marks.get(DAY_FIRST):
+        said = "dates are read with the month first; if the day is, say --dates day-first."
+    wrong = np.isnat(tried[best]) | np.isnan(seconds)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{where} holds {texts[row][:40]!r} in data row {row + 1}; expected dates such as "
+            f"{where} holds {cells[row][:40]!r} in data row {row + 1}; expected dates such as "
             "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001, or numbers."
         )
-    wall = base.to_numpy("datetime64[us]") + elapsed.to_numpy("timedelta64[us]")
-    if not parts[[2, 3]].notna().any(axis=None):
-        return Dates(wall, None, said)
-    hours, minutes = (parts[k].fillna("0").astype(int).to_numpy() for k in (3, 4))
-    ahead = 60 * hours + np.where(parts[3].fillna("").str.startswith("-"), -minutes, minutes)
-    return Dates(wall - ahead.astype("timedelta64[m]"), wall, said)
-
-
-def _days(days: Any, elapsed: Any, day_first: bool | None, dotted: bool) -> tuple[Any, str]:
-    """Return dates parsed by the format that reads most of the texts, and the assumptions made."""
-    import pandas as pd
-
-    def read(*formats: str) -> Any:
-        tried = [pd.to_datetime(days, format=f, errors="coerce") for f in formats]
-        best = max(range(len(tried)), key=lambda k: int(tried[k].notna().sum()))
-        if "%y" not in formats[best]:
-            return tried[best]
-        # Two digits of a year go back by a century where dates before a later one lie after it.
-        falls = (np.diff(tried[best].dt.year.to_numpy(float)) < -50).astype(int)
-        centuries = np.append(falls[::-1].cumsum()[::-1], 0)
-        months = tried[best].to_numpy("datetime64[s]").astype("datetime64[M]")
-        within = tried[best].to_numpy("datetime64[s]") - months.astype("datetime64[s]")
-        earlier = months - (1200 * centuries).astype("timedelta64[M]")
-        return pd.Series(earlier.astype("datetime64[s]") + within)
-
-    if days.str.fullmatch(PACKED).all():
-        return read({6: "%Y%m", 8: "%Y%m%d"}.get(len(days.iloc[0]), "%Y%m%d%H")), ""
-    quarter, week = r"(\d{4})-?[Qq]([1-4])", r"(\d{4})-?[Ww](\d{2})"
-    days = days.str.replace(quarter, lambda q: f"{q[1]}-{3 * int(q[2]) - 2:02d}", regex=True)
-    if days.str.fullmatch(week).all():
-        weeks = days.str.replace(week, r"\1W\2-1", regex=True)
-        return pd.to_datetime(weeks, format="%GW%V-%u", errors="coerce"), ""
-    if days.str.match(r"\d{1,2}-\d{1,2}-").all():
-        tried, within = (read(*_DAY_FIRST), read(*_MONTH_FIRST)), elapsed.to_numpy("m8[us]")
-        first, second = (
-            (bool(d.notna().all()), point, _rank(d.to_numpy("M8[us]") + within, ()))
-            for d, point in zip(tried, (dotted, False), strict=True)
-        )
-        said = "dates are read with the month first; if the day is, say --dates day-first."
-        unsure = day_first is None and first == second
-        day_first = first > second if day_first is None else day_first
-        return tried[0 if day_first else 1], said if unsure else ""
-    try:  # years of any number, which older releases of pandas refuse
-        return pd.Series(np.array(days, "datetime64[s]")), ""
-    except ValueError:
-        return read(*_FORMATS), ""
-
-
-def read_clock(cells: Sequence[str]) -> np.ndarray | None:
-    """Return times of day such as 13:45 or 0:00:01.5 in seconds, counted on past midnight; or
-    None.
-    """
-    import pandas as pd
-
-    parts = pd.Series(list(cells), dtype=object).str.strip().str.extract(_TIME)
-    if not len(parts) or parts[1].isna().any():
-        return None
-    seconds = _since_midnight(parts[1], parts[2]).dt.total_seconds().to_numpy()
-    seconds = seconds + 86400 * parts[0].fillna("0").astype(float).to_numpy()
-    return seconds + 86400 * np.cumsum(np.diff(seconds, prepend=seconds[0]) < -43200)
-
-
-def _since_midnight(clock: Any, half: Any) -> Any:
-    """Return the span from midnight to times such as 1:45 or 13:45:00.5, with a or p for its half
-    of the day.
-    """
-    import pandas as pd
-
-    clock = clock.where(clock.str.count(":") == 2, clock + ":00")
-    elapsed = pd.to_timedelta(clock, errors="coerce")
-    half, hour = half.str.lower(), np.floor(elapsed / pd.Timedelta(hours=1))
-    twelve = ((half == "p") & (hour < 12)).astype(int) - ((half == "a") & (hour == 12)).astype(int)
-    return elapsed + twelve * pd.Timedelta(hours=12)
+    if np.isnan(ahead).all():
+        return Dates(tried[best], None, said)
+    minutes = np.nan_to_num(ahead).astype("m8[m]")
+    return Dates(tried[best] - minutes, tried[best], said)
 
 
 # ---- containers ----
@@ -411,9 +328,9 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
         except Exception as error:  # of pandas and of the data base of zones, of many kinds
             raise ValueError(f"--time-zone {zone}: {str(error).splitlines()[0][:200]}") from error
     rows = rows or (np.arange(len(dates.stamps)),)
-    before = _rank(dates.stamps, rows)
+    before = rank(dates.stamps, rows)
     if dates.wall is not None:
-        wall = _rank(dates.wall, rows)
+        wall = rank(dates.wall, rows)
         return dates._replace(stamps=dates.wall) if wall > before else dates
     seconds = [dates.stamps[r].astype("datetime64[s]").astype(int) for r in rows if len(r) > 2]
     steps = [np.diff(each) for each in seconds]
@@ -428,7 +345,7 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
                 stamps[r] = _universal(dates.stamps[r], name)
         except Exception:  # whatever says that these dates are not of this zone
             continue
-        if _rank(stamps, rows) > max(before, 1):
+        if rank(stamps, rows) > max(before, 1):
             said = (
                 f"clocks change by an hour as daylight saving time has it; read as local time of "
                 f"{name} or the like, --time-zone says which."
@@ -444,7 +361,7 @@ def _universal(local: np.ndarray, zone: str) -> np.ndarray:
     return index.tz_convert("UTC").tz_localize(None).to_numpy("datetime64[us]")
 
 
-def _rank(stamps: np.ndarray, rows: Sequence[np.ndarray]) -> int:
+def rank(stamps: np.ndarray, rows: Sequence[np.ndarray] = ()) -> int:
     """Return 3 for a regular clock, 2 for one with missing rows, 1 for one that increases,
     else 0.
     """

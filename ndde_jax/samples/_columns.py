@@ -1,5 +1,6 @@
 """Tests of one column: its kind (clock, events, smooth path), invalid values, trends and steps."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,8 +15,8 @@ FEWEST = 20
 # neighbours span; and how much of its spread a smooth path moves around its neighbours, at most.
 FAR, RANGES, SMOOTH = 10.0, 4.0, 0.6
 # What programs write where nothing was measured, beside what all share with 9 in every place.
-CODES = (-99.0, -999.0, -9999.0, -99999.0, -999999.0, 999.0, 9999.0, 99999.0, 999999.0, -99.9,
-         -999.9, -9999.9, -999.25, 999.9, 9999.9, -32768.0, 32767.0, -2147483648.0)  # fmt: skip
+CODES = (-99.0, -999.25, -32768.0, 32767.0, -2147483648.0)
+NINES = re.compile(r"-?9{2,}\.?9+")
 HUGE = 1e18
 # Share of samples without an event from which on events are rare.
 RARE = 0.7
@@ -58,6 +59,23 @@ def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | No
     return False
 
 
+def starts_again(x: Float[np.ndarray, "time"]) -> bool:
+    """Return whether a column counts in equal steps and starts again at about one height, such as
+    the hour of the day or an index of 0 to 255.
+    """
+    steps = np.diff(x)
+    rises, falls = steps[steps > 0], steps[steps < 0]
+    return bool(
+        len(falls)
+        and len(steps) > FEWEST
+        and len(rises) > 2 * len(falls)
+        and len(rises) + len(falls) == len(steps)
+        and (rises == rises[0]).all()
+        and (x[1:][steps < 0] == x.min()).all()
+        and falls.max() < 0.85 * falls.min()
+    )
+
+
 def is_event(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether a column records events: it has two values only, or one that most samples
     have.
@@ -87,7 +105,8 @@ def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:
     """
     pooled = np.concatenate(values)
     found, counts = np.unique(pooled[np.isfinite(pooled)], return_counts=True)
-    codes = (np.isin(found, CODES) | (np.abs(found) >= HUGE)) & (counts > 1)
+    nines = [NINES.fullmatch(f"{x:.15g}") is not None for x in found]
+    codes = (nines | np.isin(found, CODES) | (np.abs(found) >= HUGE)) & (counts > 1)
     rest = found[~codes]
     if not codes.any() or len(rest) < 3:
         return ()

@@ -1,6 +1,9 @@
-"""Dates of times that are counted from a date in a unit of time."""
+"""Dates: of times that are counted from one of them, and as people write them."""
 
-from typing import Any
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -61,3 +64,225 @@ def written(stamp: Any) -> str:
     """
     text = str(stamp).replace("T", " ")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# ---- dates as people write them ----
+
+# How months begin in the languages of Western Europe, without accents.
+_MONTHS = {
+    start: number
+    for number, starts in enumerate(
+        "jan|ene|gen feb|fev mar|mrz|mrt|maer apr|abr|avr may|mai|mei|mag jun|juin|giu "
+        "jul|juil|lug aug|ago|aou sep|set oct|okt|ott|out nov dec|dez|dic".split(),
+        start=1,
+    )
+    for start in starts.split("|")
+}
+_MONTH = re.compile(rf"(?<![a-z])({'|'.join(sorted(_MONTHS, key=len, reverse=True))})[a-z]*\.?")
+# Three months by their first letters, as averages over seasons are called.
+_SEASONS = "djf jfm fma mam amj mjj jja jas aso son ond ndj".split()
+_WEEKDAY = re.compile(r"^(mon|tue|wed|thu|fri|sat|sun)[a-z]*[., ]+")
+# Zones by their letters, in hours ahead of universal time.
+_LETTERS = {
+    **dict.fromkeys(("z", "utc", "gmt", "wet"), 0), "bst": 1, "west": 1, "cet": 1, "cest": 2,
+    "eet": 2, "eest": 3, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6,
+    "pst": -8, "pdt": -7, "jst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13,
+}  # fmt: skip
+# How columns of years are called.
+YEARS = set("year yr yy yyyy jahr annee an ano anno jaar aaaa".split())
+# The time of day behind a date, or alone.
+_CLOCK = re.compile(
+    r"(?:^|[t ,_]+|(?<=\d):)(\d{1,3}):(\d\d)(?::(\d\d(?:[.,]\d+)?))?\s*"
+    rf"(?:([ap])\.?(?:m\.?)?)?\s*({'|'.join(_LETTERS)}|[+-]\d\d:?(?:\d\d)?)?$"
+)
+# Dates without separators, from months to seconds: only where nothing else can be meant.
+PACKED = re.compile(
+    r"(1[5-9]|2[0-2])\d\d([0-3]\d\d|(0[1-9]|1[0-2])"
+    r"((0[1-9]|[12]\d|3[01])(t?([01]\d|2[0-4])([0-5]\d){0,2}z?)?)?)"
+)
+# What a date can look like when its separators are hyphens and its months are numbers behind @.
+_Y, _M, _D = r"(?P<y>[+-]?\d{4})", r"(?P<m>0?[1-9]|1[0-2])", r"(?P<d>0?[1-9]|[12]\d|3[01])"
+SHAPES = [
+    re.compile(shape)
+    for shape in (
+        rf"{_Y}-(?P<m>\d\d?)(-(?P<d>\d\d?))?", rf"{_M}-{_Y}", rf"{_Y}-(?P<j>\d{{3}})",
+        rf"{_D}-{_M}-(?P<y>\d{{4}}|\d\d)", rf"{_M}-{_D}-(?P<y>\d{{4}}|\d\d)",
+        rf"{_D}-?@(?P<m>\d\d)-?(?P<y>\d{{4}}|\d\d)", rf"@(?P<m>\d\d)-?({_D}-)?{_Y}",
+        r"@(?P<m>\d\d)-(?P<y>\d\d)", rf"{_Y}-?@(?P<m>\d\d)(-?{_D})?",
+        rf"{_Y}-?q(?P<q>[1-4])", rf"q(?P<q>[1-4])-?{_Y}", r"(?P<q>[1-4])-?q-?(?P<y>\d{4}|\d\d)",
+        rf"{_Y}-?m(?P<m>\d\d?)", rf"{_Y}-?w(?P<w>\d\d?)(-(?P<u>[1-7]))?",
+        rf"{_Y}-(?P<next>\d{{4}}|\d\d)",
+    )
+]  # fmt: skip
+DAY_FIRST, MONTH_FIRST = SHAPES[3:5]
+
+
+class Dates(NamedTuple):
+    """Dates as `datetime64[us]`, in universal time where they name a zone; `wall` holds local clock
+    time, `said` the assumptions made.
+    """
+
+    stamps: np.ndarray
+    wall: np.ndarray | None = None
+    said: str = ""
+
+
+def without_accents(text: str) -> str:
+    """Return a text in small letters without accents."""
+    text = text.strip().lower()
+    if text.isascii():
+        return text
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words of a name, in small letters without accents."""
+    return set(re.split(r"[^a-z]+", without_accents(name))) - {""}
+
+
+def month_of(cell: Any) -> float:
+    """Return the number of a month given by number, name or season; NaN if it is none."""
+    text = without_accents(str(cell))
+    if text in _SEASONS:
+        return _SEASONS.index(text) + 1.0
+    found = _MONTH.fullmatch(text)
+    try:
+        return float(_MONTHS[found[1]] if found else text)
+    except ValueError:
+        return np.nan
+
+
+def _cut(cell: str) -> tuple[str, re.Match | None]:
+    """Return a date as hyphens part it, and the time of day behind it; of a span of time, the
+    beginning.
+    """
+    text = _WEEKDAY.sub("", without_accents(cell).partition(" - ")[0])
+    text = re.sub(r"^(\w{3} +\d+) ([\d:]+) (\d{4})$", r"\1 \3 \2", text)
+    text = re.sub(r"(\d\d[-/.]\d\d?)[t ](\d\d)(?=z?$)", r"\1 \2:00", text)
+    text = re.sub(r"^(\d{4}):(\d\d?)(?::(\d\d?))?(?= |$)", r"\1-\2-\3", text)
+    clock = _CLOCK.search(text)
+    day = text[: clock.start()] if clock else text
+    day = _MONTH.sub(lambda name: f"@{_MONTHS[name[1]]:02d}", day)
+    day = re.sub(r"(?<!^)[-/.,\s年月]+|日", "-", day).rstrip("-")
+    return day, clock
+
+
+def is_date(cell: Any) -> bool:
+    """Return whether a cell is written as a date, with or without a time of day."""
+    if not isinstance(cell, str) or not 4 <= len(cell) <= 60:
+        return False
+    if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell) or not any(map(str.isdigit, cell)):
+        return False
+    day, _ = _cut(cell)
+    return any(shape.fullmatch(day) for shape in SHAPES) or is_packed(cell, time=True)
+
+
+def is_time(cell: str) -> bool:
+    """Return whether a cell is a time of day such as 13:45."""
+    return ":" in cell and _CLOCK.fullmatch(cell.lower().partition(" - ")[0]) is not None
+
+
+def is_packed(cell: Any, *, time: bool = False) -> bool:
+    """Return whether a cell can be a date without separators; with `time`, only one that a T parts
+    from a time of day.
+    """
+    text = str(cell).strip().lower()
+    return PACKED.fullmatch(text) is not None and (not time or "t" in text)
+
+
+def calendar(parts: Mapping[str, Any]) -> np.ndarray:
+    """Return the days that years `y` with months `m`, quarters `q`, weeks `w` and their days `u`,
+    days of the month `d` or days of the year `j` name, `datetime64[D]`; NaT for what does not
+    exist.
+    """
+    lost = np.any([np.isnan(x) for x in parts.values()], axis=0)
+    given = {key: np.where(lost, 1, x).astype(int) for key, x in parts.items()}
+    year, one = (given["y"] - 1970).astype("M8[Y]"), np.ones(len(lost), int)
+    if "w" in given:
+        fourth = year.astype("M8[D]") + 3  # of January, which lies in the first week
+        monday = fourth - (fourth.astype(int) + 3) % 7
+        days = monday + (7 * given["w"] + given.get("u", one) - 8)
+        lost |= (given["w"] < 1) | (given["w"] > 53)
+    elif "j" in given:
+        days = year.astype("M8[D]") + (given["j"] - 1)
+        lost |= days.astype("M8[Y]") != year
+    else:
+        month = given.get("m", 3 * given.get("q", one) - 2)
+        months, day = year.astype("M8[M]") + (month - 1), given.get("d", one)
+        # 1950-01-00 is a month.
+        days = months.astype("M8[D]") + (day if (day == 0).all() else day - 1)
+        lost |= (days.astype("M8[M]") != months) | (month < 1) | (month > 12)
+    return np.where(lost, np.datetime64("NaT"), days)
+
+
+def read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
+    """Return the days that texts of one shape name, `datetime64[D]`; NaT for other texts."""
+    found = [shape.fullmatch(text) for text in texts]
+    parts = {
+        key: np.array([np.nan if m is None else float(m[key] or 1) for m in found])
+        for key in shape.groupindex
+    }
+    years, short = parts["y"], any(m and len(m["y"]) == 2 for m in found)
+    if short:
+        years = years + np.where(years < 69, 2000, 1900)
+        # A year goes back by a century where dates before a later one lie after it.
+        falls = (np.diff(years) < -50).astype(int)
+        years = years - 100 * np.append(falls[::-1].cumsum()[::-1], 0)
+    if "next" in parts:  # a winter or a year of water: 1950/51, 1950-1951
+        years = np.where((parts.pop("next") - years) % 100 == 1, years, np.nan)
+    if shape is SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8:
+        parts["q"] = parts.pop("m")  # 1990:1 to 1990:4
+    return calendar({**parts, "y": years})
+
+
+def cut_dates(cells: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return dates in one notation, the seconds of the time of day behind each, and the minutes by
+    which its zone is ahead of universal time, NaN where none is named.
+    """
+    if all(map(is_packed, cells)):
+        digits = [re.sub(r"\D", "", cell) for cell in cells]
+        parts = {6: r"\1-\2", 7: r"\1-\2\3"}
+        days = [re.sub(r"(....)(..)(.{0,2}).*", parts.get(len(d), r"\1-\2-\3"), d) for d in digits]
+        clock = [d[8:].ljust(6, "0") for d in digits]
+        seconds = [3600.0 * int(c[:2]) + 60 * int(c[2:4]) + int(c[4:]) for c in clock]
+        return days, np.array(seconds), np.full(len(cells), np.nan)
+    cut = [_cut(cell) for cell in cells]
+    seconds = np.array([seconds_of(clock) if clock else 0.0 for _, clock in cut])
+    return [day for day, _ in cut], seconds, np.array([_ahead(clock) for _, clock in cut])
+
+
+def seconds_of(clock: re.Match) -> float:
+    """Return the seconds from midnight to a time of day; NaN if there is no such time."""
+    hour, minute, second = int(clock[1]), int(clock[2]), float((clock[3] or "0").replace(",", "."))
+    if clock[4]:
+        hour += 12 * (clock[4] == "p" and hour < 12) - 12 * (clock[4] == "a" and hour == 12)
+    return 3600 * hour + 60 * minute + second if minute < 60 and second < 61 else np.nan
+
+
+def _ahead(clock: re.Match | None) -> float:
+    zone = clock[5] if clock else None
+    if not zone:
+        return np.nan
+    if zone in _LETTERS:
+        return 60.0 * _LETTERS[zone]
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    return (-1 if zone[0] == "-" else 1) * (60.0 * int(digits[:2]) + int(digits[2:]))
+
+
+def read_clock(cells: Sequence[str]) -> np.ndarray | None:
+    """Return times of day such as 13:45, 1:45 pm or 2 days 0:00:01.5 in seconds, counted on past
+    midnight; None if any cell is something else.
+    """
+    seconds = np.full(len(cells), np.nan)
+    for i, cell in enumerate(cells):
+        text = without_accents(cell).partition(" - ")[0]
+        text = re.sub(r"^(\d\d?)\.(\d\d)\.(?=\d\d)", r"\1:\2:", text)
+        text = re.sub(r"^(\d+:\d\d[.,]\d+)$", r"0:\1", text)
+        days = re.match(r"(\d+)\s*(?:d|days?)[ ,]*(?=\d)", text)
+        clock = _CLOCK.fullmatch(text[days.end() :] if days else text)
+        if clock is None:
+            return None
+        seconds[i] = seconds_of(clock) + (86400 * int(days[1]) if days else 0)
+    if not len(seconds) or np.isnan(seconds).any():
+        return None
+    return seconds + 86400 * np.cumsum(np.diff(seconds, prepend=seconds[0]) < -43200)

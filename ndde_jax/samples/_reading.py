@@ -18,9 +18,10 @@ from .._types import Checked
 from ._cells import NAMES, clean_name
 from ._clock import sampling, settled, typed_stamps
 from ._examples import Example
-from ._formats import TIME_NAMES
+from ._formats import CLOCKS
 from ._samples import Samples, as_given, read_mask
-from ._tables import Table, read_table, rows_of
+from ._tables import Table, read_table
+from ._time_columns import rows_of
 from ._trajectories import read_trajectories
 
 
@@ -211,7 +212,7 @@ def _from_frame(x: Any, time: bool) -> list[Labelled]:
     else:
         frame = pd.api.interchange.from_dataframe(x)
     if isinstance(frame, pd.DataFrame):
-        dated = [c for c in frame if frame[c].dtype.kind == "M" or str(c).lower() in TIME_NAMES]
+        dated = [c for c in frame if frame[c].dtype.kind == "M" or str(c).lower() in CLOCKS]
         if dated and frame.shape[1] > 1:
             frame = frame.set_index(dated[0])
     return _from_pandas(frame, time)
@@ -239,7 +240,7 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     dated = pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex
     clocks = [
         k for k, level in enumerate(levels)
-        if isinstance(level, dated) or str(level.name).lower() in TIME_NAMES
+        if isinstance(level, dated) or str(level.name).lower() in CLOCKS
     ]  # fmt: skip
     clock = levels.pop(clocks[0] if clocks else -1)
     groups = np.array([" ".join(map(str, key)) for key in zip(*levels, strict=True)])

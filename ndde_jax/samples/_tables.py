@@ -1,7 +1,6 @@
 """Measurements from files, one row per sample: which column is time, and which are variables."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,43 +13,37 @@ from ._cells import (
     MISSING,
     NAMES,
     Numbers,
-    as_numbers,
     check_there,
     clean_name,
     is_missing,
-    is_value,
     text_of,
     to_float,
 )
-from ._clock import (
-    PACKED,
-    Dates,
-    is_date,
-    is_rising,
-    read_clock,
-    read_dates,
-    settled,
-    typed_stamps,
-)
-from ._columns import is_clock
-from ._formats import READERS, TIME_NAMES, Options
+from ._clock import rank
+from ._columns import is_clock, starts_again
+from ._formats import TEXT, Found, Options, read_columns, read_grid, read_npy, read_npz
+from ._text import read_excel, read_text
+from ._time_columns import UNNAMED, Clocks, Time, falls, groups_of, panel_of, rows_of, words_of
 
-# How programs call the number of a row.
-INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
-# Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
-EPOCHS = {"timestamp", "time", "datetime", "date", "epoch", "unix", "unixtime", "ts"}
-# Parts of a date that may have columns of their own: how they are called, and what they can be.
-PARTS = {
-    "year": (("year", "yr", "yy", "yyyy", "#yy"), -9999, 9999),
-    "quarter": (("quarter", "qtr"), 1, 4),
-    "month": (("month", "mon", "mo", "mm"), 1, 12),
-    "day": (("day", "dy", "dd", "dom"), 1, 31),
-    "yearday": (("doy", "yday", "julian", "dayofyear", "day of year"), 1, 366),
-    "hour": (("hour", "hr", "hh"), 0, 24),
-    "minute": (("minute", "min", "mn"), 0, 59),
+# Columns that name what another column holds, in tables with a row for each value.
+KINDS = set(
+    "variable variables parameter param tag tagname sensor channel measure metric quantity element "
+    "indicator item signal field species taxon".split()
+)
+VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
+# Cells that such a table may take for each value it has.
+SPARSE = 50
+# Columns that count samples or hours and may start again.
+COUNTERS = set("index sample record counter count no nr seq packet frame hour".split())
+
+READERS: dict[str, Callable[[Path, Options], Found]] = {
+    **dict.fromkeys(TEXT, read_text),
+    ".npz": read_npz,
+    ".npy": read_npy,
+    ".xlsx": read_excel,
+    **dict.fromkeys((".parquet", ".feather", ".arrow", ".json", ".jsonl", ".ndjson"), read_columns),
+    **dict.fromkeys((".nc", ".nc4", ".zarr"), read_grid),
 }
-# Parts that mean something beside one of these only.
-WITHIN = {"hour": {"day", "yearday"}, "minute": {"hour"}}
 
 
 class Table(NamedTuple):
@@ -70,33 +63,17 @@ class Table(NamedTuple):
         return rows_of(self.trials, len(self.values))
 
 
-def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
-    """Return the rows of each recording, in order of its first row."""
-    if trials is None:
-        return (np.arange(count),)
-    _, first, which = np.unique(trials, return_index=True, return_inverse=True)
-    parts = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
-    return tuple(parts[k] for k in np.argsort(first))
-
-
-class Time(NamedTuple):
-    """The column or columns of time, their stamps, and the assumptions made."""
-
-    columns: tuple[str, ...] = ()
-    stamps: np.ndarray | None = None
-    said: tuple[str, ...] = ()
-
-
 def read_table(path: str | Path, **choices: Any) -> Table:
     """Read measurements from a file, one row per sample.
 
-    - Text (.csv, .tsv, .txt, .dat): `separator`, `decimal` mark and `header` are found by trying
-      which reading leaves numbers. Lines above the table that begin with # are skipped, and so are
-      a title and a row of units.
-    - NPZ: the array `key` (default `x`, or the only array), `[time dim]` or `[series time dim]`;
-      `names` and `dt` are used if the file has them.
+    - Text (.csv, .tsv, .txt, .dat and others; also in .gz, or alone in .zip): `separator`,
+      `decimal` mark and `header` are found by trying which reading leaves numbers. The table begins
+      below the last row of words; comments, titles, units, repeated headers and notes are skipped.
+      Rows of twelve months are read one after another, and times along the top turned.
+    - NPZ: the array `key` (default `x`, or the only array), `[time dim]` or `[series time dim]`, or
+      several of one length; `names`, `dt` and `time` are used if the file has them. NPY.
     - Excel: the first sheet, or the one called `key`.
-    - Parquet, Feather, JSON lines: the columns.
+    - Parquet, Feather, JSON: the columns.
     - NetCDF and Zarr: all variables along one dimension, or the variable `key`. `trial` names the
       dimension that tells recordings apart, `variables` those whose cells are variables.
 
@@ -121,7 +98,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     """
     path, options = Path(path), Options(**choices)
     _check_options(path, options)
-    found = READERS[path.suffix.lower()](path, options)
+    found = READERS[_suffix(path)](path, options)
     file, frame, trials = path.name, found.frame, found.trials
     if not frame.size:
         raise ValueError(f"{file} holds no data.")
@@ -130,11 +107,17 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if options.trial is not None and trials is None:
         check_there(file, [options.trial], frame)
         trials = np.array([str(cell) for cell in frame.pop(options.trial)])
-    read = _Clocks(file, frame, trials, options._replace(decimal=found.decimal))
+    options = options._replace(decimal=found.decimal, missing=(*options.missing, *found.missing))
+    read = Clocks(file, frame, trials, options)
     time = read.time()
     stamps, said = time.stamps, (*found.said, *time.said)
-    if trials is None and stamps is not None and (panel := _panel(frame, time)):
-        trials = _groups(frame, panel)
+    panel = panel_of(frame, time) if trials is None else None
+    if panel and not columns and (wide := _wide(frame, time, panel)) is not None:
+        frame, time, panel, kind = wide
+        read, stamps = read._replace(frame=frame), time.stamps
+        said += (f"column {kind!r} names its variables; --trial {kind} if it does not.",)
+    if panel:
+        trials = groups_of(frame, panel)
         frame = frame.drop(columns=list(panel))
         tell = f"column {panel[0]!r} tells" if len(panel) == 1 else f"columns {listed(panel)} tell"
         said += (f"{tell} recordings apart, whose clocks repeat.",)
@@ -159,12 +142,45 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if options.months:
         inside = rows_of_months(file, stamps, options.months)
         mask = inside if mask is None else mask & inside
-    if stamps is not None and trials is None and len(stamps) > 1 and _falls(stamps):
+    if stamps is not None and trials is None and len(stamps) > 1 and falls(stamps):
         values, stamps = values[::-1], stamps[::-1]
         mask = None if mask is None else mask[::-1]
         said += ("its rows begin with the last; they are turned round.",)
+    if stamps is not None and trials is None and len(remarks := _remarks(frame, values, stamps)):
+        values, stamps = np.delete(values, remarks, axis=0), np.delete(stamps, remarks)
+        mask = None if mask is None else np.delete(mask, remarks)
+        said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
     notices = tuple(f"{file}: {text}" for text in said)
     return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask)
+
+
+def _suffix(path: Path) -> str:
+    """Return the end of a name that tells the format, in small letters."""
+    last = path.suffix.lower()
+    return Path(path.stem).suffix.lower() or ".txt" if last in (".gz", ".zip") else last
+
+
+def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, Time, list[str], str] | None:
+    """Return a frame with a column for each variable, of one with a row for each value: with its
+    time, the columns that tell recordings apart, and the one that named the variables; None for any
+    other.
+    """
+    values = [
+        name for name in frame
+        if words_of(name) & VALUES and name not in time.columns
+        and not frame[name].map(is_missing).all()
+    ]  # fmt: skip
+    kinds = [name for name in panel if words_of(name) & KINDS]
+    if len(values) != 1 or len(kinds) != 1:
+        return None
+    sites, clock = [name for name in panel if name not in kinds], time.columns[0]
+    if len(np.unique(time.stamps)) * frame[kinds[0]].nunique() > SPARSE * len(frame):
+        return None
+    rows = frame[[*panel, *values]].assign(**{clock: time.stamps})
+    wide = rows.pivot(index=[*sites, clock], columns=kinds[0], values=values[0])
+    wide = wide[list(dict.fromkeys(frame[kinds[0]]))].reset_index()
+    wide.columns = [clean_name(name) for name in wide.columns]
+    return wide, Time((clock,), wide[clock].to_numpy()), sites, kinds[0]
 
 
 def _check_options(path: Path, options: Options) -> None:
@@ -173,8 +189,10 @@ def _check_options(path: Path, options: Options) -> None:
         raise FileNotFoundError(f"No such file: {path}")
     if path.is_dir() and path.suffix != ".zarr":
         raise IsADirectoryError(f"{path} is a directory; expected a file of measurements.")
-    if path.suffix.lower() not in READERS:
-        sheet = " Export a spreadsheet as CSV." if path.suffix.lower().startswith(".xls") else ""
+    if _suffix(path) not in READERS:
+        kinds = ((".xls", ".ods"), "a spreadsheet"), ((".mat", ".h5", ".hdf5"), "its arrays")
+        ends = next((what for ends, what in kinds if path.suffix.lower().startswith(ends)), "")
+        sheet = f" Export {ends} as CSV." if ends else ""
         raise ValueError(
             f"Cannot tell the format of {path.name}; expected a name that ends with one of: "
             f"{' '.join(READERS)}.{sheet}"
@@ -250,14 +268,17 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
         known = x[np.isfinite(x)]
         return len(known) > 9 and bool((known == known[0]).all())
 
-    def counts(x: np.ndarray) -> bool:
-        return all(is_clock(x[r], t) for r, t in zip(rows, times, strict=True))
+    def counts(name: str, x: np.ndarray) -> bool:
+        counter = words_of(name) & COUNTERS or (UNNAMED.fullmatch(name) and np.ptp(x) > 20)
+        return (counter and starts_again(x)) or all(
+            is_clock(x[r], t) for r, t in zip(rows, times, strict=True)
+        )
 
     tests = {
         "hold{s} text": lambda name, each: each.empty and not no_cells(name),
         "{are} empty": lambda _, each: each.empty,
         "hold{s} one number throughout": lambda _, each: constant(each.values),
-        "count{s} rows or time": lambda _, each: counts(each.values),
+        "count{s} rows or time": lambda name, each: counts(name, each.values),
     }
     said: tuple[str, ...] = ()
     for what, test in tests.items():
@@ -277,6 +298,15 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
     return numbers, said
 
 
+def _remarks(frame: Any, values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
+    """Return the rows with words and no numbers, if the clock is regular without them only."""
+    empty = np.flatnonzero(np.isnan(values).all(axis=1))
+    if not len(empty) or rank(stamps) > 2:
+        return empty[:0]
+    left = np.delete(stamps, empty)
+    return empty if len(left) > 2 and rank(left) > rank(stamps) else empty[:0]
+
+
 def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     """Raise an error for columns of text: name the cell, the usable columns, and the remedies."""
     text = {name: each.wrong for name, each in numbers.items() if each.wrong is not None}
@@ -285,7 +315,12 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     name, row = next(iter(text.items()))
     cell = str(frame[name].iloc[row]).strip()
     rest = [other for other in numbers if other not in text]
-    if COMMA_NUMBER.fullmatch(cell):
+    mark = max(
+        set(cell) - set(".+-eE:/ "), key=lambda c: (not c.isalnum()) * cell.count(c), default=""
+    )
+    if len(frame.columns) == 1 and mark and not mark.isalnum() and is_missing(mark):
+        remedy = f"If {mark!r} stands between cells, say so with --separator '{mark}'"
+    elif COMMA_NUMBER.fullmatch(cell):
         remedy = "If this is a decimal comma, say so with --decimal ,"
     elif rest:
         remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
@@ -299,176 +334,3 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     raise ValueError(
         f"{file}: column {name!r} is not numeric: {short!r} in data row {row + 1}{more}. {remedy}."
     )
-
-
-# ---- time ----
-
-
-class _Clocks(NamedTuple):
-    """The columns of a file, which are looked through for its time."""
-
-    file: str
-    frame: Any
-    trials: np.ndarray | None
-    options: Options
-
-    def number(self, name: str) -> Numbers:
-        """Return a column as numbers."""
-        return as_numbers(
-            self.frame[name], decimal=self.options.decimal, marks=self.options.missing
-        )
-
-    def time(self) -> Time:
-        """Return the time column that was named, or the most likely one."""
-        names, given = list(self.frame), self.options.time_column
-        if given is not None:
-            check_there(self.file, [given], names)
-            return self._of((given,))
-        if len(names) < 2:
-            return Time()
-        if (parts := self._parts()) is not None:
-            return parts
-        index = [name for name in names[:1] if name.lower() in INDEX_NAMES]
-        first = names[len(index)]
-        if first.lower() in TIME_NAMES or self._dated(first):
-            return self._of((first, *index))
-        for name in names:
-            words = set(re.split(r"[^a-z]+", name.lower()))
-            if self._dated(name) or (words & TIME_NAMES and self._rises(name)):
-                said = f"column {name!r} is taken for the time."
-                return self._of((name, *index), said)
-        return self._of((names[0],)) if index and self._rises(names[0]) else Time()
-
-    def _of(self, columns: tuple[str, ...], *said: str) -> Time:
-        """Return the stamps of the first of some columns; the others say less of time."""
-        stamps, more = self._stamps(columns[0])
-        texts = (n for n in self.frame if n not in columns and not self._dated(n))
-        clock = next((n for n in texts if ":" in str(self.frame[n].iloc[0])), None)
-        if clock is not None and stamps.dtype.kind == "M" and self._dated(columns[0]):
-            seconds = read_clock([str(cell) for cell in self.frame[clock]])
-            if seconds is not None:
-                within = (seconds % 86400 * 1e6).astype("timedelta64[us]")
-                stamps, note = self._settled(Dates(stamps.astype("datetime64[us]") + within))
-                columns, more = (*columns, clock), (*more, *note)
-        return Time(columns, stamps, (*said, *more))
-
-    def _parts(self) -> Time | None:
-        """Return time from columns of year, month, day and hour; without a year, years are counted
-        on.
-        """
-        found: dict[str, str] = {}
-        values: dict[str, np.ndarray] = {}
-        for part, (words, low, high) in PARTS.items():
-            if part in WITHIN and not WITHIN[part] & set(found):
-                continue
-            for name in (n for n in self.frame if n.lower() in words and part not in found):
-                x = self.number(name).values
-                if ((x == np.round(x)) & (low <= x) & (x <= high)).all():
-                    found[part], values[part] = name, x.astype(int)
-        pairs = ({"year", "month"}, {"year", "quarter"}, {"year", "yearday"}, {"month", "day"})
-        if not any(pair <= set(found) for pair in pairs):
-            return None
-        part = values.get
-        months = part("month", 3 * part("quarter", np.ones(len(self.frame), int)) - 2)
-        years = part("year", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
-        years = np.where((years >= 0) & (years < 100), years + 1900, years)
-        start = (years - 1970).astype("datetime64[Y]").astype("datetime64[M]")
-        start = start + np.asarray(months - 1).astype("timedelta64[M]")
-        days = part("yearday", part("day", 1)) - 1
-        minutes = 1440 * days + 60 * part("hour", 0) + part("minute", 0)
-        stamps = start.astype("datetime64[m]") + np.asarray(minutes).astype("timedelta64[m]")
-        stamps = stamps.astype("datetime64[us]")
-        stamps, said = self._settled(Dates(stamps))
-        said = (f"columns {', '.join(found.values())} are taken for the time.", *said)
-        index = [name for name in list(self.frame)[:1] if name.lower() in INDEX_NAMES]
-        time = Time((*found.values(), *index), stamps, said)
-        rises = all(is_rising(stamps[r]).all() for r in self._rows())
-        return time if rises or _panel(self.frame, time) or _falls(stamps) else None
-
-    def _rows(self) -> tuple[np.ndarray, ...]:
-        return rows_of(self.trials, len(self.frame))
-
-    def _dated(self, name: str) -> bool:
-        column = self.frame[name]
-        if column.dtype.kind in "mMfiub":
-            return column.dtype.kind in "mM"
-        return len(column) > 0 and all(
-            is_date(cell) or hasattr(cell, "calendar") or hasattr(cell, "isoformat")
-            for cell in column.iloc[:1000]
-        )
-
-    def _rises(self, name: str) -> bool:
-        """Return whether numbers increase throughout each recording."""
-        read = self.number(name)
-        if read.wrong is not None or len(read.values) < 2:
-            return False
-        rises = all(is_rising(read.values[r]).all() for r in self._rows())
-        return rises or _panel(self.frame, Time((name,), read.values)) is not None
-
-    def _stamps(self, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-        column, where = self.frame[name], f"{self.file}: the time column {name!r}"
-        if column.isna().any():
-            raise ValueError(f"{where} has missing values.")
-        typed = typed_stamps(column)
-        if typed is not None:
-            return self._settled(typed)
-        cells, word = [str(cell).strip() for cell in column], name.lower()
-        if word in TIME_NAMES - {"t", "time", "times"} and all(map(PACKED.fullmatch, cells)):
-            return self._settled(read_dates(cells, where))
-        if column.dtype.kind not in "fiub" and is_date(cells[0]):
-            return self._settled(read_dates(cells, where, day_first=self.options.day_first))
-        if column.dtype.kind not in "fiub" and (seconds := read_clock(cells)) is not None:
-            return np.round(seconds * 1e6).astype("timedelta64[us]"), ()
-        values, wrong, *_ = self.number(name)
-        if wrong is not None:
-            raise ValueError(
-                f"{where} holds {cells[wrong][:40]!r} in data row {wrong + 1}; expected "
-                "numbers, or dates such as 2001-12-31."
-            )
-        if np.isnan(values).any():
-            raise ValueError(f"{where} has missing values.")
-        # Units per second of numbers that count from 1970 and give plausible dates.
-        scales = (
-            s for s in (1.0, 1e3, 1e6, 1e9) if ((values > 5e8 * s) & (values < 4e9 * s)).all()
-        )
-        if word in EPOCHS and (scale := next(scales, None)):
-            stamps = np.round(values * (1e6 / scale)).astype("datetime64[us]")
-            return stamps, (f"column {name!r} counts from 1970; --dt says otherwise.",)
-        whole, most = (values == np.round(values)).all(), np.abs(values).max()
-        if word in PARTS["year"][0] and whole and most < 10_000:
-            years = (values.astype(int) - 1970).astype("datetime64[Y]")
-            return years.astype("datetime64[s]"), ()
-        return values.astype(int) if whole and most < 2**53 else values, ()
-
-    def _settled(self, dates: Dates) -> tuple[np.ndarray, tuple[str, ...]]:
-        found = settled(dates, self.options.time_zone, self._rows())
-        return found.stamps, tuple(dict.fromkeys(filter(None, (dates.said, found.said))))
-
-
-def _falls(stamps: np.ndarray) -> bool:
-    return bool(is_rising(stamps[::-1]).all())
-
-
-def _groups(frame: Any, names: Sequence[str]) -> np.ndarray:
-    """Return a group label for each row from the values of some columns together."""
-    return np.array([" ".join(map(str, row)) for row in frame[list(names)].to_numpy(object)])
-
-
-def _panel(frame: Any, time: Time) -> tuple[str, ...] | None:
-    """Return the column, or the text columns together, that tell recordings apart: stamps repeat,
-    and increase within each of their values.
-    """
-    stamps = time.stamps
-    if stamps is None or len(stamps) < 3 or _falls(stamps) or is_rising(stamps).all():
-        return None
-    parts = {word for words, *_ in PARTS.values() for word in words}
-    kinds = {name: frame[name].dtype.kind for name in frame if name not in time.columns}
-    alone = [name for name, kind in kinds.items() if kind != "f" and name.lower() not in parts]
-    words = [n for n in alone if kinds[n] == "O" and not all(map(is_value, map(str, frame[n])))]
-    found = []
-    for names in [*((name,) for name in alone), *([tuple(words)] if len(words) > 1 else [])]:
-        groups = _groups(frame, names)
-        rows = rows_of(groups, len(groups))
-        if 2 <= len(rows) <= len(groups) / 3 and all(is_rising(stamps[r]).all() for r in rows):
-            found.append((len(rows), names))
-    return min(found, default=(0, None))[1]

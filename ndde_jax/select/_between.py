@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..regression._design import Design, design_of
-from ..regression._features import spline_terms
+from ..regression._features import Between, spline_terms
 from ..regression._search import PROGRESS
 from ..regression._terms import Terms, describe, find_terms, fit_terms
 from ..samples._samples import Samples
@@ -87,7 +87,7 @@ class Record(NamedTuple):
             values[offset : offset + len(rows)] = rows
         forward = windows.scheme in ("midpoint", "euler")
         later = _later(windows) if forward else np.zeros(len(center))
-        return cls(values, position, forward, later, forward & _rough(values))
+        return cls(values, position, forward, later, forward & ~Between.of([values]).bent)
 
     def of_rows(self, windows: Windows) -> "Record":
         """Return a record with these samples, read at the positions of other windows, for example
@@ -137,20 +137,6 @@ class Record(NamedTuple):
         a = -0.5 * p0 + 1.5 * p1 - 1.5 * p2 + 0.5 * p3
         b = p0 - 2.5 * p1 + 2 * p2 - 0.5 * p3
         return a, b, 0.5 * (p2 - p0), p1
-
-
-def _rough(values: Float[np.ndarray, "sample dim"]) -> Bool[np.ndarray, " dim"]:
-    """Return the variables of which lines between every other sample tell the one between as well
-    as cubics do, as of paths that noise drives.
-    """
-    far, near = (
-        (values[3 - k : len(values) - 3 - k] + values[3 + k : len(values) - 3 + k]) / 2
-        for k in (3, 1)
-    )
-    middle = values[3 : len(values) - 3]
-    errors = [guess - middle for guess in (near, near + (near - far) / 8)]
-    lines, cubics = (np.nansum(error**2 * np.isfinite(far), axis=0) for error in errors)
-    return lines <= cubics
 
 
 def _later(windows: Windows) -> Float[np.ndarray, " target"]:

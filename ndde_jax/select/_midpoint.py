@@ -31,6 +31,10 @@ DECIDED = {
     "map": "The samples move as a map, from one to the next: {nats} likelier than a flow.",
     "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map.",
 }
+SMOOTH = (
+    "The samples are of a smooth path, a flow: {nats} likelier than a map, errors of interpolation "
+    "allowed for."
+)
 UNDECIDED = {
     "map": "Map or flow is undecided ({nats} between them); the graph is that of a map, from one "
     "sample to the next.",
@@ -308,19 +312,38 @@ def _as_read(
     chosen = read_as(likelier)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
     coarse = any(step > 1 for step in np.diff(lags))
-    tells = n * dim * (TELLS_COARSE if coarse and other == "map" else TELLS)
-    unsure = abs(readings.evidence) < tells or (coarse and likelier == "map")
+    tells = {kind: n * dim * TELLS for kind in ("map", "flow")}
+    if coarse:
+        tells["map"] = n * dim * TELLS_COARSE
+    unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
     if unsure or np.asarray(chosen.found.products).any():
-        second = read_as(other)
-        worse = np.asarray(chosen.found.cost) - np.asarray(second.found.cost)
-        gain = readings.trust * n * float(worse.sum()) / 2
-        if gain > max(abs(readings.evidence), tells):
-            evidence = gain if other == "flow" else -gain
-            second.readings = readings._replace(evidence=evidence)
-            return second, (SEARCHED[other].format(nats=f"{gain:.3g} nats"),)
+        searched = {likelier: chosen, other: read_as(other)}
+        nats = _nats_of_searches(searched["map"], searched["flow"], readings)
+        total = float(nats.sum())
+        reading = "flow" if total > 0 else "map"
+        if abs(total) > max(abs(readings.evidence), tells[reading]):
+            best = searched[reading]
+            best.readings = readings._replace(nats=nats)
+            return best, (SEARCHED[reading].format(nats=f"{abs(total):.3g} nats"),)
     nats = f"{abs(readings.evidence):.3g} nats"
     if readings.name == "undecided":
         why = UNDECIDED[likelier]
     else:
-        why = DECIDED[likelier]
+        why = SMOOTH if readings.allowed and likelier == "flow" else DECIDED[likelier]
     return chosen, (why.format(nats=nats),)
+
+
+def _nats_of_searches(
+    as_map: Screened, as_flow: Screened, readings: Readings
+) -> Float[np.ndarray, " target"]:
+    """Return the log likelihood of a flow over that of a map, both searched with products.
+
+    In windows halfway through a step, states are predicted or read between samples. So a map is no
+    likelier by what it leaves there of a target without products, which both readings describe
+    better as they were compared.
+    """
+    n = float(np.asarray(as_map.windows.valid).sum())
+    worse = np.asarray(as_map.found.cost) - np.asarray(as_flow.found.cost)
+    nats = readings.trust * n * worse / 2 + readings.allowed
+    multiplied = np.asarray(as_map.found.products) + np.asarray(as_flow.found.products) > 0
+    return np.where(multiplied | (nats > 0), nats, readings.nats)

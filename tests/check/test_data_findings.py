@@ -1,5 +1,6 @@
 """What the samples alone give away: each fault by its name, and nothing on good data."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -255,6 +256,29 @@ def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
     assert "stuck sensor" not in {f.name for f in ndde.data_findings(samples, ("x0",))}
     held = np.repeat(x[::12], 12, axis=0)  # all repeat as well, again and again
     assert "held values" in found(held)
+
+
+def test_what_is_held_and_driven_by_nothing_may_be_an_input():
+    """Levels of an actuator, a new one every five samples, and a tank that follows."""
+    rng, y = np.random.default_rng(0), np.zeros(600)
+    u = np.repeat(rng.normal(size=121), 5)[:600]
+    for t in range(2, 599):
+        y[t + 1] = 0.7 * y[t] + 0.3 * u[t - 2] + 0.3 * rng.normal()
+    found = ndde.discover(
+        np.stack([u, y], axis=1),
+        dt=1.0,
+        lags=range(4),
+        names=("valve", "tank"),
+        recipe=ndde.Recipe.fast(),
+        key=jax.random.key(0),
+    )
+    links = found.graph.any(axis=2) & ~np.eye(2, dtype=bool)
+    assert links.tolist() == [[False, True], [False, False]]
+    (held,) = [one for one in found.findings if one.name == "held values"]
+    assert held.weight == "reservation" and "--inputs" in held.remedy
+    assert str(found.verdict) == "with reservations"
+    (held,) = [one for one in ndde.data_findings(found.samples) if one.name == "held values"]
+    assert held.weight == "problem"  # before anything is known of what drives it
 
 
 def test_rounding_weighs_as_an_error_of_its_size_does():

@@ -132,7 +132,7 @@ def test_bad_lags_leave_with_code_2(text, capsys):
         (["empty.csv", "--dt=1"], "no data"),
         (["header.csv", "--dt=1"], "no data"),
         (["data.xlsx", "--dt=1"], ".csv"),
-        (["double.csv", "--dt=1"], "same name"),
+        (["short.csv", "--dt=1"], "2 names"),
     ],
 )
 def test_errors_are_one_line_and_code_2(
@@ -147,7 +147,7 @@ def test_errors_are_one_line_and_code_2(
         "empty.csv": "\n",
         "header.csv": "a,b\n",
         "data.xlsx": "",
-        "double.csv": "a,a\n1,2\n",
+        "short.csv": "a,b\n1,2,3,4\n4,5,6,7\n",
     }.items():
         write(tmp_path / name, text)
     assert run("discover", *arguments) == 2

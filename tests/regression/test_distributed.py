@@ -169,7 +169,7 @@ def test_a_report_says_that_sources_were_chosen_before_their_lags():
     graph = np.zeros((2, 2, 2), bool)
     graph[0, 1] = True
     for distributed, said in ((graph, 1), (None, 0)):
-        readings = Readings(-9.0, graph, graph, np.zeros(2), distributed)
+        readings = Readings(np.array([-9.0, 0.0]), graph, graph, np.zeros(2), distributed)
         screened = Screened(windows, readings=readings)
         remarks = ndde.select.Default().remarks(screened, price)
         assert len(remarks) == said and all("Sources act over several lags" in r for r in remarks)

@@ -7,6 +7,7 @@ from scipy.integrate import quad
 
 import ndde_jax as ndde
 from ndde_jax.regression import compare_readings
+from ndde_jax.regression._features import Between
 from ndde_jax.regression._readings import changing_variance, mean_weights
 
 KEY = jax.random.key(0)
@@ -45,6 +46,52 @@ def test_weights_are_the_mean_of_an_interpolated_feature_over_a_step(delay):
     mean = quad(lambda s: at(now + s - delay), 0, 1, points=[delay % 1], epsabs=1e-10)[0]
     samples = [values[now - lag + shift] for shift in (1, 0, -1)]
     np.testing.assert_allclose(np.dot(mean_weights(delay), samples), mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.7])
+def test_where_paths_bend_the_mean_of_a_parabola_is_exact(delay):
+    parabola, now, lag = np.poly1d([0.7, -2, 1]), 5, int(delay)
+    mean = quad(lambda s: parabola(now + s - delay), 0, 1)[0]
+    weights = mean_weights(delay, np.array([True, False]))
+    samples = parabola(np.array([now - lag + shift for shift in (1, 0, -1)]))
+    assert weights[:, 0] @ samples == pytest.approx(mean, abs=1e-12)
+    np.testing.assert_allclose(weights[:, 1], mean_weights(delay))
+
+
+def test_neighbours_tell_smooth_paths():
+    """Of a random walk lines err by half a step's variance; of sines by Taylor's formula."""
+    rng, t = np.random.default_rng(0), np.arange(20_000.0)
+    walk, wave = rng.normal(size=len(t)).cumsum(), np.sin(0.1 * t)
+    between = Between.of([np.stack([walk, wave], axis=1)])
+    steps = 2 - 2 * np.cos(0.1)  # mean squares, twice those of a sine
+    lines, far = 1 - np.cos(0.1), 1 - np.cos(0.3)
+    np.testing.assert_allclose(between.lines, [0.5, lines**2 / steps], rtol=0.03)
+    cubics = (9 * lines - far) / 8
+    np.testing.assert_allclose(between.cubics[1], cubics**2 / steps, rtol=0.03)
+    assert between.bent.tolist() == [False, True] and not between.smooth
+    assert Between.of([wave[:, None]]).smooth
+
+
+def mackey_glass(every: int, n: int) -> np.ndarray:
+    """dx/dt = x(t − 17) / 5 / (1 + x(t − 17)¹⁰) − x / 10, by Euler steps of a twentieth."""
+    parts, x = 20, np.full((n + 150) * every * 20 + 1, 1.2)
+    for k in range(17 * parts, len(x) - 1):
+        late = x[k - 17 * parts]
+        x[k + 1] = x[k] + (0.2 * late / (1 + late**10) - 0.1 * x[k]) / parts
+    return x[:: every * parts][150:, None] + 0.002 * np.random.default_rng(0).normal(
+        size=(n + 1, 1)
+    )
+
+
+@pytest.mark.parametrize("lags", [(0, 4, 8, 12), range(13)])
+def test_a_smooth_path_of_few_samples_a_delay_is_a_flow(lags):
+    """Hardly any noise, 8.5 samples a delay: errors of interpolation decide nothing."""
+    found = ndde.discover(
+        mackey_glass(2, 550), dt=2.0, lags=lags, recipe=ndde.Recipe.fast(), key=KEY
+    )
+    assert found.reading == "flow"
+    late = found.delays[0, 0, 2:][found.graph[0, 0, 2:]]
+    np.testing.assert_allclose(late, 17, atol=0.5)  # a quarter of a sample
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,5 +1,6 @@
 """Files that mean harm end in a sentence, and take no memory out of proportion to their size."""
 
+import gzip
 import io
 import json
 import shutil
@@ -139,6 +140,27 @@ def test_a_column_that_repeats_a_billion_times_is_refused(tmp_path):
     pq.write_table(table, tmp_path / "x.parquet", compression="zstd")
     del table
     assert "pack so well" in refusal(tmp_path / "x.parquet")
+
+
+# ---- JSON and compressed text ----
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_records_that_share_no_key_are_refused(lines, tmp_path):
+    records = [json.dumps({f"k{i}": i}) for i in range(20_000)]
+    text = "\n".join(records) if lines else f"[{','.join(records)}]"
+    (tmp_path / "x.json").write_text(text)
+    assert "pack so well" in refusal(tmp_path / "x.json")
+
+
+def test_compressed_text_is_unpacked_no_further_than_its_size_allows(tmp_path):
+    text = b"a,b\n" + b"1.25,2.5\n" * 8_000_000
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(text, 1))
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        file.writestr("x.csv", text)
+    del text
+    for name in ("x.csv.gz", "x.zip"):
+        assert "pack so well" in refusal(tmp_path / name)
 
 
 # ---- Feather and Zarr ----

@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import json
 import time
 
 import jax
@@ -524,3 +525,337 @@ def test_a_variable_may_be_called_as_a_part_of_a_date_is(tmp_path):
     rows = [f"{day.year},{day.month},{i * i % 30},{i % 7}" for i, day in enumerate(days)]
     found = read(tmp_path, "year,month,max,min\n" + "\n".join(rows))
     assert found.names == ("max", "min") and clock(found) == (1.0, "month")
+
+
+# ---- layouts of data centres and loggers ----
+
+HOURS = pd.date_range("2019-02-27 22:00", periods=60, freq="h")
+MONTHS = pd.date_range("1981-01-01", periods=60, freq="MS")
+YEARS = [[1981 + i, *row] for i, row in enumerate(X[:, 0].reshape(5, 12).tolist())]
+NAMES = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+
+def lines(stamps, form, mark=","):
+    """Rows of a date or its parts, written by `form`, and two numbers."""
+    written = (form(day) if callable(form) else day.strftime(form) for day in stamps)
+    return [mark.join([text, *map(str, x)]) for text, x in zip(written, X, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "text, names, expected, start",
+    [
+        (
+            ["# made by", "no\twhen\tq\tp\tq_cd", "4s\t8d\t9n\t9n\t2s"]
+            + [f"a1\t{row}\tA" for row in lines(DAYS, "%Y-%m-%d", "\t")],
+            ("q", "p"),
+            (1.0, "day"),
+            "2021-03-01",
+        ),
+        (
+            [
+                '"TOA5","x","y"',
+                '"TIMESTAMP","RECORD","q","p"',
+                '"TS","RN","m","K"',
+                '"","","Avg","Smp"',
+                *lines(HOURS, lambda day: f'"{day}",{day.day_of_year * 24 + day.hour}'),
+            ],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (
+            ["# about", "# STN,YYYYMMDD,   q,   p"]
+            + [f" 7,{row}" for row in lines(DAYS, "%Y%m%d")],
+            ("q", "p"),
+            (1.0, "day"),
+            "2021-03-01",
+        ),
+        (
+            ["nr;MESS_DATUM;q;p;eor"] + [f"3;{row};eor" for row in lines(HOURS, "%Y%m%d%H", ";")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (
+            [
+                "FROM,TO,q,p",
+                *lines(
+                    HOURS, lambda day: f"{day:%Y%m%d%H%M},{day + pd.Timedelta('1h'):%Y%m%d%H%M}"
+                ),
+            ],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (lines(HOURS, "%Y %m %d %H", " "), ("x4", "x5"), (1.0, "hour"), "2019-02-27T22"),
+        (
+            ["# YY MM DD hh mm q p", "# yr mo dy hr mn m K", *lines(HOURS, "%Y %m %d %H %M", " ")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (
+            ["Tag;Monat;Jahr;q;p", *lines(DAYS, "%d;%m;%Y", ";")],
+            ("q", "p"),
+            (1.0, "day"),
+            "2021-03-01",
+        ),
+        (["Month,Year,q,p", *lines(MONTHS, "%B,%Y")], ("q", "p"), (1.0, "month"), "1981-01"),
+        (
+            ["date,hour ending,q,p", *lines(HOURS, lambda day: f"{day:%m/%d/%Y},{day.hour + 1}")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T23",
+        ),
+        (
+            ["year,doy,hhmm,q,p", *lines(HOURS, "%Y,%j,%H%M")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (
+            ["jour,heure,q,p", *lines(HOURS, "%d/%m/%Y,%H.%M.%S")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (
+            [
+                "Year,Week,q,p",
+                *lines(
+                    DAYS[0] + 7 * (DAYS - DAYS[0]),
+                    lambda day: "{},{}".format(*day.isocalendar()[:2]),
+                ),
+            ],
+            ("q", "p"),
+            (7.0, "day"),
+            "2021-03-01",
+        ),
+        (
+            ["time;q;p", *lines(HOURS, lambda day: f"{day} - {day + pd.Timedelta('1h')}", ";")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T22",
+        ),
+        (
+            [
+                "when,q,p",
+                *lines(DAYS, lambda day: f"{day.day} {['mars', 'avr.'][day.month - 3]} 2021"),
+            ],
+            ("q", "p"),
+            (1.0, "day"),
+            "2021-03-01",
+        ),
+        (
+            ["Date,q,p", *lines(DAYS, lambda day: str((day - pd.Timestamp("1899-12-30")).days))],
+            ("q", "p"),
+            (1.0, "day"),
+            "2021-03-01",
+        ),
+        (
+            ["Fecha,q,p", *lines(HOURS, "%d/%m/%Y %H:%M CET")],
+            ("q", "p"),
+            (1.0, "hour"),
+            "2019-02-27T21",
+        ),
+        (
+            ["date,q,p", *lines(MONTHS, lambda day: f"{day.year}.{day.month:02d}")],
+            ("q", "p"),
+            (1.0, "month"),
+            "1981-01",
+        ),
+    ],
+)
+def test_tables_of_data_centres_and_loggers(text, names, expected, start, tmp_path):
+    found = read(tmp_path, "\n".join(text), "x.txt")
+    assert found.names == names
+    np.testing.assert_allclose(found.values, X)
+    assert clock(found) == expected
+    assert str(found.stamps[0].astype("M8[us]")).startswith(start)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(["Year", *NAMES, "Annual"])
+        + "\n"
+        + "".join(",".join(map(str, [*row, 0.5 * i * i])) + "\n" for i, row in enumerate(YEARS)),
+        " ".join(["YR", *map(str, range(1, 13))])
+        + "\n"
+        + "".join(" ".join(map(str, row)) + "\n" for row in YEARS),
+        "1981 1985\n"
+        + "".join(" ".join(map(str, row)) + "\n" for row in YEARS)
+        + " -99.9\n an index\n https://example.org\n",
+    ],
+)
+def test_rows_of_twelve_months_are_one_record(text, tmp_path):
+    found = read(tmp_path, text, "index.txt")
+    assert found.names == ("index",) and clock(found) == (1.0, "month")
+    assert found.stamps[0] == np.datetime64("1981-01")
+    np.testing.assert_allclose(found.values[:, 0], X[:, 0])
+    assert "months" in " ".join(found.notices)
+
+
+def test_a_code_below_the_table_is_missing(tmp_path):
+    rows = [" ".join(map(str, [*row[:12], -7.25])) for row in YEARS]
+    found = read(tmp_path, "1981 1985\n" + "\n".join(rows) + "\n-7.25\nan index of old\n", "i.txt")
+    assert np.isnan(found.values[11::12, 0]).all() and np.isnan(found.values).sum() == 5
+
+
+@pytest.mark.parametrize("label", ["variable", "Tag", "sensor id"])
+def test_a_row_for_each_value_is_a_column_for_each_variable(label, tmp_path):
+    frame = pd.DataFrame({"time": np.repeat(DAYS, 2), label: ["a", "b"] * 60, "value": X.ravel()})
+    found = read(tmp_path, frame.to_csv(index=False))
+    assert found.names == ("a", "b") and clock(found) == (1.0, "day")
+    np.testing.assert_allclose(found.values, X)
+    assert f"--trial {label}" in " ".join(found.notices)
+    each = read(tmp_path, frame.to_csv(index=False), trial=label)
+    assert each.names == ("value",) and len(each.recordings) == 2
+
+
+@pytest.mark.parametrize("stamps", [DAYS, pd.date_range("1961-01-01", periods=60, freq="YS")])
+def test_times_along_the_top_are_turned(stamps, tmp_path):
+    form = "%Y-%m-%d" if stamps is DAYS else "%Y"
+    frame = pd.DataFrame(X.T, ["a", "b"], stamps.strftime(form))
+    found = read(tmp_path, frame.to_csv(index_label="name"))
+    assert found.names == ("a", "b") and clock(found)[0] == 1.0
+    np.testing.assert_allclose(found.values, X)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda rows: [rows[0], *rows[1:30], rows[0], *rows[30:]], "repeat its header"),
+        (lambda rows: [*rows, "", "Source: the river board, 2021"], "taken for a note"),
+        (lambda rows: [*rows[:40], ",,", *rows[40:], ",,", ",,"], ""),
+        (lambda rows: ["Station,Upper river,", "Latitude,47.5,", ",,", *rows], "title"),
+        (lambda rows: ["sep=,", *rows], ""),
+        (lambda rows: ["! made by hand", "// in 2021", *rows], ""),
+        (
+            lambda rows: [
+                f"| {row.replace(',', ' | ')} |" for row in (rows[0], "---,---,---", *rows[1:])
+            ],
+            "",
+        ),
+        (
+            lambda rows: (
+                [f"{rows[0]},pump"]
+                + [f"{row},{'off on'.split()[i % 5 > 2]}" for i, row in enumerate(rows[1:])]
+            ),
+            "",
+        ),
+        (lambda rows: [f"{row},x{',' * (i > 0)}" for i, row in enumerate(rows)], "text"),
+        (lambda rows: [*rows, "2021-03-29 07:11,,", "2021-03-29 07:12,,"], "no numbers"),
+    ],
+)
+def test_what_stands_about_a_table(change, said, tmp_path):
+    found = read(tmp_path, "\n".join(change(["when,a,b", *lines(DAYS, "%Y-%m-%d")])))
+    assert found.names[:2] == ("a", "b") and clock(found) == (1.0, "day")
+    np.testing.assert_allclose(found.values[:60, :2], X)
+    assert len(found.values) == 60 and said in " ".join(found.notices)
+
+
+@pytest.mark.parametrize(
+    "cells, expected",
+    [
+        (["1.5D+02", "2.0d-01", "-3D0"], [150, 0.2, -3]),
+        (["–1.5", "2", "‐3"], [-1.5, 2, -3]),
+        (["$1,234.50", "$2.00", "$3.00"], [1234.5, 2, 3]),
+        (["ON", "OFF", "ON"], [1, 0, 1]),
+    ],
+)
+def test_numbers_of_other_programs(cells, expected, tmp_path):
+    rows = [f"{cell};{i * i}" for i, cell in enumerate(cells)]
+    found = read(tmp_path, "a;b\n" + "\n".join(rows))
+    np.testing.assert_allclose(found.values[:, 0], expected)
+
+
+def test_a_number_with_a_mark_is_no_text(tmp_path):
+    with pytest.raises(ValueError, match=r"'v' is not numeric: '1.5M'"):
+        read(tmp_path, "v,a\n" + "\n".join(f"{i + 0.5}{'KM'[i % 2]},{i * i}" for i in range(1, 9)))
+
+
+@pytest.mark.parametrize("orient", ["records", "split", "list", "columns", "nested"])
+def test_json_as_programs_write_it(orient, tmp_path):
+    frame = pd.DataFrame({"date": DAYS.strftime("%Y-%m-%d"), "a": X[:, 0], "b": X[:, 1]})
+    if orient in ("list", "nested"):
+        value = frame.to_dict("list" if orient == "list" else "records")
+        text = json.dumps(value if orient == "list" else {"about": {"n": 2}, "data": value})
+    else:
+        text = (frame if orient == "records" else frame.set_index("date")).to_json(orient=orient)
+    found = read(tmp_path, text, "x.json")
+    np.testing.assert_allclose(found.values, X)
+    assert found.names == ("a", "b") and clock(found) == (1.0, "day")
+
+
+def test_arrays_of_their_own_are_variables(tmp_path):
+    np.savez(tmp_path / "x.npz", t=0.5 * np.arange(60), a=X[:, 0], b=X[:, 1])
+    found = read_table(tmp_path / "x.npz")
+    assert found.names == ("a", "b") and clock(found) == (0.5, "")
+    np.testing.assert_array_equal(found.values, X)
+    np.save(tmp_path / "x.npy", X)
+    np.testing.assert_array_equal(read_table(tmp_path / "x.npy").values, X)
+
+
+@pytest.mark.parametrize("code", [99.99, 999.99, -99.9])
+def test_nines_are_codes(code):
+    x = np.random.default_rng(0).normal(size=500)
+    x[[3, 50]] = code
+    assert codes_of([x]) == (code,)
+
+
+@pytest.mark.parametrize(
+    "head, rows, names",
+    [
+        ("when,5,10\nd,degC,degC\n", lines(DAYS, "%Y-%m-%d"), ("5", "10")),
+        ("when,q,p\nYYYY-MM-DD,m3/s,0.1 C\n", lines(DAYS, "%Y-%m-%d"), ("q", "p")),
+        ("Lat: 5.5 Lon: 7.5\n-END-\nYEAR,DOY,q,p\n", lines(DAYS, "%Y,%j"), ("q", "p")),
+        ("'when','q','p'\n", lines(DAYS, "'%Y-%m-%d'"), ("q", "p")),
+        ("when,q,p\n", lines(DAYS, "%Y-%m-%dT%H"), ("q", "p")),
+        ("yyyy mm dd   q    p\n             mm  C\n", lines(DAYS, "%Y  %m %d ", " "), ("q", "p")),
+        ("from,to,when,q,p\n", lines(DAYS, "2020-01-01,2022-01-01,%Y-%m-%d"), ("q", "p")),
+    ],
+)
+def test_heads_of_other_services(head, rows, names, tmp_path):
+    found = read(tmp_path, head + "\n".join(rows), "x.txt")
+    assert found.names == names and clock(found) == (1.0, "day")
+    np.testing.assert_allclose(found.values, X)
+
+
+def test_species_of_several_sites_are_variables_of_recordings(tmp_path):
+    days = np.tile(np.repeat(DAYS[:30], 2), 2)
+    frame = pd.DataFrame({"site": np.repeat(["P", "Q"], 60), "date": days})
+    frame = frame.assign(species=["hare", "lynx"] * 60, count=X.ravel())
+    found = read(tmp_path, frame.to_csv(index=False))
+    assert found.names == ("hare", "lynx")
+    np.testing.assert_allclose(found.values[found.recordings[1]], X[30:])
+
+
+@pytest.mark.parametrize("first", [1500, 1950])
+def test_twelve_sensors_are_no_months(first, tmp_path):
+    frame = pd.DataFrame(np.tile(X, 6), range(first, first + 60), range(1, 13))
+    found = read(tmp_path, frame.to_csv(index_label="time"))
+    assert found.values.shape == (60, 12)
+
+
+def test_recordings_without_names_are_told_apart(tmp_path):
+    rows = [f"{i // 20} {i % 20 + 1} {a} {b}" for i, (a, b) in enumerate(X)]
+    found = read(tmp_path, "\n".join(rows), "x.txt")
+    assert found.names == ("x2", "x3") and len(found.recordings) == 3
+    assert all(clock(found, rows) == (1.0, "") for rows in found.recordings)
+
+
+@pytest.mark.parametrize("form", ["{0}/{1}", "{0}-{2}", "{0}/{2}"])
+def test_years_that_begin_in_autumn(form, tmp_path):
+    rows = [f"{form.format(y, f'{(y + 1) % 100:02d}', y + 1)},{i * i % 7}"
+            for i, y in enumerate(range(1996, 2030))]  # fmt: skip
+    found = read(tmp_path, "season,a\n" + "\n".join(rows))
+    assert found.names == ("a",) and clock(found) == (1.0, "year")
+    assert found.stamps[0] == np.datetime64("1996-01")
+
+
+@pytest.mark.parametrize("cells", ["1.2.3", "1/8", "10.0.0.1"])
+def test_words_of_digits_are_text(cells, tmp_path):
+    rows = [f"{day.date()},{cells},{row}" for day, row in zip(DAYS, ROWS, strict=True)]
+    found = read(tmp_path, "when,version,a,b\n" + "\n".join(rows))
+    assert found.names == ("a", "b") and "'version' holds text" in found.notices[0]

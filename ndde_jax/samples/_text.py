@@ -1,0 +1,519 @@
+"""Tables in text and spreadsheets: marks between cells, where a table begins, and its names."""
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .._files import check_size, opened, read_member
+from .._spoken import listed
+from ._cells import (
+    MISSING,
+    NAMES,
+    clean_name,
+    decimal_mark,
+    is_missing,
+    is_value,
+    text_of,
+    to_float,
+)
+from ._dates import YEARS, is_date, month_of, words_of
+from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
+
+LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
+# Marks between cells, in the order in which they are believed; None are blanks.
+SEPARATORS = (";", "\t", ",", "|", None)
+# The marks with which texts begin that are not plain UTF-8.
+BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# Cells that a sheet may span for each that it holds, and for nothing.
+SPARSE, SPAN = 50, 2_000_000
+_YEAR = re.compile(r"(1[5-9]|2[01])\d\d")
+# What no text holds stands between the cells of a single column.
+_NOTHING = "\x1f"
+# Lines that begin so are comments: Excel's error values begin with # too, cells with semicolons.
+_COMMENT = re.compile(r"\s*(#|%|!|//|;\s[^;]*$)")
+# Lines and cells that are looked at to tell what was meant.
+LOOKED_AT, CELLS = 200, 10_000
+# Longest title above a table and longest note below it, in lines.
+TITLE, NOTE = 100, 20
+
+
+def read_text(path: Path, options: Options) -> Found:
+    """Return the rows of a text file, whatever separates their cells."""
+    text, said = _decoded(path)
+    lines, title = _without_comments(text)
+    if not lines:
+        raise ValueError(f"{path.name} holds no data.")
+    given = re.fullmatch(r"sep=(.)\s*", lines[0])
+    if given:
+        lines = lines[1:]
+        options = options._replace(separator=options.separator or given[1])
+    # Counted before anything is cut, because a million cells take their time.
+    check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
+    separator = _separator(lines[:LOOKED_AT], options)
+    if separator == "|" and all(line.strip()[:1] == "|" for line in lines):
+        lines = [line.strip().strip("|") for line in lines]
+    rows = _rows(lines, separator)
+    if "\n" in rows[-1][-1] and text.count('"') % 2:
+        raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
+    # A line of names begins above the first column.
+    end = len(lines[0]) - len(lines[0].lstrip().partition(" ")[2])
+    title = [line for line in title if separator or len(line) - len(line.lstrip("#%!/; ")) < end]
+    title = [line.lstrip("#%!/; ") for line in title]
+    comments = [[cell.strip() for cell in row] for row in _rows(title, separator)]
+    try:
+        return found_in(path, rows, comments, separator, options, said)
+    except ValueError as error:
+        if separator is None and options.separator is None:
+            try:  # empty cells between blanks: columns of a fixed width
+                return found_in(path, _aligned(lines), comments, "", options, said)
+            except ValueError:
+                pass
+        raise error
+
+
+def _aligned(lines: list[str]) -> list[list[str]]:
+    import pandas as pd
+
+    text = io.StringIO("".join(lines))
+    frame = pd.read_fwf(text, header=None, dtype=str, keep_default_na=False)
+    if frame.shape[1] != Counter(len(line.split()) for line in lines).most_common(1)[0][0]:
+        raise ValueError("its columns have no fixed width")
+    return frame.to_numpy().tolist()
+
+
+def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a file in its likely encoding, and the assumptions made."""
+    raw = unpacked(path)
+    encoding = next((name for mark, name in BOMS.items() if raw.startswith(mark)), "")
+    zeros = [raw[k:2000:2].count(0) for k in (0, 1)]  # of UTF-16, one in two bytes of plain text
+    if not encoding and max(zeros) > 8 * min(zeros) + len(raw[:2000]) / 4:
+        encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    if not encoding:
+        refuse_signature(path, raw, "text")
+    start = raw[:10_000]
+    odd = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in start) > len(start) / 50
+    try:
+        text, said = raw.decode(encoding or "utf-8"), ()
+        odd = False
+    except UnicodeDecodeError as error:
+        if encoding:
+            raise ValueError(
+                f"{path.name} is damaged: it begins like {encoding} and is not. Save it as UTF-8."
+            ) from error
+        text, said = raw.decode("latin-1"), (LATIN,)
+    if odd or (b"\0" in raw and not encoding):
+        raise ValueError(
+            f"{path.name} is not text: it holds bytes that no text does. Export it as CSV in UTF-8."
+        )
+    return text, said
+
+
+def _without_comments(text: str) -> tuple[list[str], list[str]]:
+    """Return the lines that are neither blank nor comments, and the comments above the table, one
+    of which may be its header.
+    """
+    lines: list[str] = []
+    title: list[str] = []
+    for line in io.StringIO(text, newline=None):
+        word = re.split(r"[\t,;]", line.strip())[0].strip('" ').lower()
+        if _COMMENT.match(line) and word not in MISSING:
+            title += [] if lines else [line]
+        elif line.strip():
+            lines.append(line)
+    return lines, title
+
+
+def _separator(lines: Sequence[str], options: Options) -> str | None:
+    """Return the separator that leaves the most rows of one width with numbers in them; None for
+    blanks.
+    """
+    given = options.separator
+    if given is not None:
+        return None if given.isspace() and given != "\t" else given
+    scores: dict[str | None, float] = {}
+    for candidate in SEPARATORS:
+        if candidate == "," == options.decimal:
+            continue
+        rows = _rows(lines, candidate)
+        width, count = Counter(map(len, rows)).most_common(1)[0]
+        cells = [cell for row in rows[1:] if len(row) == width for cell in row][:CELLS]
+        good = sum(is_value(cell, options.decimal) for cell in cells) + 1
+        if width > 1:
+            scores[candidate] = round(count / len(rows) * good / (len(cells) + 1), 2)
+    found = max(scores, key=scores.__getitem__, default=_NOTHING)
+    name, *rest = (line.strip() for line in lines)
+    # One column: its name holds no mark, or is a number itself, as are all others.
+    plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
+    good = sum(is_value(cell, options.decimal) for cell in rest) / len(rest) if rest else 0
+    return _NOTHING if plain and good > scores.get(found, 0.0) else found
+
+
+def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
+    if separator is None:
+        separator, lines = " ", [" ".join(line.split()) + "\n" for line in lines]
+    try:
+        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+    except csv.Error:
+        return [line.rstrip("\r\n").split(separator) for line in lines]
+
+
+# ---- the table among the rows ----
+
+
+def found_in(
+    path: Path,
+    rows: Sequence[Sequence[str]],
+    comments: Sequence[Sequence[str]],
+    separator: str | None,
+    options: Options,
+    said: tuple[str, ...] = (),
+) -> Found:
+    """Return the contents of text rows: where the table begins and ends, its names, the units below
+    them, and numbers with either decimal mark.
+
+    The table begins below the last row that has only words where the other rows have values.
+    """
+    import pandas as pd
+
+    lines = [[_bare(cell) for cell in row] for row in rows]
+    wide = [row for row in lines if len(row) > 1] or lines
+    width = Counter(map(len, wide)).most_common(1)[0][0]
+    cells = [cell for row in wide[:1000] for cell in row if cell]
+    decimal = options.decimal or decimal_mark(cells, separator or "")
+    if decimal == "," and options.decimal is None:
+        said += ("numbers are read with a decimal comma.",)
+    full = [row for row in wide if len(row) == width]
+    look = _Look(full[: max(CELLS // width, 20)], decimal)
+    foot = _foot(lines, look) if width > 1 else 0
+    hint = HINTS.get(separator, "") if options.separator is None else ""
+    notes, lines = lines[len(lines) - foot :], lines[: len(lines) - foot]
+    if foot:
+        said += (f"its last {foot} lines are taken for a note.",)
+    start, heads = _begin(path, lines, look, options.header is not False, hint)
+    names = max(heads, key=lambda row: (len({*row} - {""}), len(look.words(row))), default=[])
+    units = heads[heads.index(names) + 1 :] if heads else []
+    if above := start - len(units) - bool(names):
+        said += (f"its first {above} lines are taken for a title.",)
+    if units:
+        cells = [cell for row in units for cell in row if cell]
+        said += (f"a row of units ({', '.join(cells)[:60]}) is left out.",)
+    if not heads:
+        named = (row for row in comments if len(row) == width == len(look.words(row)))
+        names = next(named, [])
+    body, repeated = _body(path, lines, start, look, heads, hint)
+    if repeated:
+        said += ("rows that repeat its header are left out.",)
+    if options.header or (not names and options.header is None and body):
+        sure, headed = (True, True) if options.header else _numbers_are_names(body, look)
+        if headed and not heads:
+            names, body = body[0], body[1:]
+            text = f"its first row, {', '.join(names[:5])}, is taken for names; --header no if not."
+            said += () if sure else (text,)
+    if separator == "," and width == 2 and not names and options.separator is None:
+        if all(cell.lstrip("+-").isdecimal() for row in body for cell in row):
+            said += (
+                "read as two columns of whole numbers; if they are one column with decimal commas, "
+                "say so with --decimal ,.",
+            )
+    for reshaped in (_long_months, _turned):
+        if not options.columns and (other := reshaped(path, names, body)):
+            names, body, more = other
+            said += more
+    frame = pd.DataFrame(body, columns=range(len(names or body[0])), dtype=object)
+    kept = [j for j in frame if (names and names[j]) or frame[j].ne("").any()]
+    frame = frame[kept]
+    if names:
+        frame.columns, more = _told_apart(
+            [names[j] for j in kept], [[r[j] for j in kept] for r in units]
+        )
+        said += more
+    else:
+        frame.columns = [f"x{j}" for j in kept]
+    # What stands alone below a table, before a note, is often its code for missing values.
+    codes = [row[0] for row in notes if len(row) == 1 and to_float(row[0]) is not None]
+    return Found(frame, None, said, None, decimal, tuple(codes))
+
+
+# What may be wrong with a table whose rows differ in length, by the mark between its cells.
+HINTS = {
+    ",": " If commas are decimal commas, say so with --decimal ,.",
+    None: " Blanks part its cells: write NA where one is empty, or put commas between them.",
+}
+
+
+def _bare(cell: str) -> str:
+    """Return a cell without the blanks and single quotes around it."""
+    cell = cell.strip()
+    return cell[1:-1] if len(cell) > 2 and cell[0] == cell[-1] == "'" else cell
+
+
+class _Look:
+    """The columns of a table in which most cells are values, judged by some of its rows."""
+
+    def __init__(self, rows: Sequence[Sequence[str]], decimal: str):
+        self.decimal, self.width = decimal, len(rows[0])
+        self.columns = []
+        for j, column in enumerate(zip(*rows, strict=True)):
+            cells = [cell for cell in column if not is_missing(cell)]
+            if 20 * len(cells) > len(rows) and 2 * sum(
+                is_value(cell, decimal) for cell in cells
+            ) >= len(cells):
+                self.columns.append(j)
+        # A row without its date is no sample, a row without its numbers is a gap.
+        self.dated = sum(is_date(row[0]) for row in rows) > len(rows) / 2
+
+    def words(self, row: Sequence[str]) -> set[str]:
+        """Return the cells of a row that are no values."""
+        return {cell for cell in row if cell and not is_value(cell, self.decimal)}
+
+    def counts(self, row: Sequence[str]) -> tuple[int, int]:
+        """Return how many values and how many words stand where other rows have values."""
+        cells = [row[j] for j in self.columns if not is_missing(row[j])]
+        values = sum(is_value(cell, self.decimal) for cell in cells)
+        return values, len(cells) - values
+
+
+def _foot(lines: Sequence[list[str]], look: _Look) -> int:
+    """Return the number of lines below the table, which hold words or nothing."""
+    foot, words = 0, False
+    for row in reversed(lines[2:][-NOTE:]):
+        values, others = look.counts(row) if len(row) == look.width else (0, 1)
+        if any(row) and (values or not others):
+            break
+        words |= any(map(str.isalpha, "".join(row)))
+        foot += 1
+    return foot if words else 0
+
+
+def _begin(path: Path, lines, look: _Look, named: bool, hint: str) -> tuple[int, list[list[str]]]:
+    """Return the place at which the table begins, and the rows directly above that have a word for
+    each column.
+
+    **Raises:** `ValueError` if these are fewer or more words than there are columns.
+    """
+    heads: list[list[str]] = []
+    start = 0
+    for place, line in enumerate(lines[: TITLE + 1]):
+        row = _fitted(line, lines[place + 1 :], look.width)
+        values, words = look.counts(row) if row else (0, 0)
+        words = words or (not look.columns and place == 0)
+        if values and not words:
+            break
+        # Numbers may be names beside a word above dates: day, 5 m, 10 m.
+        mixed = 0 in look.columns and row[:1] and look.words(row[:1]) and len(set(row)) == len(row)
+        if named and words and (not values or (mixed and all(row))):
+            heads = [*heads, row] if start == place else [row]
+            start = place + 1
+    else:
+        return start, heads
+    if heads and not any(look.words(row) < set(filter(None, row)) for row in lines[start:place]):
+        start = place  # what is left are words, a few units
+    if start < place and not heads:
+        other = lines[place - 1]
+        if len(other) > 1 and len(look.words(other)) == len(other):
+            raise ValueError(
+                f"{path.name}: row {place} has {len(other)} names for the {look.width} columns "
+                f"below it.{hint}"
+            )
+        start = place
+    return start, heads
+
+
+def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]:
+    """Return a row as wide as the table, whose header may be a name short; an empty one else."""
+    if len(row) >= width and not any(row[width:]):
+        return row[:width]
+    if len(row) == width - 1 and width > 2 and row[0]:
+        # R gives its row names none, or there is a comma at the end of every other row.
+        named = any(other[-1] for other in below if len(other) == width)
+        return ["", *row] if named else [*row, ""]
+    return []
+
+
+def _body(
+    path: Path, lines, start: int, look: _Look, heads, hint: str
+) -> tuple[list[list[str]], int]:
+    """Return the rows of the table, and how many that repeat its header are left out."""
+    body, repeated = [], 0
+    for number, row in enumerate(lines[start:], start=start + 1):
+        if row in heads:
+            repeated += 1
+        elif len(row) < look.width or any(row[look.width :]):
+            raise ValueError(
+                f"{path.name}: expected {look.width} columns, as in most rows; row {number} has "
+                f"{len(row)}.{hint}"
+            )
+        elif any(map(str.strip, row, ["-=: "] * len(row))) or not (look.dated or look.width == 1):
+            body.append(row[: look.width])
+    return body, repeated
+
+
+def _numbers_are_names(body: list[list[str]], look: _Look) -> tuple[bool, bool]:
+    """Return whether the first row, which holds numbers, is sure to be one of names, and whether it
+    is taken for one.
+
+    It is where its first cell is a word above values, or empty above none and the others whole, as
+    pandas writes an index beside columns without names; it may be where names count from 0 or 1
+    above numbers that all have decimals.
+    """
+    first, below = body[0], body[1:1001]
+    if not below:
+        return False, False
+    times = [first[j] for j in look.columns if is_date(first[j]) or _YEAR.fullmatch(first[j])]
+    if len(times) == len(look.columns) > 3 and not (is_date(below[0][look.columns[0]])):
+        if all(map(is_date, times)) or not np.diff(np.array(times, int), 2).any():
+            return True, True
+    if first[0] and 0 in look.columns and not is_value(first[0], look.decimal):
+        return True, True
+    width = len(first)
+    whole = {cell for cell in first if cell.lstrip("-").isdecimal()}
+    if len(whole) == width - 1 > 0 and not first[0]:
+        return True, True
+    counted = (list(map(str, range(start, start + width))) for start in (0, 1))
+    headed = width > 1 and first in counted and all(
+        look.decimal in cell for row in below for cell in row if not is_missing(cell)
+    )  # fmt: skip
+    return False, headed
+
+
+def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tuple[str, ...]]:
+    """Return names of which no two are the same: with what stands below them, or numbered."""
+    names = [clean_name(name) or f"column {j + 1}" * (j > 0) for j, name in enumerate(names)]
+    twice = {name for name in names if names.count(name) > 1}
+    for row in units:
+        longer = [
+            f"{a} {clean_name(b)}" if a in twice else a for a, b in zip(names, row, strict=True)
+        ]
+        if len(set(longer)) == len(names):
+            names = longer
+            break
+    found: list[str] = []
+    for name in names:
+        same = sum(other == name for other in names[: len(found)])
+        found.append(f"{name}.{same}" if same else name)
+    told = [name for name, old in zip(found, names, strict=True) if name != old or old in twice]
+    said = f"columns of the same name are told apart: {listed(told, NAMES)}."
+    return found, (said,) if twice else ()
+
+
+def _long_months(path: Path, names: list[str], body: list[list[str]]):
+    """Return a table of years with a column for each month as one of months; None for others."""
+    width = len(body[0]) if body else 0
+    months = list(map(month_of, names)) if names else [0.0, *range(1, 13)] * (width == 13)
+    if not any(months[k : k + 12] == [*range(1, 13)] for k in range(1, 4)):
+        return None
+    first = months.index(1.0)
+    if names and names[first].isdigit() and not words_of(names[first - 1]) & YEARS:
+        return None
+    years = np.array([to_float(row[first - 1]) or np.nan for row in body])
+    if not ((years > 1000) & (years < 3000) & (years % 1 == 0)).all():
+        return None
+    if not names and not (len(body) > 2 and (np.diff(years) == 1).all()):
+        return None
+    keys = names[: first - 1]
+    long = [
+        [f"{year:.0f}-{month:02d}", *row[: first - 1], row[first + month - 1]]
+        for year, row in zip(years, body, strict=True)
+        for month in range(1, 13)
+    ]
+    gone = ", ".join(names[first + 12 :])
+    said = "its twelve columns are months and are read one after another" + (
+        f"; the others ({gone}) are left out." if gone else "."
+    )
+    return ["date", *keys, clean_name(path.name.partition(".")[0])], long, (said,)
+
+
+def _turned(path: Path, names: list[str], body: list[list[str]]):
+    """Return a table whose columns are times and whose rows are variables turned round; None for
+    others.
+    """
+    dated = [j for j, name in enumerate(names) if is_date(name) or _YEAR.fullmatch(name)]
+    first = dated[0] if dated else 0
+    if len(dated) < 4 or dated != list(range(first, first + len(dated))) or not first:
+        return None
+    words = [[row[j] for row in body] for j in range(first)]
+    if any(to_float(cell) is not None or is_date(cell) for column in words for cell in column):
+        return None
+    alone = [column for column in words if len(set(column)) == len(column)]
+    labels = alone[0] if alone else [" ".join(row[:first]) for row in body]
+    rows = [[names[j], *(row[j] for row in body)] for j in dated]
+    clock = "year" if all(_YEAR.fullmatch(names[j]) for j in dated) else "date"
+    return [clock, *labels], rows, ("its rows are variables and its columns times; it is turned.",)
+
+
+# ---- spreadsheets ----
+
+
+def read_excel(path: Path, options: Options) -> Found:
+    """Return the first sheet of a workbook, or the one that `key` names."""
+    with blamed_on(path, "an Excel workbook", "Export the spreadsheet as CSV (.csv)."):
+        import pandas as pd
+
+        _check_workbook(path)
+        sheet = pd.read_excel(
+            path, sheet_name=options.key or 0, header=None, dtype=object, na_filter=False,
+            engine="openpyxl",
+        )  # fmt: skip
+    texts = [cell for cell in sheet.to_numpy().ravel() if isinstance(cell, str)]
+    mark = options.decimal or decimal_mark(texts[:10_000], ";")
+    # Spreadsheets keep numbers apart from texts, which are written with the mark of the sheet.
+    written = sheet.map(lambda c: text_of(c).replace(".", mark if isinstance(c, float) else "."))
+    rows = [row for row in written.to_numpy().tolist() if any(row)]
+    if not rows:
+        raise ValueError(f"{path.name} holds no data.")
+    check_width(path, len(rows[0]), len(rows), options)
+    return found_in(path, rows, [], ";", options._replace(decimal=mark))
+
+
+_REFERENCE = re.compile(rb"""[\s:]r\s*=\s*["']([^"']*)["']""")
+
+
+def _check_workbook(path: Path) -> None:
+    """Raise an error for a workbook that unpacks to too much, defines entities, or misstates its
+    span.
+    """
+    with opened(path, path.name) as book:
+        sizes = book.infolist()
+        check_size(
+            path.name, sum(part.file_size for part in sizes), sum(p.compress_size for p in sizes)
+        )
+        for name in (n for n in book.namelist() if n.endswith((".xml", ".rels"))):
+            content = read_member(book, name, path.name)
+            if b"\0" in content or b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+                raise ValueError(
+                    f"{path.name} is refused: {name} is no plain UTF-8 or defines entities, which "
+                    "no spreadsheet does."
+                )
+            if name.startswith("xl/worksheets/"):
+                _check_span(path, _REFERENCE.findall(content))
+
+
+def _check_span(path: Path, references: list[bytes]) -> None:
+    """Raise an error for cells placed so far out that the rows and columns up to them fill
+    memory.
+    """
+    from openpyxl.utils.cell import coordinate_to_tuple
+
+    width = height = 0
+    for reference in references:
+        text = reference.decode("latin-1")
+        try:
+            row, column = coordinate_to_tuple(f"A{text}" if reference.isdigit() else text)
+        except (ValueError, UnboundLocalError) as error:  # the second for no text at all
+            raise ValueError(f"{path.name} names a cell {text[:20]!r}.") from error
+        width, height = max(width, column), max(height, row)
+    if width * height > SPAN + SPARSE * len(references):
+        raise ValueError(
+            f"{path.name} spans {height} rows of {width} columns and has {len(references)} cells."
+        )
