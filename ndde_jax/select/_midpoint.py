@@ -339,13 +339,14 @@ def _nats_of_searches(
 ) -> Float[np.ndarray, " target"]:
     """Return the log likelihood of a flow over that of a map, both searched with products.
 
-    In windows halfway through a step, states are predicted or read between samples. So a map is no
-    likelier by what it leaves there of a target without products, which both readings describe
-    better as they were compared.
+    In windows halfway through a step, states are predicted or read between samples. So on a smooth
+    path a map is no likelier by what it leaves there of a target without products, which both
+    readings describe better as they were compared.
     """
     n = float(np.asarray(as_map.windows.valid).sum())
     worse = np.asarray(as_map.found.cost) - np.asarray(as_flow.found.cost)
     nats = readings.trust * n * worse / 2
+    if not readings.smooth:
+        return nats
     multiplied = np.asarray(as_map.found.products) + np.asarray(as_flow.found.products) > 0
-    nats = np.where(multiplied | (nats > 0), nats, readings.nats)
-    return allowing(nats, n) if readings.smooth else nats
+    return allowing(np.where(multiplied | (nats > 0), nats, readings.nats), n)
