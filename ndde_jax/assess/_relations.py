@@ -557,10 +557,14 @@ def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Dr
     test = line[:, None] * time
     made = line[:, None]
     for j in range(dim):
-        given = np.concatenate([given_columns(inputs, graph, j, own=True), time[:, None]], axis=1)
-        if n > 2 * (given.shape[1] + 10):
-            tested = source_tests(rows.rates[:, j], _centred(test), _centred(made), given)
-            p[:, j] = tested.p.reshape(dim, lags)
+        columns = kept_columns(inputs, graph[:, j], own=j)
+        # The rest of a strong bend wanders as its source does: there the fitted drift is given too.
+        bent = given_columns(inputs, graph, j, own=True)
+        for given in (columns, bent) if bent.shape != columns.shape else (columns,):
+            given = np.concatenate([given, time[:, None]], axis=1)
+            if n > 2 * (given.shape[1] + 10):
+                tested = source_tests(rows.rates[:, j], _centred(test), _centred(made), given)
+                p[:, j] = np.fmax(p[:, j], tested.p.reshape(dim, lags))
     p = np.where(rows.allowed, p, np.nan)
     with np.errstate(invalid="ignore"):
         return Drifting(p, p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1))
