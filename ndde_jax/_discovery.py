@@ -314,10 +314,13 @@ class Discovery(Usable):
         **Arguments:**
 
         - `more`: `[time dim]`, what follows the end of the (last) record at the same interval; or a
-            list of arrays, further recordings.
+            list of arrays, further recordings. Frames and Samples are matched by the names of their
+            columns, in any order; where both records have dates, what begins later than one
+            interval after the last sample is a further recording.
         - `key`: for networks; by default `jax.random.key(0)`.
 
-        **Raises:** `ValueError` for another number of variables, or a record of uneven samples.
+        **Raises:** `ValueError` for other variables, another interval, samples that the discovery
+        has already, or a record of uneven samples.
         """
         from ._discover import update
 

@@ -41,7 +41,7 @@ class Trajectories(NamedTuple):
 
 def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) -> Trajectories:
     """Check measurements and their times; raise a `ValueError` for what cannot be used."""
-    series = [_as_array(item) for item in _parts(x)]
+    series = [_as_array(item) for item in recordings_of(x)]
     if len(series) == 1 and series[0].ndim == 3:
         series = [series[0][i] for i in range(len(series[0]))]
         if not series:
@@ -110,10 +110,10 @@ def transposed_hint(rows: int, columns: int) -> str:
     )
 
 
-def _parts(x: Any) -> list[Any]:
-    """Return the items of a list of arrays; anything else as the only one."""
+def recordings_of(x: Any) -> list[Any]:
+    """Return the items of a list or a stack of arrays; anything else as the only one."""
     many = isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x)
-    return list(x) if many else [x]
+    return list(x) if many or getattr(x, "ndim", 0) == 3 else [x]
 
 
 def _as_array(x: Any) -> Any:
