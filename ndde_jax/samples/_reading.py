@@ -139,7 +139,10 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
         step = found.dt * ratio
     else:
         stamps = [np.asarray(stamp, float) * ratio for stamp in stamps]
-        step = np.concatenate([np.diff(stamp) for stamp in stamps]).mean()
+        steps = np.concatenate([np.diff(stamp) for stamp in stamps])
+        if not len(steps):  # single samples, whose dates are known
+            return found._replace(dt=known.dt, t=None, time_unit=unit)
+        step = steps.mean()
     if not abs(step / known.dt - 1) < SAME_INTERVAL:
         raise ValueError(
             f"{wanted_by} expected a sampling interval of {amount(known.dt, unit, 6)}; got "

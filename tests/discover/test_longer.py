@@ -113,3 +113,16 @@ def test_records_of_something_else_are_refused(whole):
         whole.validate(record(0), dt=0.25)
     with pytest.raises(ValueError, match="variables"):
         whole.validate(ndde.read_samples(record(0), dt=0.5, names=("a", "b")))
+
+
+def test_columns_of_a_history_are_matched_by_their_names(first):
+    frame = pd.DataFrame(record(5)[:50], columns=["x0", "x1"])
+    swapped = frame[["x1", "x0"]]
+    ahead = [
+        first.forecast(horizon=2, paths=3, key=KEY, history=h).paths
+        for h in (frame.to_numpy(), frame, swapped)
+    ]
+    np.testing.assert_array_equal(ahead[1], ahead[0])
+    np.testing.assert_array_equal(ahead[2], ahead[0])
+    with pytest.raises(ValueError, match="history expected the variables x0, x1"):
+        first.forecast(horizon=2, key=KEY, history=frame.rename(columns={"x1": "z"}))
