@@ -113,7 +113,9 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
     **Raises:** `ValueError` for other variables and for another sampling interval.
     """
     found = read_labelled(other, time=time)
-    values = [_columns_of(np.asarray(v), known.dim) for v in recordings_of(found.values)]
+    records = recordings_of(found.values)
+    records = list(records[0]) if np.ndim(records[0]) == 3 else records
+    values = [_columns_of(np.asarray(record), known.dim) for record in records]
     names = known.names if found.names is None else found.names
     absent = [name for name in known.names if name not in names]
     wrong = [value.shape for value in values if value.shape[1:] != (len(names),)]
@@ -134,21 +136,18 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
             f"{wanted_by} expected times in the unit {known.time_unit!r}; got "
             f"{found.time_unit!r}. Resample the record to the interval of the discovery."
         )
-    stamps = None if found.t is None else vectors(found.t, len(values))
-    if stamps is None:
-        step = found.dt * ratio
-    else:
-        stamps = [np.asarray(stamp, float) * ratio for stamp in stamps]
+    dt, stamps = None if found.dt is None else found.dt * ratio, None
+    if dt is None:
+        stamps = [np.asarray(stamp, float) * ratio for stamp in vectors(found.t, len(values))]
         steps = np.concatenate([np.diff(stamp) for stamp in stamps])
         if not len(steps):  # single samples, whose dates are known
             return found._replace(dt=known.dt, t=None, time_unit=unit)
-        step = steps.mean()
+    step = float(steps.mean()) if dt is None else dt
     if not abs(step / known.dt - 1) < SAME_INTERVAL:
         raise ValueError(
             f"{wanted_by} expected a sampling interval of {amount(known.dt, unit, 6)}; got "
             f"{amount(step, unit, 6)}. Resample the record to that of the discovery."
         )
-    dt = None if stamps is not None else step
     return found._replace(dt=dt, t=stamps, time_unit=unit)
 
 

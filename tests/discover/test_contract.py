@@ -97,3 +97,16 @@ def test_a_variable_that_others_determine_is_named_in_the_report(found):
     assert derived.static[2] and not derived.static[0]
     assert "static: the present states of the others determine" in derived.report()
     assert "static" not in found.report()
+
+
+def test_a_record_in_which_every_sample_misses_something_is_read():
+    """Short gaps are filled before windows are cut."""
+    rng, x = np.random.default_rng(0), np.zeros((400, 6))
+    for k in range(399):
+        x[k + 1] = 0.9 * x[k] + rng.normal(size=6)
+    x[np.arange(400), rng.integers(6, size=400)] = np.nan
+    with pytest.raises(ValueError, match="every sample has a missing value"):
+        ndde.lagged_windows(x, dt=1.0)
+    recipe = ndde.Recipe.fast()
+    found = ndde.discover(x, dt=1.0, lags=(0,), recipe=recipe, key=jax.random.key(0))
+    assert found.graph[np.arange(6), np.arange(6), 0].all()
