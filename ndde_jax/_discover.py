@@ -35,10 +35,11 @@ from .models._families import AbstractFamily, Best
 from .regression._features import WIDTH
 from .samples._chunks import Chunks, Part, as_chunks, part_of
 from .samples._columns import is_pulse
+from .samples._dates import elapsed
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
 from .samples._prepare import STEPS, prepare_samples, set_aside
-from .samples._reading import read_samples
+from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import OFFSETS, TRANSFORM
@@ -222,19 +223,17 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         )
     if before.mask:
         raise ValueError("update knows no mask for what is new; discover the joined record.")
-    new = more if isinstance(more, list | tuple) else [more]
-    arrays = [np.atleast_2d(np.asarray(x, float)) for x in new]
-    if any(x.ndim != 2 or x.shape[1] != before.dim for x in arrays):
-        shapes = ", ".join(str(np.shape(x)) for x in new)
-        raise ValueError(
-            f"update expected arrays [time {before.dim}], of {', '.join(before.names)}; got "
-            f"{shapes}."
-        )
+    if not isinstance(more, Samples) and not np.size(more):
+        return found
+    new = read_alike(before, more, wanted_by="update")
+    if new.t is not None:
+        raise ValueError("update is for equally spaced samples; what is new is not.")
+    arrays = [array.astype(float) for array in new.values]
     values, times, starts = list(before.values), list(before.times), before.starts
-    if isinstance(more, list | tuple):
+    if isinstance(more, list | tuple) or len(arrays) > 1 or _later(before, new.starts):
         values += arrays
         times += [before.dt * np.arange(len(x)) for x in arrays]
-        starts = starts and (*starts, *[""] * len(arrays))
+        starts = starts and (*starts, *(new.starts or [""] * len(arrays)))
     else:
         added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
@@ -251,6 +250,22 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         recipe=found.recipe,
         key=jr.key(0) if key is None else key,
     )
+
+
+def _later(before: Samples, starts: Sequence[str]) -> bool:
+    """Return whether what is new begins later than one interval after the last sample, so that it
+    is a recording of its own; False where dates are not known.
+    """
+    if not (before.starts and before.starts[-1] and starts and starts[0]):
+        return False
+    begins = elapsed(before.starts[-1], starts[0], before.time_unit)
+    after = (begins - before.times[-1][-1]) / before.dt
+    if after < 0.5:
+        raise ValueError(
+            f"update expected samples from after {before.when(-1, len(before.values) - 1)}; got "
+            f"some from {starts[0]} on. Leave out those that the discovery has."
+        )
+    return bool(after > 1.5)
 
 
 def _part(chunks: Chunks, lags: Any, dt: Any, time_unit: str) -> Part:

@@ -50,6 +50,7 @@ class Discovery(Usable):
     - `lower`: lower confidence bound of the strength, by its spread over blocks of the record.
     - `held_out`: share of the variance of each rate of change that is left on blocks of the record
         that were not fitted, given the graph, `[target]`; closed forms on the inputs of the graph.
+        1 where the record is too short to fit a part of it.
     - `reading`: whether the samples are read as a `"map"`, from one to the next, or as a continuous
         `"flow"`; `"undecided"` if both are within 3 nats, and the graph is then that of the
         likelier. `evidence` is log likelihood of the flow over that of the map, in nats, prices
@@ -314,10 +315,13 @@ class Discovery(Usable):
         **Arguments:**
 
         - `more`: `[time dim]`, what follows the end of the (last) record at the same interval; or a
-            list of arrays, further recordings.
+            list of arrays, further recordings. Frames and Samples are matched by the names of their
+            columns, in any order; where both records have dates, what begins later than one
+            interval after the last sample is a further recording.
         - `key`: for networks; by default `jax.random.key(0)`.
 
-        **Raises:** `ValueError` for another number of variables, or a record of uneven samples.
+        **Raises:** `ValueError` for other variables, another interval, samples that the discovery
+        has already, or a record of uneven samples.
         """
         from ._discover import update
 

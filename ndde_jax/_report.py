@@ -256,8 +256,8 @@ def few_lines(found: Any) -> str:
 
 
 def pairs_beside(found: Any) -> tuple[str, ...]:
-    """Return sentences on pairs that an arrow does not describe fully: unmeasured drivers, or
-    effects within a sample.
+    """Return sentences on what arrows do not describe fully: variables that others determine,
+    pairs with an unmeasured driver, and effects within a sample.
     """
     names, correlation = found.names, found.residual_correlation
     hidden = [
@@ -270,7 +270,13 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
         f"{correlation[i, j]:.2f} of what is left of their rates)."
         for i, j in np.argwhere(np.triu(found.at_once, 1))
     ]
-    said = hidden + at_once
+    static = [name for name, own in zip(names, found.static, strict=True) if own]
+    verb = "is" if len(static) == 1 else "are each"
+    derived = [
+        f"{listed(static, SHOWN_NAMES)} {verb} static: the present states of the others determine "
+        "it, so its links are those of their rates."
+    ] * bool(static)
+    said = derived + hidden + at_once
     more = len(said) - MOST_ROWS
     return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))
 

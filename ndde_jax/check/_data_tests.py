@@ -31,7 +31,9 @@ def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
     increments = np.diff(whole, axis=1)
     spread = np.maximum(cut.var(axis=1), 1e-300)
     noise = np.maximum((np.diff(increments, axis=1) ** 2).mean(axis=1), 1e-300)
-    memory = 1 - (increments**2).mean(axis=1) / (2 * spread)
+    # A correlation from step to step, but for steps lost in rounding where a block hardly moves.
+    steps = (increments**2).mean(axis=1)
+    memory = 1 - steps / np.maximum(2 * spread, steps / 4)
     features = {
         "mean": whole.mean(axis=1),
         "spread": np.log(spread),

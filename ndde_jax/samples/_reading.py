@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_names, check_sizes, refusal
-from .._spoken import listed
+from .._spoken import amount, listed, unit_ratio
 from .._types import Checked
 from ._cells import NAMES, clean_name
 from ._clock import sampling, settled, typed_stamps
@@ -22,7 +22,10 @@ from ._formats import CLOCKS
 from ._samples import Samples, as_given, read_mask
 from ._tables import Table, read_table
 from ._time_columns import rows_of
-from ._trajectories import read_trajectories
+from ._trajectories import read_trajectories, recordings_of, vectors
+
+# An interval between samples may differ by this share, as clocks that are rounded do.
+SAME_INTERVAL = 1e-3
 
 
 def read_samples(
@@ -93,6 +96,64 @@ def read_samples(
         mask=read_mask(mask, [len(value) for value in data.complete]),
         starts=starts,
     )
+
+
+def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True) -> "Labelled":
+    """Return another record of the variables of the first, in their order and its unit of time;
+    where it has no clock, at its interval.
+
+    **Arguments:**
+
+    - `known`: the first record.
+    - `other`: as [`discover`][ndde_jax.discover] takes it. Columns with names are matched by these,
+        and more of them may be there; of arrays, columns are those of the first record.
+    - `wanted_by`: what asks, for messages.
+    - `time`: whether to look at its clock.
+
+    **Raises:** `ValueError` for other variables and for another sampling interval.
+    """
+    found = read_labelled(other, time=time)
+    records = recordings_of(found.values)
+    records = list(records[0]) if np.ndim(records[0]) == 3 else records
+    values = [_columns_of(np.asarray(record), known.dim) for record in records]
+    names = known.names if found.names is None else found.names
+    absent = [name for name in known.names if name not in names]
+    wrong = [value.shape for value in values if value.shape[1:] != (len(names),)]
+    if absent or wrong:
+        got = f"an array of shape {wrong[0]}" if wrong else listed(names, NAMES)
+        raise ValueError(
+            f"{wanted_by} expected the variables {listed(known.names, NAMES)}, one column each; "
+            f"got {got}."
+        )
+    order = [names.index(name) for name in known.names]
+    found = found._replace(values=[value[:, order] for value in values], names=known.names)
+    if not time or (found.dt is None and found.t is None):
+        return found._replace(dt=known.dt, t=None, time_unit=known.time_unit, starts=())
+    unit = known.time_unit or found.time_unit
+    ratio = unit_ratio(found.time_unit or unit, unit)
+    if ratio is None:
+        raise ValueError(
+            f"{wanted_by} expected times in the unit {known.time_unit!r}; got "
+            f"{found.time_unit!r}. Resample the record to the interval of the discovery."
+        )
+    dt, stamps = None if found.dt is None else found.dt * ratio, None
+    if dt is None:
+        stamps = [np.asarray(stamp, float) * ratio for stamp in vectors(found.t, len(values))]
+        steps = np.concatenate([np.diff(stamp) for stamp in stamps])
+        if not len(steps):  # single samples, whose dates are known
+            return found._replace(dt=known.dt, t=None, time_unit=unit)
+    step = float(steps.mean()) if dt is None else dt
+    if not abs(step / known.dt - 1) < SAME_INTERVAL:
+        raise ValueError(
+            f"{wanted_by} expected a sampling interval of {amount(known.dt, unit, 6)}; got "
+            f"{amount(step, unit, 6)}. Resample the record to that of the discovery."
+        )
+    return found._replace(dt=dt, t=stamps, time_unit=unit)
+
+
+def _columns_of(value: np.ndarray, dim: int) -> np.ndarray:
+    """Return a matrix: a vector is a record of one variable, or one sample of several."""
+    return value.reshape(-1, 1) if value.ndim == 1 and dim == 1 else np.atleast_2d(value)
 
 
 # ---- containers ----

@@ -15,6 +15,7 @@ from .._types import TrajectoryLike
 
 # More candidate lags than anybody means.
 MOST_LAGS = 100_000
+NONE_COMPLETE = "every sample has a missing value: no window can be built."
 
 
 class Trajectories(NamedTuple):
@@ -41,7 +42,7 @@ class Trajectories(NamedTuple):
 
 def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) -> Trajectories:
     """Check measurements and their times; raise a `ValueError` for what cannot be used."""
-    series = [_as_array(item) for item in _parts(x)]
+    series = [_as_array(item) for item in recordings_of(x)]
     if len(series) == 1 and series[0].ndim == 3:
         series = [series[0][i] for i in range(len(series[0]))]
         if not series:
@@ -110,7 +111,7 @@ def transposed_hint(rows: int, columns: int) -> str:
     )
 
 
-def _parts(x: Any) -> list[Any]:
+def recordings_of(x: Any) -> list[Any]:
     """Return the items of a list of arrays; anything else as the only one."""
     many = isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x)
     return list(x) if many else [x]
@@ -159,7 +160,7 @@ def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
 
 
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
-    """Raise an error for infinite values and for arrays in which everything is missing."""
+    """Raise an error for infinite values and for variables of which everything is missing."""
     for i, a in enumerate(series):
         if np.isinf(a).any():
             k, j = np.argwhere(np.isinf(a))[0]
@@ -167,8 +168,8 @@ def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
                 f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}; mark "
                 "missing values as NaN."
             )
-    if all(np.isnan(a).any(axis=1).all() for a in series):
-        raise ValueError("every sample has a missing value: no window can be built.")
+    if np.isnan(np.concatenate(series)).all(axis=0).any():
+        raise ValueError(NONE_COMPLETE)
 
 
 def _times(

@@ -139,7 +139,8 @@ class Default(AbstractStrategy):
     candidates; networks then see sources at these delays, too.
 
     Under `jit` and `vmap` splines decide alone, since the number of targets that need a network
-    depends on the data.
+    depends on the data; `risk` is then in-sample, and without an edge that a given price excludes
+    it is higher by what that edge alone was worth.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
     - `delays`: whether to look for delays between the candidate lags, where the samples are known;
@@ -170,8 +171,8 @@ class Default(AbstractStrategy):
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph by closed forms, then by networks for the targets that need them."""
-        if namespace_of((windows, key)) is jnp:
-            return self.screen.search(windows, price, key)
+        if namespace_of((windows, price, key)) is jnp:
+            return _worth_their_price(self.screen.search(windows, None, key), windows, price)
         return self._search(Screened(windows), price, key)
 
     @property
@@ -256,6 +257,23 @@ class Default(AbstractStrategy):
             screening,
             measured=measured,
         )
+
+
+def _worth_their_price(found: Recovery, windows: Windows, price: AbstractPrice | None) -> Recovery:
+    """Return what splines found, where JAX traces, without the edges that are not worth a price.
+
+    The risk without them is that of the graph and what each alone is worth.
+    """
+    if price is None or isinstance(price, EBIC):
+        return found
+    n_inputs = windows.dim * windows.n_lags
+    limit = price(found.risk, windows.n_valid, n_inputs, 1)
+    value = found.details.value
+    graph = windows.prior.apply(found.graph & (value > limit[None, :, None]))
+    gone = jnp.where(found.graph & ~graph, value, 0)
+    risk = jnp.minimum(found.risk + jnp.sum(gone, axis=(0, 2)), 1)
+    where = lambda r: (r.graph, r.risk, r.price)  # noqa: E731
+    return eqx.tree_at(where, found, (graph, risk, limit))
 
 
 class _OnSamples(AbstractStrategy):

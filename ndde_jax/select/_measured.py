@@ -260,7 +260,8 @@ def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Wort
         blocks, left = judged.blocks, judged.left
         own = own.on(mask)
     # What a dropped one would be worth beyond its price is nothing, or it had been kept.
-    worth = np.where(mask, worth, np.minimum(worth - limit, 0))
+    # Corrected for its parameters, a risk may pass that of the mean alone; a share does not.
+    worth = np.where(mask, np.minimum(worth, 1), np.minimum(worth - limit, 0))
     lower = np.where(mask, lower_bound(worth, blocks, left), worth)
     return _Worth(mask, worth, lower, _sources(own, worth, data.dim), risk, limit)
 
@@ -300,7 +301,7 @@ def _sources(own: TargetFit, worth, dim: int):
         keep = own.inputs % dim != source
         if not keep.all():
             rise[source] = own.corrected_risk(keep) - risk
-    return np.maximum(rise, worth.reshape(-1, dim).max(axis=0))
+    return np.maximum(np.minimum(rise, 1), worth.reshape(-1, dim).max(axis=0))
 
 
 def _strengths(rows: list[_Worth], windows: Windows, data: KnownData) -> SignalStrengths:

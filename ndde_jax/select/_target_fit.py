@@ -73,7 +73,8 @@ class TargetFit:
         fitted, all of them in turn, separated from the fitted ones by the `reach` of a window.
 
         The inputs and the kind of model stay; coefficients and the mean of the rate are those of
-        the other blocks.
+        the other blocks. Where too few windows are left to fit, their mean alone says what is held
+        out, so that a record which is too short for this explains nothing: 1.
         """
         rows = np.flatnonzero(self.root > 0)
         x = self.fit.columns[rows] / self.root[rows, None]
@@ -84,17 +85,18 @@ class TargetFit:
             if not len(block):
                 continue
             near = (rows >= rows[block[0]] - reach) & (rows <= rows[block[-1]] + reach)
-            own = ~near
-            if own.sum() <= x.shape[1] + 2:
-                return np.nan
-            root = np.sqrt(weight[own])[:, None]
-            design = np.column_stack([np.ones(own.sum()), x[own]])
-            c = np.linalg.lstsq(root * design, root[:, 0] * y[own], rcond=1e-5)[0]
-            says = c[0] + x[block] @ c[1:]
-            mean = weight[own] @ y[own] / weight[own].sum()
+            # Without a window beyond the reach of the block: those beside it.
+            own = ~near if not near.all() else ~np.isin(place, block)
+            mean = weight[own] @ y[own] / weight[own].sum() if own.any() else 0.0
+            says = mean
+            if own.sum() > x.shape[1] + 2:
+                root = np.sqrt(weight[own])[:, None]
+                design = np.column_stack([np.ones(own.sum()), x[own]])
+                c = np.linalg.lstsq(root * design, root[:, 0] * y[own], rcond=1e-5)[0]
+                says = c[0] + x[block] @ c[1:]
             error += weight[block] @ (y[block] - says) ** 2
             power += weight[block] @ (y[block] - mean) ** 2
-        return float(error / power) if power > 0 else np.nan
+        return float(error / power) if power > 0 else 1.0
 
     def left(self) -> Float[np.ndarray, " window"]:
         """Return the residual of the rate, standardised; 0 in windows that do not count."""

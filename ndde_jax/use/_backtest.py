@@ -17,6 +17,7 @@ from ._arguments import read_span
 from ._forecast import (
     BEYOND,
     Level,
+    by_name,
     excess,
     level_of,
     path_quantile,
@@ -233,6 +234,7 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
 
     **Raises:** `ValueError` for data without times where a season or a trend was removed.
     """
+    data = by_name(found, data, "data")
     if isinstance(data, Samples):
         return read_timed(found, data, "data")[0]
     if gone := [t.name for t in removed_in_time(found)]:

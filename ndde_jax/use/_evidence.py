@@ -13,7 +13,7 @@ from .._types import Checked
 from ..fit._loss import window_loss
 from ..fit._prices import EBIC
 from ..samples._prepare import prepare_samples
-from ..samples._reading import read_samples
+from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
 from ..select._measured import measure_graph
 from ..select._midpoint import halfway, read_steps
@@ -21,9 +21,6 @@ from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
-
-# An interval between samples may differ by this share, as clocks that are rounded do.
-SAME_INTERVAL = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +45,8 @@ class Validation:
 
     def __str__(self) -> str:
         shares = ", ".join(
-            f"{name} {share:.0%}" for name, share in zip(self.names, self.explained, strict=True)
+            f"{name} {round(share, 2) + 0.0:.0%}"  # not "-0%"
+            for name, share in zip(self.names, self.explained.tolist(), strict=True)
         )
         lines = [f"Explained of the rates of change: {shares}."]
         kept, held = int(self.graph.sum()), int(self.holds.sum())
@@ -63,24 +61,14 @@ class Validation:
 
 def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
     """Return another record, read and treated as the discovery treats its own."""
-    timed = isinstance(other, Samples) or hasattr(other, "index") or hasattr(other, "coords")
-    if dt is None and t is None and not timed:
-        dt = found.dt
-    named = isinstance(other, Samples) or hasattr(other, "columns") or hasattr(other, "coords")
-    samples = read_samples(other, dt=dt, t=t, names=None if named else found.names)
-    if samples.names != found.names:
-        raise ValueError(
-            f"validate expected the variables {', '.join(found.names)}; got "
-            f"{', '.join(samples.names)}. Select and order them like those of the discovery."
-        )
-    if not abs(samples.dt / found.dt - 1) < SAME_INTERVAL:
-        raise ValueError(
-            f"validate expected a sampling interval of {found.dt:.6g}; got {samples.dt:.6g}. "
-            "Resample the record to that of the discovery."
-        )
-    prepared = prepare_samples(samples, (), found.inputs, found.samples.transform)
-    level = found.samples.level
-    return dataclasses.replace(prepared, values=tuple(x - level for x in prepared.values))
+    known, own_time = found.samples, dt is None and t is None
+    alike = read_alike(known, other, wanted_by="validate", time=own_time)
+    if not own_time:
+        # Checked, and the interval of stamps known.
+        given = read_samples(alike.values, dt=dt, t=t, names=known.names, time_unit=known.time_unit)
+        alike = read_alike(known, given, wanted_by="validate")
+    prepared = prepare_samples(read_samples(alike), (), found.inputs, known.transform)
+    return dataclasses.replace(prepared, values=tuple(x - known.level for x in prepared.values))
 
 
 def _windows(found: Any, samples: Samples) -> Windows:
@@ -156,7 +144,8 @@ class WithEvidence:
 
         **Arguments:**
 
-        - `other`: a record of the same variables at the same interval, as `discover` takes it;
+        - `other`: a record of the same variables at the same interval, as `discover` takes it, or
+            several; columns with names are matched by these, in any order and beside others;
             seasons and trends that were removed before the discovery must be removed from it, too.
         - `dt`, `t`: its sampling interval or time stamps; by default that of the discovery.
 

@@ -14,6 +14,7 @@ from .._spoken import amount, times
 from .._types import Checked, namespace_of
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import bridged
+from ..samples._reading import read_alike, read_labelled, read_samples
 from ..samples._samples import Samples
 from ..samples._treatments import (
     OFFSETS,
@@ -158,8 +159,9 @@ class WithForecasts:
             tenth of its width.
         - `key`: for the noise.
         - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
-            the data and at least the largest lag and one sample long; or
-            [`Samples`][ndde_jax.Samples], whose times say where in a season it ends. By default the
+            the data and at least the largest lag and one sample long; or a frame, whose columns
+            are matched by name, or [`Samples`][ndde_jax.Samples]; times that these have say where
+            in a season it ends. By default the
             end of the (last) record. Seasons and trends that were removed go on in the forecast.
         - `inputs`: future values, one number or `[horizon]`, of known inputs by name: of variables
             that the prior lets no other drive.
@@ -332,6 +334,24 @@ def removed_in_time(found: Any) -> list[Treatment]:
     return [t for t in found.samples.treatments if t.coefficients and t.name != OFFSETS]
 
 
+def by_name(found: Any, given: Any, name: str) -> Any:
+    """Return a record whose columns have names in the order of the discovery: as Samples where it
+    has a clock, as an array where it has none; anything else as it is.
+
+    **Raises:** `ValueError` for other variables, another interval, or several recordings.
+    """
+    if given is None or isinstance(given, Samples):
+        return given
+    labelled = read_labelled(given)
+    if labelled.names is None:
+        return given
+    alike = read_alike(found.samples, labelled, wanted_by=name)
+    if len(alike.values) > 1:
+        raise ValueError(f"{name} must be one recording; got {len(alike.values)}.")
+    timed = labelled.dt is not None or labelled.t is not None
+    return read_samples(alike) if timed else alike.values[0]
+
+
 def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return one recording with times as the drift reads it, `[time dim]`, and the times.
 
@@ -388,6 +408,7 @@ def read_history(
     """
     need = int(found.lags[-1]) + 1 if need is None else need
     dim, dt, told = len(found.names), float(found.dt), ()
+    history = by_name(found, history, "history")
     if history is None:
         values = np.asarray(found.samples.values[-1], np.float64)
         ends = Ends(float(found.samples.times[-1][-1]), dt, start=_start(found))

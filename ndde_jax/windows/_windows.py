@@ -24,6 +24,7 @@ from .._types import (
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ..samples._reading import read_labelled
 from ..samples._trajectories import (
+    NONE_COMPLETE,
     Trajectories,
     column_name,
     read_lags,
@@ -383,6 +384,8 @@ def _standardised(data: Trajectories, names: Any) -> tuple:
     """
     xp = data.xp
     samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
+    if xp is np and not present.any():
+        raise ValueError(NONE_COMPLETE)
     resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
     # Centred twice, because the first mean rounds at the size of an offset; differences are then
     # taken of standardised states, because the offset would cost them their digits as well.

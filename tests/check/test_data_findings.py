@@ -196,6 +196,12 @@ def test_the_place_of_a_change_is_found():
     assert errors > 5 and what in ("spread", "size of its steps")
 
 
+def test_growth_beyond_what_digits_hold_is_a_change_without_a_warning():
+    rises = np.abs(np.random.default_rng(0).normal(size=400)) * 0.4
+    errors, _, _ = tests.regime_change(np.exp(np.cumsum(rises)))
+    assert np.isfinite(errors)
+
+
 def test_a_change_of_noise_alone_is_a_reservation_and_one_of_the_mean_a_problem():
     x, late = oscillators(), (np.arange(N) > 600)[:, None]
     assert found(x * np.where(late, 3, 1))["change of regime"].weight == "reservation"

@@ -65,3 +65,48 @@ def test_arrays_of_a_discovery_are_of_sources_targets_and_lags(found):
             assert np.shape(getattr(found, name)) == shape, name
     # Asymmetric: the first drives the second.
     assert found.graph[0, 1].any() and not found.graph[1, 0].any()
+
+
+@pytest.mark.parametrize("n", (12, 20))
+def test_of_a_short_record_nothing_is_explained_where_nothing_can_be_held_out(n):
+    x = np.random.default_rng(n).normal(size=(n, 3)).cumsum(axis=0)
+    x[3, 0] = np.nan
+    recipe = ndde.Recipe.fast()
+    found = ndde.discover(x, dt=1.0, lags=(0, 1), recipe=recipe, key=jax.random.key(0))
+    assert np.isfinite(found.held_out).all() and (found.held_out > 0).all()
+    if n == 12:
+        np.testing.assert_allclose(found.held_out, 1.0, atol=0.05)
+
+
+def test_no_strength_is_more_than_the_whole_of_a_rate():
+    """Chaotic maps: without its own state, a rate is told worse than by its mean."""
+    x = np.full((300, 2), 0.3)
+    for k in range(299):
+        x[k + 1, 0] = 3.8 * x[k, 0] * (1 - x[k, 0])
+        x[k + 1, 1] = x[k, 1] * (3.5 - 3.5 * x[k, 1] - 0.1 * x[k, 0])
+    recipe = ndde.Recipe.fast()
+    found = ndde.discover(x, dt=1.0, lags=(0, 1), recipe=recipe, key=jax.random.key(0))
+    assert found.scores.max() <= 1 and found.lower.max() <= 1 and found.source_scores.max() <= 1
+
+
+def test_a_variable_that_others_determine_is_named_in_the_report(found):
+    x = found.samples.values[0]
+    three = np.column_stack([x, x[:, 0] ** 2 + 3 * x[:, 1]])
+    recipe = ndde.Recipe.fast()
+    derived = ndde.discover(three, dt=1.0, lags=(0, 1), recipe=recipe, key=jax.random.key(0))
+    assert derived.static[2] and not derived.static[0]
+    assert "static: the present states of the others determine" in derived.report()
+    assert "static" not in found.report()
+
+
+def test_a_record_in_which_every_sample_misses_something_is_read():
+    """Short gaps are filled before windows are cut."""
+    rng, x = np.random.default_rng(0), np.zeros((400, 6))
+    for k in range(399):
+        x[k + 1] = 0.9 * x[k] + rng.normal(size=6)
+    x[np.arange(400), rng.integers(6, size=400)] = np.nan
+    with pytest.raises(ValueError, match="every sample has a missing value"):
+        ndde.lagged_windows(x, dt=1.0)
+    recipe = ndde.Recipe.fast()
+    found = ndde.discover(x, dt=1.0, lags=(0,), recipe=recipe, key=jax.random.key(0))
+    assert found.graph[np.arange(6), np.arange(6), 0].all()

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import ndde_jax as ndde
@@ -45,8 +46,50 @@ def test_further_recordings_are_others(first):
 
 
 def test_other_variables_are_refused(first):
-    with pytest.raises(ValueError, match=r"expected arrays \[time 2\]"):
+    with pytest.raises(ValueError, match=r"expected the variables x0, x1.*shape \(50, 3\)"):
         first.update(np.zeros((50, 3)))
+    with pytest.raises(ValueError, match=r"expected the variables x0, x1.*got x0, z"):
+        first.update(pd.DataFrame(record(0)[700:], columns=["x0", "z"]))
+
+
+def test_columns_are_matched_by_their_names_in_any_order(first, whole):
+    frame = pd.DataFrame(record(0)[700:], columns=["x0", "x1"])[["x1", "x0"]].assign(other=1.0)
+    np.testing.assert_array_equal(first.update(frame).scores, first.update(record(0)[700:]).scores)
+    np.testing.assert_array_equal(
+        whole.validate(frame).explained, whole.validate(record(0)[700:]).explained
+    )
+
+
+def test_samples_go_on_with_samples_and_nothing_new_changes_nothing(first):
+    new = ndde.read_samples(record(0)[700:], dt=0.5)
+    np.testing.assert_array_equal(first.update(new).scores, first.update(record(0)[700:]).scores)
+    assert first.update(record(0)[:0]) is first
+
+
+def test_dates_tell_what_follows(first):
+    days = pd.date_range("2001-01-01", periods=1200, freq="D")
+    frame = pd.DataFrame(record(0), columns=["a", "b"], index=days)
+    found = ndde.discover(frame[:700], lags=range(4), recipe=FAST, key=KEY)
+    assert list(map(len, found.update(frame[700:]).samples.values)) == [1200]
+    assert list(map(len, found.update(frame[720:]).samples.values)) == [700, 480]
+    with pytest.raises(ValueError, match="expected samples from after 2002-12-01"):
+        found.update(frame[690:])
+    hourly = frame[700:].set_axis(pd.date_range("2002-12-02", periods=500, freq="h"))
+    for use in (found.update, found.validate):
+        with pytest.raises(ValueError, match=r"interval of 1 day; got 0\.0416667 days"):
+            use(hourly)
+
+
+def test_a_record_of_one_variable_goes_on_as_a_vector():
+    x = record(0)[:, 0]
+    found = ndde.discover(x[:700], dt=0.5, recipe=FAST, key=KEY)
+    assert list(map(len, found.update(x[700:]).samples.values)) == [1200]
+
+
+def test_several_recordings_confirm_it_too(whole):
+    said = whole.validate([record(5)[:600], record(5)[600:]])
+    np.testing.assert_array_equal(said.holds, whole.graph)
+    np.testing.assert_allclose(said.explained, whole.validate(record(5)).explained, atol=0.01)
 
 
 def test_another_record_of_the_system_confirms_it(whole):
@@ -70,3 +113,16 @@ def test_records_of_something_else_are_refused(whole):
         whole.validate(record(0), dt=0.25)
     with pytest.raises(ValueError, match="variables"):
         whole.validate(ndde.read_samples(record(0), dt=0.5, names=("a", "b")))
+
+
+def test_columns_of_a_history_are_matched_by_their_names(first):
+    frame = pd.DataFrame(record(5)[:50], columns=["x0", "x1"])
+    swapped = frame[["x1", "x0"]]
+    ahead = [
+        first.forecast(horizon=2, paths=3, key=KEY, history=h).paths
+        for h in (frame.to_numpy(), frame, swapped)
+    ]
+    np.testing.assert_array_equal(ahead[1], ahead[0])
+    np.testing.assert_array_equal(ahead[2], ahead[0])
+    with pytest.raises(ValueError, match="history expected the variables x0, x1"):
+        first.forecast(horizon=2, key=KEY, history=frame.rename(columns={"x1": "z"}))

@@ -99,6 +99,18 @@ def test_no_edge_is_worth_any_price(found):
     np.testing.assert_allclose(none.risk, 1, atol=0.05)
 
 
+def test_prices_in_a_batch_keep_what_each_keeps_alone():
+    w, strategy = windows(), STRATEGIES["Default"]
+    coefficients = jnp.array([0.03, 1.5, 6.0])
+    batch = jax.vmap(lambda c: ndde.recover(w, strategy, c, key=jr.key(0)))(coefficients)
+    for i, c in enumerate(coefficients.tolist()):
+        alone = ndde.recover(w, strategy, c, key=jr.key(0))
+        np.testing.assert_array_equal(batch.graph[i], alone.graph)
+        np.testing.assert_allclose(batch.price[i], alone.price, rtol=1e-5)
+        np.testing.assert_allclose(batch.risk[i], alone.risk, atol=0.05)
+    assert bool(batch.graph[0].any()) and not bool(batch.graph[2].any())
+
+
 def unstacked(batch):
     return [jax.tree.map(lambda a, i=i: a[i], batch) for i in range(2)]
 
