@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_key, check_number, check_real_array, check_sizes, is_traced, refusal
+from .._memory import few
 from .._types import namespace_of, to_jax
 from ..models._model import AbstractDelayModel
 from ._kinks import read_breaks
@@ -277,6 +278,9 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
             f"history has {values.shape[0]} samples, which ends short of the longest lag; "
             f"it needs {needed}, the last one at the start."
         )
+    # A program is compiled for each number of samples, so those that nothing reads are left out but
+    # for a few, of which an interpolation needs two.
+    values = values[-few(needed + 2) :]
     # One step further back than any delay reads lies the start of a record that is interpolated.
     if needed > 1:
         xp = namespace_of(values)
