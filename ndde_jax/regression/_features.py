@@ -12,6 +12,8 @@ QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
 WIDTH = len(QUANTILES) - 1
 # Squared error of a neighbour's guess, relative to a step, below which a path is smooth.
 SMOOTH = 0.25
+# Squared error of cubics, relative to that of lines, below which a path clearly bends.
+BENT = 0.5
 
 
 def knots_of(values: Float[np.ndarray, "sample *input"]) -> Float[np.ndarray, "*input knot"]:
@@ -71,9 +73,14 @@ class Between(NamedTuple):
         return cls(lines / steps, cubics / steps)
 
     @property
+    def rough(self) -> Bool[np.ndarray, " dim"]:
+        """The variables of which lines tell as much as cubics, as of paths that noise drives."""
+        return self.lines <= self.cubics
+
+    @property
     def bent(self) -> Bool[np.ndarray, " dim"]:
-        """The variables whose path bends between samples: cubics tell more than lines."""
-        return self.cubics < self.lines
+        """The variables whose path clearly bends between samples: cubics err half as much."""
+        return self.cubics < BENT * self.lines
 
     @property
     def smooth(self) -> bool:

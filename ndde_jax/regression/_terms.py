@@ -246,8 +246,6 @@ class _Rate(NamedTuple):
     - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
     - `n`: number of windows.
     - `bent`: whether inputs may be bent and multiplied.
-    - `step`: how far apart the numbers of a source at neighbouring lags are; 0 where inputs are no
-        lags.
     - `choices`: number of inputs that a choice is made among.
     - `relaxed`: whether inputs are only collected to start from.
     """
@@ -258,7 +256,6 @@ class _Rate(NamedTuple):
     required: Any
     n: Any
     bent: Any
-    step: int
     choices: int
     relaxed: Any = False
 
@@ -607,8 +604,8 @@ def find_terms(
 
     - `y`: a rate as [`Design.standardised`][ndde_jax.regression.Design.standardised] makes it.
     - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
-    - `step`: how far apart the numbers of a source at neighbouring lags are, static: the number of
-        sources where inputs are (lag, source); 0, the default, where inputs are no lags.
+    - `step`: the number of sources where inputs are (lag, source), static, so that so many are at
+        the first lag; 0, the default, where inputs are no lags.
     - `begun`: what the search starts from, if it is known.
 
     ```python
@@ -686,7 +683,7 @@ def _find_known(
         one = _Targets.of(*given)
         linear = _without_products(design, one, room, choices, bent=False, start=start)
         linear = jax.tree.map(lambda a: a[0], linear)
-    rate, nothing = _beginning(design, y, allowed, required, True, step, choices)
+    rate, nothing = _beginning(design, y, allowed, required, True, choices)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
     if len(nothing.pairs):
         # Products that stand for themselves are overlooked by what has taken their inputs for sums,
@@ -747,66 +744,22 @@ def _with_rounds(
     """Return the terms, and their cost, at which repeated searches with products end, on the
     host.
     """
-    moved = False
     for _ in range(ROUNDS):
-        before, fit = cost, fit_terms(design, rate.y, terms)
+        fit = fit_terms(design, rate.y, terms)
         products = _candidates(design, rate, terms, fit)
-        if moved or products.score > 0:
-            gain = np.where(rate.allowed, outside_gains(design, fit), -1)
-            worth = np.where(terms.reads() | rate.required, np.inf, gain)
-            new, new_cost = _with_products(design, rate, terms, worth, products, most)
-            if new_cost < cost - PROGRESS:
-                terms, cost = new, new_cost
-        reached = cost
-        if terms.used.any():
-            terms, cost = _exchanged(design, rate, terms, cost)
-        moved = bool(cost < reached)
-        if not cost < before - PROGRESS:
+        if not products.score > 0:
             break
+        gain = np.where(rate.allowed, outside_gains(design, fit), -1)
+        worth = np.where(terms.reads() | rate.required, np.inf, gain)
+        new, new_cost = _with_products(design, rate, terms, worth, products, most)
+        if not new_cost < cost - PROGRESS:
+            break
+        terms, cost = new, new_cost
     return terms, cost
 
 
-def _exchanged(design: Design, rate: _Rate, terms: Terms, cost: Any) -> tuple[Terms, Any]:
-    """Return the terms, and their cost, with the one input at a neighbouring lag that lowers the
-    cost most, in all terms that read it.
-
-    The search moves one group at a time, and an input that is bent and multiplied has several.
-    """
-    xp, n_inputs = namespace_of((design, rate, terms)), design.n_inputs
-    if not rate.step:
-        return terms, cost
-    reads, before = terms.reads(), fit_terms(design, rate.y, terms).risk
-    several = terms._replace(level=terms.level * 0).reads()
-    if xp is np:
-        members = np.flatnonzero(several)
-    else:
-        members = jnp.nonzero(several, size=min(MOST, n_inputs), fill_value=n_inputs)[0]
-    old = xp.repeat(members, 2)
-    new = old + np.tile([-rate.step, rate.step], len(members))
-    inside = (old < n_inputs) & (new >= 0) & (new < n_inputs)
-    old, new = (xp.clip(numbers, 0, n_inputs - 1) for numbers in (old, new))
-    may = inside & ~reads[new] & rate.allowed[new] & ~rate.required[old]
-
-    def risk(moved):
-        return fit_terms(design, rate.y, terms.replaced(*moved), before).risk
-
-    if xp is np:
-        moves = zip(old, new, may, strict=True)
-        risks = np.array([risk((i, j)) if ok else np.inf for i, j, ok in moves])
-        if not may.any():
-            return terms, cost
-    else:
-        risks = jnp.where(may, jax.lax.map(risk, (old, new)), jnp.inf)
-    best = xp.argmin(risks)
-    lower = cost + rate.n * (xp.log(risks[best] + FLOOR) - xp.log(before + FLOOR))
-    better = lower < cost - PROGRESS
-    moved = terms.replaced(old[best], new[best])
-    chosen = jax.tree.map(lambda a, b: xp.where(better, a, b), moved, terms)
-    return chosen, xp.where(better, lower, cost)
-
-
 def _beginning(
-    design: Design, y: Any, allowed: Any, required: Any, bent: Any, step: int, choices: int
+    design: Design, y: Any, allowed: Any, required: Any, bent: Any, choices: int
 ) -> tuple[_Rate, Terms]:
     """Return the rate with the inputs that may describe it, and empty terms to start from."""
     xp, n_inputs = namespace_of((design, y)), design.n_inputs
@@ -814,7 +767,7 @@ def _beginning(
     width = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
     pairs = xp.zeros((width, 2), xp.asarray(0).dtype)
     nothing = Terms(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(width, bool))
-    return _Rate(y, cross, allowed, required, design.n_windows, bent, step, choices), nothing
+    return _Rate(y, cross, allowed, required, design.n_windows, bent, choices), nothing
 
 
 def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
@@ -827,7 +780,7 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
     def searched(begin, kind):
         bent, at_once, relaxed, goes_on, multiplied, of_now = kind
         may = jnp.asarray(allowed) & (jnp.asarray(required) | now | ~of_now)
-        given = (may, jnp.asarray(required), bent, step, design.n_inputs)
+        given = (may, jnp.asarray(required), bent, design.n_inputs)
         rate, nothing = _beginning(design, y, *given)
         rate = rate._replace(relaxed=relaxed)
         level = jnp.where(begin > OUT, jnp.where(bent, CURVE, LINE), OUT).astype(begin.dtype)
@@ -836,31 +789,19 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
         start = jax.tree.map(lambda a, b: jnp.where(multiplied, a, b), whole, start)
 
         def improve(carry):
-            terms, cost, count, moved, _ = carry
+            terms, cost, count, _ = carry
             products = _candidates(design, rate, terms, fit_terms(design, y, terms))
             first = (count == 0) & ~at_once
             products = products._replace(there=products.there & ~first)
             new, new_cost = _with_products(design, rate, terms, worth, products, MOST)
-            tried = (products.score > 0) | first | moved
-            better = tried & (new_cost < cost - PROGRESS)
+            better = ((products.score > 0) | first) & (new_cost < cost - PROGRESS)
             new = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, terms)
-            new_cost = jnp.where(better, new_cost, cost)
-            reached = new_cost
-            new, new_cost = jax.lax.cond(
-                new.used.any(),
-                lambda *now: _exchanged(design, rate, *now),
-                lambda *now: now,
-                new,
-                new_cost,
-            )
-            moved = new_cost < reached
-            return new, new_cost, count + 1, moved, new_cost < cost - PROGRESS
+            return new, jnp.where(better, new_cost, cost), count + 1, better
 
-        no, yes = jnp.asarray(False), jnp.asarray(True)
         endless, zero = jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), jnp.int32)
         rounds = jnp.where(bent, jnp.where(at_once, ROUNDS, ROUNDS + 1), 1)
         terms, cost, *_ = jax.lax.while_loop(
-            lambda c: c[4] & (c[2] < rounds), improve, (start, endless, zero, no, yes)
+            lambda c: c[3] & (c[2] < rounds), improve, (start, endless, zero, jnp.asarray(True))
         )
         return terms.level, (terms, jnp.where(relaxed, jnp.inf, cost))
 

@@ -87,7 +87,7 @@ class Record(NamedTuple):
             values[offset : offset + len(rows)] = rows
         forward = windows.scheme in ("midpoint", "euler")
         later = _later(windows) if forward else np.zeros(len(center))
-        return cls(values, position, forward, later, forward & ~Between.of([values]).bent)
+        return cls(values, position, forward, later, forward & Between.of([values]).rough)
 
     def of_rows(self, windows: Windows) -> "Record":
         """Return a record with these samples, read at the positions of other windows, for example

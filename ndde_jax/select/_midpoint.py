@@ -13,9 +13,8 @@ from jaxtyping import Array, Float
 
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
-from ..fit._correction import check_lagged_model, following_rows, meet_midway, meet_midway_known
+from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
-from ..models._polynomials import all_exponents, monomials
 from ..regression._readings import CLEARLY, Readings, compare_readings
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
@@ -28,11 +27,6 @@ from ._splines import spline_graph
 
 # Nats within which a tie goes to the map, which interpolates nothing between samples.
 TIE = 1.0
-SIGNAL = (
-    "Increments lose power towards the sampling frequency, as if noise had been filtered, but what "
-    "polynomials leave of them is white: it is the signal that does. So they are forward "
-    "differences, with the states halfway through each step."
-)
 DECIDED = {
     "map": "The samples move as a map, from one to the next: {nats} likelier than a flow.",
     "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map.",
@@ -250,36 +244,30 @@ def choose_windows(
     Except for smooth records, both readings of the samples, as a map from one to the next and as a
     flow between them, are compared at the same prices by
     [`compare_readings`][ndde_jax.regression.compare_readings]: states at the samples suit a map,
-    states halfway through each step a flow. Midpoints as well where increments lose power towards
-    the sampling frequency, as filtered noise does, but polynomials leave white noise of them: there
-    the signal reaches that far, and central differences would blur it.
+    states halfway through each step a flow.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
     measured = read_measurements(samples)
     windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
     regular = measured.data.regular
-    decided, said = scheme, ()
+    decided = scheme
     if scheme == "auto":
-        decided = choose_scheme(
-            np.asarray(windows.noise_share),
-            np.asarray(windows.roll_off),
-            np.asarray(windows.ringing),
-            regular=regular,
-            delayed=any(lag > 0 for lag in lags),
-        )
-        if decided == "central4" and _only_the_signal_falls(windows, measured):
-            decided, said = "midpoint", (SIGNAL,)
+        noise = (np.asarray(windows.noise_share), windows.roll_off, windows.ringing)
+        # Increments lose power where noise was filtered, and where the signal reaches the sampling
+        # frequency, which central differences would blur. States halfway suit both.
+        halfway_too = any(lag > 0 for lag in lags) or reads_filtered(*noise)
+        decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
     readings = _compared(measured, lags, prior) if compared else None
     if scheme == "auto" and readings is not None:
-        return _as_read(readings, decided, measured, lags, prior, said)
+        return _as_read(readings, decided, measured, lags, prior)
     if decided != "midpoint":
         return Screened(windows, readings=readings), ()
     if not regular:
         raise ValueError(IRREGULAR)
     steps = cut_steps(measured, lags, prior)
-    return Screened(halfway(steps), steps=steps, readings=readings), said
+    return Screened(halfway(steps), steps=steps, readings=readings), ()
 
 
 def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings | None:
@@ -303,7 +291,7 @@ def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings 
 
 
 def _as_read(
-    readings: Readings, decided: str, measured: Measurements, lags: tuple[int, ...], prior, said
+    readings: Readings, decided: str, measured: Measurements, lags: tuple[int, ...], prior
 ) -> tuple[Screened, tuple[str, ...]]:
     """Return the windows of a map or of a flow, whichever reading of the record is likelier.
 
@@ -342,8 +330,7 @@ def _as_read(
         why = UNDECIDED[likelier]
     else:
         why = SMOOTH if readings.allowed and likelier == "flow" else DECIDED[likelier]
-    said = said if likelier == "flow" else ()
-    return chosen, (*said, why.format(nats=nats))
+    return chosen, (why.format(nats=nats),)
 
 
 def _nats_of_searches(
@@ -360,88 +347,3 @@ def _nats_of_searches(
     nats = readings.trust * n * worse / 2 + readings.allowed
     multiplied = np.asarray(as_map.found.products) + np.asarray(as_flow.found.products) > 0
     return np.where(multiplied | (nats > 0), nats, readings.nats)
-
-
-def _only_the_signal_falls(windows: Windows, measured: Measurements) -> bool:
-    """Return whether increments lose power towards the sampling frequency because of the signal,
-    and not because noise was filtered.
-    """
-    if rings(windows.ringing) or not reads_filtered(windows.noise_share, windows.roll_off, None):
-        return False
-    return leaves_white_noise(cut_windows(measured, windows.lags, "euler", None))
-
-
-# ---- noise that was filtered before sampling, or a smooth signal ----
-
-# Correlation of what a law leaves of one step with what it leaves of the next. White noise has 0,
-# and the mildest of filters, the mean over one interval between samples, 1/4 (the part of a
-# Brownian path that neighbouring means share); half of that tells them apart.
-WHITE = 0.125
-# Variables up to which polynomials of all of them are at least quadratic.
-MOST = 12
-# Rows for every term, below which a law takes much of the noise with it.
-ROWS = 5
-# Corrections of the rates by what the law does during a step.
-ROUNDS = 6
-
-
-def leaves_white_noise(windows: Windows) -> bool:
-    """Return whether polynomials of all present states leave white noise of every rate.
-
-    `windows` hold forward differences. Where no polynomial is the law, its residual is no noise,
-    and the answer is no, as it is for measurement errors, of which a step and the next share one.
-    NumPy: it compiles nothing.
-    """
-    exponents, valid = all_exponents(windows.dim), np.asarray(windows.valid)
-    if windows.lags != (0,) or windows.dim > MOST or valid.sum() < ROWS * len(exponents):
-        return False
-    s = windows.scaling
-    center, scale = np.asarray(s.center, float), np.asarray(s.scale, float)
-    rate_center, rate_scale = np.asarray(s.rate_center, float), np.asarray(s.rate_scale, float)
-    following = following_rows(windows, np.asarray(windows.history))
-
-    def terms(z):
-        return monomials(np.asarray(z, np.float64), exponents)
-
-    def fitted(seen):
-        """Return coefficients `[term dim]`, and the residual of every rate; NaN where a diverging
-        polynomial has left no numbers to fit.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            columns, rate = terms(seen.history[:, 0]), np.asarray(seen.increment, np.float64)
-        if not (np.isfinite(columns[valid]).all() and np.isfinite(rate[valid]).all()):
-            return np.full((columns.shape[1], rate.shape[1]), np.nan), np.full_like(rate, np.nan)
-        c = np.linalg.lstsq(columns[valid], rate[valid], rcond=None)[0]
-        return c, rate - columns @ c
-
-    seen = windows
-    for _ in range(ROUNDS):
-        c, _ = fitted(seen)
-        if not np.isfinite(c).all():
-            return False
-
-        def drift(lagged, c=c):
-            z = (lagged[:, 0] - center[None]) / np.where(scale > 0, scale, 1)[None]
-            return rate_center[None] + rate_scale[None] * (terms(z) @ c)
-
-        seen = meet_midway_known(windows, drift, following)
-    left = fitted(seen)[1]
-    # Rates have variance 1: what leaves more than it began with is no law.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not np.all(np.mean(left[valid] ** 2, axis=0) < 2):
-            return False
-    memory = memory_of_steps(windows, left)
-    return bool(np.all(np.abs(memory) < WHITE))
-
-
-def memory_of_steps(windows: Windows, left) -> np.ndarray:
-    """Return the correlation of the residuals of consecutive steps, `[dim]`; NaN if there is
-    none.
-    """
-    left, valid = np.asarray(left, np.float64), np.asarray(windows.valid)
-    position = np.asarray(windows.position)
-    both = valid[1:] & valid[:-1] & (position[1:] == position[:-1] + windows.step)
-    first, second = left[:-1][both], left[1:][both]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        size = np.sqrt(np.sum(first**2, axis=0) * np.sum(second**2, axis=0))
-        return np.sum(first * second, axis=0) / size

@@ -67,7 +67,8 @@ def choose_scheme(
     - `delayed`: whether past states are candidates and
         [`midpoint_windows`][ndde_jax.select.midpoint_windows] an option. The noise in a central
         difference is in the present state too, past states tell it from the signal there, and so
-        become drivers.
+        become drivers. [`discover`][ndde_jax.discover] has that option also where the roll-off is
+        low.
 
     **Returns:** `"central4"` for a share below 0.001, or ringing above 1.5, or a share below 0.7
     with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise (also where the share
@@ -123,17 +124,17 @@ def _decide(
             "series), as data resampled by Fourier transform do; scheme 'auto' also leaves out up "
             f"to {RINGING_ENDS} samples there"
         )
-    past = "; with past states among the candidates central ones would mix up noise and signal"
+    mixed = ", and central differences would mix up noise and signal"
     if typical < DOMINANT_SHARE and fall < FILTERED_ROLL_OFF:
         if delayed:
-            return "midpoint", f"the increments are smooth (ratio {fall:.2f}){past}"
+            return "midpoint", f"the increments are smooth (ratio {fall:.2f}){mixed}"
         return "central4", (
             f"the increments lose power towards the sampling frequency (ratio {fall:.2f}, below "
             f"{FILTERED_ROLL_OFF:g}), as filtered or averaged data do"
         )
     if typical < NOISY_SHARE:
         if delayed:
-            return "midpoint", f"a mean noise share of {typical:.2g} is low{past}"
+            return "midpoint", f"a mean noise share of {typical:.2g} is low{mixed}"
         return "central", f"a mean noise share of {typical:.2g} is below {NOISY_SHARE:g}"
     return "euler", f"a mean noise share of {typical:.2g} says that white noise drives the system"
 
@@ -144,8 +145,10 @@ def explain_scheme(
     """Return sentences on a scheme: what it computes, why the automatic rule chose it, and
     caveats.
     """
-    # Midpoints are an option where past states are candidates, and for who asks for them.
-    delayed = delayed and scheme == "midpoint"
+    # Midpoints are an option where past states are candidates or increments lose power, and for who
+    # asks for them.
+    filtered = reads_filtered(share, roll_off, ringing)
+    delayed = (delayed or filtered) and scheme == "midpoint"
     automatic, reason = _decide(share, roll_off, ringing, regular, delayed)
     shares = ", ".join("unknown" if np.isnan(s) else f"{s:.2g}" for s in share.tolist())
     parts = [
@@ -156,11 +159,6 @@ def explain_scheme(
     agrees = ", as was done" if automatic == scheme or forward else ""
     automatic = "euler or midpoint" if forward else automatic
     parts.append(f"The automatic rule takes {automatic!r}{agrees}: {reason}.")
-    if scheme == "midpoint" and automatic == "central4" and reads_filtered(share, roll_off, None):
-        parts.append(
-            "It sees the increments alone: where what a law leaves of them is white, the signal "
-            "loses that power, and midpoints are right."
-        )
     if scheme == "euler" and automatic != "euler":
         parts.append(
             "With so little noise the error of the forward difference, of order dt, can show as "

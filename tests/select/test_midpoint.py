@@ -1,9 +1,11 @@
 """Windows whose states are taken halfway through the step."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.signal
 
 import ndde_jax as ndde
 from ndde_jax.regression import compare_readings
@@ -171,3 +173,45 @@ def test_products_tell_a_flow_where_sums_do_not():
     found, (why,) = choose_windows(samples, lags=lags, scheme="auto", prior=None)
     assert found.windows.scheme == "midpoint" and found.readings.evidence > 500
     assert "flow" in why and "products" in why
+
+
+def spiky(n=2500, substeps=20, dt=0.025):
+    """A flow whose fastest turns take a few samples, driven by white noise: that of Lü and Chen,
+    *Int. J. Bifurcation Chaos* 12 (2002).
+    """
+    rng = np.random.default_rng(0)
+    x, h, samples = np.array([0.1, 0.3, -0.6]), dt / substeps, []
+    for kick in 0.35 * np.sqrt(h) * rng.normal(size=(n, substeps, 3)):
+        for own in kick:
+            a, b, c = x
+            drift = np.array([36 * (b - a), 18 * b - a * c, a * b - 3 * c])
+            x = x + h * drift + own
+        samples.append(x)
+    return ndde.read_samples(np.array(samples), dt=dt)
+
+
+def test_a_fast_signal_that_looks_filtered_is_read_halfway_through_each_step():
+    """Its increments lose power towards the sampling frequency, as filtered noise does, and central
+    differences would blur it.
+    """
+    samples = spiky()
+    assert ndde.lagged_windows(samples, scheme="auto").scheme == "central4"
+    found = ndde.discover(samples, lags=(0,), key=jax.random.key(0))
+    assert found.windows.scheme == "midpoint" and found.reading == "flow"
+    assert "takes 'midpoint', as was done" in found.windows.explain()
+    truth = np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1]], bool)  # [source target]
+    # What differences of so short-lived a signal err by is about 1e-4 of a rate's variance.
+    strong = found.graph[..., 0] & (found.strengths.value[..., 0] > 2e-4)
+    np.testing.assert_array_equal(strong, truth)
+    words = ndde.equations(found.model.model, ["x", "y", "z"], digits=2)
+    assert words[0].startswith(("dx/dt = -36 x + 36 y", "dx/dt = -37 x + 36 y"))
+    assert words[1].startswith("dy/dt = 18 y - x z")
+
+
+def test_what_rings_at_its_ends_keeps_central_differences():
+    """Resampled by Fourier transform; steps would be between samples that ring."""
+    x = scipy.signal.resample(np.asarray(spiky(n=800).values[0]), 2400)
+    assert np.any(np.asarray(ndde.samples.end_ringing(x)) > 1.5)
+    samples = ndde.read_samples(x, dt=0.025 / 3)
+    screened, said = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
+    assert screened.windows.scheme == "central4" and said == ()
