@@ -34,7 +34,8 @@ MOST_STEPS = 2**31 - 1
 def check_counts(n_steps: Any, save_every: Any) -> None:
     """Raise an error unless the counts are positive whole numbers."""
     for name, value in (("n_steps", n_steps), ("save_every", save_every)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        whole = isinstance(value, int | np.integer)
+        whole = whole and not isinstance(value, bool | np.timedelta64)
         if not whole or value < 1:
             raise refusal(name, "a positive whole number", value)
         if value > MOST_STEPS:

@@ -299,6 +299,8 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(solver=diffrax.HalfSolver(diffrax.Euler())), "explicit Runge-Kutta"),
         (dict(drift=lambda t, x, lagged, slope, args: x), "neutral equations"),
         (dict(y0=jnp.zeros(3)), "shape of a state"),
+        (dict(dt=np.timedelta64(1, "h")), "dt must be a number"),
+        (dict(n_steps=np.timedelta64(5, "h")), "n_steps must be a positive whole number"),
         (dict(jumps=[[0.1]]), "one time or a list"),
     ],
 )
