@@ -557,7 +557,7 @@ def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Dr
     test = line[:, None] * time
     made = line[:, None]
     for j in range(dim):
-        given = np.concatenate([kept_columns(inputs, graph[:, j], own=j), time[:, None]], axis=1)
+        given = np.concatenate([given_columns(inputs, graph, j, own=True), time[:, None]], axis=1)
         if n > 2 * (given.shape[1] + 10):
             tested = source_tests(rows.rates[:, j], _centred(test), _centred(made), given)
             p[:, j] = tested.p.reshape(dim, lags)

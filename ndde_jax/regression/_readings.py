@@ -31,8 +31,9 @@ from ._sums import grouped, sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
 CLEARLY = 3.0
-# By how much more a flow may leave of a smooth path than a map.
-ALLOWED = 10.0
+# By how much more a flow may leave of a smooth path than a map, and by how many nats it then is the
+# reading.
+ALLOWED, SURE = 10.0, 10.0
 # Numbers in a matrix of columns; of longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
 # Fits of a graph whose own drift predicts the end of the step; searches with the end that the best
@@ -67,8 +68,7 @@ class Readings(NamedTuple):
         clearly likelier than the map, and the flow is not; None elsewhere.
     - `trust`: by how much nats of windows that count alike must shrink where the variance of the
         noise changes; 1 elsewhere.
-    - `allowed`: nats for every target that stand for errors of interpolation, on a smooth path; 0
-        elsewhere.
+    - `smooth`: whether neighbours tell every sample, and errors of interpolation are allowed for.
     """
 
     nats: Float[np.ndarray, " target"]
@@ -77,7 +77,7 @@ class Readings(NamedTuple):
     map_cost: Float[np.ndarray, " target"]
     distributed: Bool[np.ndarray, "source target lag"] | None = None
     trust: float = 1.0
-    allowed: float = 0.0
+    smooth: bool = False
 
     @property
     def evidence(self) -> float:
@@ -101,6 +101,15 @@ def mean_weights(delay: float, bend: bool | Bool[np.ndarray, " variable"] = Fals
     lines = np.array([late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2])
     # A parabola leaves a line by the same area in either half, wherever the step begins.
     return np.add.outer(lines, 0 * bend) - np.multiply.outer([1 / 12, -1 / 6, 1 / 12], bend)
+
+
+def allowing(nats: Float[np.ndarray, " target"], windows: float) -> Float[np.ndarray, " target"]:
+    """Return the log likelihood of the flow over that of the map on a smooth path, where errors of
+    interpolation are allowed for: the flow may leave up to ten times what the map leaves, and is
+    then the likelier by ten nats.
+    """
+    room = windows * len(nats) * np.log(ALLOWED) / 2
+    return nats + np.clip(SURE - nats.sum(), 0, room) / len(nats)
 
 
 class _Steps(NamedTuple):
@@ -502,8 +511,9 @@ def _compare(
         trust = read.calibration()
         weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
         nats = weighed.nats * weighed.calibration()
-    allowed = n * np.log(ALLOWED) / 2 if steps.between.smooth else 0.0
-    nats = nats + allowed
+    smooth = steps.between.smooth
+    if smooth:
+        nats = allowing(nats, float(n))
     whole = n < most
     told = whole and nats.sum() < CLEARLY
     weak = _distributed(read.as_map, read.plain, candidates) if told else None
@@ -514,7 +524,7 @@ def _compare(
         map_cost=read.plain.cost / n if whole else np.full(dim, np.nan),
         distributed=weak,
         trust=trust,
-        allowed=allowed,
+        smooth=smooth,
     )
 
 

@@ -15,7 +15,7 @@ from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
-from ..regression._readings import CLEARLY, Readings, compare_readings
+from ..regression._readings import CLEARLY, Readings, allowing, compare_readings
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
@@ -316,6 +316,7 @@ def _as_read(
     if coarse:
         tells["map"] = n * dim * TELLS_COARSE
     unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
+    unsure = unsure and not (readings.smooth and likelier == "flow")
     if unsure or np.asarray(chosen.found.products).any():
         searched = {likelier: chosen, other: read_as(other)}
         nats = _nats_of_searches(searched["map"], searched["flow"], readings)
@@ -329,7 +330,7 @@ def _as_read(
     if readings.name == "undecided":
         why = UNDECIDED[likelier]
     else:
-        why = SMOOTH if readings.allowed and likelier == "flow" else DECIDED[likelier]
+        why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
     return chosen, (why.format(nats=nats),)
 
 
@@ -344,6 +345,7 @@ def _nats_of_searches(
     """
     n = float(np.asarray(as_map.windows.valid).sum())
     worse = np.asarray(as_map.found.cost) - np.asarray(as_flow.found.cost)
-    nats = readings.trust * n * worse / 2 + readings.allowed
+    nats = readings.trust * n * worse / 2
     multiplied = np.asarray(as_map.found.products) + np.asarray(as_flow.found.products) > 0
-    return np.where(multiplied | (nats > 0), nats, readings.nats)
+    nats = np.where(multiplied | (nats > 0), nats, readings.nats)
+    return allowing(nats, n) if readings.smooth else nats

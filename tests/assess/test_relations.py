@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 import ndde_jax as ndde
+from benchmarks.delays import data, settings
 from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import error_rates, relations
@@ -343,3 +345,18 @@ def test_p_values_of_kept_edges_use_the_rows_that_miss_other_variables():
     assert more[2, 3, 0] > 0.01
     # Candidates that are not kept are tested in complete windows.
     np.testing.assert_array_equal(more[4, 2], few[4, 2])
+
+
+@pytest.mark.slow
+def test_strong_bends_are_no_effects_that_drift():
+    """What polynomials leave of humps wanders with the chaos that passes through them."""
+    (spec,) = [
+        one
+        for one in settings.specifications(("low",), length=2000)
+        if one.name == "mackey_glass_network"
+    ]
+    series = data.simulate(spec)
+    windows = ndde.select.midpoint_windows(series.x, dt=series.dt, lags=series.lags)
+    drift = ndde.fit_drift(windows, series.graph, key=jax.random.key(0))
+    assert ndde.assess.relations(windows, series.graph).drifting.any()
+    assert not ndde.assess.relations(windows, series.graph, drift).drifting.any()
