@@ -101,7 +101,8 @@ def is_real(dtype: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool | np.bool_ | complex | np.complexfloating):
+    # NumPy counts spans of time among the integers.
+    if isinstance(value, bool | np.bool_ | complex | np.complexfloating | np.timedelta64):
         return False
     if isinstance(value, jax.Array | np.ndarray):
         return value.dtype != bool and is_real(value.dtype)

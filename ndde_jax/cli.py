@@ -333,8 +333,8 @@ def _add_uses(commands: Any) -> None:
     add("--shift", type=_argument(_assignment), metavar="X=AMOUNT", help=text, **many)
     text = "B sees A at its mean; A>B@3: only at lag 3. May be repeated"
     add("--cut", type=_argument(parse_edge), metavar="A>B", help=text, **many)
-    add("--start", type=_span, default=0, help="sample, or time, of its begin (%(default)s)")
-    add("--stop", type=_span, help="sample, or time, from which on it is over (default: never)")
+    add("--start", type=_span, default=0, help="sample, or time, at which it begins (%(default)s)")
+    add("--stop", type=_span, help="sample, or time, at which it ends (default: never)")
 
 
 def _command(commands, name: str, run, out: str | None, text: str) -> argparse.ArgumentParser:

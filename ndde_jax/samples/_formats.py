@@ -198,8 +198,10 @@ def read_npz(path: Path, options: Options) -> Found:
         about = {"dt", "names"} | CLOCKS
         left = [name for name in members if name not in about] or members
         key = options.key or (left[0] if len(left) == 1 else "x")
-        shapes = {array_shape(archive, f"{name}.npy", path.name) for name in left}
-        if not options.key and "x" not in members and len(shapes) == 1 == len(min(shapes)):
+        # What nobody asked for is not looked into.
+        unsaid = [] if options.key or "x" in members else left
+        shapes = {array_shape(archive, f"{name}.npy", path.name) for name in unsaid}
+        if len(shapes) == 1 == len(min(shapes)):
             found = [read(name) for name in left]  # one series in each array
             x = None if any(s is None for s in found) else np.stack(found, axis=1)
             names, key = np.array(left), ", ".join(left)

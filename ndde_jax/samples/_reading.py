@@ -288,7 +288,8 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     if text:
         raise ValueError(
             f"x: all columns must hold real numbers; {', '.join(text)} do not. Drop them with "
-            "x.drop(columns=[...]), or make a time column the index with set_index."
+            "x.drop(columns=[...]), or make a time column the index with set_index; of a column "
+            "that tells recordings apart and one of time, set_index([recording, time])."
         )
     # Columns without names are numbered by pandas.
     numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)

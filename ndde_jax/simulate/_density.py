@@ -12,7 +12,7 @@ from .._checks import check_real_array
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._advance import Path
-from ._problem import noise_shape
+from ._problem import concrete, noise_shape
 from ._read import read_problem, read_system
 from ._tableau import read_solver
 
@@ -52,7 +52,8 @@ def log_density(
 
     **Returns:** the log density, in nats.
 
-    **Raises:** `ValueError` as `solve_sdde`, and for a path that is no longer than its delays.
+    **Raises:** `ValueError` as `solve_sdde`, for a path that is no longer than its delays, and for
+    a `sigma` of zero.
 
     Euler–Maruyama likelihoods of delay equations: Küchler and Sørensen, *Statistical Inference for
     Stochastic Processes* 13 (2010).
@@ -89,6 +90,11 @@ def log_density(
     if not callable(sigma):
         check_real_array(sigma, "sigma", f"a number, a diagonal [{dim}] or a matrix [{dim} noise]")
         noise_shape(np.shape(sigma), (dim,), False, "sigma")
+        known = concrete(sigma)
+        if known is not None and known.ndim < 2 and not np.all(known):
+            raise ValueError(
+                "sigma must not be zero: a path of which a variable has no noise has no density."
+            )
     steps = jnp.arange(first, n)
     whole, fraction = problem.delays.split()
     whole = whole.astype(steps.dtype)

@@ -39,7 +39,7 @@ class DelayTerm(diffrax.AbstractTerm):
         brings its delays; or a `System`, which brings its history, too.
     - `delays`: in units of time; or a function `delays(t, x, args)` that returns them, `[delay]`,
         where they depend on time or state, down to zero. `lags` is the same.
-    - `history`: a function of time, the state before `t0`; or a constant state.
+    - `history`: a function of time, the state before `t0`; or a constant state, an array or a tree.
 
     **Raises:** `ValueError` for other types, and for a drift that needs delayed derivatives
     (neutral equations), which are not supported.
@@ -76,10 +76,7 @@ class DelayTerm(diffrax.AbstractTerm):
         if model is None:
             check_signature(drift)
         if not callable(history):
-            if not np.ndim(history):
-                raise refusal("history", "a function of time, or a state [dim]", history)
-            check_real_array(history, "history", "a function of time, or a state", finite=True)
-            history = ConstantHistory(jnp.asarray(history, jnp.result_type(float)))
+            history = _constant(history)
         self.drift, self.history, self.reader = drift, history, reader
         if callable(delays):
             self.delays = delays
@@ -122,6 +119,18 @@ class DelayTerm(diffrax.AbstractTerm):
     def prod(self, vf, control):
         """Return drift times time."""
         return jax.tree.map(lambda leaf: control * leaf, vf)
+
+
+def _constant(state: Any) -> ConstantHistory:
+    """Return a constant state as a function of time: an array, or a tree of arrays."""
+    # A list of numbers is an array.
+    if not isinstance(state, dict) and all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(state)):
+        if not np.ndim(state):
+            raise refusal("history", "a function of time, or a state [dim]", state)
+        state = np.asarray(state)
+    for leaf in jax.tree.leaves(state):
+        check_real_array(leaf, "history", "a function of time, or a state", finite=True)
+    return ConstantHistory(jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), state))
 
 
 class _Past(eqx.Module):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._checks import check_real_array, is_traced, refusal
 from .._memory import few
@@ -349,7 +349,7 @@ class LearnedDrift(eqx.Module):
 class ConstantHistory(eqx.Module):
     """A constant state at all times before the start."""
 
-    value: Float[Array, "*state"]
+    value: PyTree[Float[Array, "..."]]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_key, check_number, check_real_array, check_sizes, is_traced, refusal
+from .._memory import few
 from .._types import namespace_of, to_jax
 from ..models._model import AbstractDelayModel
 from ._kinks import read_breaks
@@ -33,7 +34,8 @@ MOST_STEPS = 2**31 - 1
 def check_counts(n_steps: Any, save_every: Any) -> None:
     """Raise an error unless the counts are positive whole numbers."""
     for name, value in (("n_steps", n_steps), ("save_every", save_every)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        whole = isinstance(value, int | np.integer)
+        whole = whole and not isinstance(value, bool | np.timedelta64)
         if not whole or value < 1:
             raise refusal(name, "a positive whole number", value)
         if value > MOST_STEPS:
@@ -277,6 +279,9 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
             f"history has {values.shape[0]} samples, which ends short of the longest lag; "
             f"it needs {needed}, the last one at the start."
         )
+    # A program is compiled for each number of samples, so those that nothing reads are left out but
+    # for a few, of which an interpolation needs two.
+    values = values[-few(needed + 2) :]
     # One step further back than any delay reads lies the start of a record that is interpolated.
     if needed > 1:
         xp = namespace_of(values)

@@ -56,6 +56,15 @@ def test_an_array_that_nobody_asked_for_is_not_unpacked(tmp_path):
     assert memory < 50 * MEBI
 
 
+@pytest.mark.parametrize("key", [None, "x"])
+def test_a_member_that_nobody_asked_for_may_be_damaged(tmp_path, key):
+    path = tmp_path / "x.npz"
+    path.write_bytes(packed(x=X))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other.npy", b"no array")
+    np.testing.assert_array_equal(read_table(path, key=key).values, X)
+
+
 def test_an_array_of_noughts_is_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(packed(x=np.zeros((5_000_000, 2))))
     assert "since no measurements pack so well" in refusal(tmp_path / "x.npz")

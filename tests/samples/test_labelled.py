@@ -87,7 +87,7 @@ def test_pandas_duplicate_columns_keep_their_values():
 @pytest.mark.parametrize("column", [["x", "y"], [1j, 2j], pd.to_datetime(["2001", "2002"])])
 def test_pandas_columns_that_are_no_numbers_are_named(column):
     x = pd.DataFrame({"fine": [1.0, 2.0], "station": column})
-    with pytest.raises(ValueError, match=r"real numbers; station do not.*set_index"):
+    with pytest.raises(ValueError, match=r"real numbers; station do not.*\[recording, time\]"):
         read_labelled(x)
 
 

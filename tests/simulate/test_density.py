@@ -101,6 +101,7 @@ def test_refusals(path):
         (dict(path=path.ys[:, 0]), r"states \[time dim\]"),
         (dict(path=path.ys[:8]), "it needs more"),
         (dict(sigma=np.ones(3)), "sigma must be"),
+        (dict(sigma=0.0), "sigma must not be zero"),
     ]:
         with pytest.raises(ValueError, match=message):
             arguments = dict(path=path, sigma=0.2) | given

@@ -238,7 +238,7 @@ def test_states_may_be_trees_of_arrays():
 
     def end(rate, history):
         return diffrax.diffeqsolve(
-            ndde.simulate.DelayTerm(rate, 1.0, lambda t: history),
+            ndde.simulate.DelayTerm(rate, 1.0, history),
             ndde.simulate.DelaySolver(diffrax.Tsit5(), capacity=16),
             0.0,
             2.0,

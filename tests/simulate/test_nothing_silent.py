@@ -179,6 +179,14 @@ def test_exponents_that_single_precision_cannot_tell():
     np.testing.assert_allclose(spectrum(jnp.float32), [-1, -np.inf], rtol=0.1)
 
 
+@pytest.mark.parametrize("delays", [None, 1.0])
+def test_exponents_of_steps_too_long_for_a_linear_drift(delays):
+    """Tangents grow by the stability function of the solver then, whatever the path does."""
+    given = dict(history=jnp.ones(1), dt=0.1, n_steps=2000, k=1, delays=delays)
+    fast = lambda t, x, lagged, args: -100.0 * x  # noqa: E731
+    assert bool(jnp.all(jnp.isnan(ndde.lyapunov_spectrum(fast, **given).exponents)))
+
+
 def test_numbers_in_args_do_not_compile_anew():
     traces = 0
 

@@ -172,6 +172,20 @@ def test_lengths_where_steps_are_divided(compilations, solver, limit):
         assert path.status == PathStatus.successful
 
 
+def test_histories_of_any_length_are_few_programs(compilations):
+    """What lies further back than a delay and its interpolation is not looked at."""
+    past = np.cos(np.arange(-80, 1) * 0.1)[:, None]
+
+    def solve(samples):
+        given = dict(delays=1.04, dt=0.1, n_steps=30, solver=diffrax.Heun())
+        return solve_sdde(langevin, history=past[-samples:], **given).ys
+
+    paths = [solve(samples) for samples in (81, 70, 61, 40, 25)]
+    assert len(compilations) == 1
+    for path in paths[1:]:
+        np.testing.assert_array_equal(path, paths[0])
+
+
 def test_a_history_is_not_read_further_back_than_the_delay():
     """It has no values there, and derivatives of what is not read would be NaN."""
 
@@ -279,12 +293,14 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(sigma=0.1, key=jr.split(jr.key(0), 3)), "one key or one per member"),
         (dict(sigma=0.1, key=0), "jax.random.key"),
         (dict(drift=lambda t, x, lagged, args: x[0]), "shape of the state"),
-        (dict(solver=diffrax.ImplicitEuler()), "explicit Runge-Kutta"),
+        (dict(solver=diffrax.ImplicitEuler()), "explicit Runge-Kutta.*diffeqsolve.*DelaySolver"),
         (dict(lag_bounds=(2.0, 1.0)), "shortest <= longest"),
         (dict(lag_bounds=(2.0, 3.0)), r"lags must lie within lag_bounds = \(2, 3\)"),
         (dict(solver=diffrax.HalfSolver(diffrax.Euler())), "explicit Runge-Kutta"),
         (dict(drift=lambda t, x, lagged, slope, args: x), "neutral equations"),
         (dict(y0=jnp.zeros(3)), "shape of a state"),
+        (dict(dt=np.timedelta64(1, "h")), "dt must be a number"),
+        (dict(n_steps=np.timedelta64(5, "h")), "n_steps must be a positive whole number"),
         (dict(jumps=[[0.1]]), "one time or a list"),
     ],
 )
