@@ -290,17 +290,16 @@ def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
     """Return links between variables, then the own past of each in one row; and the edges
     left out.
     """
-    links = [edge for edge in e.edges(e.graph) if edge[0] != edge[1]]
-    rows = [
-        EdgeRow(
-            f"{e.names[i]} → {e.names[j]}",
-            e.after((i, j, a)) or "no delay",
-            float(e.scores[i, j, a]),
-            float(e.lower[i, j, a]),
-        )
-        for i, j, a in links
-    ]
-    counts = [1] * len(rows)
+    rows: list[EdgeRow] = []
+    counts: list[int] = []
+    for i, j, a in (edge for edge in e.edges(e.graph) if edge[0] != edge[1]):
+        said, after = f"{e.names[i]} → {e.names[j]}", e.after((i, j, a)) or "no delay"
+        # Where events pass, one delay is measured for a pair, whatever its lags.
+        if same := [k for k, row in enumerate(rows) if (row.link, row.after) == (said, after)]:
+            counts[same[0]] += 1
+            continue
+        rows.append(EdgeRow(said, after, float(e.scores[i, j, a]), float(e.lower[i, j, a])))
+        counts.append(1)
     own: dict[int, list[tuple[int, int, int]]] = {}
     for edge in e.edges(e.graph):
         if edge[0] == edge[1]:

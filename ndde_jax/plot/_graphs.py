@@ -8,6 +8,7 @@ Colours are safe for colour-blind readers: a blue ramp for scores, vermilion for
 darker part of viridis for delays, and the palette of Okabe and Ito for variables.
 """
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from ..samples._trajectories import read_lags
 
 _INK = "#222222"
 _NODE = "#E8EEF4"
+# Letters in a line of the caption.
+CAPTION = 60
 _RING = 1.0  # radius of the circle of nodes; every other length is relative to it
 
 
@@ -641,4 +644,5 @@ def _caption(
     if any(edge.unseen for edge in edges):
         lines.append("dashed, two heads: something unseen drives both")
     left_out = f"\n{omitted} of {len(edges)} labels left out for space" if omitted else ""
-    return "; ".join(lines) + left_out
+    # Beside other panels there is room for half a line.
+    return textwrap.fill("; ".join(lines), CAPTION) + left_out
