@@ -31,7 +31,7 @@ from .measure._events import read_events, travel_times
 from .measure._law import FORWARD, fit_law, law_windows
 from .measure._relevance import rank
 from .models._confine import confine
-from .models._families import AbstractFamily, Best
+from .models._families import Best, Family
 from .regression._features import WIDTH
 from .samples._chunks import Chunks, Part, as_chunks, part_of
 from .samples._columns import is_pulse
@@ -525,7 +525,7 @@ def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
     return (*steps, OFFSETS)
 
 
-def _family(recipe: Recipe, windows: Windows) -> AbstractFamily | None:
+def _family(recipe: Recipe, windows: Windows) -> Family | None:
     """Return the family of the final drift; None keeps the model that measured the edges."""
     if recipe.family is None and recipe.strategy.fits_networks and windows.lags == (0,):
         return Best()

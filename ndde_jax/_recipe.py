@@ -6,7 +6,7 @@ from ._checks import check_choice, check_flag, check_whole, refusal
 from ._types import Checked
 from .fit._fit import FitConfig
 from .fit.penalties import L0NDDE
-from .models._families import AbstractFamily
+from .models._families import Family
 from .select._default import Default, as_strategy
 from .select._strategies import AbstractStrategy, Gates
 from .windows._stencils import STENCILS
@@ -67,7 +67,7 @@ class Recipe(eqx.Module):
     """
 
     strategy: Checked[AbstractStrategy] = eqx.field(converter=as_strategy, default_factory=Default)
-    family: Checked[AbstractFamily | None] = None
+    family: Checked[Family | None] = None
     scheme: Checked[str] = eqx.field(static=True, default="auto")
     passes: Checked[int] = eqx.field(static=True, default=3)
     events: Checked[bool] = eqx.field(static=True, default=True)
@@ -77,7 +77,7 @@ class Recipe(eqx.Module):
     impute: Checked[int] = eqx.field(static=True, default=0)
 
     def __check_init__(self):
-        if self.family is not None and not isinstance(self.family, AbstractFamily):
+        if self.family is not None and not isinstance(self.family, Family):
             raise refusal("family", "a family such as ndde_jax.models.Networks()", self.family)
         check_choice(self.scheme, "scheme", SCHEMES)
         check_whole(self.passes, "passes")

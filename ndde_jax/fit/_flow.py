@@ -16,7 +16,7 @@ from .._axes import from_graph_axes
 from .._checks import check_choice, check_flag, check_whole, is_traced, refusal
 from .._memory import make_room
 from .._types import Checked, to_jax
-from ..models._families import AbstractFamily, Best, Networks, Polynomials
+from ..models._families import AbstractFamily, Best, Family, Networks, Polynomials
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._networks import Layer, MaskedDrift
 from ..models._polynomials import (
@@ -326,7 +326,7 @@ class Flow(eqx.Module):
 def fit_drift(
     windows: Checked[Windows],
     graph: Any = "full",
-    family: Checked[AbstractFamily | None] = None,
+    family: Checked[Family | None] = None,
     *,
     flow: Checked[Flow | None] = Flow(),  # noqa: B008, a frozen value
     key: Checked[PRNGKeyArray],
@@ -367,15 +367,16 @@ def fit_drift(
     ```
     """
     family = Best() if family is None else family
-    if not isinstance(family, AbstractFamily):
+    if not isinstance(family, Family):
         raise refusal(
             "family", "a family such as ndde_jax.models.Networks()", family, "Mind the parentheses."
         )
     if flow is not None and not isinstance(flow, Flow):
         raise refusal("flow", "a ndde_jax.fitting.Flow or None", flow)
-    names = {Networks: "network", Polynomials: "polynomial", Best: "auto"}
-    if type(family) not in names:
+    if isinstance(family, AbstractFamily):
         return _fit_own(windows, graph, family, flow, key)
+    names = {Networks: "network", Polynomials: "polynomial", Best: "auto"}
+    name = next(name for kind, name in names.items() if isinstance(family, kind))
     networks = family.networks if isinstance(family, Best) else family
     polynomials = family.polynomials if isinstance(family, Best) else family
     options: dict[str, Any] = {"rounds": 0 if flow is None else flow.rounds}
@@ -384,7 +385,7 @@ def fit_drift(
         options |= {"members": networks.members, "config": StrengthConfig(**size)}
     if isinstance(polynomials, Polynomials):
         options["simple_numbers"] = polynomials.simple_numbers
-    return fit_flow(windows, graph, key=key, family=names[type(family)], **options)
+    return fit_flow(windows, graph, key=key, family=name, **options)
 
 
 def _fit_own(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> NeuralDDE:

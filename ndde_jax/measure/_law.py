@@ -18,7 +18,7 @@ import numpy as np
 from .._memory import padded_length
 from ..fit._correction import meet_midway
 from ..fit._flow import Flow, fit_drift
-from ..models._families import AbstractFamily, Best
+from ..models._families import Best, Family
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials
 from ..samples._noise import measurement_errors
@@ -41,9 +41,7 @@ FORWARD = (
 )
 
 
-def fit_law(
-    windows: Windows, graph: Any, family: AbstractFamily, *, key: Any
-) -> AbstractDelayModel:
+def fit_law(windows: Windows, graph: Any, family: Family, *, key: Any) -> AbstractDelayModel:
     """Fit a drift of present states on a graph.
 
     Polynomials are fitted first; where they leave nothing that smooth functions of the inputs of

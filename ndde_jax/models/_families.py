@@ -33,13 +33,14 @@ class AbstractDrift(eqx.Module):
 
 
 class AbstractFamily(eqx.Module):
-    """A family of drift functions with its settings, all static.
+    """A family of drift functions of one's own with its settings, all static.
 
     A new one implements `fit`. [`fit_drift`][ndde_jax.fit_drift] calls it, corrects the rates by
-    the motion of that drift during a step, and calls it again. The three of the library have none:
-    [`fit_flow`][ndde_jax.fitting.fit_flow] fits and corrects them in one program.
+    the motion of that drift during a step, and calls it again. The three of the library are fitted
+    and corrected in one program, by [`fit_flow`][ndde_jax.fitting.fit_flow].
     """
 
+    @abc.abstractmethod
     def fit(
         self,
         histories: Float[Array, "window lag dim"],
@@ -58,10 +59,9 @@ class AbstractFamily(eqx.Module):
         - `mask`: which inputs each target may read.
         - `key`: for families with random starts.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to say how it is fitted.")
 
 
-class Networks(AbstractFamily):
+class Networks(eqx.Module):
     """The family of tanh networks: per variable the average of several trained from random starts.
 
     - `members`: networks averaged; 4. One in ten starts ends in a poor minimum, and the gain beyond
@@ -81,7 +81,7 @@ class Networks(AbstractFamily):
             check_whole(getattr(self, name), name)
 
 
-class Polynomials(AbstractFamily):
+class Polynomials(eqx.Module):
     """The family of sparse polynomials, of degree three in up to six inputs, two in up to twelve,
     else one.
 
@@ -96,7 +96,7 @@ class Polynomials(AbstractFamily):
         check_flag(self.simple_numbers, "simple_numbers")
 
 
-class Best(AbstractFamily):
+class Best(eqx.Module):
     """The better of polynomials and networks for each variable, by the Bayesian information
     criterion.
 
@@ -110,3 +110,6 @@ class Best(AbstractFamily):
         for name, kind in (("networks", Networks), ("polynomials", Polynomials)):
             if not isinstance(getattr(self, name), kind):
                 raise refusal(name, f"a {kind.__name__}", getattr(self, name))
+
+
+Family = Networks | Polynomials | Best | AbstractFamily

@@ -98,9 +98,10 @@ def mean_weights(delay: float, bend: bool | Bool[np.ndarray, " variable"] = Fals
     where they `bend`, `[3]` or `[3 variable]`.
     """
     late, early = 1 - delay % 1, delay % 1
-    lines = np.array([late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2])
+    lines = late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
     # A parabola leaves a line by the same area in either half, wherever the step begins.
-    return np.add.outer(lines, 0 * bend) - np.multiply.outer([1 / 12, -1 / 6, 1 / 12], bend)
+    area = 1 / 12, -1 / 6, 1 / 12
+    return np.stack([line - bend * a for line, a in zip(lines, area, strict=True)])
 
 
 def allowing(nats: Float[np.ndarray, " target"], windows: float) -> Float[np.ndarray, " target"]:

@@ -241,8 +241,8 @@ def choose_windows(
     """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and
     a sentence on a choice by `"auto"` that the windows do not explain themselves.
 
-    Except for smooth records, both readings of the samples, as a map from one to the next and as a
-    flow between them, are compared at the same prices by
+    Except for records without noise, both readings of the samples, as a map from one to the next
+    and as a flow between them, are compared at the same prices by
     [`compare_readings`][ndde_jax.regression.compare_readings]: states at the samples suit a map,
     states halfway through each step a flow.
 
