@@ -60,9 +60,10 @@ def test_values_that_were_estimated_make_no_flow_of_a_map():
     # Nothing that was estimated changes nothing; and a flow stays one.
     none, there = with_estimates(autoregression(1, n=600), np.zeros((600, 2), bool))
     np.testing.assert_allclose(none.nats, there.nats, atol=1e-3)
-    estimated = rng.random((3000, 2)) < 0.05
+    path = delayed_path(3)
+    estimated = rng.random(path.shape) < 0.05
     estimated[[0, -1]] = False
-    assert with_estimates(delayed_path(3), estimated)[1].name == "flow"
+    assert with_estimates(path, estimated)[1].name == "flow"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.7])
