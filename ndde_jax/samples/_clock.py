@@ -1,6 +1,6 @@
 """Time stamps: the interval between them, regular grids, dates in text, and zones."""
 
-import re
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from ._dates import (
     Dates,
     cut_dates,
     read_days,
+    span,
     written,
 )  # fmt: skip
 
@@ -101,12 +102,11 @@ def check_increasing(stamps: np.ndarray) -> None:
 
     **Raises:** `ValueError`.
     """
-    rises = is_rising(stamps)
-    if len(stamps) > 1 and rises.all():
+    if len(stamps) > 1 and (rises := is_rising(stamps)).all():
         return
     row = int(np.argmin(rises)) + 2 if len(stamps) > 1 else 1
     text = f"Expected at least two time stamps, strictly increasing; data row {row} breaks this"
-    if len(stamps) < 2:
+    if row == 1:
         raise ValueError(f"{text}.")
     before, after = stamps[row - 2], stamps[row - 1]
     text += f", where {written(before)} is followed by {written(after)}. "
@@ -245,25 +245,16 @@ def read_dates(
     days, seconds, ahead = cut_dates(cells)
     unique = {day: k for k, day in enumerate(dict.fromkeys(days))}
     which, texts = np.array([unique[day] for day in days]), list(unique)
-    within = np.round((np.nan_to_num(seconds) + later) * 1e6).astype("m8[us]")
-
-    def read(shape: re.Pattern) -> np.ndarray:
-        return read_days(texts, shape)[which].astype("M8[us]") + within
-
-    tried = {shape: read(shape) for shape in SHAPES if shape.fullmatch(texts[0])}
-    tried = tried or {SHAPES[0]: read(SHAPES[0])}
-    if day_first is not None and DAY_FIRST in tried:
-        tried = {shape: tried[shape] for shape in [DAY_FIRST if day_first else MONTH_FIRST]}
+    shapes = [shape for shape in SHAPES if shape.fullmatch(texts[0])] or SHAPES[:1]
+    if day_first is not None and DAY_FIRST in shapes:
+        shapes = [DAY_FIRST if day_first else MONTH_FIRST]
+    within = span(np.nan_to_num(seconds) + later)
+    tried = {s: read_days(texts, s)[which].astype("M8[us]") + within for s in shapes}
+    marks = {s: (np.sum(~np.isnat(x)), max(rank(x), rank(x[::-1]))) for s, x in tried.items()}
     # Of equals the last: the month first, but not after points.
-    order = reversed(tried) if "." in cells[0].split()[0] else tried
-    marks = {
-        shape: (int((~np.isnat(x)).sum()), max(rank(x), rank(x[::-1])))
-        for shape, x in ((shape, tried[shape]) for shape in order)
-    }
-    best = max(reversed(marks), key=marks.__getitem__)
-    said = ""
-    if best is MONTH_FIRST and marks[best] == marks.get(DAY_FIRST):
-        said = "dates are read with the month first; if the day is, say --dates day-first."
+    best = max(shapes if "." in cells[0].split()[0] else shapes[::-1], key=marks.__getitem__)
+    equal = best is MONTH_FIRST and marks[best] == marks.get(DAY_FIRST)
+    said = "dates are read with the month first; if the day is, say --dates day-first." * equal
     wrong = np.isnat(tried[best]) | np.isnan(seconds)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -306,8 +297,7 @@ def _from_calendar(stamps: np.ndarray) -> np.ndarray:
     within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
     if len(stamps) > 1 and np.ptp(within) <= 72 and (np.diff(months) >= 1).all():
         return (months - 12 * 1970 - 1).astype("datetime64[M]").astype("datetime64[s]")
-    seconds = np.array([(stamp - stamps[0]).total_seconds() for stamp in stamps])
-    return np.round(seconds * 1e6).astype("timedelta64[us]")
+    return span([(stamp - stamps[0]).total_seconds() for stamp in stamps])
 
 
 # ---- zones ----
@@ -321,8 +311,8 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     """
     if dates.stamps.dtype.kind == "m":
         return dates
+    local = dates.stamps if dates.wall is None else dates.wall
     if zone is not None:
-        local = dates.stamps if dates.wall is None else dates.wall
         try:
             return dates._replace(stamps=_universal(local, zone))
         except Exception as error:  # of pandas and of the data base of zones, of many kinds
@@ -330,27 +320,23 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     rows = rows or (np.arange(len(dates.stamps)),)
     before = rank(dates.stamps, rows)
     if dates.wall is not None:
-        wall = rank(dates.wall, rows)
-        return dates._replace(stamps=dates.wall) if wall > before else dates
-    seconds = [dates.stamps[r].astype("datetime64[s]").astype(int) for r in rows if len(r) > 2]
-    steps = [np.diff(each) for each in seconds]
+        return dates._replace(stamps=local) if rank(local, rows) > before else dates
+    steps = [np.diff(local[r].astype("M8[s]").astype(int)) for r in rows if len(r) > 2]
     typical = min(map(np.median, steps), default=0)
     changes = any((np.abs(step - typical) == 3600).any() for step in steps)
     if before == 3 or not 0 < typical <= 43200 or not changes:
         return dates
     for name in ZONES:
-        try:
-            stamps = np.array(dates.stamps)
+        said = (
+            f"clocks change by an hour as daylight saving time has it; read as local time of "
+            f"{name} or the like, --time-zone says which."
+        )
+        with contextlib.suppress(Exception):  # whatever says that they are not of this zone
+            stamps = np.array(local)
             for r in rows:
-                stamps[r] = _universal(dates.stamps[r], name)
-        except Exception:  # whatever says that these dates are not of this zone
-            continue
-        if rank(stamps, rows) > max(before, 1):
-            said = (
-                f"clocks change by an hour as daylight saving time has it; read as local time of "
-                f"{name} or the like, --time-zone says which."
-            )
-            return Dates(stamps, dates.stamps, said)
+                stamps[r] = _universal(local[r], name)
+            if rank(stamps, rows) > max(before, 1):
+                return Dates(stamps, local, said)
     return dates
 
 

@@ -31,7 +31,7 @@ def dates_after(
         return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
     seconds = _seconds(unit)
     fine = "D" if seconds >= SECONDS["day"] else "m" if seconds >= SECONDS["minute"] else "ms"
-    return (first + np.round(times * seconds * 1e6).astype("m8[us]")).astype(f"M8[{fine}]")
+    return (first + span(times * seconds)).astype(f"M8[{fine}]")
 
 
 def elapsed(start: str, other: str, unit: str) -> float:
@@ -50,10 +50,14 @@ def elapsed(start: str, other: str, unit: str) -> float:
 
 
 def _seconds(unit: str) -> float:
-    seconds = unit_ratio(unit, "second")
-    if seconds is None:
-        raise ValueError(f"times counted in {unit!r} have no dates; expected a unit such as 'day'.")
-    return seconds
+    if seconds := unit_ratio(unit, "second"):
+        return seconds
+    raise ValueError(f"times counted in {unit!r} have no dates; expected a unit such as 'day'.")
+
+
+def span(seconds: Any) -> np.ndarray:
+    """Return seconds as spans of time, `timedelta64[us]`."""
+    return np.round(np.asarray(seconds) * 1e6).astype("m8[us]")
 
 
 def written(stamp: Any) -> str:
@@ -169,9 +173,9 @@ def _cut(cell: str) -> tuple[str, re.Match | None]:
 
 def is_date(cell: Any) -> bool:
     """Return whether a cell is written as a date, with or without a time of day."""
-    if not isinstance(cell, str) or not 4 <= len(cell) <= 60:
+    if not isinstance(cell, str) or not 4 <= len(cell) <= 60 or not re.search(r"\d", cell):
         return False
-    if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell) or not any(map(str.isdigit, cell)):
+    if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell):
         return False
     day, _ = _cut(cell)
     return any(shape.fullmatch(day) for shape in SHAPES) or is_packed(cell, time=True)
@@ -222,8 +226,8 @@ def read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
         key: np.array([np.nan if m is None else float(m[key] or 1) for m in found])
         for key in shape.groupindex
     }
-    years, short = parts["y"], any(m and len(m["y"]) == 2 for m in found)
-    if short:
+    years = parts["y"]
+    if any(m and len(m["y"]) == 2 for m in found):
         years = years + np.where(years < 69, 2000, 1900)
         # A year goes back by a century where dates before a later one lie after it.
         falls = (np.diff(years) < -50).astype(int)

@@ -1,6 +1,7 @@
 """Tables in text and spreadsheets: marks between cells, where a table begins, and its names."""
 
 import codecs
+import contextlib
 import csv
 import io
 import re
@@ -54,9 +55,8 @@ def read_text(path: Path, options: Options) -> Found:
     lines, title = _without_comments(text)
     if not lines:
         raise ValueError(f"{path.name} holds no data.")
-    given = re.fullmatch(r"sep=(.)\s*", lines[0])
-    if given:
-        lines = lines[1:]
+    if given := re.fullmatch(r"sep=(.)\s*", lines[0]):
+        lines = lines[1:] or [""]
         options = options._replace(separator=options.separator or given[1])
     # Counted before anything is cut, because a million cells take their time.
     check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
@@ -68,28 +68,31 @@ def read_text(path: Path, options: Options) -> Found:
         raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
     # A line of names begins above the first column.
     end = len(lines[0]) - len(lines[0].lstrip().partition(" ")[2])
-    title = [line for line in title if separator or len(line) - len(line.lstrip("#%!/; ")) < end]
-    title = [line.lstrip("#%!/; ") for line in title]
+    bare = [line.lstrip("#%!/; ") for line in title]
+    pairs = zip(title, bare, strict=True)
+    title = [text for line, text in pairs if separator or len(line) - len(text) < end]
     comments = [[cell.strip() for cell in row] for row in _rows(title, separator)]
     try:
         return found_in(path, rows, comments, separator, options, said)
-    except ValueError as error:
-        if separator is None and options.separator is None:
-            try:  # empty cells between blanks: columns of a fixed width
-                return found_in(path, _aligned(lines), comments, "", options, said)
-            except ValueError:
-                pass
-        raise error
+    except ValueError:
+        aligned = _aligned(lines) if separator is options.separator is None else None
+        if aligned is None:
+            raise
+        with contextlib.suppress(ValueError):
+            return found_in(path, aligned, comments, "", options, said)
+        raise
 
 
-def _aligned(lines: list[str]) -> list[list[str]]:
+def _aligned(lines: list[str]) -> list[list[str]] | None:
+    """Return the cells of columns of a fixed width, between which some are empty; None for blanks
+    that part other columns.
+    """
     import pandas as pd
 
     text = io.StringIO("".join(lines))
     frame = pd.read_fwf(text, header=None, dtype=str, keep_default_na=False)
-    if frame.shape[1] != Counter(len(line.split()) for line in lines).most_common(1)[0][0]:
-        raise ValueError("its columns have no fixed width")
-    return frame.to_numpy().tolist()
+    width = Counter(len(line.split()) for line in lines).most_common(1)[0][0]
+    return frame.to_numpy().tolist() if frame.shape[1] == width else None
 
 
 def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:

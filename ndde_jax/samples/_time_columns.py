@@ -18,9 +18,10 @@ from ._dates import (
     is_time,
     month_of,
     read_clock,
+    span,
     without_accents,
     words_of,
-)
+)  # fmt: skip
 from ._formats import TIME_NAMES, Options
 
 # How programs call the number of a row.
@@ -46,9 +47,12 @@ PARTS = {
 # Parts that together say which day it is, and those that mean something beside others only.
 TOGETHER = ({"y", "m"}, {"y", "q"}, {"y", "j"}, {"y", "w"}, {"m", "d"}, {"m"})
 WITHIN = {"h": {"d", "j", "date"}, "min": {"h"}, "s": {"min"}}
+# What parts can be that nothing but their numbers tells of.
+GUESSED = {"y": (1500, 2300), "d": (1, 31)}
 # Names of columns that have none.
 UNNAMED = re.compile(r"x\d+")
 SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
+TAKEN = "column {!r} is taken for the time."
 
 
 class Time(NamedTuple):
@@ -63,14 +67,21 @@ def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
     """Return the rows of each recording, in order of its first row."""
     if trials is None:
         return (np.arange(count),)
-    _, first, which = np.unique(trials, return_index=True, return_inverse=True)
-    parts = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
-    return tuple(parts[k] for k in np.argsort(first))
+    import pandas as pd
+
+    codes = pd.factorize(trials)[0]
+    ends = np.cumsum(np.bincount(codes))
+    return tuple(np.split(np.argsort(codes, kind="stable"), ends[:-1]))
 
 
 def falls(stamps: np.ndarray) -> bool:
     """Return whether the last stamp comes first."""
     return bool(is_rising(stamps[::-1]).all())
+
+
+def _whole(x: np.ndarray, low: int, high: int) -> bool:
+    """Return whether all numbers are whole, and none is beyond the ends."""
+    return bool(((x == np.round(x)) & (low <= x) & (x <= high)).all())
 
 
 class Clocks(NamedTuple):
@@ -83,65 +94,63 @@ class Clocks(NamedTuple):
 
     def number(self, name: str) -> Numbers:
         """Return a column as numbers."""
-        return as_numbers(
-            self.frame[name], decimal=self.options.decimal, marks=self.options.missing
-        )
+        options = self.options
+        return as_numbers(self.frame[name], decimal=options.decimal, marks=options.missing)
 
     def time(self) -> Time:
         """Return the time column that was named, or the most likely ones."""
-        names, given = list(self.frame), self.options.time_column
-        if given is not None:
-            check_there(self.file, [given], names)
-            return self._dates(given, ()) if self._dated(given) else self._of((given,))
-        if len(names) < 2:
-            return Time()
+        given = self.options.time_column
+        if given is None:
+            likely = self._likely() if self.frame.shape[1] > 1 else ()
+            return next(filter(None, likely), Time())
+        check_there(self.file, [given], self.frame)
+        return self._dates((given,)) if self._dated(given) else self._of((given,))
+
+    def _likely(self) -> Iterator[Time | None]:
+        """Yield what may be the time, the likeliest first."""
+        names = list(self.frame)
         index = tuple(name for name in names[:1] if name.lower() in INDEX_NAMES)
         first = names[len(index)]
         dated = list(filter(self._dated, names))
         moving = [name for name in dated if self.frame[name].iloc[0] != self.frame[name].iloc[-1]]
         for name in moving or dated:
             known = name == first or words_of(name) & {"date", "time"} == words_of(name)
-            said = () if known else (f"column {name!r} is taken for the time.",)
-            return self._dates(name, said, *index)
-        parts = self._parts(self._named(set()), index)
-        if parts is not None:
-            return parts
-        known = first.lower() in EPOCHS | {"t", "times", "dates"} or is_time(
-            str(self.frame[first].iloc[0])
-        )
+            yield self._dates((name, *index), *[TAKEN.format(name)] * (not known))
+        yield self._parts(self._named(set()), index)
+        known = first.lower() in EPOCHS | {"t", "times", "dates"}
+        known = known or is_time(str(self.frame[first].iloc[0]))
         if known or (first.lower() in TIME_NAMES | {"hour", "minute"} and self._rises(first)):
-            return self._of((first, *index))
+            yield self._of((first, *index))
         for name in names:
             if words_of(name) & TIME_NAMES and self._rises(name):
-                return self._of((name, *index), f"column {name!r} is taken for the time.")
-        guessed = (self._parts(found, index, sure=False) for found in self._guessed())
-        found = next(filter(None, guessed), None)
-        if found is None and index and self._rises(names[0]):
-            return self._of((names[0],))
-        for name in names[:2] if found is None and len(self.frame) >= FEWEST else ():
+                yield self._of((name, *index), TAKEN.format(name))
+        for found in self._guessed():
+            yield self._parts(found, index, sure=False)
+        if index and self._rises(names[0]):
+            yield self._of(index)
+        for name in names[:2] if len(self.frame) >= FEWEST else ():
             # A straight line without a name, or a counter that begins again in each recording.
             if UNNAMED.fullmatch(name) and self._rises(name):
                 steps = np.diff(self.number(name).values)
                 if np.ptp(steps[steps > 0]) < 1e-3 * np.median(steps):
-                    return self._of((name,), f"column {name!r} is taken for the time.")
-        return found or Time()
+                    yield self._of((name,), TAKEN.format(name))
 
     def _of(self, columns: tuple[str, ...], *said: str) -> Time:
         stamps, more = self._stamps(columns[0])
         return self._with_repeats(Time(columns, stamps, (*said, *more)))
 
-    def _dates(self, name: str, said: tuple[str, ...], *index: str) -> Time:
+    def _dates(self, columns: tuple[str, ...], *said: str) -> Time:
         """Return dates, with the time of day in other columns if the dates alone repeat."""
-        stamps, more = self._stamps(name)
-        found = alone = Time((name, *index), stamps, (*said, *more))
+        name, *index = columns
+
+        def at(more: tuple[str, ...] = (), later: np.ndarray | float = 0.0) -> Time:
+            stamps, assumed = self._stamps(name, later)
+            return Time((name, *more, *index), stamps, (*said, *assumed))
+
+        found = alone = at()
         if not self._orderly(alone, panels=False):
-            times = []
-            for columns, later in self._within_the_day(name):
-                stamps, more = self._stamps(name, later)
-                times.append(Time((name, *columns, *index), stamps, (*said, *more)))
-            choices = [*times, alone]
-            sure = (t for panels in (False, True) for t in choices if self._orderly(t, panels))
-            found = next(sure, choices[0])
+            choices = [*(at(*each) for each in self._within_the_day(name)), alone]
+            found = self._first_orderly(choices) or choices[0]
         return self._with_repeats(found)
 
     def _with_repeats(self, time: Time) -> Time:
@@ -157,11 +166,12 @@ class Clocks(NamedTuple):
             "d": (day - month).astype(int) + 1, "j": (day - year).astype(int) + 1,
             "h": (stamps - day).astype(int) // 3600,
         }  # fmt: skip
-        again = [name for name in self.frame if name not in time.columns and self._dated(name)]
-        for part, name in self._named(set(own)).items():
-            if name not in time.columns and part in own:
-                x = self._values(part, name)
-                again += [name] if (x == own[part]).all() else []
+        named = {name: part for part, name in self._named(set(own)).items() if part in own}
+        left = [name for name in self.frame if name not in time.columns]
+        again = list(filter(self._dated, left)) + [
+            name for name in named
+            if name in left and (self._values(named[name], name) == own[named[name]]).all()
+        ]  # fmt: skip
         said = (f"columns {', '.join(again)} say the time again.",) if again else ()
         return Time((*time.columns, *dict.fromkeys(again)), time.stamps, (*time.said, *said))
 
@@ -182,11 +192,9 @@ class Clocks(NamedTuple):
                 continue
             for name in self.frame:
                 plain = " ".join(re.split(r"[\W_\d]+", without_accents(name))).strip()
-                if part in found or name in found.values() or not plain:
-                    continue
-                if f" {plain} " in f" {words} " and plain not in ("of", "end", "ending"):
-                    x = self._values(part, name)
-                    if ((x == np.round(x)) & (low <= x) & (x <= high)).all():
+                called = f" {plain} " in f" {words} " and plain not in ("", "of", "end", "ending")
+                if called and part not in found and name not in found.values():
+                    if _whole(self._values(part, name), low, high):
                         found[part] = name
         return found
 
@@ -196,25 +204,19 @@ class Clocks(NamedTuple):
         """
         names = list(self.frame)
         for first in range(min(3, len(names) - 1)):
-            ranges = [("y", 1500, 2300), ("m", 1, 12), ("d", 1, 31), ("h", 0, 24), ("min", 0, 59)]
+            days, second = ["m", "d"], self.number(names[first + 1]).values
+            if _whole(second, 1, 366) and not _whole(second, 1, 31):
+                days = ["j"]
             found: dict[str, str] = {}
-            if self._within(names[first + 1], 1, 366) and not self._within(names[first + 1], 1, 31):
-                ranges = [("y", 1500, 2300), ("j", 1, 366), *ranges[3:]]
-            for (part, low, high), name in zip(ranges, names[first:], strict=False):
-                if not self._within(name, low, high):
+            for part, name in zip(["y", *days, "h", "min"], names[first:], strict=False):
+                x = self.number(name).values
+                if not _whole(x, *GUESSED.get(part, PARTS[part][1:])):
                     break
-                if part == "y" and np.abs(np.diff(self.number(name).values)).max() > 1:
+                if part == "y" and (np.abs(np.diff(x)) > 1).any():
                     break
                 found[part] = name
-                if len(found) > 1 or self._counts(name):
+                if len(found) > 1 or (np.diff(x) == 1).all():
                     yield dict(found)
-
-    def _counts(self, name: str) -> bool:
-        return bool((np.diff(self.number(name).values) == 1).all())
-
-    def _within(self, name: str, low: int, high: int) -> bool:
-        x = self.number(name).values
-        return bool(((x == np.round(x)) & (low <= x) & (x <= high)).all())
 
     def _parts(
         self, found: dict[str, str], index: tuple[str, ...], sure: bool = True
@@ -226,29 +228,26 @@ class Clocks(NamedTuple):
         if not (together or (set(found) == {"y"} and not self._named(set()))):
             return None
         values = {part: self._values(part, name) for part, name in found.items()}
-        if "y" not in values:
-            months = values["m"]
-            values["y"] = 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0)
-        years = values["y"]
+        months = values.get("m", np.zeros(1))
+        turns = np.cumsum(np.diff(months, prepend=months[0]) < 0)
+        years = values.get("y", 2001 + turns)
         values["y"] = np.where((years >= 0) & (years < 100), years + 1900, years)
         days = calendar({part: x for part, x in values.items() if part not in SECONDS})
         if np.isnat(days).any():
             return None
         seconds = sum(values.get(part, 0.0) * size for part, size in SECONDS.items())
-        stamps = days.astype("M8[us]") + np.round(np.asarray(seconds) * 1e6).astype("m8[us]")
-        times = [Time((*found.values(), *index), stamps)]
-        for columns, later in self._clocks(found.values()) if {"d", "j"} & set(found) else ():
-            at = days.astype("M8[us]") + np.round(later * 1e6).astype("m8[us]")
-            times.append(Time((*found.values(), *columns, *index), at))
-        for panels in (False, True) if sure else (False,):
-            for time in times:
-                if self._orderly(time, panels):
-                    stamps, said = self._settled(Dates(time.stamps))
-                    text = f"columns {', '.join(time.columns[: len(time.columns) - len(index)])}"
-                    return self._with_repeats(
-                        Time(time.columns, stamps, (f"{text} are taken for the time.", *said))
-                    )
-        return None
+        clocks = self._clocks(found.values()) if {"d", "j"} & set(found) else ()
+        times = [
+            Time((*found.values(), *more, *index), days.astype("M8[us]") + span(later))
+            for more, later in (((), seconds), *clocks)
+        ]
+        time = self._first_orderly(times, panels=sure)
+        if time is None:
+            return None
+        stamps, said = self._settled(Dates(time.stamps))
+        names = ", ".join(time.columns[: len(time.columns) - len(index)])
+        said = (f"columns {names} are taken for the time.", *said)
+        return self._with_repeats(Time(time.columns, stamps, said))
 
     def _within_the_day(self, date: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
         """Return columns that tell the time of day beside a date, and the seconds they tell."""
@@ -262,24 +261,19 @@ class Clocks(NamedTuple):
         """Return columns with times of day, as text or as in 1330, and the seconds they tell."""
         columns, names = list(columns), list(self.frame)
         for place, name in enumerate(names):
+            cells, x = self.frame[name], self.number(name).values
+            beside = place and names[place - 1] in columns and UNNAMED.fullmatch(name)
+            called = beside or words_of(name) & (TIME_NAMES | {"hhmm"})
+            marked = self._words(name) and re.search("[:.]", str(cells.iloc[0]))
             if name in columns:
                 continue
-            cells = self.frame[name]
-            if cells.dtype.kind not in "fiubmM" and any(
-                mark in str(cells.iloc[0]) for mark in ":."
-            ):
-                day = read_clock([str(cell) for cell in cells])
-                if day is not None:
-                    yield (name,), day % 86400
-                    continue
-            beside = place and names[place - 1] in columns and UNNAMED.fullmatch(name)
-            if beside or words_of(name) & (TIME_NAMES | {"hhmm"}):
-                x = self.number(name).values
-                if self._within(name, 0, 24):
-                    yield (name,), x * 3600
-                elif self._within(name, 0, 240_000) and (x % 100 < 60).all():
-                    x = x if x.max() > 2400 else 100 * x  # 1330 and 133000
-                    yield (name,), x // 10_000 * 3600 + x // 100 % 100 * 60 + x % 100
+            if marked and (day := read_clock([str(cell) for cell in cells])) is not None:
+                yield (name,), day % 86400
+            elif called and _whole(x, 0, 24):
+                yield (name,), x * 3600
+            elif called and _whole(x, 0, 240_000) and (x % 100 < 60).all():
+                x = x if x.max() > 2400 else 100 * x  # 1330 and 133000
+                yield (name,), x // 10_000 * 3600 + x // 100 % 100 * 60 + x % 100
 
     # ---- what a column holds ----
 
@@ -296,6 +290,15 @@ class Clocks(NamedTuple):
         rises = all(is_rising(stamps[r]).all() for r in self._rows())
         return rises or falls(stamps) or (panels and panel_of(self.frame, time) is not None)
 
+    def _first_orderly(self, times: Sequence[Time], panels: bool = True) -> Time | None:
+        """Return the first that increases, or else the first that tells recordings apart."""
+        choices = ((time, each) for each in (False, True)[: 1 + panels] for time in times)
+        return next((time for time, each in choices if self._orderly(time, each)), None)
+
+    def _words(self, name: str) -> bool:
+        """Return whether a column is none of numbers, dates or spans of time."""
+        return self.frame[name].dtype.kind not in "fiubmM"
+
     def _dated(self, name: str) -> bool:
         """Return whether a column holds dates, in words or in digits without separators."""
         column = self.frame[name]
@@ -306,15 +309,16 @@ class Clocks(NamedTuple):
             digits = [int(re.sub(r"\D", "", str(cell))) for cell in column]
             if words_of(name) & (DAYS | EPOCHS):
                 return True
-            rises = (np.diff(digits) >= 0).all() or (np.diff(digits) <= 0).all()
+            steps = np.diff(digits)
             months = name == "x0" and max(digits) < 10**6
             sure = months or (min(digits) >= 10**7 and len(digits) >= FEWEST)
-            return bool(sure and rises) and digits[0] != digits[-1]
-        if kind not in "fiub" and re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
-            return (
-                bool(words_of(name) & TIME_NAMES) and self._months_behind_points(name) is not None
-            )
-        return kind not in "fiub" and all(
+            return sure and bool(steps.any()) and bool((steps >= 0).all() or (steps <= 0).all())
+        if not self._words(name):
+            return False
+        if re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
+            called = bool(words_of(name) & TIME_NAMES)
+            return called and self._months_behind_points(name) is not None
+        return all(
             is_date(cell) or hasattr(cell, "calendar") or hasattr(cell, "isoformat")
             for cell in some
         )
@@ -336,21 +340,21 @@ class Clocks(NamedTuple):
     ) -> tuple[np.ndarray, tuple[str, ...]]:
         """Return the stamps that a column holds, so many seconds later, and assumptions made."""
         column, where = self.frame[name], f"{self.file}: the time column {name!r}"
+        missing = ValueError(f"{where} has missing values.")
         if column.isna().any():
-            raise ValueError(f"{where} has missing values.")
+            raise missing
         typed = typed_stamps(column)
         if typed is not None:
-            span = np.round(np.asarray(later) * 1e6).astype("m8[us]")
-            wall = None if typed.wall is None else typed.wall + span
-            return self._settled(Dates(typed.stamps + span, wall))
+            wall = None if typed.wall is None else typed.wall + span(later)
+            return self._settled(Dates(typed.stamps + span(later), wall))
         cells = [str(cell).strip() for cell in column]
-        if self._dated(name) or (column.dtype.kind not in "fiub" and is_date(cells[0])):
+        if self._dated(name) or (self._words(name) and is_date(cells[0])):
             if not (is_date(cells[0]) or is_packed(cells[0])):
                 cells = self._months_behind_points(name) or cells
             dates = read_dates(cells, where, day_first=self.options.day_first, later=later)
             return self._settled(dates)
-        if column.dtype.kind not in "fiub" and (seconds := read_clock(cells)) is not None:
-            return np.round(seconds * 1e6).astype("timedelta64[us]"), ()
+        if self._words(name) and (seconds := read_clock(cells)) is not None:
+            return span(seconds), ()
         values, wrong, *_ = self.number(name)
         if wrong is not None:
             raise ValueError(
@@ -358,7 +362,7 @@ class Clocks(NamedTuple):
                 "numbers, or dates such as 2001-12-31."
             )
         if np.isnan(values).any():
-            raise ValueError(f"{where} has missing values.")
+            raise missing
         return _counted(name, values)
 
     def _settled(self, dates: Dates) -> tuple[np.ndarray, tuple[str, ...]]:
