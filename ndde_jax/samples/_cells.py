@@ -22,7 +22,7 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 # The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
 _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
-_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,:/*^+-]\S{0,9})")
+_WITH_UNIT = r"^([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*(?![eE][+-]?\d)([^\d\s.,:/*^+-]\S{0,9})$"
 # Letters of a name, beyond which it is cut, and names in an error message.
 LONGEST_NAME, NAMES = 120, 20
 _FLAGS = {
@@ -158,7 +158,7 @@ def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
     said = []
     for written, plain in ((_MINUS, "-"), (_EXPONENT, r"\1e\2"), (_MONEY, r"\1")):
         texts = texts.str.replace(written, plain, regex=True)
-    parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")
+    parts = texts.str.extract(_WITH_UNIT)
     units = parts[1].dropna().unique()
     if len(units) == 1 and parts[1].notna().all():
         texts, said = parts[0], [f"the unit {units[0]!r} behind its numbers is left out"]

@@ -91,8 +91,8 @@ def unpacked(path: Path) -> bytes:
     """Return the bytes of a file, or of the one text that a compressed one holds, once its size is
     known to be in proportion.
     """
-    if path.suffix.lower() == ".gz":
-        size = path.stat().st_size
+    suffix, size = path.suffix.lower(), path.stat().st_size
+    if suffix == ".gz":
         try:
             with gzip.open(path) as file:
                 raw = file.read(FREE + RATIO * size + 1)
@@ -100,24 +100,23 @@ def unpacked(path: Path) -> bytes:
             raise ValueError(f"{path.name} is damaged: {error}.") from error
         check_size(path.name, len(raw), size)
         return raw
-    if path.suffix.lower() == ".zip":
-        with opened(path, path.name) as archive:
-            names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
-            if len(names) != 1 or not names[0].lower().endswith(TEXT):
-                raise ValueError(
-                    f"{path.name} holds {listed(map(clean_name, names), NAMES) or 'nothing'}; "
-                    "expected one table in text. Unpack it, and give the file of measurements."
-                )
+    if suffix != ".zip":
+        return path.read_bytes()
+    with opened(path, path.name) as archive:
+        names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
+        if len(names) == 1 and names[0].lower().endswith(TEXT):
             return read_member(archive, names[0], path.name)
-    return path.read_bytes()
+    raise ValueError(
+        f"{path.name} holds {listed(map(clean_name, names), NAMES) or 'nothing'}; expected one "
+        "table in text. Unpack it, and give the file of measurements."
+    )
 
 
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
     """Return printable names; raise an error if two columns share one."""
     names = [clean_name(name) for name in names]
-    if len(set(names)) < len(names):
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise ValueError(f"{file} has two columns of the same name, {twice!r}. Rename one.")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{file} has two columns of the same name, {twice[0]!r}. Rename one.")
     return names
 
 
@@ -166,10 +165,11 @@ def _frame_of(path: Path, x: np.ndarray, names: Any, key: str, options: Options)
         raise ValueError(f"Expected {what} of shape [time dim]; got {x.shape}.")
     if x.dtype.kind not in "fiubUSO":
         raise ValueError(f"{what} must hold real numbers; got dtype {x.dtype}.")
-    check_width(path, x.shape[1], x.shape[0], options)
-    names = [f"x{i}" for i in range(x.shape[1])] if names is None else list(names)
-    if len(names) != x.shape[1]:
-        raise ValueError(f"{what} has {x.shape[1]} columns, and {path.name} {len(names)} names.")
+    width = x.shape[1]
+    check_width(path, width, len(x), options)
+    names = [f"x{i}" for i in range(width)] if names is None else list(names)
+    if len(names) != width:
+        raise ValueError(f"{what} has {width} columns, and {path.name} {len(names)} names.")
     return pd.DataFrame(x, columns=unique_names(path.name, names)), trials
 
 
@@ -182,11 +182,10 @@ def read_npz(path: Path, options: Options) -> Found:
     """
     with path.open("rb") as raw:
         start = raw.read(8)
-    if not start:
-        raise ValueError(f"{path.name} is empty.")
     if not start.startswith(b"PK"):
         refuse_signature(path, start, "an NPZ archive")
-        raise ValueError(f"{path.name} is not an NPZ archive; np.savez(path, x=array) makes one.")
+        is_what = "not an NPZ archive; np.savez(path, x=array) makes one" if start else "empty"
+        raise ValueError(f"{path.name} is {is_what}.")
     with opened(path, path.name) as archive:
         members = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
         if not members:
@@ -215,10 +214,8 @@ def read_npz(path: Path, options: Options) -> Found:
     if dt is not None and (dt.size != 1 or dt.dtype.kind not in "iuf"):
         raise ValueError(f"{path.name}['dt'] must be one number; got shape {dt.shape}.")
     if names is not None and (names.ndim != 1 or names.dtype.kind not in "USiu"):
-        raise ValueError(
-            f"{path.name}['names'] must be one text per column; got shape {names.shape} and dtype "
-            f"{names.dtype}."
-        )
+        got = f"shape {names.shape} and dtype {names.dtype}"
+        raise ValueError(f"{path.name}['names'] must be one text per column; got {got}.")
     frame, trials = _frame_of(path, x, names, key, options)
     if time is not None and time.shape == (len(frame),) and clocks[0] not in frame:
         frame.insert(0, clocks[0], time)
@@ -240,9 +237,9 @@ def read_columns(path: Path, options: Options) -> Found:
     """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index
     first.
     """
-    kinds = {".parquet": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".json": "JSON"}
-    kind = kinds.get(path.suffix.lower(), "JSON lines")
-    with blamed_on(path, kind):
+    suffix = path.suffix.lower().replace(".arrow", ".feather")
+    kinds = {".parquet": "Parquet", ".feather": "Feather", ".json": "JSON"}
+    with blamed_on(path, kind := kinds.get(suffix, "JSON lines")):
         import pandas as pd
 
         if kind == "Parquet":
@@ -256,9 +253,9 @@ def read_columns(path: Path, options: Options) -> Found:
         else:
             frame = _read_json(path)
     if not isinstance(frame.index, pd.RangeIndex):
-        names = ["time", *(f"level_{i}" for i in range(1, frame.index.nlevels))]
-        own = zip(frame.index.names, names, strict=True)
-        frame = frame.reset_index(names=[name or other for name, other in own])
+        own = frame.index.names
+        names = [name or (f"level_{i}" if i else "time") for i, name in enumerate(own)]
+        frame = frame.reset_index(names=names)
     check_width(path, frame.shape[1], len(frame), options)
     frame.columns = unique_names(path.name, list(frame.columns))
     return Found(frame)
@@ -273,11 +270,11 @@ def _read_json(path: Path) -> Any:
         data = json.loads(text)
     except json.JSONDecodeError:
         data = [json.loads(line) for line in text.splitlines() if line.strip()]
-    if isinstance(data, dict) and {"columns", "data"} <= set(data):
+    parts = list(data.values()) if isinstance(data, dict) else []
+    if parts and {"columns", "data"} <= set(data):
         return pd.DataFrame(data["data"], data.get("index"), data["columns"])
-    if isinstance(data, dict):
-        tables = [part for part in data.values() if isinstance(part, list) and part]
-        data = tables[0] if len(tables) == 1 and isinstance(tables[0][0], dict) else data
+    tables = [part for part in parts if isinstance(part, list) and part]
+    data = tables[0] if len(tables) == 1 and isinstance(tables[0][0], dict) else data
     # Each record, or column, may bring keys of its own, which all others then lack.
     records = list(data.values()) if isinstance(data, dict) else data
     keys = set().union(*(record for record in records if isinstance(record, dict)))
@@ -357,12 +354,10 @@ def read_grid(path: Path, options: Options) -> Found:
             array = data[chosen].squeeze().to_dataarray("").transpose(..., "")
         if not array.ndim:
             raise ValueError(f"{path.name}[{what!r}] is a single number; expected [time dim].")
-        named = [d for d in array.dims if str(d).lower() in CLOCKS]
-        time = next(iter([*named, *array.dims]), None)
+        time = min(array.dims, key=lambda d: str(d).lower() not in CLOCKS)
         others = [d for d in array.dims if d != time]
-        trial = [d for d in others if d == options.trial] or [
-            d for d in others if str(d).lower() in TRIAL_NAMES and d not in options.variables
-        ]
+        series = [d for d in others if str(d).lower() in TRIAL_NAMES - {*options.variables}]
+        trial = [d for d in others if d == options.trial] or series
         inner = [d for d in others if d not in trial[:1]]
         if len(inner) > 1 and set(inner) != set(options.variables):
             sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
@@ -372,8 +367,7 @@ def read_grid(path: Path, options: Options) -> Found:
                 f"apart, --trial {inner[0]}; averages over regions are fewer and clearer variables."
             )
         array = array.transpose(*trial[:1], time, *inner)
-        x = array.to_numpy()
-        x = x.reshape(*x.shape[: x.ndim - len(inner)], -1 if inner else 1)
+        x = array.to_numpy().reshape(*array.shape[: array.ndim - len(inner)], -1 if inner else 1)
         frame, trials = _frame_of(path, x, _labels(array, inner), what, options)
         if time in data.coords:
             stamps = _stamps(data.coords[time])
@@ -392,10 +386,9 @@ def _variables(path: Path, data: Any, group: str) -> list[str]:
             f"{groups[0]}/VARIABLE."
         )
     bounds = {data[name].attrs.get("bounds") for name in data.variables}
-    long = {
-        str(name): x.dims for name, x in data.squeeze().data_vars.items()
-        if x.ndim and name not in bounds and not str(name).endswith(("_bnds", "_bounds"))
-    }  # fmt: skip
+    series = ((str(name), x.dims) for name, x in data.squeeze().data_vars.items() if x.ndim)
+    edges = ("_bnds", "_bounds")
+    long = {n: dims for n, dims in series if n not in bounds and not n.endswith(edges)}
     if len(long) != 1 and [len(dims) for dims in set(long.values())] != [1]:
         names = ", ".join(map(str, data.data_vars))
         raise ValueError(f"{path.name}: name the variable to use with --key; it has: {names}.")
@@ -427,11 +420,11 @@ def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
     """Return a name for each cell of the dimensions that become variables."""
     if not any(d in array.coords for d in inner):
         return None
-    own = (
-        [f"{d}{v:g}" if isinstance(v, np.number) else str(v) for v in array[d].to_numpy()]
-        for d in inner
-    )
-    return [" ".join(cell) for cell in itertools.product(*own)]
+    cells = itertools.product(*([(d, v) for v in array[d].to_numpy()] for d in inner))
+    return [
+        " ".join(f"{d}{v:g}" if isinstance(v, np.number) else str(v) for d, v in cell)
+        for cell in cells
+    ]
 
 
 def _stamps(coordinate: Any) -> np.ndarray:

@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import csv
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -68,9 +69,9 @@ def read_text(path: Path, options: Options) -> Found:
         raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
     # A line of names begins above the first column.
     end = len(lines[0]) - len(lines[0].lstrip().partition(" ")[2])
-    bare = [line.lstrip("#%!/; ") for line in title]
-    pairs = zip(title, bare, strict=True)
-    title = [text for line, text in pairs if separator or len(line) - len(text) < end]
+    marks = [line[: len(line) - len(line.lstrip("#%!/; "))] for line in title]
+    pairs = zip(title, marks, strict=True)
+    title = [line[len(mark) :] for line, mark in pairs if separator or len(mark) < end]
     comments = [[cell.strip() for cell in row] for row in _rows(title, separator)]
     try:
         return found_in(path, rows, comments, separator, options, said)
@@ -104,18 +105,16 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     if not encoding:
         refuse_signature(path, raw, "text")
-    start = raw[:10_000]
-    odd = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in start) > len(start) / 50
     try:
         text, said = raw.decode(encoding or "utf-8"), ()
-        odd = False
     except UnicodeDecodeError as error:
         if encoding:
             raise ValueError(
                 f"{path.name} is damaged: it begins like {encoding} and is not. Save it as UTF-8."
             ) from error
         text, said = raw.decode("latin-1"), (LATIN,)
-    if odd or (b"\0" in raw and not encoding):
+    controls = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in raw[:10_000])
+    if not encoding and (b"\0" in raw or (said and controls > len(raw[:10_000]) / 50)):
         raise ValueError(
             f"{path.name} is not text: it holds bytes that no text does. Export it as CSV in UTF-8."
         )
@@ -144,22 +143,18 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
     given = options.separator
     if given is not None:
         return None if given.isspace() and given != "\t" else given
+    name = lines[0].strip()
+    # One column: its name holds no mark, or is a number itself, as are all others.
+    plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
     scores: dict[str | None, float] = {}
-    for candidate in SEPARATORS:
-        if candidate == "," == options.decimal:
-            continue
+    for candidate in (*SEPARATORS, *[_NOTHING] * plain):
         rows = _rows(lines, candidate)
         width, count = Counter(map(len, rows)).most_common(1)[0]
         cells = [cell for row in rows[1:] if len(row) == width for cell in row][:CELLS]
         good = sum(is_value(cell, options.decimal) for cell in cells) + 1
-        if width > 1:
+        if (width > 1 or candidate == _NOTHING) and not candidate == "," == options.decimal:
             scores[candidate] = round(count / len(rows) * good / (len(cells) + 1), 2)
-    found = max(scores, key=scores.__getitem__, default=_NOTHING)
-    name, *rest = (line.strip() for line in lines)
-    # One column: its name holds no mark, or is a number itself, as are all others.
-    plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
-    good = sum(is_value(cell, options.decimal) for cell in rest) / len(rest) if rest else 0
-    return _NOTHING if plain and good > scores.get(found, 0.0) else found
+    return max(scores, key=scores.__getitem__, default=_NOTHING)
 
 
 def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
@@ -194,41 +189,41 @@ def found_in(
     width = Counter(map(len, wide)).most_common(1)[0][0]
     cells = [cell for row in wide[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
-    if decimal == "," and options.decimal is None:
-        said += ("numbers are read with a decimal comma.",)
     full = [row for row in wide if len(row) == width]
     look = _Look(full[: max(CELLS // width, 20)], decimal)
     foot = _foot(lines, look) if width > 1 else 0
     hint = HINTS.get(separator, "") if options.separator is None else ""
     notes, lines = lines[len(lines) - foot :], lines[: len(lines) - foot]
-    if foot:
-        said += (f"its last {foot} lines are taken for a note.",)
     start, heads = _begin(path, lines, look, options.header is not False, hint)
     names = max(heads, key=lambda row: (len({*row} - {""}), len(look.words(row))), default=[])
     units = heads[heads.index(names) + 1 :] if heads else []
-    if above := start - len(units) - bool(names):
-        said += (f"its first {above} lines are taken for a title.",)
-    if units:
-        cells = [cell for row in units for cell in row if cell]
-        said += (f"a row of units ({', '.join(cells)[:60]}) is left out.",)
+    above = start - len(units) - bool(names)
     if not heads:
         named = (row for row in comments if len(row) == width == len(look.words(row)))
         names = next(named, [])
     body, repeated = _body(path, lines, start, look, heads, hint)
-    if repeated:
-        said += ("rows that repeat its header are left out.",)
-    if options.header or (not names and options.header is None and body):
-        sure, headed = (True, True) if options.header else _numbers_are_names(body, look)
-        if headed and not heads:
-            names, body = body[0], body[1:]
-            text = f"its first row, {', '.join(names[:5])}, is taken for names; --header no if not."
-            said += () if sure else (text,)
-    if separator == "," and width == 2 and not names and options.separator is None:
-        if all(cell.lstrip("+-").isdecimal() for row in body for cell in row):
-            said += (
-                "read as two columns of whole numbers; if they are one column with decimal commas, "
-                "say so with --decimal ,.",
-            )
+    sure = options.header or _are_names(body, look)
+    if options.header is not False and not names and body and (sure or _may_be_names(body, look)):
+        names, body = body[0], body[1:]
+        guessed = "" if sure else ", ".join(names[:5])
+    else:
+        guessed = ""
+    ambiguous = separator == "," and width == 2 and not names and options.separator is None
+    cells = ", ".join(cell for row in units for cell in row if cell)
+    said += tuple(
+        text
+        for text, holds in {
+            "numbers are read with a decimal comma.": decimal == "," and not options.decimal,
+            f"its last {foot} lines are taken for a note.": foot,
+            f"its first {above} lines are taken for a title.": above,
+            f"a row of units ({cells[:60]}) is left out.": units,
+            "rows that repeat its header are left out.": repeated,
+            f"its first row, {guessed}, is taken for names; --header no if not.": guessed,
+            "read as two columns of whole numbers; if they are one column with decimal commas, say "
+            "so with --decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
+        }.items()
+        if holds
+    )
     for reshaped in (_long_months, _turned):
         if not options.columns and (other := reshaped(path, names, body)):
             names, body, more = other
@@ -362,32 +357,37 @@ def _body(
     return body, repeated
 
 
-def _numbers_are_names(body: list[list[str]], look: _Look) -> tuple[bool, bool]:
-    """Return whether the first row, which holds numbers, is sure to be one of names, and whether it
-    is taken for one.
+def _is_whole(cell: str) -> bool:
+    return cell.lstrip("+-").isdecimal()
 
-    It is where its first cell is a word above values, or empty above none and the others whole, as
-    pandas writes an index beside columns without names; it may be where names count from 0 or 1
-    above numbers that all have decimals.
+
+def _are_names(body: list[list[str]], look: _Look) -> bool:
+    """Return whether the first row, which holds numbers, is sure to be one of names: where its
+    cells are dates or years in equal steps, or its first cell is a word above values, or empty
+    above none and the others whole, as pandas writes an index beside columns without names.
     """
-    first, below = body[0], body[1:1001]
-    if not below:
-        return False, False
+    if len(body) < 2:
+        return False
+    first, below = body[0], body[1]
     times = [first[j] for j in look.columns if is_date(first[j]) or _YEAR.fullmatch(first[j])]
-    if len(times) == len(look.columns) > 3 and not (is_date(below[0][look.columns[0]])):
+    if len(times) == len(look.columns) > 3 and not is_date(below[look.columns[0]]):
         if all(map(is_date, times)) or not np.diff(np.array(times, int), 2).any():
-            return True, True
+            return True
     if first[0] and 0 in look.columns and not is_value(first[0], look.decimal):
-        return True, True
-    width = len(first)
-    whole = {cell for cell in first if cell.lstrip("-").isdecimal()}
-    if len(whole) == width - 1 > 0 and not first[0]:
-        return True, True
-    counted = (list(map(str, range(start, start + width))) for start in (0, 1))
-    headed = width > 1 and first in counted and all(
+        return True
+    whole = set(filter(_is_whole, first))
+    return len(whole) == len(first) - 1 > 0 and not first[0]
+
+
+def _may_be_names(body: list[list[str]], look: _Look) -> bool:
+    """Return whether the first row may be one of names: it counts from 0 or 1 above numbers that
+    all have decimals.
+    """
+    width, below = len(body[0]), body[1:1001]
+    counted = [[str(start + j) for j in range(width)] for start in (0, 1)]
+    return bool(below) and width > 1 and body[0] in counted and all(
         look.decimal in cell for row in below for cell in row if not is_missing(cell)
     )  # fmt: skip
-    return False, headed
 
 
 def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tuple[str, ...]]:
@@ -401,11 +401,10 @@ def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tu
         if len(set(longer)) == len(names):
             names = longer
             break
-    found: list[str] = []
-    for name in names:
-        same = sum(other == name for other in names[: len(found)])
-        found.append(f"{name}.{same}" if same else name)
-    told = [name for name, old in zip(found, names, strict=True) if name != old or old in twice]
+    counts = [names[:k].count(name) for k, name in enumerate(names)]
+    pairs = zip(names, counts, strict=True)
+    found = [f"{name}.{count}" if count else name for name, count in pairs]
+    told = [name for name, old in zip(found, names, strict=True) if old in twice or name != old]
     said = f"columns of the same name are told apart: {listed(told, NAMES)}."
     return found, (said,) if twice else ()
 
@@ -431,9 +430,8 @@ def _long_months(path: Path, names: list[str], body: list[list[str]]):
         for month in range(1, 13)
     ]
     gone = ", ".join(names[first + 12 :])
-    said = "its twelve columns are months and are read one after another" + (
-        f"; the others ({gone}) are left out." if gone else "."
-    )
+    others = f"; the others ({gone}) are left out" if gone else ""
+    said = f"its twelve columns are months and are read one after another{others}."
     return ["date", *keys, clean_name(path.name.partition(".")[0])], long, (said,)
 
 
