@@ -8,6 +8,7 @@ import itertools
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,9 +72,9 @@ class Found(NamedTuple):
     """
 
     frame: Any
+    trials: np.ndarray | None = None
     dt: float | None = None
     said: tuple[str, ...] = ()
-    trials: np.ndarray | None = None
     decimal: str = "."
     missing: tuple[str, ...] = ()  # codes that the file itself says mean missing
 
@@ -115,7 +116,7 @@ def unpacked(path: Path) -> bytes:
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
     """Return printable names; raise an error if two columns share one."""
     names = [clean_name(name) for name in names]
-    if twice := [name for name in names if names.count(name) > 1]:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"{file} has two columns of the same name, {twice[0]!r}. Rename one.")
     return names
 
@@ -125,8 +126,7 @@ def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> No
     if n_columns > WIDE and n_columns > n_rows and not options.columns:
         raise ValueError(
             f"{path.name} has {n_columns} columns and only {n_rows} rows: rows are samples and "
-            "columns are variables, so it may have to be transposed. Otherwise choose some with "
-            "--columns."
+            "columns variables, so it may have to be transposed. Otherwise choose some: --columns."
         )
 
 
@@ -140,9 +140,8 @@ def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
         yield
     except ImportError as error:
         needed = (error.name or str(error)).partition(".")[0]
-        raise ImportError(
-            f"Reading {path.suffix} files needs {needed}: pip install 'ndde_jax[data]'."
-        ) from error
+        remedy = "pip install 'ndde_jax[data]'"
+        raise ImportError(f"Reading {path.suffix} files needs {needed}: {remedy}.") from error
     except Exception as error:  # readers raise what they stumble over
         text = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
         if not (isinstance(error, ValueError) and path.name in text):
@@ -150,8 +149,8 @@ def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
         raise ValueError(f"{text}.{remedy and ' ' + remedy}") from error
 
 
-def _frame_of(path: Path, x: np.ndarray, names: Any, key: str, options: Options):
-    """Return a frame from an array `[time dim]`, or `[series time dim]` with the series of each
+def _found(path: Path, x: np.ndarray, names: Any, key: str, options: Options) -> Found:
+    """Return the frame of an array `[time dim]`, or `[series time dim]` with the series of each
     row.
     """
     import pandas as pd
@@ -170,7 +169,7 @@ def _frame_of(path: Path, x: np.ndarray, names: Any, key: str, options: Options)
     names = [f"x{i}" for i in range(width)] if names is None else list(names)
     if len(names) != width:
         raise ValueError(f"{what} has {width} columns, and {path.name} {len(names)} names.")
-    return pd.DataFrame(x, columns=unique_names(path.name, names)), trials
+    return Found(pd.DataFrame(x, columns=unique_names(path.name, names)), trials)
 
 
 # ---- archives ----
@@ -216,18 +215,17 @@ def read_npz(path: Path, options: Options) -> Found:
     if names is not None and (names.ndim != 1 or names.dtype.kind not in "USiu"):
         got = f"shape {names.shape} and dtype {names.dtype}"
         raise ValueError(f"{path.name}['names'] must be one text per column; got {got}.")
-    frame, trials = _frame_of(path, x, names, key, options)
-    if time is not None and time.shape == (len(frame),) and clocks[0] not in frame:
-        frame.insert(0, clocks[0], time)
-    return Found(frame, None if dt is None else float(dt.item()), (), trials)
+    found = _found(path, x, names, key, options)
+    if time is not None and time.shape == (len(found.frame),) and clocks[0] not in found.frame:
+        found.frame.insert(0, clocks[0], time)
+    return found._replace(dt=None if dt is None else float(dt.item()))
 
 
 def read_npy(path: Path, options: Options) -> Found:
     """Return an array `[time dim]` or `[series time dim]`; Python objects are never loaded."""
     with blamed_on(path, "a NumPy array"):
         x = np.load(path, mmap_mode="r", allow_pickle=False)
-    frame, trials = _frame_of(path, np.array(x), None, "x", options)
-    return Found(frame, None, (), trials)
+    return _found(path, np.array(x), None, "x", options)
 
 
 # ---- columns ----
@@ -361,19 +359,20 @@ def read_grid(path: Path, options: Options) -> Found:
         inner = [d for d in others if d not in trial[:1]]
         if len(inner) > 1 and set(inner) != set(options.variables):
             sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
+            remedy = f"--variables {','.join(map(str, inner))}, or which tells recordings apart"
             raise ValueError(
                 f"{path.name}[{what!r}] has the dimensions {sizes} beside {time}. Say which are "
-                f"variables, --variables {','.join(map(str, inner))}, or which tells recordings "
-                f"apart, --trial {inner[0]}; averages over regions are fewer and clearer variables."
+                f"variables, {remedy}, --trial {inner[0]}; averages over regions are fewer and "
+                "clearer variables."
             )
         array = array.transpose(*trial[:1], time, *inner)
         x = array.to_numpy().reshape(*array.shape[: array.ndim - len(inner)], -1 if inner else 1)
-        frame, trials = _frame_of(path, x, _labels(array, inner), what, options)
+        found = _found(path, x, _labels(array, inner), what, options)
         if time in data.coords:
             stamps = _stamps(data.coords[time])
-            names = unique_names(path.name, [time, *frame])
-            frame.insert(0, names[0], np.tile(stamps, len(frame) // max(len(stamps), 1)))
-        return Found(frame, None, (), trials)
+            names = unique_names(path.name, [time, *found.frame])
+            found.frame.insert(0, names[0], np.resize(stamps, len(found.frame)))
+        return found
 
 
 def _variables(path: Path, data: Any, group: str) -> list[str]:
@@ -381,10 +380,8 @@ def _variables(path: Path, data: Any, group: str) -> list[str]:
     there is.
     """
     if not data.data_vars and not group and (groups := _groups(path)):
-        raise ValueError(
-            f"{path.name} keeps its variables in groups: {', '.join(groups)}. Name one with --key "
-            f"{groups[0]}/VARIABLE."
-        )
+        said = f"groups: {', '.join(groups)}. Name one with --key {groups[0]}/VARIABLE."
+        raise ValueError(f"{path.name} keeps its variables in {said}")
     bounds = {data[name].attrs.get("bounds") for name in data.variables}
     series = ((str(name), x.dims) for name, x in data.squeeze().data_vars.items() if x.ndim)
     edges = ("_bnds", "_bounds")

@@ -58,12 +58,10 @@ def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
     """Return values with straight lines over all gaps; zeros for a variable without any value."""
-    time = np.arange(len(x))
-    filled = x.astype(float, copy=True)
-    for j, gone in enumerate(np.isnan(x).T):
-        if gone.any() and not gone.all():
-            filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
-    return np.nan_to_num(filled)
+    import pandas as pd
+
+    filled = pd.DataFrame(x, dtype=float).interpolate(limit_direction="both")
+    return filled.fillna(0.0).to_numpy(copy=True)
 
 
 def _error(filled, x, held):

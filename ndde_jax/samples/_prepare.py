@@ -138,24 +138,20 @@ def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
     """Return some variables as their logarithms or as normal scores."""
     if not transform:
         return samples
-    columns = [samples.names.index(name) for name in transform]
-    tables = tables_of(samples.values, transform, samples.names)
+    columns, text = [samples.names.index(name) for name in transform], said_of_transform(transform)
+    kinds, tables = tuple(transform.values()), tables_of(samples.values, transform, samples.names)
     # The treatment first, since it is what transforms, these values and later ones.
-    plain = treated(
-        samples, TRANSFORM, said_of_transform(transform), len(columns), columns,
-        {"values": samples.values}, kinds=tuple(transform.values()), tables=tables,
-    )  # fmt: skip
+    old = {"values": samples.values}
+    plain = treated(samples, TRANSFORM, text, len(kinds), columns, old, kinds=kinds, tables=tables)
     new = [transformed(plain.treatments[0], np.asarray(x, float)) for x in samples.values]
-    new = tuple(x.astype(old.dtype) for x, old in zip(new, samples.values, strict=True))
-    return dataclasses.replace(plain, values=new)
+    new = [x.astype(old.dtype) for x, old in zip(new, samples.values, strict=True)]
+    return dataclasses.replace(plain, values=tuple(new))
 
 
 def _without_codes(samples: Samples, known) -> Samples:
     codes = [codes_of([x[:, j] for x in samples.values]) for j in range(samples.dim)]
-    gone = [
-        np.stack([np.isin(column, own) for column, own in zip(x.T, codes, strict=True)], axis=1)
-        for x in samples.values
-    ]
+    every = range(samples.dim)
+    gone = [np.stack([np.isin(x[:, j], codes[j]) for j in every], axis=1) for x in samples.values]
     listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
     text = f"{{}} values of {{}} are {listed}, which stands for a missing value."
     return _left_out(samples, "codes", text, gone)
@@ -236,10 +232,8 @@ def _regular(samples: Samples, known) -> Samples:
     grid = find_grid(samples.times)
     if grid is not None:
         name, step = "rows", grid.step
-        rows = [
-            with_rows(x, count, t[0], step)
-            for (x, t), count in zip(pairs, grid.counts, strict=True)
-        ]
+        parts = zip(pairs, grid.counts, strict=True)
+        rows = [with_rows(x, count, t[0], step) for (x, t), count in parts]
         values, times = zip(*rows, strict=True)
         size = sum(map(len, values)) - sum(map(len, samples.values))
         missing = f" with {size} rows missing; these are missing values now" if size else ""
@@ -251,9 +245,7 @@ def _regular(samples: Samples, known) -> Samples:
             return samples
         name, step = "clock", float(np.median(intervals))
         values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
-        error = np.average(
-            np.stack(errors), axis=0, weights=np.array(list(map(len, values)), float)
-        )
+        error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
         increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
         share = error / np.where(increment > 0, increment, 1)
         worst = int(np.argmax(share))
@@ -272,18 +264,17 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
     A straight line explains every trend and is explained by itself alone. Those in `kept` stay.
     """
-    gone = [
-        name
-        for j, name in enumerate(samples.names)
-        if name not in kept
-        and all(counts(x[:, j], t) for x, t in zip(samples.values, samples.times, strict=True))
-    ]
-    if not gone or len(gone) == samples.dim or samples.treatments:
+    parts = list(zip(samples.values, samples.times, strict=True))
+    keep = [
+        j for j, name in enumerate(samples.names)
+        if name in kept or not all(counts(x[:, j], t) for x, t in parts)
+    ]  # fmt: skip
+    if not 0 < len(keep) < samples.dim or samples.treatments:
         return samples, ()
-    keep = ~np.isin(np.asarray(samples.names), gone)
     values = tuple(x[:, keep] for x in samples.values)
-    names = tuple(name for name in samples.names if name not in gone)
-    return dataclasses.replace(samples, values=values, names=names), tuple(gone)
+    names = tuple(samples.names[j] for j in keep)
+    gone = tuple(name for name in samples.names if name not in names)
+    return dataclasses.replace(samples, values=values, names=names), gone
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
@@ -324,13 +315,12 @@ def _without_season(samples: Samples, known) -> Samples:
     best = max(lines, key=lambda line: line.share)
     said = " and ".join(amount(period, samples.time_unit, 4) for period in periods)
     text = (
-        f"A season of {said} was removed from all "
-        f"variables; it held {best.share:.0%} of the variance of {samples.names[best.column]}."
+        f"A season of {said} was removed from all variables; it held {best.share:.0%} of the "
+        f"variance of {samples.names[best.column]}."
     )
-    return treated(
-        samples, "season", text, best.share, sorted({line.column for line in lines}),
-        {"values": tuple(values)}, periods=periods, coefficients=tuple(coefficients),
-    )  # fmt: skip
+    columns, new = sorted({line.column for line in lines}), {"values": tuple(values)}
+    kept = {"periods": periods, "coefficients": tuple(coefficients)}
+    return treated(samples, "season", text, best.share, columns, new, **kept)
 
 
 def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
@@ -340,11 +330,10 @@ def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
     longest = max(map(len, samples.values))
     groups: list[list[Line]] = []
     for line in lines:
-        apart = [abs(1 / group[0].period - 1 / line.period) * longest for group in groups]
-        if not apart or min(apart) >= 2:
-            groups.append([line])
-        else:
-            groups[next(k for k, far in enumerate(apart) if far < 2)].append(line)
+        far = (abs(1 / group[0].period - 1 / line.period) * longest for group in groups)
+        near = next((group for group, apart in zip(groups, far, strict=True) if apart < 2), [])
+        groups += [] if near else [near]
+        near.append(line)
     periods = []
     for group in groups:
         share = np.array([line.share for line in group])
@@ -359,28 +348,22 @@ def _without_trend(samples: Samples, known) -> Samples:
     if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
         return samples
     x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
-    found = [trend(column) for column in bridged(x).T]
-    columns = [
-        j
-        for j, (errors, share) in enumerate(found)
-        if errors > APART and share > TREND and not known[j] and not is_event(x[:, j])
-    ]
-    if not columns:
+    errors, shares = np.transpose([trend(column) for column in bridged(x).T])
+    events = np.array([is_event(column) for column in x.T])
+    columns = np.flatnonzero((errors > APART) & (shares > TREND) & ~known & ~events)
+    if not len(columns):
         return samples
     coefficients = np.zeros((2, samples.dim))
     for j in columns:
         there = np.isfinite(x[:, j])
         coefficients[1, j] = np.polyfit(elapsed[there], x[there, j], 1)[0]  # the level stays
-    worst = max(columns, key=lambda j: found[j][1])
-    share = found[worst][1]
+    worst = columns[np.argmax(shares[columns])]
     text = (
-        f"A straight trend was removed from {named(samples, columns)}; it held {share:.0%} of the "
-        f"variance of {samples.names[worst]}."
+        f"A straight trend was removed from {named(samples, columns)}; it held "
+        f"{shares[worst]:.0%} of the variance of {samples.names[worst]}."
     )
-    return treated(
-        samples, "trend", text, share, columns,
-        {"values": (x - terms(elapsed, ()) @ coefficients,)}, coefficients=(coefficients,),
-    )  # fmt: skip
+    new, kept = {"values": (x - terms(elapsed, ()) @ coefficients,)}, (coefficients,)
+    return treated(samples, "trend", text, shares[worst], columns, new, coefficients=kept)
 
 
 def _filled(samples: Samples, known) -> Samples:
@@ -394,10 +377,10 @@ def _filled(samples: Samples, known) -> Samples:
     columns, error = np.flatnonzero(counts), np.max(np.stack(errors), axis=0)
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = columns[np.argmax(error[columns])]  # of those that were filled
+    stay = f" {left} missing values stay." if left else ""
     text = (
         f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
         f"estimated; the error has {said_as_times(error[worst])} the variance of a step of "
-        f"{samples.names[worst]}, where it is largest."
-        + (f" {left} missing values stay." if left else "")
+        f"{samples.names[worst]}, where it is largest.{stay}"
     )
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})

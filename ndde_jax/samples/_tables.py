@@ -35,6 +35,9 @@ KINDS = set(
     "indicator item signal field species taxon".split()
 )
 VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
+# Why a column is no variable, of one and of several.
+TEXTS, EMPTY = "hold{s} text", "{are} empty"
+CONSTANT, COUNTS = "hold{s} one number throughout", "count{s} rows or time"
 # Cells that such a table may take for each value it has.
 SPARSE = 50
 # Columns that count samples or hours and may start again.
@@ -145,7 +148,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if not frame.size:
         raise ValueError(f"{file} holds no data.")
     columns = [clean_name(name) for name in options.columns or ()]
-    mask = rows_with(file, frame, options.only) if options.only else None
+    masks = [rows_with(file, frame, options.only)] if options.only else []
     if options.trial is not None and trials is None:
         check_there(file, [options.trial], frame)
         trials = np.array([str(cell) for cell in frame.pop(options.trial)])
@@ -181,17 +184,17 @@ def read_table(path: str | Path, **choices: Any) -> Table:
         names = [name for name, each in numbers.items() if each.said == text]
         said += (f"{text} ({listed(names, NAMES)}).",)
     values = np.stack([each.values for each in numbers.values()], axis=1)
-    if options.months:
-        inside = rows_of_months(file, stamps, options.months)
-        mask = inside if mask is None else mask & inside
-    if stamps is not None and trials is None and len(stamps) > 1 and falls(stamps):
-        values, stamps = values[::-1], stamps[::-1]
-        mask = None if mask is None else mask[::-1]
-        said += ("its rows begin with the last; they are turned round.",)
-    if stamps is not None and trials is None and len(remarks := _remarks(frame, values, stamps)):
-        values, stamps = np.delete(values, remarks, axis=0), np.delete(stamps, remarks)
-        mask = None if mask is None else np.delete(mask, remarks)
-        said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
+    masks += [rows_of_months(file, stamps, options.months)] if options.months else []
+    mask = np.all(masks, axis=0) if masks else None
+    if stamps is not None and trials is None:
+        rows = np.arange(len(stamps))
+        if len(stamps) > 1 and falls(stamps):
+            rows = rows[::-1]
+            said += ("its rows begin with the last; they are turned round.",)
+        if len(remarks := _remarks(values[rows], stamps[rows])):
+            rows = np.delete(rows, remarks)
+            said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
+        values, stamps, mask = values[rows], stamps[rows], None if mask is None else mask[rows]
     notices = tuple(f"{file}: {text}" for text in said)
     return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask)
 
@@ -235,10 +238,8 @@ def _check_options(path: Path, options: Options) -> None:
         kinds = ((".xls", ".ods"), "a spreadsheet"), ((".mat", ".h5", ".hdf5"), "its arrays")
         ends = next((what for ends, what in kinds if path.suffix.lower().startswith(ends)), "")
         sheet = f" Export {ends} as CSV." if ends else ""
-        raise ValueError(
-            f"Cannot tell the format of {path.name}; expected a name that ends with one of: "
-            f"{' '.join(READERS)}.{sheet}"
-        )
+        text = f"expected a name that ends with one of: {' '.join(READERS)}.{sheet}"
+        raise ValueError(f"Cannot tell the format of {path.name}; {text}")
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal must be a point or a comma; got {decimal!r}.")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0'):
@@ -264,10 +265,9 @@ def rows_with(file: str, frame: Any, only: Sequence[tuple[str, tuple[str, ...]]]
         wanted = [_comparable(value) for value in values]
         if absent := [v for v, cell in zip(values, wanted, strict=True) if cell not in set(cells)]:
             some = ", ".join(dict.fromkeys(str(cell).strip() for cell in frame[name][:2000]))
-            raise ValueError(
-                f"--only: no row of {file} has {absent[0]!r} in column {name!r}; it holds: "
-                f"{some if len(some) < 80 else some[:76] + ' ...'}."
-            )
+            some = some if len(some) < 80 else some[:76] + " ..."
+            where = f"{file} has {absent[0]!r} in column {name!r}"
+            raise ValueError(f"--only: no row of {where}; it holds: {some}.")
         inside &= np.array([cell in wanted for cell in cells])
     return inside
 
@@ -278,10 +278,10 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
     **Raises:** `ValueError` if the time column holds no dates.
     """
     if stamps is None or stamps.dtype.kind != "M":
+        has = "is missing" if stamps is None else f"begins with {shown(stamps[0])}"
         raise ValueError(
-            f"--months needs a time column with dates; that of {file} "
-            + ("is missing." if stamps is None else f"begins with {shown(stamps[0])}.")
-            + " Name a column of months with --only month=12,1,2."
+            f"--months needs a time column with dates; that of {file} {has}. Name a column of "
+            "months with --only month=12,1,2."
         )
     return np.isin(stamps.astype("datetime64[M]").astype(int) % 12 + 1, list(months))
 
@@ -303,44 +303,35 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
         stamps = (stamps - stamps[0]) / np.timedelta64(1, "s")
     times = [None if stamps is None else stamps[r].astype(float) for r in rows]
 
-    def no_cells(name: str) -> bool:
-        return bool(frame[name].map(is_missing).all())
-
-    def constant(x: np.ndarray) -> bool:
-        known = x[np.isfinite(x)]
-        return len(known) > 9 and bool((known == known[0]).all())
-
-    def counts(name: str, x: np.ndarray) -> bool:
+    def fault(name: str, each: Numbers) -> str:
+        """Return why a column is no variable; nothing if it is one."""
+        x, known = each.values, each.values[np.isfinite(each.values)]
+        if each.empty:
+            return EMPTY if frame[name].map(is_missing).all() else TEXTS
+        if each.wrong is not None:
+            return ""
+        if len(known) > 9 and (known == known[0]).all():
+            return CONSTANT
         counter = words_of(name) & COUNTERS or (UNNAMED.fullmatch(name) and np.ptp(x) > 20)
-        return (counter and starts_again(x)) or all(
-            is_clock(x[r], t) for r, t in zip(rows, times, strict=True)
-        )
+        pairs = zip(rows, times, strict=True)
+        counts = (counter and starts_again(x)) or all(is_clock(x[r], t) for r, t in pairs)
+        return COUNTS if counts else ""
 
-    tests = {
-        "hold{s} text": lambda name, each: each.empty and not no_cells(name),
-        "{are} empty": lambda _, each: each.empty,
-        "hold{s} one number throughout": lambda _, each: constant(each.values),
-        "count{s} rows or time": lambda name, each: counts(name, each.values),
-    }
+    faults = {name: fault(name, each) for name, each in numbers.items()}
     said: tuple[str, ...] = ()
-    for what, test in tests.items():
-        gone = [
-            name for name, each in numbers.items()
-            if (each.empty or each.wrong is None) and test(name, each)
-        ]  # fmt: skip
+    for what in (TEXTS, EMPTY, CONSTANT, COUNTS):
+        gone = [name for name in numbers if faults[name] == what]
         if not gone or len(gone) == len(numbers):
             continue
         numbers = {name: each for name, each in numbers.items() if name not in gone}
-        one = len(gone) == 1
-        columns, are = (
-            (f"column {gone[0]!r}", "is") if one else (f"columns {listed(gone, NAMES)}", "are")
-        )
-        what = what.format(s="s" if one else "", are=are)
-        said += (f"{columns} {what} and {are} left out.",)
+        columns, s, are = f"columns {listed(gone, NAMES)}", "", "are"
+        if len(gone) == 1:
+            columns, s, are = f"column {gone[0]!r}", "s", "is"
+        said += (f"{columns} {what.format(s=s, are=are)} and {are} left out.",)
     return numbers, said
 
 
-def _remarks(frame: Any, values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
+def _remarks(values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
     """Return the rows with words and no numbers, if the clock is regular without them only."""
     empty = np.flatnonzero(np.isnan(values).all(axis=1))
     if not len(empty) or rank(stamps) > 2:
@@ -357,10 +348,9 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     name, row = next(iter(text.items()))
     cell = str(frame[name].iloc[row]).strip()
     rest = [other for other in numbers if other not in text]
-    mark = max(
-        set(cell) - set(".+-eE:/ "), key=lambda c: (not c.isalnum()) * cell.count(c), default=""
-    )
-    if len(frame.columns) == 1 and mark and not mark.isalnum() and is_missing(mark):
+    marks = [c for c in cell if not c.isalnum() and c not in ".+-:/ "]
+    mark = max(marks, key=marks.count, default="")
+    if len(frame.columns) == 1 and mark and is_missing(mark):
         remedy = f"If {mark!r} stands between cells, say so with --separator '{mark}'"
     elif COMMA_NUMBER.fullmatch(cell):
         remedy = "If this is a decimal comma, say so with --decimal ,"
@@ -372,10 +362,9 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
         prefix = f"{cell[0]}*" if cell[:1] in "<>" else cell
         remedy += f"; or read it as a missing value: --missing '{prefix}'"
     more = f" (and {len(text) - 1} more columns)" if len(text) > 1 else ""
-    short = cell if len(cell) <= 40 else cell[:36] + " ..."
-    raise ValueError(
-        f"{file}: column {name!r} is not numeric: {short!r} in data row {row + 1}{more}. {remedy}."
-    )
+    cell = cell if len(cell) <= 40 else cell[:36] + " ..."
+    what = f"column {name!r} is not numeric: {cell!r} in data row {row + 1}{more}"
+    raise ValueError(f"{file}: {what}. {remedy}.")
 
 
 # ---- time ----
@@ -675,10 +664,9 @@ class Clocks(NamedTuple):
             return span(seconds), ()
         values, wrong, *_ = self.number(name)
         if wrong is not None:
-            raise ValueError(
-                f"{where} holds {cells[wrong][:40]!r} in data row {wrong + 1}; expected "
-                "numbers, or dates such as 2001-12-31."
-            )
+            what = f"{cells[wrong][:40]!r} in data row {wrong + 1}"
+            text = "expected numbers, or dates such as 2001-12-31."
+            raise ValueError(f"{where} holds {what}; {text}")
         if np.isnan(values).any():
             raise missing
         return _counted(name, values)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from ._cells import (
 from ._dates import YEARS, is_date, month_of, words_of
 from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
 
+Rows = Sequence[Sequence[str]]
 LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
 # Marks between cells, in the order in which they are believed; None are blanks.
 SEPARATORS = (";", "\t", ",", "|", None)
@@ -109,15 +111,13 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
         text, said = raw.decode(encoding or "utf-8"), ()
     except UnicodeDecodeError as error:
         if encoding:
-            raise ValueError(
-                f"{path.name} is damaged: it begins like {encoding} and is not. Save it as UTF-8."
-            ) from error
+            text = f"damaged: it begins like {encoding} and is not. Save it as UTF-8."
+            raise ValueError(f"{path.name} is {text}") from error
         text, said = raw.decode("latin-1"), (LATIN,)
     controls = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in raw[:10_000])
     if not encoding and (b"\0" in raw or (said and controls > len(raw[:10_000]) / 50)):
-        raise ValueError(
-            f"{path.name} is not text: it holds bytes that no text does. Export it as CSV in UTF-8."
-        )
+        text = "not text: it holds bytes that no text does. Export it as CSV in UTF-8."
+        raise ValueError(f"{path.name} is {text}")
     return text, said
 
 
@@ -170,12 +170,7 @@ def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
 
 
 def found_in(
-    path: Path,
-    rows: Sequence[Sequence[str]],
-    comments: Sequence[Sequence[str]],
-    separator: str | None,
-    options: Options,
-    said: tuple[str, ...] = (),
+    path: Path, rows: Rows, comments: Rows, separator: str | None, options: Options, said: Any = ()
 ) -> Found:
     """Return the contents of text rows: where the table begins and ends, its names, the units below
     them, and numbers with either decimal mark.
@@ -190,57 +185,46 @@ def found_in(
     cells = [cell for row in wide[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
     full = [row for row in wide if len(row) == width]
-    look = _Look(full[: max(CELLS // width, 20)], decimal)
-    foot = _foot(lines, look) if width > 1 else 0
     hint = HINTS.get(separator, "") if options.separator is None else ""
+    look = _Look(path.name, hint, full[: max(CELLS // width, 20)], decimal)
+    foot = _foot(lines, look) if width > 1 else 0
     notes, lines = lines[len(lines) - foot :], lines[: len(lines) - foot]
-    start, heads = _begin(path, lines, look, options.header is not False, hint)
+    start, heads = _begin(lines, look, options.header is not False)
     names = max(heads, key=lambda row: (len({*row} - {""}), len(look.words(row))), default=[])
     units = heads[heads.index(names) + 1 :] if heads else []
     above = start - len(units) - bool(names)
     if not heads:
         named = (row for row in comments if len(row) == width == len(look.words(row)))
         names = next(named, [])
-    body, repeated = _body(path, lines, start, look, heads, hint)
-    sure = options.header or _are_names(body, look)
+    body, repeated = _body(lines, start, look, heads)
+    sure, guessed = options.header or _are_names(body, look), ""
     if options.header is not False and not names and body and (sure or _may_be_names(body, look)):
         names, body = body[0], body[1:]
         guessed = "" if sure else ", ".join(names[:5])
-    else:
-        guessed = ""
     ambiguous = separator == "," and width == 2 and not names and options.separator is None
     cells = ", ".join(cell for row in units for cell in row if cell)
-    said += tuple(
-        text
-        for text, holds in {
-            "numbers are read with a decimal comma.": decimal == "," and not options.decimal,
-            f"its last {foot} lines are taken for a note.": foot,
-            f"its first {above} lines are taken for a title.": above,
-            f"a row of units ({cells[:60]}) is left out.": units,
-            "rows that repeat its header are left out.": repeated,
-            f"its first row, {guessed}, is taken for names; --header no if not.": guessed,
-            "read as two columns of whole numbers; if they are one column with decimal commas, say "
-            "so with --decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
-        }.items()
-        if holds
-    )
+    assumed = {
+        "numbers are read with a decimal comma.": decimal == "," and not options.decimal,
+        f"its last {foot} lines are taken for a note.": foot,
+        f"its first {above} lines are taken for a title.": above,
+        f"a row of units ({cells[:60]}) is left out.": units,
+        "rows that repeat its header are left out.": repeated,
+        f"its first row, {guessed}, is taken for names; --header no if not.": guessed,
+        "read as two columns of whole numbers; if they are one column with decimal commas, say "
+        "so with --decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
+    }
+    said += tuple(text for text, holds in assumed.items() if holds)
     for reshaped in (_long_months, _turned):
         if not options.columns and (other := reshaped(path, names, body)):
             names, body, more = other
             said += more
     frame = pd.DataFrame(body, columns=range(len(names or body[0])), dtype=object)
     kept = [j for j in frame if (names and names[j]) or frame[j].ne("").any()]
-    frame = frame[kept]
-    if names:
-        frame.columns, more = _told_apart(
-            [names[j] for j in kept], [[r[j] for j in kept] for r in units]
-        )
-        said += more
-    else:
-        frame.columns = [f"x{j}" for j in kept]
+    frame, names = frame[kept], [names[j] if names else f"x{j}" for j in kept]
+    frame.columns, more = _told_apart(names, [[row[j] for j in kept] for row in units])
     # What stands alone below a table, before a note, is often its code for missing values.
     codes = [row[0] for row in notes if len(row) == 1 and to_float(row[0]) is not None]
-    return Found(frame, None, said, None, decimal, tuple(codes))
+    return Found(frame, None, None, said + more, decimal, tuple(codes))
 
 
 # What may be wrong with a table whose rows differ in length, by the mark between its cells.
@@ -259,14 +243,13 @@ def _bare(cell: str) -> str:
 class _Look:
     """The columns of a table in which most cells are values, judged by some of its rows."""
 
-    def __init__(self, rows: Sequence[Sequence[str]], decimal: str):
-        self.decimal, self.width = decimal, len(rows[0])
+    def __init__(self, name: str, hint: str, rows: Rows, decimal: str):
+        self.name, self.hint, self.decimal, self.width = name, hint, decimal, len(rows[0])
         self.columns = []
         for j, column in enumerate(zip(*rows, strict=True)):
             cells = [cell for cell in column if not is_missing(cell)]
-            if 20 * len(cells) > len(rows) and 2 * sum(
-                is_value(cell, decimal) for cell in cells
-            ) >= len(cells):
+            values = sum(is_value(cell, decimal) for cell in cells)
+            if 20 * len(cells) > len(rows) and 2 * values >= len(cells):
                 self.columns.append(j)
         # A row without its date is no sample, a row without its numbers is a gap.
         self.dated = sum(is_date(row[0]) for row in rows) > len(rows) / 2
@@ -294,7 +277,7 @@ def _foot(lines: Sequence[list[str]], look: _Look) -> int:
     return foot if words else 0
 
 
-def _begin(path: Path, lines, look: _Look, named: bool, hint: str) -> tuple[int, list[list[str]]]:
+def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
     """Return the place at which the table begins, and the rows directly above that have a word for
     each column.
 
@@ -320,10 +303,8 @@ def _begin(path: Path, lines, look: _Look, named: bool, hint: str) -> tuple[int,
     if start < place and not heads:
         other = lines[place - 1]
         if len(other) > 1 and len(look.words(other)) == len(other):
-            raise ValueError(
-                f"{path.name}: row {place} has {len(other)} names for the {look.width} columns "
-                f"below it.{hint}"
-            )
+            text = f"{len(other)} names for the {look.width} columns below it.{look.hint}"
+            raise ValueError(f"{look.name}: row {place} has {text}")
         start = place
     return start, heads
 
@@ -339,19 +320,15 @@ def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]
     return []
 
 
-def _body(
-    path: Path, lines, start: int, look: _Look, heads, hint: str
-) -> tuple[list[list[str]], int]:
+def _body(lines, start: int, look: _Look, heads) -> tuple[list[list[str]], int]:
     """Return the rows of the table, and how many that repeat its header are left out."""
     body, repeated = [], 0
     for number, row in enumerate(lines[start:], start=start + 1):
         if row in heads:
             repeated += 1
         elif len(row) < look.width or any(row[look.width :]):
-            raise ValueError(
-                f"{path.name}: expected {look.width} columns, as in most rows; row {number} has "
-                f"{len(row)}.{hint}"
-            )
+            text = f"{look.width} columns, as in most rows; row {number} has {len(row)}"
+            raise ValueError(f"{look.name}: expected {text}.{look.hint}")
         elif any(map(str.strip, row, ["-=: "] * len(row))) or not (look.dated or look.width == 1):
             body.append(row[: look.width])
     return body, repeated
@@ -395,9 +372,8 @@ def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tu
     names = [clean_name(name) or f"column {j + 1}" * (j > 0) for j, name in enumerate(names)]
     twice = {name for name in names if names.count(name) > 1}
     for row in units:
-        longer = [
-            f"{a} {clean_name(b)}" if a in twice else a for a, b in zip(names, row, strict=True)
-        ]
+        pairs = zip(names, row, strict=True)
+        longer = [f"{a} {clean_name(b)}" if a in twice else a for a, b in pairs]
         if len(set(longer)) == len(names):
             names = longer
             break
@@ -416,19 +392,17 @@ def _long_months(path: Path, names: list[str], body: list[list[str]]):
     if not any(months[k : k + 12] == [*range(1, 13)] for k in range(1, 4)):
         return None
     first = months.index(1.0)
-    if names and names[first].isdigit() and not words_of(names[first - 1]) & YEARS:
-        return None
     years = np.array([to_float(row[first - 1]) or np.nan for row in body])
-    if not ((years > 1000) & (years < 3000) & (years % 1 == 0)).all():
-        return None
-    if not names and not (len(body) > 2 and (np.diff(years) == 1).all()):
+    sure = len(body) > 2 and bool((np.diff(years) == 1).all())
+    if names:
+        sure = not names[first].isdigit() or bool(words_of(names[first - 1]) & YEARS)
+    if not sure or not ((years > 1000) & (years < 3000) & (years % 1 == 0)).all():
         return None
     keys = names[: first - 1]
     long = [
         [f"{year:.0f}-{month:02d}", *row[: first - 1], row[first + month - 1]]
-        for year, row in zip(years, body, strict=True)
-        for month in range(1, 13)
-    ]
+        for year, row in zip(years, body, strict=True) for month in range(1, 13)
+    ]  # fmt: skip
     gone = ", ".join(names[first + 12 :])
     others = f"; the others ({gone}) are left out" if gone else ""
     said = f"its twelve columns are months and are read one after another{others}."
@@ -492,10 +466,8 @@ def _check_workbook(path: Path) -> None:
         for name in (n for n in book.namelist() if n.endswith((".xml", ".rels"))):
             content = read_member(book, name, path.name)
             if b"\0" in content or b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-                raise ValueError(
-                    f"{path.name} is refused: {name} is no plain UTF-8 or defines entities, which "
-                    "no spreadsheet does."
-                )
+                text = f"{name} is no plain UTF-8 or defines entities, which no spreadsheet does"
+                raise ValueError(f"{path.name} is refused: {text}.")
             if name.startswith("xl/worksheets/"):
                 _check_span(path, _REFERENCE.findall(content))
 
@@ -515,6 +487,5 @@ def _check_span(path: Path, references: list[bytes]) -> None:
             raise ValueError(f"{path.name} names a cell {text[:20]!r}.") from error
         width, height = max(width, column), max(height, row)
     if width * height > SPAN + SPARSE * len(references):
-        raise ValueError(
-            f"{path.name} spans {height} rows of {width} columns and has {len(references)} cells."
-        )
+        text = f"{height} rows of {width} columns and has {len(references)} cells"
+        raise ValueError(f"{path.name} spans {text}.")

@@ -44,9 +44,9 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
     """Check measurements and their times; raise a `ValueError` for what cannot be used."""
     series = [_as_array(item) for item in recordings_of(x)]
     if len(series) == 1 and series[0].ndim == 3:
-        series = [series[0][i] for i in range(len(series[0]))]
-        if not series:
+        if not len(series[0]):
             raise ValueError("x is empty: it holds no trajectory.")
+        series = list(series[0])
     dtype, epsilon = _precision(series)
     traced = is_traced(series, dt, t)
     xp = jnp if traced else np
@@ -121,28 +121,24 @@ def _as_array(x: Any) -> Any:
     """Return an array of real numbers, not yet converted."""
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
-    if not isinstance(x, jax.Array):
-        try:
-            x = np.asarray(x)
-        except ValueError as error:
-            raise ValueError(
-                "x must be one rectangular array; pass trajectories of different lengths as a "
-                "list of arrays."
-            ) from error
+    try:
+        x = x if isinstance(x, jax.Array) else np.asarray(x)
+    except ValueError as error:
+        remedy = "pass trajectories of different lengths as a list of arrays."
+        raise ValueError(f"x must be one rectangular array; {remedy}") from error
     if not is_real(x.dtype):
-        raise ValueError(
-            f"x must hold real numbers; got dtype {x.dtype}. Missing values are written as NaN."
-        )
+        got = f"dtype {x.dtype}. Missing values are written as NaN."
+        raise ValueError(f"x must hold real numbers; got {got}")
     return x
 
 
 def _precision(series: list[Any]) -> tuple[Any, float]:
     """Return the floating type to compute towards, and the rounding error of the input."""
-    kept = all(isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jnp.floating) for a in series)
-    dtype = jnp.result_type(*series) if kept else jnp.result_type(float)
-    floats = [a.dtype for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
-    epsilon = max([float(jnp.finfo(d).eps) for d in floats], default=float(np.finfo(float).eps))
-    return dtype, epsilon
+    floats = [a for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
+    kept = len(floats) == len(series) and all(isinstance(a, jax.Array) for a in series)
+    epsilons = [float(jnp.finfo(a.dtype).eps) for a in floats]
+    epsilon = max(epsilons, default=float(np.finfo(float).eps))
+    return jnp.result_type(*series) if kept else jnp.result_type(float), epsilon
 
 
 def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
@@ -162,12 +158,9 @@ def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
     """Raise an error for infinite values and for variables of which everything is missing."""
     for i, a in enumerate(series):
-        if np.isinf(a).any():
-            k, j = np.argwhere(np.isinf(a))[0]
-            raise ValueError(
-                f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}; mark "
-                "missing values as NaN."
-            )
+        for k, j in np.argwhere(np.isinf(a)):
+            what = f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}"
+            raise ValueError(f"{what}; mark missing values as NaN.")
     if np.isnan(np.concatenate(series)).all(axis=0).any():
         raise ValueError(NONE_COMPLETE)
 
@@ -179,9 +172,9 @@ def _times(
     time of each trajectory.
     """
     if (dt is None) == (t is None):
+        got = "neither" if dt is None else "both"
         raise ValueError(
-            "pass exactly one of dt (sampling interval) and t (time stamps); got "
-            f"{'neither' if dt is None else 'both'}."
+            f"pass exactly one of dt (sampling interval) and t (time stamps); got {got}."
         )
     if t is None:
         try:
@@ -201,13 +194,9 @@ def _times(
     rounding = max((float(np.finfo(s.dtype).eps) * np.abs(s).max() for s in floats), default=0.0)
     intervals = [np.diff(np.asarray(s, np.float64)) for s in stamps]
     for i, interval in enumerate(intervals):
-        good = np.isfinite(interval) & (interval > 0)
-        if not good.all():
-            k = int(np.argmin(good))
-            raise ValueError(
-                "t must be finite and strictly increasing; it is not between samples "
-                f"{k} and {k + 1} of trajectory {i}."
-            )
+        for k in np.flatnonzero(~(np.isfinite(interval) & (interval > 0))):
+            where = f"between samples {k} and {k + 1} of trajectory {i}"
+            raise ValueError(f"t must be finite and strictly increasing; it is not {where}.")
     pooled = np.concatenate(intervals)
     mean = pooled.mean() if len(pooled) else np.float64(1.0)
     regular = bool(np.all(np.abs(pooled - mean) <= 1e-6 * mean + 2 * rounding))
@@ -245,6 +234,4 @@ def vectors(x: Any, count: int) -> list[Any]:
     """
     many = isinstance(x, list | tuple) and any(np.ndim(item) > 0 for item in x)
     found = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (x if many else [x])]
-    if many:
-        return found
-    return list(found[0]) if found[0].ndim == 2 else found * count
+    return found if many else list(found[0]) if found[0].ndim == 2 else found * count
