@@ -25,10 +25,8 @@ _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
 _WITH_UNIT = r"^([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*(?![eE][+-]?\d)([^\d\s.,:/*^+-]\S{0,9})$"
 # Letters of a name, beyond which it is cut, and names in an error message.
 LONGEST_NAME, NAMES = 120, 20
-_FLAGS = {
-    **dict.fromkeys(("true", "on", "yes", "open"), "1"),
-    **dict.fromkeys(("false", "off", "no", "closed"), "0"),
-}
+_FLAGS = dict.fromkeys("true on yes open".split(), "1")
+_FLAGS |= dict.fromkeys("false off no closed".split(), "0")
 # What stands for a minus, a Fortran exponent: 1.0D+03, and a sign of money.
 _MINUS, _EXPONENT = "[−–‐‑]", r"^([+-]?[\d.]+)[dD]([+-]?\d+)$"
 _MONEY = r"^([+-]?)[$€£¥]\s*"
@@ -104,15 +102,26 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     return "," if sure or separator == ";" else "."
 
 
+def listed_names(names: Iterable[Any]) -> str:
+    """Return names for a sentence, of very many the first."""
+    return listed(names, NAMES)
+
+
+def comparable(cell: Any) -> float | str:
+    """Return what two cells have alike that mean the same: a number, or a text."""
+    text = text_of(cell)
+    number = to_float(text)
+    return "" if text.lower() in MISSING else text if number is None else number
+
+
 def check_there(
     where: str, names: Iterable[str], there: Iterable, what: str = "column", remedy: str = ""
 ) -> None:
     """Raise an error for a name that is not among those there are."""
     for name in names:
         if name not in there:
-            raise ValueError(
-                f"{where} has no {what} {name!r}; it has: {listed(there, NAMES)}.{remedy}"
-            )
+            known = f"it has: {listed_names(there)}.{remedy}"
+            raise ValueError(f"{where} has no {what} {name!r}; {known}")
 
 
 def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) -> Numbers:

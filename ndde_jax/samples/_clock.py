@@ -99,10 +99,9 @@ def check_increasing(stamps: np.ndarray) -> None:
             "If clocks went back an hour there, as daylight saving time ends, name the zone with "
             "--time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
         )
-    raise ValueError(
-        f"{text}If the file holds several recordings, name the column that tells them apart with "
-        "--trial. Sort the rows by time otherwise, or give dt instead."
-    )
+    remedy = "--trial. Sort the rows by time otherwise, or give dt instead."
+    several = "If the file holds several recordings, name the column that tells them apart with"
+    raise ValueError(f"{text}{several} {remedy}")
 
 
 def is_rising(stamps: np.ndarray) -> np.ndarray:

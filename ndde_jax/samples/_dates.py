@@ -127,10 +127,8 @@ class Dates(NamedTuple):
 
 def without_accents(text: str) -> str:
     """Return a text in small letters without accents."""
-    text = text.strip().lower()
-    if text.isascii():
-        return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    text = unicodedata.normalize("NFKD", text.strip().lower())
+    return text if text.isascii() else "".join(c for c in text if not unicodedata.combining(c))
 
 
 def words_of(name: str) -> set[str]:
@@ -216,10 +214,9 @@ def calendar(parts: Mapping[str, Any]) -> np.ndarray:
 def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
     """Return the days that texts of one shape name, `datetime64[D]`; NaT for other texts."""
     found = [shape.fullmatch(text) for text in texts]
-    parts = {
-        key: np.array([np.nan if m is None else float(m[key] or 1) for m in found])
-        for key in shape.groupindex
-    }
+    parts = {}
+    for key in shape.groupindex:
+        parts[key] = np.array([np.nan if m is None else float(m[key] or 1) for m in found])
     years = parts["y"]
     if any(m and len(m["y"]) == 2 for m in found):
         years = years + np.where(years < 69, 2000, 1900)
@@ -287,11 +284,7 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
 
 
 def read_dates(
-    cells: Sequence[str],
-    where: str,
-    *,
-    day_first: bool | None = None,
-    later: np.ndarray | float = 0.0,
+    cells: Sequence[str], where: str, *, day_first: bool | None = None, later: Any = 0.0
 ) -> Dates:
     """Return a column of dates as time stamps, so many seconds `later` as other columns say.
 
@@ -317,10 +310,9 @@ def read_dates(
     wrong = np.isnat(tried[best]) | np.isnan(seconds)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{where} holds {cells[row][:40]!r} in data row {row + 1}; expected dates such as "
-            "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001, or numbers."
-        )
+        like = "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001"
+        what = f"{cells[row][:40]!r} in data row {row + 1}"
+        raise ValueError(f"{where} holds {what}; expected dates such as {like}, or numbers.")
     if np.isnan(ahead).all():
         return Dates(tried[best], None, said)
     minutes = np.nan_to_num(ahead).astype("m8[m]")
@@ -386,10 +378,8 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     if before == 3 or not 0 < typical <= 43200 or not changes:
         return dates
     for name in _ZONES:
-        said = (
-            f"clocks change by an hour as daylight saving time has it; read as local time of "
-            f"{name} or the like, --time-zone says which."
-        )
+        said = f"read as local time of {name} or the like, --time-zone says which."
+        said = f"clocks change by an hour as daylight saving time has it; {said}"
         with contextlib.suppress(Exception):  # whatever says that they are not of this zone
             stamps = np.array(local)
             for r in rows:

@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._files import FREE, RATIO, array_shape, check_size, opened, read_array, read_member
-from .._spoken import listed
-from ._cells import NAMES, check_there, clean_name
+from ._cells import check_there, clean_name, listed_names
 
-TRIAL_NAMES = set(
-    "trial series run realization realisation ensemble member recording system".split()
-)
+TRIAL_NAMES = set("trial series run realization realisation ensemble member".split())
+TRIAL_NAMES |= {"recording", "system"}
 # What a dimension, an index or a column of time is called; and a column of a table, alone or among
 # other words, in a few languages.
 CLOCKS = set("t time times date dates datetime timestamp month year day".split())
@@ -107,10 +105,9 @@ def unpacked(path: Path) -> bytes:
         names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
         if len(names) == 1 and names[0].lower().endswith(TEXT):
             return read_member(archive, names[0], path.name)
-    raise ValueError(
-        f"{path.name} holds {listed(map(clean_name, names), NAMES) or 'nothing'}; expected one "
-        "table in text. Unpack it, and give the file of measurements."
-    )
+    got = listed_names(map(clean_name, names)) or "nothing"
+    remedy = "expected one table in text. Unpack it, and give the file of measurements."
+    raise ValueError(f"{path.name} holds {got}; {remedy}")
 
 
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
@@ -291,11 +288,9 @@ def _read_feather(path: Path) -> Any:
         if source.read(8) != b"ARROW1\0\0":
             refuse_signature(path, path.read_bytes()[:8], "a Feather file")
             return pd.read_feather(path)  # the first version of the format packs nothing
-        announced = sum(
-            _unpacked(message.metadata.to_pybytes(), message.body)
-            for message in pyarrow.ipc.MessageReader.open_stream(source)
-            if message.type in ("record batch", "dictionary")
-        )
+        messages = pyarrow.ipc.MessageReader.open_stream(source)
+        full = (each for each in messages if each.type in ("record batch", "dictionary"))
+        announced = sum(_unpacked(each.metadata.to_pybytes(), each.body) for each in full)
         check_size(path.name, announced, path.stat().st_size)
         source.seek(8)
         return pyarrow.ipc.open_stream(source).read_pandas()

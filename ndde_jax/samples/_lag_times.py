@@ -59,10 +59,9 @@ def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
 
 
 def _refused(text: str) -> ValueError:
-    return ValueError(
-        "lags: expected START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, in whole "
-        f"numbers of samples or in times such as 6h; got {shown(text)}."
-    )
+    expected = "START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, in whole numbers"
+    expected += " of samples or in times such as 6h"
+    return ValueError(f"lags: expected {expected}; got {shown(text)}.")
 
 
 def _lag(text: str, samples: Samples | None) -> int:

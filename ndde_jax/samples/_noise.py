@@ -249,9 +249,8 @@ def _contrasts(interval: Any, xp: ModuleType) -> Any:
     step = xp.stack([interval[j : j + n] for j in range(ORDER + 1)], axis=1)
     midpoint = xp.cumsum(step, axis=1) - step / 2
     midpoint = midpoint / xp.sum(step, axis=1, keepdims=True)  # keeps the products in range
-    gaps = (
-        midpoint[:, :, None] - midpoint[:, None, :] + xp.eye(ORDER + 1, dtype=midpoint.dtype)[None]
-    )
+    ones = xp.eye(ORDER + 1, dtype=midpoint.dtype)[None]
+    gaps = midpoint[:, :, None] - midpoint[:, None, :] + ones
     weights = 1 / xp.prod(gaps, axis=2)
     return weights / xp.sqrt(xp.sum(weights**2 / step, axis=1, keepdims=True))
 
@@ -328,12 +327,9 @@ def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
     spread = np.nanstd(np.concatenate(samples.values)[:, shown], axis=0)
     parts = zip(np.sqrt(np.asarray(errors)[shown]) / spread, shown, strict=True)
     shares = [f"{share:.1%} of {samples.names[j]}" for share, j in parts]
-    text = (
-        f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. "
-        "Several lags of one source average them out, so those are left out that explain less than "
-        "such errors hide."
-    )
-    return (text,) if shares else ()
+    text = f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. Several"
+    then = "so those are left out that explain less than such errors hide."
+    return (f"{text} lags of one source average them out, {then}",) if shares else ()
 
 
 def stretch(x):

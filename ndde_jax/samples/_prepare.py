@@ -11,21 +11,13 @@ import numpy as np
 from .._checks import refusal
 from .._spoken import amount, times as said_as_times
 from .._types import Checked
+from . import _treatments
 from ._clock import find_grid
 from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trend
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._lines import Line, find_lines
 from ._samples import Samples, named, treated
-from ._treatments import (
-    OFFSETS,
-    TRANSFORM,
-    offsets_of,
-    read_transform,
-    said_of_transform,
-    tables_of,
-    terms,
-    transformed,
-)
+from ._treatments import OFFSETS, TRANSFORM
 
 STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
@@ -45,13 +37,9 @@ SEASON = 0.03
 CLOCK = 0.98
 # Known clocks by the unit of time that `dt` counts, in that unit.
 CLOCKS = {
-    "month": (12.0,),
-    "week": (365.2425 / 7,),
-    "day": (365.2425, 7.0),
-    "hour": (24.0, 168.0, 24 * 365.2425),
-    "minute": (1440.0,),
-    "second": (86400.0,),
-}
+    "month": (12.0,), "week": (365.2425 / 7,), "day": (365.2425, 7.0),
+    "hour": (24.0, 168.0, 24 * 365.2425), "minute": (1440.0,), "second": (86400.0,),
+}  # fmt: skip
 
 
 def prepare_samples(
@@ -114,13 +102,11 @@ def prepare_samples(
     steps = tuple(steps) if several else (steps,)
     if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:
         raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
-    kinds = read_transform(transform, samples.names)
+    kinds = _treatments.read_transform(transform, samples.names)
     if samples.treatments:
         if kinds and kinds != samples.transform:
-            raise ValueError(
-                "transform comes too late for samples that are treated already: name it there, "
-                "prepare_samples(samples, transform=...)."
-            )
+            remedy = "name it there, prepare_samples(samples, transform=...)."
+            raise ValueError(f"transform comes too late for samples treated already: {remedy}")
         return samples
     if unknown := [name for name in inputs if name not in samples.names]:
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
@@ -134,17 +120,18 @@ def prepare_samples(
     return samples
 
 
-def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
+def _transformed(samples: Samples, kinds: dict[str, str]) -> Samples:
     """Return some variables as their logarithms or as normal scores."""
-    if not transform:
+    if not kinds:
         return samples
-    columns, text = [samples.names.index(name) for name in transform], said_of_transform(transform)
-    kinds, tables = tuple(transform.values()), tables_of(samples.values, transform, samples.names)
+    columns = [samples.names.index(name) for name in kinds]
+    tables = _treatments.tables_of(samples.values, kinds, samples.names)
+    kept = {"kinds": tuple(kinds.values()), "tables": tables}
+    text, old = _treatments.said_of_transform(kinds), {"values": samples.values}
     # The treatment first, since it is what transforms, these values and later ones.
-    old = {"values": samples.values}
-    plain = treated(samples, TRANSFORM, text, len(kinds), columns, old, kinds=kinds, tables=tables)
-    new = [transformed(plain.treatments[0], np.asarray(x, float)) for x in samples.values]
-    new = [x.astype(old.dtype) for x, old in zip(new, samples.values, strict=True)]
+    plain = treated(samples, TRANSFORM, text, len(kinds), columns, old, **kept)
+    read = (_treatments.transformed(plain.treatments[0], x.astype(float)) for x in samples.values)
+    new = (x.astype(old.dtype) for x, old in zip(read, samples.values, strict=True))
     return dataclasses.replace(plain, values=tuple(new))
 
 
@@ -190,28 +177,24 @@ def _without_level(samples: Samples, known) -> Samples:
     large = (spread > 0) & (np.abs(level) * np.finfo(np.float32).eps > LOST * spread)
     if not large.any():
         return samples
-    columns = np.flatnonzero(large)
-    text = (
-        f"{named(samples, columns)} vary little beside their level, which is taken off and added "
-        "again to what is said in measured units."
-    )
-    level = np.where(large, level, 0.0)
-    size = np.abs(level).max()
-    return _shifted(samples, text, size, columns, np.tile(level, (len(samples.values), 1)))
+    columns, level = np.flatnonzero(large), np.where(large, level, 0.0)
+    then = "which is taken off and added again to what is said in measured units"
+    text = f"{named(samples, columns)} vary little beside their level, {then}."
+    constants = np.tile(level, (len(samples.values), 1))
+    return _shifted(samples, text, np.abs(level).max(), columns, constants)
 
 
 def _without_offsets(samples: Samples, known) -> Samples:
     """Return every recording with the common mean in place of its own."""
-    if len(samples.values) == 1:
-        return samples
-    offsets, apart = offsets_of(samples.values, known)
-    if not offsets.any():
+    offsets, apart = _treatments.offsets_of(samples.values, known)
+    if len(samples.values) == 1 or not offsets.any():
         return samples
     worst = int(np.argmax(apart))
+    by = f"{apart[worst]:.2g} of its standard deviations within recordings"
     text = (
         f"Each of {len(offsets)} recordings has a mean of its own, which that of all replaces; "
-        f"they lie furthest apart in {samples.names[worst]}, by {apart[worst]:.2g} of its standard "
-        "deviations within recordings. Forecasts start from the offset of the last."
+        f"they lie furthest apart in {samples.names[worst]}, by {by}. Forecasts start from the "
+        "offset of the last."
     )
     return _shifted(samples, text, apart[worst], np.flatnonzero(~known), offsets)
 
@@ -219,10 +202,8 @@ def _without_offsets(samples: Samples, known) -> Samples:
 def _shifted(samples: Samples, text: str, size: float, columns, constants) -> Samples:
     """Return samples without a constant of each recording, `[recording dim]`."""
     values = tuple(x - at[None] for x, at in zip(samples.values, constants, strict=True))
-    coefficients = tuple(np.stack([at, np.zeros_like(at)]) for at in constants)
-    return treated(
-        samples, OFFSETS, text, size, columns, {"values": values}, coefficients=coefficients
-    )
+    kept = tuple(np.stack([at, np.zeros_like(at)]) for at in constants)
+    return treated(samples, OFFSETS, text, size, columns, {"values": values}, coefficients=kept)
 
 
 def _regular(samples: Samples, known) -> Samples:
@@ -250,11 +231,8 @@ def _regular(samples: Samples, known) -> Samples:
         share = error / np.where(increment > 0, increment, 1)
         worst = int(np.argmax(share))
         size = share[worst]
-        text = (
-            "The clock is irregular; values are interpolated onto a grid of "
-            f"{amount(step, samples.time_unit, 4)}. The error of that has {said_as_times(size)} "
-            f"the variance of a step of {samples.names[worst]}, where it is largest."
-        )
+        onto = f"values are interpolated onto a grid of {amount(step, samples.time_unit, 4)}"
+        text = f"The clock is irregular; {onto}. The error of that {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, name, text, size, range(samples.dim), changes)
 
@@ -265,10 +243,8 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
     A straight line explains every trend and is explained by itself alone. Those in `kept` stay.
     """
     parts = list(zip(samples.values, samples.times, strict=True))
-    keep = [
-        j for j, name in enumerate(samples.names)
-        if name in kept or not all(counts(x[:, j], t) for x, t in parts)
-    ]  # fmt: skip
+    clocks = [all(counts(x[:, j], t) for x, t in parts) for j in range(samples.dim)]
+    keep = [j for j, name in enumerate(samples.names) if name in kept or not clocks[j]]
     if not 0 < len(keep) < samples.dim or samples.treatments:
         return samples, ()
     values = tuple(x[:, keep] for x in samples.values)
@@ -304,7 +280,7 @@ def _without_season(samples: Samples, known) -> Samples:
     periods = _periods(lines, samples)
     coefficients, values = [], []
     for x, t in zip(samples.values, samples.times, strict=True):
-        design = terms(t - t[0], periods)
+        design = _treatments.terms(t - t[0], periods)
         found = np.zeros((design.shape[1], samples.dim))
         for j, there in enumerate(np.isfinite(x).T):
             if there.sum() > 3 * len(found):
@@ -314,10 +290,8 @@ def _without_season(samples: Samples, known) -> Samples:
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
     said = " and ".join(amount(period, samples.time_unit, 4) for period in periods)
-    text = (
-        f"A season of {said} was removed from all variables; it held {best.share:.0%} of the "
-        f"variance of {samples.names[best.column]}."
-    )
+    held = f"it held {best.share:.0%} of the variance of {samples.names[best.column]}"
+    text = f"A season of {said} was removed from all variables; {held}."
     columns, new = sorted({line.column for line in lines}), {"values": tuple(values)}
     kept = {"periods": periods, "coefficients": tuple(coefficients)}
     return treated(samples, "season", text, best.share, columns, new, **kept)
@@ -330,10 +304,9 @@ def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
     longest = max(map(len, samples.values))
     groups: list[list[Line]] = []
     for line in lines:
-        far = (abs(1 / group[0].period - 1 / line.period) * longest for group in groups)
-        near = next((group for group, apart in zip(groups, far, strict=True) if apart < 2), [])
-        groups += [] if near else [near]
-        near.append(line)
+        apart = [abs(1 / group[0].period - 1 / line.period) * longest for group in groups]
+        groups += [] if min(apart, default=2) < 2 else [[]]
+        groups[next((k for k, far in enumerate(apart) if far < 2), -1)].append(line)
     periods = []
     for group in groups:
         share = np.array([line.share for line in group])
@@ -358,12 +331,16 @@ def _without_trend(samples: Samples, known) -> Samples:
         there = np.isfinite(x[:, j])
         coefficients[1, j] = np.polyfit(elapsed[there], x[there, j], 1)[0]  # the level stays
     worst = columns[np.argmax(shares[columns])]
-    text = (
-        f"A straight trend was removed from {named(samples, columns)}; it held "
-        f"{shares[worst]:.0%} of the variance of {samples.names[worst]}."
-    )
-    new, kept = {"values": (x - terms(elapsed, ()) @ coefficients,)}, (coefficients,)
+    held = f"it held {shares[worst]:.0%} of the variance of {samples.names[worst]}"
+    text = f"A straight trend was removed from {named(samples, columns)}; {held}."
+    new, kept = {"values": (x - _treatments.terms(elapsed, ()) @ coefficients,)}, (coefficients,)
     return treated(samples, "trend", text, shares[worst], columns, new, coefficients=kept)
+
+
+def _has(samples: Samples, worst: Any, error: float) -> str:
+    """Return how large an error is in the variable where it is largest, for a sentence."""
+    step = f"the variance of a step of {samples.names[worst]}"
+    return f"has {said_as_times(error)} {step}, where it is largest"
 
 
 def _filled(samples: Samples, known) -> Samples:
@@ -378,9 +355,6 @@ def _filled(samples: Samples, known) -> Samples:
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = columns[np.argmax(error[columns])]  # of those that were filled
     stay = f" {left} missing values stay." if left else ""
-    text = (
-        f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
-        f"estimated; the error has {said_as_times(error[worst])} the variance of a step of "
-        f"{samples.names[worst]}, where it is largest.{stay}"
-    )
+    what = f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)})"
+    text = f"{what} are estimated; the error {_has(samples, worst, error[worst])}.{stay}"
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_names, check_sizes, refusal
-from .._spoken import amount, listed, unit_ratio
+from .._spoken import amount, unit_ratio
 from .._types import Checked
-from ._cells import NAMES, clean_name
+from ._cells import clean_name, listed_names
 from ._clock import sampling
 from ._dates import settled, typed_stamps
 from ._examples import Example
@@ -26,6 +26,7 @@ from ._trajectories import read_trajectories, recordings_of, vectors
 
 # An interval between samples may differ by this share, as clocks that are rounded do.
 SAME_INTERVAL = 1e-3
+RESAMPLE = "Resample the record to the interval of the discovery."
 
 
 def read_samples(
@@ -111,11 +112,9 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
     names = known.names if found.names is None else found.names
     wrong = [value.shape for value in values if value.shape[1:] != (len(names),)]
     if wrong or not set(known.names) <= set(names):
-        got = f"an array of shape {wrong[0]}" if wrong else listed(names, NAMES)
-        raise ValueError(
-            f"{wanted_by} expected the variables {listed(known.names, NAMES)}, one column each; "
-            f"got {got}."
-        )
+        got = f"an array of shape {wrong[0]}" if wrong else listed_names(names)
+        expected = f"the variables {listed_names(known.names)}, one column each"
+        raise ValueError(f"{wanted_by} expected {expected}; got {got}.")
     order = [names.index(name) for name in known.names]
     found = found._replace(values=[value[:, order] for value in values], names=known.names)
     if not time or (found.dt is None and found.t is None):
@@ -123,10 +122,8 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
     unit = known.time_unit or found.time_unit
     ratio = unit_ratio(found.time_unit or unit, unit)
     if ratio is None:
-        raise ValueError(
-            f"{wanted_by} expected times in the unit {known.time_unit!r}; got "
-            f"{found.time_unit!r}. Resample the record to the interval of the discovery."
-        )
+        got = f"the unit {known.time_unit!r}; got {found.time_unit!r}"
+        raise ValueError(f"{wanted_by} expected times in {got}. {RESAMPLE}")
     stamps, step = None, (found.dt or 0.0) * ratio
     if found.dt is None:
         stamps = [np.asarray(stamp, float) * ratio for stamp in vectors(found.t, len(values))]
@@ -135,10 +132,8 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
             return found._replace(dt=known.dt, t=None, time_unit=unit)
         step = float(steps.mean())
     if not abs(step / known.dt - 1) < SAME_INTERVAL:
-        raise ValueError(
-            f"{wanted_by} expected a sampling interval of {amount(known.dt, unit, 6)}; got "
-            f"{amount(step, unit, 6)}. Resample the record to that of the discovery."
-        )
+        got = f"{amount(known.dt, unit, 6)}; got {amount(step, unit, 6)}"
+        raise ValueError(f"{wanted_by} expected a sampling interval of {got}. {RESAMPLE}")
     return found._replace(dt=step if stamps is None else None, t=stamps, time_unit=unit)
 
 
@@ -230,11 +225,9 @@ def joined(parts: list[Labelled]) -> Labelled:
         value, own = np.asarray(part.values), part.names or ()
         if names is not None and own != names and len(names) > 1:
             if set(own) != set(names):
-                raise ValueError(
-                    "x: all frames of a list must have the same columns; the first has "
-                    f"{listed(names, NAMES)}, number {number} has "
-                    f"{listed(own, NAMES) or 'none with names'}."
-                )
+                other = f"number {number} has {listed_names(own) or 'none with names'}"
+                got = f"the first has {listed_names(names)}, {other}"
+                raise ValueError(f"x: all frames of a list must have the same columns; {got}.")
             value = value[:, [own.index(name) for name in names]]
         values.append(value)
     if any(part.time_unit != first.time_unit for part in parts):
@@ -288,11 +281,8 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     values, index = frame.to_numpy(float, na_value=np.nan), frame.index
     levels = [index.get_level_values(k) for k in range(index.nlevels)]
     dated = pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex
-    clocks = (
-        k for k, level in enumerate(levels)
-        if isinstance(level, dated) or str(level.name).lower() in CLOCKS
-    )  # fmt: skip
-    clock = levels.pop(next(clocks, -1))
+    timed = [isinstance(level, dated) or str(level.name).lower() in CLOCKS for level in levels]
+    clock = levels.pop(timed.index(True) if any(timed) else -1)
     keys = [" ".join(map(str, key)) for key in zip(*levels, strict=True)]
     stamps = _stamps(clock) if time else None
     rows = rows_of(np.array(keys) if levels else None, len(values))
@@ -322,10 +312,10 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     x = x.to_dataarray("variable") if isinstance(x, xr.Dataset) else x
     x = x.squeeze() if x.ndim > 2 else x
     if x.ndim not in (1, 2):
+        cells = f"x.stack(cell={tuple(map(str, x.dims[1:]))})"
         raise ValueError(
             "x: an xarray object must have one dimension for time and at most one for variables; "
-            f"got {x.dims}. Average over the others, or make one of those that are variables: "
-            f"x.stack(cell={tuple(map(str, x.dims[1:]))})."
+            f"got {x.dims}. Average over others, or make one of those that are variables: {cells}."
         )
     if x.dtype.kind not in "fiub":
         raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
@@ -335,10 +325,8 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     along = (named + dated + others)[0]
     x = x.transpose(along, ...)
     if time and along in x.coords and _stamps(x.indexes[along]) is None:
-        raise ValueError(
-            f"x: cannot read the time axis, which begins with {x.indexes[along][0]!r}; expected "
-            "numbers or dates. Pass dt or t instead."
-        )
+        got = f"which begins with {x.indexes[along][0]!r}; expected numbers or dates"
+        raise ValueError(f"x: cannot read the time axis, {got}. Pass dt or t instead.")
     frame = x.to_pandas()
     if x.ndim == 2:
         other = x.dims[1]
@@ -346,9 +334,7 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     return _from_pandas(frame, time)
 
 
-def _timed(
-    values: Any, names: tuple[str, ...] | None, stamps: np.ndarray | None, rows: np.ndarray
-) -> Labelled:
+def _timed(values: Any, names: Any, stamps: np.ndarray | None, rows: np.ndarray) -> Labelled:
     """Return some rows with the interval of their stamps or, if there is none, with the stamps as
     numbers; with the unit of both, and the date they are counted from.
     """

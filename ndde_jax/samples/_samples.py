@@ -226,11 +226,9 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
         remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
         raise refusal("mask", expected, mask, remedy)
     if [part.shape for part in parts] != [(n,) for n in lengths]:
-        shapes = listed((part.shape for part in parts), most=6)
-        raise ValueError(
-            f"mask must hold one boolean per sample, for trajectories of {listed(lengths, most=6)} "
-            f"samples; got shapes {shapes}."
-        )
+        got = f"got shapes {listed((part.shape for part in parts), most=6)}"
+        known = f"for trajectories of {listed(lengths, most=6)} samples"
+        raise ValueError(f"mask must hold one boolean per sample, {known}; {got}.")
     if not any(part.any() for part in parts):
         raise ValueError("mask must be True somewhere: it leaves no sample as a present.")
     return () if all(part.all() for part in parts) else tuple(parts)

@@ -9,20 +9,8 @@ import numpy as np
 
 from .._checks import shown
 from .._spoken import listed
-from . import _dates
-from ._cells import (
-    COMMA_NUMBER,
-    MISSING,
-    NAMES,
-    Numbers,
-    as_numbers,
-    check_there,
-    clean_name,
-    is_missing,
-    is_value,
-    text_of,
-    to_float,
-)
+from . import _cells, _dates
+from ._cells import Numbers, check_there, clean_name, is_missing, is_value, listed_names
 from ._clock import is_rising, rank
 from ._columns import FEWEST, is_clock, starts_again
 from ._dates import is_date, is_packed, span, words_of
@@ -81,6 +69,10 @@ READERS: dict[str, Callable[[Path, Options], Found]] = {
     **dict.fromkeys((".parquet", ".feather", ".arrow", ".json", ".jsonl", ".ndjson"), read_columns),
     **dict.fromkeys((".nc", ".nc4", ".zarr"), read_grid),
 }
+
+
+# Stamps of a column, and the assumptions made to read them.
+Stamps = tuple[np.ndarray, tuple[str, ...]]
 
 
 class Time(NamedTuple):
@@ -172,7 +164,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if not wanted:
         raise ValueError(f"{file} has no column beside the time column {time.columns[0]!r}.")
     if len(set(wanted)) < len(wanted):
-        raise ValueError(f"--columns names a column of {file} twice: {listed(wanted, NAMES)}.")
+        raise ValueError(f"--columns names a column of {file} twice: {listed_names(wanted)}.")
     numbers = {name: read.number(name) for name in wanted}
     if not columns:
         free = {name: each for name, each in numbers.items() if name not in options.kept}
@@ -182,7 +174,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     _check_numeric(file, numbers, frame)
     for text in dict.fromkeys(each.said for each in numbers.values() if each.said):
         names = [name for name, each in numbers.items() if each.said == text]
-        said += (f"{text} ({listed(names, NAMES)}).",)
+        said += (f"{text} ({listed_names(names)}).",)
     values = np.stack([each.values for each in numbers.values()], axis=1)
     masks += [rows_of_months(file, stamps, options.months)] if options.months else []
     mask = np.all(masks, axis=0) if masks else None
@@ -210,11 +202,8 @@ def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, Time, list
     time, the columns that tell recordings apart, and the one that named the variables; None for any
     other.
     """
-    values = [
-        name for name in frame
-        if words_of(name) & VALUES and name not in time.columns
-        and not frame[name].map(is_missing).all()
-    ]  # fmt: skip
+    named = [name for name in frame if words_of(name) & VALUES and name not in time.columns]
+    values = [name for name in named if not frame[name].map(is_missing).all()]
     kinds = [name for name in panel if words_of(name) & KINDS]
     if len(values) != 1 or len(kinds) != 1:
         return None
@@ -261,8 +250,8 @@ def rows_with(file: str, frame: Any, only: Sequence[tuple[str, tuple[str, ...]]]
     inside = np.ones(len(frame), bool)
     for name, values in only:
         check_there(f"--only: {file}", [name], frame)
-        cells = [_comparable(cell) for cell in frame[name]]
-        wanted = [_comparable(value) for value in values]
+        cells = [_cells.comparable(cell) for cell in frame[name]]
+        wanted = [_cells.comparable(value) for value in values]
         if absent := [v for v, cell in zip(values, wanted, strict=True) if cell not in set(cells)]:
             some = ", ".join(dict.fromkeys(str(cell).strip() for cell in frame[name][:2000]))
             some = some if len(some) < 80 else some[:76] + " ..."
@@ -279,17 +268,9 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
     """
     if stamps is None or stamps.dtype.kind != "M":
         has = "is missing" if stamps is None else f"begins with {shown(stamps[0])}"
-        raise ValueError(
-            f"--months needs a time column with dates; that of {file} {has}. Name a column of "
-            "months with --only month=12,1,2."
-        )
+        remedy = "Name a column of months with --only month=12,1,2."
+        raise ValueError(f"--months needs a time column with dates; that of {file} {has}. {remedy}")
     return np.isin(stamps.astype("datetime64[M]").astype(int) % 12 + 1, list(months))
-
-
-def _comparable(cell: Any) -> Any:
-    text = text_of(cell)
-    number = to_float(text)
-    return "" if text.lower() in MISSING else text if number is None else number
 
 
 # ---- variables ----
@@ -324,7 +305,7 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
         if not gone or len(gone) == len(numbers):
             continue
         numbers = {name: each for name, each in numbers.items() if name not in gone}
-        columns, s, are = f"columns {listed(gone, NAMES)}", "", "are"
+        columns, s, are = f"columns {listed_names(gone)}", "", "are"
         if len(gone) == 1:
             columns, s, are = f"column {gone[0]!r}", "s", "is"
         said += (f"{columns} {what.format(s=s, are=are)} and {are} left out.",)
@@ -352,7 +333,7 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     mark = max(marks, key=marks.count, default="")
     if len(frame.columns) == 1 and mark and is_missing(mark):
         remedy = f"If {mark!r} stands between cells, say so with --separator '{mark}'"
-    elif COMMA_NUMBER.fullmatch(cell):
+    elif _cells.COMMA_NUMBER.fullmatch(cell):
         remedy = "If this is a decimal comma, say so with --decimal ,"
     elif rest:
         remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
@@ -402,7 +383,7 @@ class Clocks(NamedTuple):
     def number(self, name: str) -> Numbers:
         """Return a column as numbers."""
         options = self.options
-        return as_numbers(self.frame[name], decimal=options.decimal, marks=options.missing)
+        return _cells.as_numbers(self.frame[name], decimal=options.decimal, marks=options.missing)
 
     def time(self) -> Time:
         """Return the time column that was named, or the most likely ones."""
@@ -473,12 +454,11 @@ class Clocks(NamedTuple):
             "d": (day - month).astype(int) + 1, "j": (day - year).astype(int) + 1,
             "h": (stamps - day).astype(int) // 3600,
         }  # fmt: skip
-        named = {name: part for part, name in self._named(set(own)).items() if part in own}
         left = [name for name in self.frame if name not in time.columns]
-        again = list(filter(self._dated, left)) + [
-            name for name in named
-            if name in left and (self._values(named[name], name) == own[named[name]]).all()
-        ]  # fmt: skip
+        again = list(filter(self._dated, left))
+        for part, name in self._named(set(own)).items():
+            if part in own and name in left and (self._values(part, name) == own[part]).all():
+                again.append(name)
         said = (f"columns {', '.join(again)} say the time again.",) if again else ()
         return Time((*time.columns, *dict.fromkeys(again)), time.stamps, (*time.said, *said))
 
@@ -525,9 +505,7 @@ class Clocks(NamedTuple):
                 if len(found) > 1 or (np.diff(x) == 1).all():
                     yield dict(found)
 
-    def _parts(
-        self, found: dict[str, str], index: tuple[str, ...], sure: bool = True
-    ) -> Time | None:
+    def _parts(self, found: dict[str, str], index: tuple, sure: bool = True) -> Time | None:
         """Return time from columns of its parts; without a year, years are counted on. None if it
         neither increases nor, if the parts are `sure`, tells recordings apart.
         """
@@ -544,10 +522,12 @@ class Clocks(NamedTuple):
             return None
         seconds = sum(values.get(part, 0.0) * size for part, size in SECONDS.items())
         clocks = self._clocks(found.values()) if {"d", "j"} & set(found) else ()
-        times = [
-            Time((*found.values(), *more, *index), days.astype("M8[us]") + span(later))
-            for more, later in (((), seconds), *clocks)
-        ]
+        columns, days, within = (
+            tuple(found.values()),
+            days.astype("M8[us]"),
+            (((), seconds), *clocks),
+        )
+        times = [Time((*columns, *more, *index), days + span(later)) for more, later in within]
         time = self._first_orderly(times, panels=sure)
         if time is None:
             return None
@@ -584,9 +564,6 @@ class Clocks(NamedTuple):
 
     # ---- what a column holds ----
 
-    def _rows(self) -> tuple[np.ndarray, ...]:
-        return rows_of(self.trials, len(self.frame))
-
     def _orderly(self, time: Time, panels: bool = True) -> bool:
         """Return whether stamps increase in each recording, or fall; or, with `panels`, tell
         recordings apart.
@@ -594,7 +571,7 @@ class Clocks(NamedTuple):
         stamps = time.stamps
         if stamps is None or len(stamps) < 2:
             return False
-        rises = all(is_rising(stamps[r]).all() for r in self._rows())
+        rises = all(is_rising(stamps[r]).all() for r in rows_of(self.trials, len(stamps)))
         return rises or falls(stamps) or (panels and panel_of(self.frame, time) is not None)
 
     def _first_orderly(self, times: Sequence[Time], panels: bool = True) -> Time | None:
@@ -625,10 +602,8 @@ class Clocks(NamedTuple):
         if re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
             called = bool(words_of(name) & TIME_NAMES)
             return called and self._months_behind_points(name) is not None
-        return all(
-            is_date(cell) or hasattr(cell, "calendar") or hasattr(cell, "isoformat")
-            for cell in some
-        )
+        kinds = ("calendar", "isoformat")
+        return all(is_date(cell) or any(hasattr(cell, kind) for kind in kinds) for cell in some)
 
     def _months_behind_points(self, name: str) -> list[str] | None:
         """Return 1950.01 to 1950.12 as dates; None for a fraction of a year."""
@@ -642,9 +617,7 @@ class Clocks(NamedTuple):
         read = self.number(name)
         return read.wrong is None and self._orderly(Time((name,), read.values))
 
-    def _stamps(
-        self, name: str, later: np.ndarray | float = 0.0
-    ) -> tuple[np.ndarray, tuple[str, ...]]:
+    def _stamps(self, name: str, later: np.ndarray | float = 0.0) -> Stamps:
         """Return the stamps that a column holds, so many seconds later, and assumptions made."""
         column, where = self.frame[name], f"{self.file}: the time column {name!r}"
         missing = ValueError(f"{where} has missing values.")
@@ -671,12 +644,13 @@ class Clocks(NamedTuple):
             raise missing
         return _counted(name, values)
 
-    def _settled(self, dates: _dates.Dates) -> tuple[np.ndarray, tuple[str, ...]]:
-        found = _dates.settled(dates, self.options.time_zone, self._rows())
+    def _settled(self, dates: _dates.Dates) -> Stamps:
+        rows = rows_of(self.trials, len(self.frame))
+        found = _dates.settled(dates, self.options.time_zone, rows)
         return found.stamps, tuple(dict.fromkeys(filter(None, (dates.said, found.said))))
 
 
-def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+def _counted(name: str, values: np.ndarray) -> Stamps:
     """Return what numbers count: seconds from 1970, days of a spreadsheet, years, or anything."""
     words = words_of(name)
     # Units per second of numbers that count from 1970 and give plausible dates.

@@ -14,17 +14,8 @@ from typing import Any
 import numpy as np
 
 from .._files import check_size, opened, read_member
-from .._spoken import listed
-from ._cells import (
-    MISSING,
-    NAMES,
-    clean_name,
-    decimal_mark,
-    is_missing,
-    is_value,
-    text_of,
-    to_float,
-)
+from . import _cells
+from ._cells import clean_name, decimal_mark, is_missing, is_value, listed_names, text_of, to_float
 from ._dates import YEARS, is_date, month_of, words_of
 from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
 
@@ -129,7 +120,7 @@ def _without_comments(text: str) -> tuple[list[str], list[str]]:
     title: list[str] = []
     for line in io.StringIO(text, newline=None):
         word = re.split(r"[\t,;]", line.strip())[0].strip('" ').lower()
-        if _COMMENT.match(line) and word not in MISSING:
+        if _COMMENT.match(line) and word not in _cells.MISSING:
             title += [] if lines else [line]
         elif line.strip():
             lines.append(line)
@@ -381,7 +372,7 @@ def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tu
     pairs = zip(names, counts, strict=True)
     found = [f"{name}.{count}" if count else name for name, count in pairs]
     told = [name for name, old in zip(found, names, strict=True) if old in twice or name != old]
-    said = f"columns of the same name are told apart: {listed(told, NAMES)}."
+    said = f"columns of the same name are told apart: {listed_names(told)}."
     return found, (said,) if twice else ()
 
 
@@ -459,10 +450,9 @@ def _check_workbook(path: Path) -> None:
     span.
     """
     with opened(path, path.name) as book:
-        sizes = book.infolist()
-        check_size(
-            path.name, sum(part.file_size for part in sizes), sum(p.compress_size for p in sizes)
-        )
+        parts = book.infolist()
+        packed = sum(part.compress_size for part in parts)
+        check_size(path.name, sum(part.file_size for part in parts), packed)
         for name in (n for n in book.namelist() if n.endswith((".xml", ".rels"))):
             content = read_member(book, name, path.name)
             if b"\0" in content or b"<!DOCTYPE" in content or b"<!ENTITY" in content:

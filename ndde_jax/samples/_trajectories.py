@@ -56,10 +56,8 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
     dim = series[0].shape[1]
     for i, a in enumerate(series):
         if a.shape[1] != dim:
-            raise ValueError(
-                f"all trajectories must have the same variables; trajectory 0 has {dim} columns, "
-                f"trajectory {i} has {a.shape[1]}."
-            )
+            got = f"trajectory 0 has {dim} columns, trajectory {i} has {a.shape[1]}"
+            raise ValueError(f"all trajectories must have the same variables; {got}.")
     if names is not None:
         names = check_names(names, dim)
     if not traced:
@@ -83,10 +81,8 @@ def read_lags(lags: Any) -> tuple[int, ...]:
     except TypeError as error:
         raise wrong from error
     if len(items) > MOST_LAGS:
-        raise ValueError(
-            f"lags must be at most {MOST_LAGS} candidates; got more: {shown(lags)}. Take every "
-            "tenth, say: range(0, stop, 10)."
-        )
+        got = f"got more: {shown(lags)}. Take every tenth, say: range(0, stop, 10)."
+        raise ValueError(f"lags must be at most {MOST_LAGS} candidates; {got}")
     if any(isinstance(lag, bool | np.bool_) for lag in items):
         raise wrong
     if not result:
@@ -103,12 +99,8 @@ def column_name(j: int, names: Sequence[str] | None) -> str:
 
 def transposed_hint(rows: int, columns: int) -> str:
     """Return a hint for an error message when the array may be transposed."""
-    if columns <= rows:
-        return ""
-    return (
-        f" x has more columns ({columns}) than rows ({rows}): rows are samples and columns are "
-        "variables, so it may have to be transposed (x.T)."
-    )
+    said = f" x has more columns ({columns}) than rows ({rows}): rows are samples and columns are"
+    return f"{said} variables, so it may have to be transposed (x.T)." if columns > rows else ""
 
 
 def recordings_of(x: Any) -> list[Any]:
@@ -144,10 +136,8 @@ def _precision(series: list[Any]) -> tuple[Any, float]:
 def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
     """Return a matrix [time dim], in float64 where the numbers are known."""
     if x.ndim not in (1, 2):
-        raise ValueError(
-            "x must be [time, dim], [time], [series, time, dim], or a list of the first two; got "
-            f"shape {x.shape} for trajectory {i}."
-        )
+        expected = "[time, dim], [time], [series, time, dim], or a list of the first two"
+        raise ValueError(f"x must be {expected}; got shape {x.shape} for trajectory {i}.")
     if x.size == 0:
         raise ValueError(f"trajectory {i} is empty: its shape is {x.shape}.")
     x = x[:, None] if x.ndim == 1 else x
@@ -173,9 +163,8 @@ def _times(
     """
     if (dt is None) == (t is None):
         got = "neither" if dt is None else "both"
-        raise ValueError(
-            f"pass exactly one of dt (sampling interval) and t (time stamps); got {got}."
-        )
+        both = "dt (sampling interval) and t (time stamps)"
+        raise ValueError(f"pass exactly one of {both}; got {got}.")
     if t is None:
         try:
             check_number(dt, "dt", above=0)
@@ -209,22 +198,16 @@ def _times(
 
 def _stamps(t: Any, lengths: list[int]) -> list[Any]:
     """Return one vector of time stamps per trajectory, checked."""
-    stamps = vectors(t, len(lengths))
-    if len(stamps) != len(lengths):
-        raise ValueError(
-            f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
-        )
+    stamps, count = vectors(t, len(lengths)), len(lengths)
+    if len(stamps) != count:
+        raise ValueError(f"got {len(stamps)} vectors of time stamps for {count} trajectories.")
     for i, (stamp, n) in enumerate(zip(stamps, lengths, strict=True)):
         if not is_real(stamp.dtype):
-            raise ValueError(
-                f"t must hold real numbers; got dtype {stamp.dtype}. Convert dates to numbers in "
-                "the unit of time you want, for instance days since the first."
-            )
+            remedy = "Convert dates to numbers in a unit of time, such as days since the first."
+            raise ValueError(f"t must hold real numbers; got dtype {stamp.dtype}. {remedy}")
         if stamp.shape != (n,):
-            raise ValueError(
-                f"t must have one stamp per sample; trajectory {i} has {n} samples, its stamps "
-                f"have shape {stamp.shape}."
-            )
+            got = f"trajectory {i} has {n} samples, its stamps have shape {stamp.shape}"
+            raise ValueError(f"t must have one stamp per sample; {got}.")
     return stamps
 
 

@@ -173,9 +173,8 @@ def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray,
     known = np.sort(values[np.isfinite(values)])
     different, slot = np.unique(known, return_inverse=True)
     if len(different) < 2:
-        raise ValueError(
-            f"transform: {name} has fewer than two different values, so its ranks say nothing."
-        )
+        few = f"{name} has fewer than two different values"
+        raise ValueError(f"transform: {few}, so its ranks say nothing.")
     each = ndtri(np.arange(1, len(known) + 1) / (len(known) + 1))
     scores = np.bincount(slot.ravel(), each) / np.bincount(slot.ravel())
     low = max(int(np.searchsorted(scores, -OUTER)), 1)
@@ -200,9 +199,9 @@ def tables_of(
     for name, kind in transform.items():
         column = np.concatenate([np.asarray(x[:, names.index(name)], float) for x in values])
         if kind == "log":
+            by_ranks = f'by its ranks (transform={{"{name}": "ranks"}}, --ranks "{name}")'
             remedy = (
-                f"Mark them as missing if they are errors, or read {name} by its ranks "
-                f'(transform={{"{name}": "ranks"}}, --ranks "{name}") or as it is.'
+                f"Mark them as missing if they are errors, or read {name} {by_ranks} or as it is."
             )
             check_logarithm(column, f"transform: {name}", remedy)
         tables.append(np.zeros((0, 2)) if kind == "log" else scores_of(column, name))
