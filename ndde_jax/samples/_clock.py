@@ -165,9 +165,8 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     shortest = float(np.mean(pooled[pooled < 1.5 * pooled.min()]))
     same = np.abs(pooled - shortest) <= ON_GRID * shortest
     exact = _multiples(times, pooled, step) or _multiples(times, pooled, shortest)
-    if exact is not None and (same.mean() >= MOSTLY or len(pooled) < MANY):
-        return exact
-    if len(pooled) < MANY or rounding >= step:
+    prevails = exact is not None and same.mean() >= MOSTLY
+    if prevails or len(pooled) < MANY or rounding >= step:
         return exact
     return (
         _fitted(times, [np.arange(len(t)) for t in times], rounding / 2)
@@ -198,9 +197,9 @@ def _multiples(times, pooled, step: float) -> Grid | None:
     multiple = pooled / step
     whole = np.round(multiple)
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)
-    if not (near.all() and (whole >= 1).all() and whole.sum() <= 4 * len(whole)):
-        return None
-    return Grid(float(f"{pooled.sum() / whole.sum():.12g}"), _counts(times, step))
+    good = near.all() and (whole >= 1).all() and whole.sum() <= 4 * len(whole)
+    mean = float(f"{pooled.sum() / max(whole.sum(), 1):.12g}")
+    return Grid(mean, _counts(times, step)) if good else None
 
 
 def _fitted(times, counts, tolerance: float) -> Grid | None:
@@ -212,9 +211,8 @@ def _fitted(times, counts, tolerance: float) -> Grid | None:
     step = sum(t @ k for t, k in centred) / square
     # Rounded stamps have the mean of their roundings taken off as well.
     off = max(np.abs(t - step * k).max() for t, k in centred)
-    if not (off <= tolerance * 1.1 + 1e-9 * step):
-        return None
-    return Grid(float(f"{step:.12g}"), tuple(counts))
+    good = off <= tolerance * 1.1 + 1e-9 * step
+    return Grid(float(f"{step:.12g}"), tuple(counts)) if good else None
 
 
 def rank(stamps: np.ndarray, rows: Sequence[np.ndarray] = ()) -> int:

@@ -67,15 +67,11 @@ def span(seconds: Any) -> Any:
 # ---- dates as people write them ----
 
 # How months begin in the languages of Western Europe, without accents.
-_MONTHS = {
-    start: number
-    for number, starts in enumerate(
-        "jan|ene|gen feb|fev mar|mrz|mrt|maer apr|abr|avr may|mai|mei|mag jun|juin|giu "
-        "jul|juil|lug aug|ago|aou sep|set oct|okt|ott|out nov dec|dez|dic".split(),
-        start=1,
-    )
-    for start in starts.split("|")
-}
+_STARTS = (
+    "jan|ene|gen feb|fev mar|mrz|mrt|maer apr|abr|avr may|mai|mei|mag jun|juin|giu "
+    "jul|juil|lug aug|ago|aou sep|set oct|okt|ott|out nov dec|dez|dic"
+)
+_MONTHS = {s: k for k, month in enumerate(_STARTS.split(), start=1) for s in month.split("|")}
 _MONTH = re.compile(rf"(?<![a-z])({'|'.join(sorted(_MONTHS, key=len, reverse=True))})[a-z]*\.?")
 # Three months by their first letters, as averages over seasons are called.
 _SEASONS = "djf jfm fma mam amj mjj jja jas aso son ond ndj".split()

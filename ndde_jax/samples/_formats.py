@@ -262,7 +262,7 @@ def _read_json(path: Path) -> Any:
 
     text = path.read_text("utf-8-sig")
     try:
-        data = json.loads(text)
+        data: Any = json.loads(text)
     except json.JSONDecodeError:
         data = [json.loads(line) for line in text.splitlines() if line.strip()]
     parts = list(data.values()) if isinstance(data, dict) else []

@@ -62,13 +62,10 @@ SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
 TAKEN = "column {!r} is taken for the time."
 
 READERS: dict[str, Callable[[Path, Options], Found]] = {
-    **dict.fromkeys(TEXT, read_text),
-    ".npz": read_npz,
-    ".npy": read_npy,
-    ".xlsx": read_excel,
+    **dict.fromkeys(TEXT, read_text), ".npz": read_npz, ".npy": read_npy, ".xlsx": read_excel,
     **dict.fromkeys((".parquet", ".feather", ".arrow", ".json", ".jsonl", ".ndjson"), read_columns),
     **dict.fromkeys((".nc", ".nc4", ".zarr"), read_grid),
-}
+}  # fmt: skip
 
 
 # Stamps of a column, and the assumptions made to read them.
@@ -548,17 +545,19 @@ class Clocks(NamedTuple):
         """Return columns with times of day, as text or as in 1330, and the seconds they tell."""
         columns, names = list(columns), list(self.frame)
         for place, name in enumerate(names):
-            cells, x = self.frame[name], self.number(name).values
+            if name in columns:
+                continue
+            cells = self.frame[name]
             beside = place and names[place - 1] in columns and UNNAMED.fullmatch(name)
             called = beside or words_of(name) & (TIME_NAMES | {"hhmm"})
             marked = self._words(name) and re.search("[:.]", str(cells.iloc[0]))
-            if name in columns:
-                continue
-            if marked and (day := _dates.read_clock([str(cell) for cell in cells])) is not None:
+            day = _dates.read_clock([str(cell) for cell in cells]) if marked else None
+            x = self.number(name).values if called and day is None else np.array([np.nan])
+            if day is not None:
                 yield (name,), day % 86400
-            elif called and _whole(x, 0, 24):
+            elif _whole(x, 0, 24):
                 yield (name,), x * 3600
-            elif called and _whole(x, 0, 240_000) and (x % 100 < 60).all():
+            elif _whole(x, 0, 240_000) and (x % 100 < 60).all():
                 x = x if x.max() > 2400 else 100 * x  # 1330 and 133000
                 yield (name,), x // 10_000 * 3600 + x // 100 % 100 * 60 + x % 100
 

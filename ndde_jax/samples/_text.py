@@ -25,11 +25,9 @@ LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8
 SEPARATORS = (";", "\t", ",", "|", None)
 # The marks with which texts begin that are not plain UTF-8.
 BOMS = {
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
-}
+}  # fmt: skip
 # Cells that a sheet may span for each that it holds, and for nothing.
 SPARSE, SPAN = 50, 2_000_000
 _YEAR = re.compile(r"(1[5-9]|2[01])\d\d")
