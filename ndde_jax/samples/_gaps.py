@@ -60,7 +60,7 @@ def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
     import pandas as pd
 
     filled = pd.DataFrame(x, dtype=float).interpolate(limit_direction="both")
-    return filled.fillna(0.0).to_numpy(copy=True)
+    return np.array(filled.fillna(0.0), order="C")  # sums round in the order of memory
 
 
 def _error(filled, x, held):

@@ -45,11 +45,11 @@ def read_text(path: Path, options: Options) -> Found:
     """Return the rows of a text file, whatever separates their cells."""
     text, said = _decoded(path)
     lines, title = _without_comments(text)
+    if lines and (given := re.fullmatch(r"sep=(.)\s*", lines[0])):
+        lines = lines[1:]
+        options = options._replace(separator=options.separator or given[1])
     if not lines:
         raise ValueError(f"{path.name} holds no data.")
-    if given := re.fullmatch(r"sep=(.)\s*", lines[0]):
-        lines = lines[1:] or [""]
-        options = options._replace(separator=options.separator or given[1])
     # Counted before anything is cut, because a million cells take their time.
     check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
     separator = _separator(lines[:LOOKED_AT], options)
