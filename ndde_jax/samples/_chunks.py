@@ -123,11 +123,11 @@ class Chunks:
 
         **Raises:** `ValueError` for blocks of different width, and for infinite values.
         """
-        widths: list[int] = []
+        first = None
         for block in map(as_block, self._raw()):
-            widths = [*widths[:1], block.shape[1]]
-            if len(set(widths)) > 1:
-                said = "the first has {} columns, another {}.".format(*widths)
+            first = block.shape[1] if first is None else first
+            if block.shape[1] != first:
+                said = f"the first has {first} columns, another {block.shape[1]}."
                 raise ValueError(f"all chunks must have the same variables; {said}")
             yield block
 

@@ -251,11 +251,9 @@ def _seconds_of(clock: re.Match) -> float:
 
 
 def _ahead(clock: re.Match | None) -> float:
-    zone = clock[5] if clock else None
-    if not zone:
-        return np.nan
-    if zone in _LETTERS:
-        return 60.0 * _LETTERS[zone]
+    zone = (clock and clock[5]) or ""
+    if not zone or zone in _LETTERS:
+        return 60.0 * _LETTERS.get(zone, np.nan)
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return (-1 if zone[0] == "-" else 1) * (60.0 * int(digits[:2]) + int(digits[2:]))
 

@@ -127,10 +127,8 @@ def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> E
         month, x = time.astype("datetime64[M]").astype(int) % 12, values[:, warm]
         climatology = np.stack([x[month == m].mean(axis=0) for m in range(12)])
         values[:, warm] = x - climatology[month]
-    known = tuple(
-        KnownLink(source, target, None if delay is None else tuple(delay), *rest)
-        for source, target, delay, *rest in about["known"]
-    )
+    links = about["known"]
+    known = tuple(KnownLink(a, b, delay and tuple(delay), *rest) for a, b, delay, *rest in links)
     texts = {key: about[key] for key in ("dt", "time_unit", "description", "source", "licence")}
     lists = {key: tuple(about[key]) for key in ("names", "units", "lags")}
     return Example(name=name, values=values, time=time, known=known, **texts, **lists)

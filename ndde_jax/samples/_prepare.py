@@ -304,15 +304,15 @@ def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
     longest = max(map(len, samples.values))
     groups: list[list[Line]] = []
     for line in lines:
-        apart = [abs(1 / group[0].period - 1 / line.period) * longest for group in groups]
-        groups += [] if min(apart, default=2) < 2 else [[]]
-        groups[next((k for k, far in enumerate(apart) if far < 2), -1)].append(line)
+        near = [g for g in groups if abs(1 / g[0].period - 1 / line.period) * longest < 2] or [[]]
+        groups += [] if near[0] else near
+        near[0].append(line)
     periods = []
     for group in groups:
         share = np.array([line.share for line in group])
         frequency = float(share @ np.array([1 / line.period for line in group]) / share.sum())
-        near = (c for c in _clocks(samples) if abs(samples.dt / c - frequency) * longest < 1)
-        periods.append(float(next(near, samples.dt / frequency)))
+        known = (c for c in _clocks(samples) if abs(samples.dt / c - frequency) * longest < 1)
+        periods.append(float(next(known, samples.dt / frequency)))
     return tuple(periods)
 
 

@@ -255,10 +255,9 @@ def _from_frame(x: Any, time: bool) -> list[Labelled]:
         frame = pd.DataFrame.from_arrow(x)
     else:
         frame = pd.api.interchange.from_dataframe(x)
-    if isinstance(frame, pd.DataFrame):
-        dated = [c for c in frame if frame[c].dtype.kind == "M" or str(c).lower() in CLOCKS]
-        if dated and frame.shape[1] > 1:
-            frame = frame.set_index(dated[0])
+    columns = frame if isinstance(frame, pd.DataFrame) and frame.shape[1] > 1 else ()
+    dated = [c for c in columns if frame[c].dtype.kind == "M" or str(c).lower() in CLOCKS]
+    frame = frame.set_index(dated[0]) if dated else frame
     return _from_pandas(frame, time)
 
 

@@ -244,12 +244,8 @@ def mask_at(
 
 def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
     """Return a sentence on the mask for a report."""
-    if not mask:
-        return ()
     inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
-    return (
-        f"Only the {inside} of {every} samples in the mask serve as the present of a window: "
-        f"{n_left} of {n_rows} windows are left, whose past is read from everywhere. Seasons, "
-        "trends, noise and measurement errors are estimated on the whole record, and passing "
-        "events are not looked for.",
-    )
+    only = f"Only the {inside} of {every} samples in the mask serve as the present of a window"
+    left = f"{n_left} of {n_rows} windows are left, whose past is read from everywhere"
+    whole = "Seasons, trends, noise and measurement errors are estimated on the whole record"
+    return (f"{only}: {left}. {whole}, and passing events are not looked for.",) if mask else ()

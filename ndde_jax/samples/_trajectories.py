@@ -148,7 +148,8 @@ def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
     """Raise an error for infinite values and for variables of which everything is missing."""
     for i, a in enumerate(series):
-        for k, j in np.argwhere(np.isinf(a)):
+        if np.isinf(a).any():
+            k, j = np.argwhere(np.isinf(a))[0]
             what = f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}"
             raise ValueError(f"{what}; mark missing values as NaN.")
     if np.isnan(np.concatenate(series)).all(axis=0).any():
@@ -183,7 +184,9 @@ def _times(
     rounding = max((float(np.finfo(s.dtype).eps) * np.abs(s).max() for s in floats), default=0.0)
     intervals = [np.diff(np.asarray(s, np.float64)) for s in stamps]
     for i, interval in enumerate(intervals):
-        for k in np.flatnonzero(~(np.isfinite(interval) & (interval > 0))):
+        good = np.isfinite(interval) & (interval > 0)
+        if not good.all():
+            k = int(np.argmin(good))
             where = f"between samples {k} and {k + 1} of trajectory {i}"
             raise ValueError(f"t must be finite and strictly increasing; it is not {where}.")
     pooled = np.concatenate(intervals)
