@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ._files import Together
-from ._report import USES, Report
+from ._report import Report
 
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
@@ -39,7 +39,7 @@ def pictures_of(found: Any, *, effects: bool = False) -> Pictures:
 
 
 def write_results(
-    found: Any,
+    found: Any | None,
     report: Report,
     directory: Path,
     pictures: Pictures,
@@ -47,35 +47,24 @@ def write_results(
     full: bool = False,
     repeat: Sequence[str] = (),
 ) -> list[str]:
-    """Write all results, or none of them if one cannot be written, and return their names.
+    """Write all results, or none of them if one cannot be written, and return their names. Without
+    the discovery both reports alone, once more when a long check has found more.
 
     With `full` the text holds all of the report; `repeat` are the lines that make it again.
     """
-    contents = _reports(report, pictures, full, repeat)
-    contents |= {"edges.csv": _edges(found), **pictures.files}
+    contents = {
+        # Exactly one line end at the end.
+        "report.txt": (report.text(full=full).rstrip() + "\n").encode(),
+        "report.html": report.html(pictures=pictures.files, repeat=repeat, uses=pictures.why_not),
+    }
+    if found is not None:
+        contents |= {"edges.csv": _edges(found), **pictures.files}
     with Together() as files:
         for name, content in contents.items():
             files.add(directory / name, content)
-        found.save(directory / "discovery")
+        if found is not None:
+            found.save(directory / "discovery")
     return [*contents, "discovery"]
-
-
-def write_reports(
-    report: Report, directory: Path, pictures: Pictures, *, full: bool, repeat: Sequence[str]
-) -> None:
-    """Write both reports alone, once more when a long check has found more."""
-    with Together() as files:
-        for name, content in _reports(report, pictures, full, repeat).items():
-            files.add(directory / name, content)
-
-
-def _reports(
-    report: Report, pictures: Pictures, full: bool, repeat: Sequence[str]
-) -> dict[str, bytes]:
-    page = report.html(pictures=pictures.files, repeat=repeat, uses=pictures.why_not)
-    # Exactly one line end at the end.
-    text = (report.text(full=full).rstrip() + "\n").encode()
-    return {"report.txt": text, "report.html": page}
 
 
 def harmless(cell: Any) -> Any:
@@ -139,8 +128,9 @@ def _uses(found: Any) -> tuple[dict[str, bytes], str]:
     """Return pictures of effects and of a forecast, or the reason why there are none."""
     try:
         with plain_names():
-            figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
-            return dict(zip(USES, map(png, figures), strict=True)), ""
+            effects = found.effects().plot()
+            forecast = found.forecast(HORIZON, key=jax.random.key(0)).plot()
+            return {"effects.png": png(effects), "forecast.png": png(forecast)}, ""
     except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
         return {}, f"Not drawn: {error}"
 
