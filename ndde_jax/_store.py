@@ -224,24 +224,19 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         items = {name: _encode(item, _join(path, name), arrays) for name, item in value.items()}
         return {"dict": items}
     for name, kind in _classes().items():
-        if issubclass(kind, eqx.Enumeration):
-            if isinstance(value, kind):
-                (array,) = jax.tree.leaves(value)
-                encoded = _encode_array(array, path, arrays)
-                return {"enumeration": name, "items": list(kind._name_to_item), "value": encoded}
-        elif type(value) is kind:
-            return {"class": name, "fields": _encode_fields(value, path, arrays)}
-    if type(value) in _derived().values():
-        fields = _encode_fields(value, path, arrays)
-        return {"class": type(value).__name__, "of": type(value).__module__, "fields": fields}
-    raise TypeError(f"a {type(value).__name__} cannot be saved ({path or 'the object itself'}).")
-
-
-def _encode_fields(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {
-        field.name: _encode(look(value, field.name), _join(path, field.name), arrays)
-        for field in dataclasses.fields(value)
-    }
+        if issubclass(kind, eqx.Enumeration) and isinstance(value, kind):
+            (array,) = jax.tree.leaves(value)
+            member = _encode_array(array, path, arrays)
+            return {"enumeration": name, "items": list(kind._name_to_item), "value": member}
+    kind = type(value)
+    code: dict[str, Any] = {"class": kind.__name__}
+    if _classes().get(kind.__name__) is not kind:
+        if kind not in _derived().values():
+            raise TypeError(f"a {kind.__name__} cannot be saved ({path or 'the object itself'}).")
+        code["of"] = kind.__module__
+    names = [field.name for field in dataclasses.fields(kind)]
+    fields = {name: _encode(look(value, name), _join(path, name), arrays) for name in names}
+    return {**code, "fields": fields}
 
 
 def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
@@ -299,20 +294,13 @@ class _Decoder:
         self.rounded |= array.dtype.kind in "fc" and value.dtype != array.dtype
         return value
 
-    def _class(self, code: dict) -> type:
-        if "of" not in code:
-            return _classes()[code["class"]]
-        name = self(code["class"])
-        kind = _derived().get(name)
+    def _object(self, code: dict) -> Any:
+        kind = _derived().get(code["class"]) if "of" in code else _classes()[code["class"]]
         if kind is None:
             raise _Undefined(
-                f"holds a {name}, which is not a class of the library but of {self(code['of'])}. "
-                "Import what defines it first."
+                f"holds a {self(code['class'])}, which is not a class of the library but of "
+                f"{self(code['of'])}. Import what defines it first."
             )
-        return kind
-
-    def _object(self, code: dict) -> Any:
-        kind = self._class(code)
         names = [field.name for field in dataclasses.fields(kind)]
         if sorted(code["fields"]) != sorted(names):
             differing = sorted(set(code["fields"]) ^ set(names))
@@ -349,12 +337,12 @@ def _derived() -> dict[str, type]:
     while bases:
         below: list[type] = bases.pop().__subclasses__()
         bases += below
-        derived |= {kind.__name__: kind for kind in below if not _of_the_library(kind)}
+        derived |= {
+            kind.__name__: kind
+            for kind in below
+            if kind.__module__.partition(".")[0] != __package__
+        }
     return derived
-
-
-def _of_the_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == __package__
 
 
 def _join(path: str, name: str) -> str:
@@ -463,9 +451,8 @@ class Stages:
             from tqdm import tqdm
 
             self.bar = tqdm(total=total, bar_format="{desc} {bar} {n_fmt}/{total_fmt} {elapsed}")
-        self.kept = None
-        if directory is not None:
-            self.kept, self.inputs = Kept(directory), fingerprint(inputs)
+        self.kept = None if directory is None else Kept(directory)
+        self.inputs = None if directory is None else fingerprint(inputs)
 
     def expect(self, seconds: float) -> None:
         """Announce the expected duration, where it is long."""
@@ -481,23 +468,19 @@ class Stages:
         """Return the result of the function, now or from an earlier run; arrays are ready."""
         if self.bar is not None:
             self.bar.set_description_str(name)
-        result = self._kept_or_new(name, function)
+        kept, file = self.kept, f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
+        result = None if kept is None else kept.load(file)
+        if kept is None:
+            result = jax.block_until_ready(function())
+        elif result is None:
+            kept.warn(stacklevel=4)
+            result = jax.block_until_ready(function())
+            kept.save(file, result, f"“{name}”")
+            kept.warn(stacklevel=4)
+        else:
+            kept.touch(file)
         if self.bar is not None:
             self.bar.update()
-        return result
-
-    def _kept_or_new(self, name: str, function: Callable[[], Result]) -> Result:
-        if self.kept is None:
-            return jax.block_until_ready(function())
-        file = f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
-        result = self.kept.load(file)
-        if result is None:
-            self.kept.warn(stacklevel=5)
-            result = jax.block_until_ready(function())
-            self.kept.save(file, result, f"“{name}”")
-            self.kept.warn(stacklevel=5)
-        else:
-            self.kept.touch(file)
         return result
 
     def __enter__(self) -> "Stages":
@@ -518,18 +501,36 @@ def concretely() -> contextlib.AbstractContextManager:
     return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
 
 
-class _OnHost(np.ndarray):
-    """A NumPy copy of a JAX array that becomes one again when asked for."""
-
-
 @dataclasses.dataclass(frozen=True)
 class _Packed:
+    """A pytree in parts: NumPy copies of its arrays of JAX, and all the rest."""
+
     tree: Any
+    rest: Any
+
+    @classmethod
+    def of(cls, value: Any) -> "_Packed":
+        numbers, rest = eqx.partition(value, _has_equal_in_numpy)
+        return cls(jax.tree.map(_copied, numbers), rest)
 
     def unpacked(self) -> Any:
         # Numbers are numbers in a function that is being traced, too.
         with jax.ensure_compile_time_eval():
-            return jax.tree.map(_to_device, self.tree)
+            return eqx.combine(jax.tree.map(to_jax, self.tree), self.rest)
+
+
+def _has_equal_in_numpy(leaf: Any) -> bool:
+    """Return whether a leaf is an array of numbers of JAX, which keys and weak types are not."""
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return False
+    return not (jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type)
+
+
+def _copied(array: jax.Array) -> np.ndarray:
+    # A copy: what NumPy only looks at stays an array of JAX.
+    copied = np.array(array)
+    copied.flags.writeable = False
+    return copied
 
 
 class _Held:
@@ -537,7 +538,7 @@ class _Held:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.name] = _Packed(jax.tree.map(_to_host, value))
+        instance.__dict__[self.name] = _Packed.of(value)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
@@ -567,19 +568,3 @@ def look(instance: Any, name: str) -> Any:
     """Return the field unpacked, without storing it unpacked in the instance."""
     value = vars(instance).get(name) if hasattr(instance, "__dict__") else None
     return value.unpacked() if isinstance(value, _Packed) else getattr(instance, name)
-
-
-def _to_host(leaf: Any) -> Any:
-    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
-        return leaf
-    # Keys and weak types have no equal in NumPy.
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type:
-        return leaf
-    # A copy: what NumPy only looks at stays an array of JAX.
-    copied = np.array(leaf).view(_OnHost)
-    copied.flags.writeable = False
-    return copied
-
-
-def _to_device(leaf: Any) -> Any:
-    return to_jax(leaf.view(np.ndarray)) if isinstance(leaf, _OnHost) else leaf
