@@ -146,7 +146,5 @@ def forget_stages(directory: Path) -> None:
     """Remove the stages of a discovery that is saved."""
     for file in directory.glob("*.npz"):
         file.unlink(missing_ok=True)
-    try:
+    with contextlib.suppress(OSError):  # it was never made, or holds something else
         directory.rmdir()
-    except OSError:
-        pass  # it was never made, or holds something else

@@ -215,13 +215,14 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
         f"{correlation[i, j]:.2f} of what is left of their rates)."
         for i, j in np.argwhere(np.triu(found.at_once, 1))
     ]
-    static = [name for name, own in zip(names, found.static, strict=True) if own]
-    verb = "is" if len(static) == 1 else "are each"
-    derived = [
-        f"{listed(static, SHOWN_NAMES)} {verb} static: the present states of the others determine "
-        "it, so its links are those of their rates."
-    ] * bool(static)
-    said = derived + hidden + at_once
+    said = hidden + at_once
+    if static := [name for name, own in zip(names, found.static, strict=True) if own]:
+        verb = "is" if len(static) == 1 else "are each"
+        said = [
+            f"{listed(static, SHOWN_NAMES)} {verb} static: the present states of the others "
+            "determine it, so its links are those of their rates.",
+            *said,
+        ]
     more = len(said) - MOST_ROWS
     return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))
 
@@ -235,28 +236,24 @@ def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
     """Return links between variables, then the own past of each in one row; and the edges
     left out.
     """
-    rows: list[EdgeRow] = []
-    counts: list[int] = []
-    for i, j, a in (edge for edge in e.edges(e.graph) if edge[0] != edge[1]):
-        said, after = f"{e.names[i]} → {e.names[j]}", e.after((i, j, a)) or "no delay"
-        # Where events pass, one delay is measured for a pair, whatever its lags.
-        if same := [k for k, row in enumerate(rows) if (row.link, row.after) == (said, after)]:
-            counts[same[0]] += 1
-            continue
-        rows.append(EdgeRow(said, after, float(e.scores[i, j, a]), float(e.lower[i, j, a])))
-        counts.append(1)
+    # Where events pass, one delay is measured for a pair, whatever its lags.
+    links: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
     own: dict[int, list[tuple[int, int, int]]] = {}
     for edge in e.edges(e.graph):
+        source, target = e.names[edge[0]], e.names[edge[1]]
         if edge[0] == edge[1]:
             own.setdefault(edge[0], []).append(edge)
+        else:
+            said = f"{source} → {target}", e.after(edge) or "no delay"
+            links.setdefault(said, []).append(edge)
     for i, edges in own.items():
-        lags = listed([str(e.lags[a]) for a in sorted(edge[2] for edge in edges)])
-        said = f"lag {lags}" if len(edges) == 1 else f"lags {lags}"
-        best = edges[0]
-        strength, lower = float(e.scores[best]), float(e.lower[best])
-        rows.append(EdgeRow(f"{e.names[i]} → itself", said, strength, lower))
-        counts.append(len(edges))
-    return tuple(rows[:MOST_ROWS]), sum(counts[MOST_ROWS:])
+        word, lags = "lag" if len(edges) == 1 else "lags", [e.lags[a] for *_, a in sorted(edges)]
+        links[f"{e.names[i]} → itself", f"{word} {listed(lags)}"] = edges
+    rows = [
+        EdgeRow(link, after, float(e.scores[edges[0]]), float(e.lower[edges[0]]))
+        for (link, after), edges in links.items()
+    ]
+    return tuple(rows[:MOST_ROWS]), sum(map(len, list(links.values())[MOST_ROWS:]))
 
 
 def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tuple[TargetRow, ...]:

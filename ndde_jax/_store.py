@@ -394,10 +394,8 @@ class Kept:
 
     def touch(self, name: str) -> None:
         """Mark a result as used now."""
-        try:
+        with contextlib.suppress(OSError):
             os.utime(self.directory / f"{name}{SUFFIX}")
-        except OSError:
-            pass
 
     def warn(self, stacklevel: int = 2) -> None:
         """Warn once of a file that could not be read or written; in the thread that the user looks
