@@ -101,12 +101,9 @@ def is_real(dtype: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    # NumPy counts spans of time among the integers.
-    if isinstance(value, bool | np.bool_ | complex | np.complexfloating | np.timedelta64):
-        return False
-    if isinstance(value, jax.Array | np.ndarray):
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
         return value.dtype != bool and is_real(value.dtype)
-    return isinstance(value, int | float | np.integer | np.floating)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_positive(value: Any, name: str) -> None:

@@ -91,14 +91,14 @@ def from_bytes(
 
     **Raises:** `ValueError`, as `read`.
     """
-    about, arrays = _open(path, data)
+    about, archive = _open(path, data)
     if about.get("format") != FORMAT:
         raise ValueError(
             f"{path} was written by ndde_jax {about.get('library')} in format "
             f"{about.get('format')!r}; this is ndde_jax {version()}, which reads format {FORMAT}. "
             "Compute it again, or read it with that version."
         )
-    decode = _Decoder(arrays)
+    decode = _Decoder(archive, str(path))
     try:
         value = decode(about["content"])
     except _Undefined as error:
@@ -161,8 +161,8 @@ def fingerprint(tree: Any) -> str:
 # ---- the file ----
 
 
-def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, "_Arrays"]:
-    """Return description and arrays of a file after a check of every byte."""
+def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, zipfile.ZipFile]:
+    """Return description and archive of a file after a check of every byte."""
     body = data[:-_DIGEST]
     if hashlib.sha256(body).hexdigest().encode() != data[-_DIGEST:]:
         if not data:
@@ -183,29 +183,12 @@ def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, "_Arrays"]:
         about = json.loads(archive.read(ABOUT))
         if not isinstance(about, dict):
             raise ValueError(f"{ABOUT} is no description")
-        arrays = _Arrays(archive, str(path))
     except Exception as error:  # whatever zipfile and JSON make of it
         raise ValueError(
             f"{path} is whole, but not as ndde_jax writes it ({error}). Restore it from a copy, or "
             "compute it again."
         ) from error
-    return about, arrays
-
-
-class _Arrays:
-    """The arrays of a file, each read when it is asked for, and once."""
-
-    def __init__(self, archive: zipfile.ZipFile, path: str):
-        self.archive, self.path = archive, path
-        self.left = {name.removesuffix(".npy") for name in archive.namelist()}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        # Asked for twice, a small file could fill the memory with copies.
-        self.left.remove(name)
-        array = read_array(self.archive, f"{name}.npy", self.path)
-        if array is None:
-            raise ValueError(f"{name} holds objects")
-        return array
+    return about, archive
 
 
 # ---- objects ----
@@ -259,8 +242,9 @@ class _Undefined(Exception):
 class _Decoder:
     """A decoder of what `_encode` described; `rounded` says that numbers lost digits on the way."""
 
-    def __init__(self, arrays: _Arrays):
-        self.arrays = arrays
+    def __init__(self, archive: zipfile.ZipFile, path: str):
+        self.archive, self.path = archive, path
+        self.unread = {name.removesuffix(".npy") for name in archive.namelist()}
         self.rounded = False
 
     def __call__(self, code: Any) -> Any:
@@ -285,7 +269,12 @@ class _Decoder:
         return self._object(code)
 
     def _array(self, code: dict) -> Any:
-        array = self.arrays[code["array"]]
+        name = code["array"]
+        # Read twice, a small file could fill the memory with copies.
+        self.unread.remove(name)
+        array = read_array(self.archive, f"{name}.npy", self.path)
+        if array is None:
+            raise ValueError(f"{name} holds objects")
         if "key" in code:
             return jr.wrap_key_data(jnp.asarray(array), impl=code["key"])
         if code["library"] == "numpy":
