@@ -163,7 +163,7 @@ class _Crew:
     keep_failures: bool
     settings: "Settings"
 
-    def attempt(self, i: int, work: Callable[[], Any], blamed: type = Exception) -> Any:
+    def attempt(self, i: int, work: Callable[[], Any], blamed: type[Exception] = Exception) -> Any:
         """Return the result of work on a system, or, where failures are kept, why it failed."""
         try:
             with _under(self.settings):
@@ -208,7 +208,7 @@ class _There(_Crew):
 
     def start(self, i: int) -> Future:
         ready = self.pool.submit(self.attempt, i, lambda: self.parcel(i), ValueError)
-        parcel = ready.result()
+        parcel: Parcel | Failed = ready.result()
         if isinstance(parcel, Failed):
             return ready
         return self.executor.submit(compute, i, *parcel, self.settings)
