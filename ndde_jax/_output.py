@@ -34,8 +34,13 @@ def pictures_of(found: Any, *, effects: bool = False) -> Pictures:
     files = pictures_or_none(lambda: _drawn(found))
     if not (files and effects):
         return Pictures(files)
-    used, why_not = _uses(found)
-    return Pictures(files | used, why_not)
+    try:
+        with plain_names():
+            figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
+            uses = dict(zip(("effects.png", "forecast.png"), map(png, figures), strict=True))
+    except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
+        return Pictures(files, f"Not drawn: {error}")
+    return Pictures(files | uses)
 
 
 def write_results(
@@ -116,23 +121,11 @@ def pictures_or_none(draw: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
 def _drawn(found: Any) -> dict[str, Any]:
     from .plot import plot_lag_matrix, plot_process_graph
 
-    shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
-    shared["time_unit"] = found.time_unit
+    shared = {name: getattr(found, name) for name in ("lags", "names", "dt", "time_unit")}
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
     shared |= {"delays": found.delays, "confounded": found.confounded}
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
     return {"lag_matrix.png": matrix, "process_graph.png": process}
-
-
-def _uses(found: Any) -> tuple[dict[str, bytes], str]:
-    """Return pictures of effects and of a forecast, or the reason why there are none."""
-    try:
-        with plain_names():
-            effects = found.effects().plot()
-            forecast = found.forecast(HORIZON, key=jax.random.key(0)).plot()
-            return {"effects.png": png(effects), "forecast.png": png(forecast)}, ""
-    except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
-        return {}, f"Not drawn: {error}"
 
 
 def png(figure: Any) -> bytes:

@@ -6,7 +6,7 @@ whose 90 % interval excludes zero, so that colour is not all there is to see. In
 would happen, vermilion what a change makes of it, black what was measured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -226,7 +226,7 @@ def _dated(result: Any, times: np.ndarray) -> np.ndarray:
     return dates_after(result.start, times, result.time_unit) if result.start else times
 
 
-def _tell_time(axes: Sequence[Axes], result: Any) -> None:
+def _tell_time(axes: Iterable[Axes], result: Any) -> None:
     """Label the axis of times, unless dates speak for themselves."""
     for ax in axes:
         ax.set_xlabel("" if result.start else _time_label(result.time_unit), fontsize=9)
