@@ -184,24 +184,21 @@ class Steps(eqx.Module):
         place[list(self.back)] = np.arange(len(self.back))
         paths = lambda a: jnp.moveaxis(a, 1, 0)  # noqa: E731
         left = jnp.where(jumps[:, None], states, seen)
-        return Past(paths(seen), paths(left), shift, jumps, jnp.asarray(place), k, self.newest)
+        smooth, place = self.step == "flow", jnp.asarray(place)
+        return Past(paths(seen), paths(left), shift, jumps, place, k, self.newest, smooth)
 
     def rate(self, past: "Past") -> Float[Array, "path dim"]:
         """Return the mean rate over a step."""
         k, now, change, dt = past.k, past.now, self.change, self.members.dt
         # What is held on both sides of a step is known within it.
         held, end = (change.held[k] & change.held[k + 1])[None], now
-        if self.step == "flow" and change.rule is not None:
-            end = now + dt * self._drift(k, partial(past.within, 0.0, now))
+        if change.rule is not None and self.step != "map":
+            end = now + dt * self._drift(k, partial(past.at, 0.0, now))
         end = change.hold(k + 1, end)
 
         def rate(s, state):
-            if self.step == "flow":
-                state = jnp.where(held, now + s * (end - now), state)
-                return self._drift(k, partial(past.within, s, state))
-            free = (s == 0) | change.taken[k + 1][None]
-            state = jnp.where(free, state, change.hold(k + 1, state))
-            return self._drift(k, partial(past.at_end_if, s > 0, state))
+            state = jnp.where(held, now + s * (end - now), state)
+            return self._drift(k, partial(past.at, s, state))
 
         return mean_rate(rate, now, dt, self.step, jnp)
 
@@ -217,10 +214,10 @@ class Steps(eqx.Module):
 
         def rate(target):
             """Return the rate of a target, which reads others shifted and some inputs changed."""
+            others = (jnp.arange(dim) != target)[None]
 
             def of(at, cut):
                 z, shift = look(at)
-                others = (jnp.arange(dim) != target)[None]
                 z = z + jnp.where(others, shift, 0)[None]
                 z = jnp.where(cut[None], center[None, None], z)
                 return self.members.each(z)[:, target]
@@ -228,16 +225,13 @@ class Steps(eqx.Module):
             plain = of(lags, jnp.zeros(lags.shape, bool))
             if edits is None:
                 return plain
-            at, cut = (jnp.asarray(part)[target] for part in (edits.at, edits.cut))
-            base = of(at, cut)
-
-            def scaled(mask, factor):
-                # The rate without the input, which is the same as `base` for other targets.
-                return (factor - 1) * (base - of(at, cut | mask[target]))
-
-            total = base
-            if edits.scaled.shape[0]:
-                total = base + jnp.sum(jax.vmap(scaled)(edits.scaled, edits.factor), axis=0)
+            at, cut, scaled = jnp.asarray(edits.at), jnp.asarray(edits.cut), edits.scaled
+            at, cut = at[target], cut[target]
+            total = base = of(at, cut)
+            if len(scaled):
+                # The rates without each input, which are the same as `base` for other targets.
+                without = jax.vmap(lambda mask: of(at, cut | mask[target]))(jnp.asarray(scaled))
+                total = base + jnp.tensordot(edits.factor - 1, base[None] - without, axes=1)
             return jnp.where(self.change.active[k], total, plain)
 
         return jax.vmap(rate, out_axes=1)(jnp.arange(dim))
@@ -250,7 +244,8 @@ class Past(eqx.Module):
     - `seen`: states, `[path back dim]`; `left`: the same just before, where a variable jumps.
     - `shift`: `[back dim]`; `jumps`: where a variable does.
     - `place`: of each sample, counted back, in these arrays.
-    - `k`: sample at which the step begins.
+    - `k`: sample at which the step begins; `newest`: samples of the past before it.
+    - `smooth`: whether it is read between the samples along cubics, not straight lines.
     """
 
     seen: Float[Array, "path back dim"]
@@ -260,6 +255,7 @@ class Past(eqx.Module):
     place: Int[Array, "sample"]
     k: Int[Array, ""]
     newest: int = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
 
     @property
     def now(self) -> Float[Array, "path dim"]:
@@ -269,34 +265,24 @@ class Past(eqx.Module):
     def _get(self, values: Any, back: Any) -> Any:
         return values[..., self.place[back], jnp.arange(values.shape[-1])[None]]
 
-    def at_end_if(self, end: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from the start of a step, or from its end, where the present is
+    def at(self, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
+        """Return states seen from a share `s` of a step after its start, where the present is
         `state`; what others see shifted is shifted from a sample on, not before.
         """
-        past = jnp.where(
-            end, self._get(self.left, jnp.maximum(lag - 1, 0)), self._get(self.seen, lag)
-        )
-        return jnp.where((lag == 0)[None], state[:, None], past), self._get(self.shift, lag)
-
-    def within(self, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from a share `s` of a step after its start, where the present is
-        `state`.
-        """
-        newest, shift = self.newest, self._get(self.shift, lag)
-        here = jnp.broadcast_to(state[:, None], (len(state), *lag.shape))
-        if newest == 0:
-            return here, shift
-        count = min(NODES, newest + 1)
-        place = jnp.minimum(newest - lag, newest - 1)
-        first = nodes(place, newest, jnp, count)
-        place_, first_ = (a.astype(state.dtype) for a in (place, first))
-        shares = weights(place_, first_, s, count)
-        around = [newest - first - a for a in range(count)]
-        cubic = sum(w[None] * self._get(self.seen, b) for w, b in zip(shares, around, strict=True))
-        jump = jnp.stack([self._get(self.jumps, b) for b in around[1:]]).any(axis=0)
-        low, high = self._get(self.seen, newest - place), self._get(self.left, newest - place - 1)
-        before = jnp.where(jump[None], (1 - s) * low + s * high, cubic)
-        return jnp.where((lag == 0)[None], here, before), shift
+        shift, here = self._get(self.shift, lag), state[:, None]
+        if self.newest == 0:
+            return jnp.broadcast_to(here, (len(state), *lag.shape)), shift
+        low, high = self._get(self.seen, lag), self._get(self.left, jnp.maximum(lag - 1, 0))
+        past = (1 - s) * low + s * high
+        if self.smooth:
+            count, place = min(NODES, self.newest + 1), jnp.minimum(-lag, -1) + self.newest
+            first = nodes(place, self.newest, jnp, count)
+            shares = weights(place.astype(state.dtype), first.astype(state.dtype), s, count)
+            around = [self.newest - first - a for a in range(count)]
+            cubic = [w[None] * self._get(self.seen, b) for w, b in zip(shares, around, strict=True)]
+            jump = jnp.stack([self._get(self.jumps, b) for b in around[1:]]).any(axis=0)
+            past = jnp.where(jump[None], past, sum(cubic))
+        return jnp.where((lag == 0)[None], here, past), shift
 
 
 def simulate(
