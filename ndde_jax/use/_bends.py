@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..regression._features import WIDTH, spline_terms
-from ._ensemble import Basis, Ensemble, make_basis, shared_basis
+from ._ensemble import Basis, Ensemble, make_basis
 from ._one_step import Quadrature, lead
 
 # Prior standard deviations of a bend over the data, as shares of that of the rate, each as likely
@@ -69,7 +69,8 @@ def what_is_left(found: Any, ensemble: Ensemble, rates: Callable) -> Left:
     centers = []
     for coefficients in ensemble.center:
         used = (coefficients != 0) | constant
-        small, (which,) = shared_basis(rows.start, [basis], [used])
+        small, place = basis.part(np.flatnonzero(used))
+        which = np.flatnonzero(used[place])
         centers.append(Center(small, which, path.mean(small)[:, which], coefficients[used]))
     return Left(rows.start, path, centers, rate - mean, rate.std(axis=0))
 
