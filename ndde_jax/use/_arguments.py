@@ -118,15 +118,20 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
     return here
 
 
-def edges_of_inputs(found: Any, pair: Any = ...) -> Int[np.ndarray, "*pair lag"]:
+def edges_of_inputs(
+    found: Any, pair: Any = ..., *, beside: bool = False
+) -> Int[np.ndarray, "*pair lag"]:
     """Return for every input of the model the position of its edge's lag, −1 where there is no
     input; of all pairs, `[source target lag]`, or of one, `[lag]`. Where a delay lies between
-    candidates an edge has several inputs.
+    candidates an edge has several inputs; with `beside` the lags next to an edge count as well.
     """
     candidates = float(found.dt) * np.asarray(found.lags, float)
     reads, graph, delays = (
-        np.asarray(part)[pair] for part in (found.reads, found.graph, found.delays)
+        np.array(part)[pair] for part in (found.reads, found.graph, found.delays)
     )
+    if beside:
+        reads[..., 1:] |= graph[..., :-1]
+        reads[..., :-1] |= graph[..., 1:]
     return edge_of_reads(reads, graph, delays, candidates)
 
 
@@ -142,12 +147,7 @@ def folded(
 
     On a half of the data a lag beside an edge often stands in for it.
     """
-    graph, beside = np.asarray(found.graph), np.array(found.reads)
-    beside[..., 1:] |= graph[..., :-1]
-    beside[..., :-1] |= graph[..., 1:]
-    candidates = float(found.dt) * np.asarray(found.lags, float)
-    edge = edge_of_reads(beside, graph, np.asarray(found.delays), candidates)
-    sums = np.zeros(np.shape(values))
+    edge, sums = edges_of_inputs(found, beside=True), np.zeros(np.shape(values))
     for i, j, lag in np.argwhere(edge >= 0):
         sums[..., i, j, edge[i, j, lag]] += values[..., i, j, lag]
     return sums

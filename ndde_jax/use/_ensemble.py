@@ -14,6 +14,7 @@ forecasts leave: some of it drives the system, some is measurement error.
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -402,6 +403,9 @@ RESAMPLES = 40
 SLOTS = 12
 # By how much the logarithm of the residuals' variance must fall for another step to be taken.
 CLEARLY = 0.03
+# Histories that averages are taken over, spread evenly over the record; their error is far below
+# that of the ensemble.
+MOST_HISTORIES = 1000
 # Share of a rate's variance by which the learned model may fall short of the regression.
 SHORTFALL = 0.05
 
@@ -489,6 +493,17 @@ def generator(key: PRNGKeyArray) -> np.random.Generator:
 def in_precision(model: AbstractDelayModel, value: Any) -> Array:
     """Return an array of JAX, numbers in the precision of a model."""
     return to_jax(value, model.dt.dtype if np.asarray(value).dtype.kind == "f" else None)
+
+
+def histories_of(ensemble: Ensemble) -> Float[np.ndarray, "row lag dim"]:
+    """Return at most so many histories of the record."""
+    start = ensemble.rows.start
+    return start[np.unique(np.linspace(0, len(start) - 1, MOST_HISTORIES).astype(int))]
+
+
+def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the physical rates of a model as a function of histories, `[row dim]`."""
+    return lambda histories: model_rates(model, histories, model.dt.dtype)
 
 
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESAMPLES) -> Ensemble:

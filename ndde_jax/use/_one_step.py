@@ -17,19 +17,29 @@ from ..samples._samples import Samples
 from ..simulate._problem import lagrange_weights
 
 MOST_ROWS = 20_000
-# Nodes of the cubic; and parts of a step of "flow", each of the classical method of Runge and
-# Kutta, of fourth order. One part is too coarse where the present moves far within a step; four
-# gave what two give on every delayed system tried.
-NODES, PARTS = 4, 2
+# Nodes of the cubic.
+NODES = 4
+# Stages of a step: where in it the drift is asked, how far along this rate the next stage lies, the
+# weight of the rate, and whether the next stage begins anew from what has been gone so far.
 # "heun": the mean of the rates at both ends, the present at the end predicted. "map": the rate at
 # the start, which is all that a map reads. "flow": finer than the sampling, the past read between
-# samples.
-# Stages of a step, or of a part: where in it the drift is asked, how far along this rate the next
-# stage lies, and weight of the rate.
+# samples: two parts, each of the classical method of Runge and Kutta, of fourth order. One part is
+# too coarse where the present moves far within a step; four gave what two give on every delayed
+# system tried.
+_RUNGE_KUTTA = (
+    (0.0, 0.5, 1 / 6, 0.0),
+    (0.5, 0.5, 1 / 3, 0.0),
+    (0.5, 1.0, 1 / 3, 0.0),
+    (1.0, 0.0, 1 / 6, 1.0),
+)
 _STAGES = {
-    "heun": ((0.0, 1.0, 1 / 2), (1.0, 0.0, 1 / 2)),
-    "map": ((0.0, 0.0, 1.0),),
-    "flow": ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6)),
+    "heun": ((0.0, 1.0, 1 / 2, 0.0), (1.0, 0.0, 1 / 2, 1.0)),
+    "map": ((0.0, 0.0, 1.0, 1.0),),
+    "flow": tuple(
+        ((part + time) / 2, on / 2, weight / 2, anew)
+        for part in (0, 1)
+        for time, on, weight, anew in _RUNGE_KUTTA
+    ),
 }
 KINDS = tuple(_STAGES)
 # Shares of a step after its start at which its stages ask for the past, and those at which a mean
@@ -41,19 +51,6 @@ _MEANS = {
     "flow": ((0.0, 0.5, 1.0), (1 / 6, 2 / 3, 1 / 6)),
 }
 Drift = Callable[[np.ndarray], np.ndarray]
-
-
-def stages(step: str) -> Float[np.ndarray, "stage 4"]:
-    """Return the stages of a whole step: time of the rate, distance to the state of the next stage,
-    weight of the rate, and whether a part ends with it; times and lengths in steps.
-    """
-    part, parts = _STAGES[step], PARTS if step == "flow" else 1
-    table = [
-        ((k + time) / parts, on / parts, weight / parts, float(last == len(part) - 1))
-        for k in range(parts)
-        for last, (time, on, weight) in enumerate(part)
-    ]
-    return np.array(table)
 
 
 def nodes(place: Any, newest: Any, xp: Any, count: int = NODES) -> Any:
@@ -189,13 +186,13 @@ def mean_rate(rate: Callable, now: Any, dt: Any, step: str, xp: Any) -> Any:
 
     def stage(carry, given):
         begin, state, gone = carry
-        s, on, weight, last = given
+        s, on, weight, anew = given
         slope = rate(s, state)
         gone = gone + dt * weight * slope
-        begin = xp.where(last > 0, now + gone, begin)
+        begin = xp.where(anew > 0, now + gone, begin)
         return (begin, begin + dt * on * slope, gone), None
 
-    carry, table = (now, now, xp.zeros_like(now)), stages(step)
+    carry, table = (now, now, xp.zeros_like(now)), np.array(_STAGES[step])
     if xp is np:
         for row in table:
             carry, _ = stage(carry, row)
