@@ -237,37 +237,34 @@ def choose(
     """Return inputs by the extended Bayesian information criterion, on every half: from `start`,
     the best addition, removal or exchange while one lowers it. `fixed` inputs stay.
 
-    Halves take their steps together, since most ask for the same models.
+    Halves where the choice stands alike take their steps together.
     """
-    n_halves = len(equations.n)
-    seen: list[dict[bytes, float]] = [{} for _ in range(n_halves)]
+    costs: dict[bytes, np.ndarray] = {}
 
-    def learn(moves: list[list[np.ndarray]]):
-        wanted: dict[bytes, tuple[np.ndarray, list[int]]] = {}
-        for h, of_half in enumerate(moves):
-            for move in of_half:
-                if (word := move.tobytes()) not in seen[h]:
-                    wanted.setdefault(word, (move, []))[1].append(h)
-        for word, (move, halves) in wanted.items():
+    def cost(move: np.ndarray, halves: np.ndarray) -> np.ndarray:
+        known = costs.setdefault(move.tobytes(), np.full(len(equations.n), np.nan))
+        new = halves[np.isnan(known[halves])]
+        if len(new):
             price = 2 * math.log(math.comb(n_candidates, int(move.sum())))
-            costs = _families(equations, basis, move, halves)[0].min(axis=0)
-            for h, cost in zip(halves, costs, strict=True):
-                seen[h][word] = float(cost) + price
+            known[new] = _families(equations, basis, move, new)[0].min(axis=0) + price
+        return known[halves]
 
-    chosen = [start.copy() for _ in range(n_halves)]
-    learn([[start]] * n_halves)
-    best = [one[start.tobytes()] for one in seen]
-    active = set(range(n_halves))
+    active = np.arange(len(equations.n))
+    chosen, best = np.tile(start, (len(active), 1)), cost(start, active)
     for _ in range(MOVES):
-        moves = [_moves(c, fixed, swaps) if h in active else [] for h, c in enumerate(chosen)]
-        learn(moves)
-        for h in sorted(active):
-            costs = [seen[h][move.tobytes()] for move in moves[h]]
-            if not costs or min(costs) > best[h] - 1e-3:
-                active.remove(h)
+        improved = []
+        for now in np.unique(chosen[active], axis=0):
+            halves = active[(chosen[active] == now).all(axis=1)]
+            moves = _moves(now, fixed, swaps)
+            if not moves:
                 continue
-            chosen[h], best[h] = moves[h][int(np.argmin(costs))], min(costs)
-    return np.stack(chosen)
+            each = np.stack([cost(move, halves) for move in moves])
+            better = each.min(axis=0) <= best[halves] - 1e-3
+            improved.append(halves[better])
+            chosen[halves[better]] = np.stack(moves)[each.argmin(axis=0)[better]]
+            best[halves[better]] = each.min(axis=0)[better]
+        active = np.sort(np.concatenate(improved or [active[:0]]))
+    return chosen
 
 
 def _moves(chosen: np.ndarray, fixed: np.ndarray, swaps: list) -> list[np.ndarray]:

@@ -251,9 +251,8 @@ def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     position, lengths = np.asarray(windows.position), [len(v) for v in found.samples.values]
     less = (sum(lengths) - len(position)) // len(lengths)
     trajectory = np.repeat(np.arange(len(lengths)), [n - less for n in lengths])
-    first = np.cumsum([0, *(n - less for n in lengths[:-1])])
+    begins = np.cumsum([0, *lengths[:-1]])
+    first = begins - less * np.arange(len(lengths))
     sample = position - position[first][trajectory] + position[0]
-    time = np.empty(len(position))
-    for m, times in enumerate(found.samples.times):
-        time[trajectory == m] = np.asarray(times, float)[sample[trajectory == m]]
-    return trajectory, time
+    times = np.concatenate([np.asarray(times, float) for times in found.samples.times])
+    return trajectory, times[begins[trajectory] + sample]

@@ -153,17 +153,13 @@ def _judged(found: Any, key: Any) -> list:
         return [unspoken(model, j) for j in range(model.dim)]
     # Of the rates that edges were measured by, both.
     simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
-    n = int(windows.n_valid)
+    n, terms = int(windows.n_valid), np.count_nonzero(np.asarray(simple.drift.coefficients), axis=1)
     scores = [
         n * np.log(np.asarray(risk(each, windows), np.float64) + FLOOR) + count * np.log(n)
-        for each, count in ((simple, _terms(simple)), (model, count_numbers(model)))
+        for each, count in ((simple, terms), (model, count_numbers(model)))
     ]
     formulas = formulas_of(simple)
     return [
         mine if mine.inputs is None else f if scores[0][j] <= scores[1][j] else mine
         for j, (mine, f) in enumerate(zip(own, formulas, strict=True))
     ]
-
-
-def _terms(model: Any) -> np.ndarray:
-    return np.count_nonzero(np.asarray(model.drift.coefficients), axis=1)

@@ -310,9 +310,7 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         scaled.append(inputs(edge, "scale"))
         factors.append(factor)
     dtype = found.model.dt.dtype
-    factors = (
-        jnp.stack([jnp.asarray(f, dtype) for f in factors]) if factors else jnp.zeros(0, dtype)
-    )
+    factors = jnp.stack([jnp.zeros((), dtype), *(jnp.asarray(f, dtype) for f in factors)])[1:]
     return Edits(at, closed, np.reshape(scaled, (-1, *at.shape)).astype(bool), factors), touched
 
 
@@ -326,7 +324,7 @@ def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
         raise refusal(name, "of edges (source, target) or (source, target, lag)", edge)
     i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
     lag = edge[2] if len(edge) == 3 else None
-    kept = kept_lags(found, i, j, lag, f"{name} of lag", "nothing would change")
+    kept = kept_lags(found, i, j, lag, "lag", f"{name}= would change nothing")
     return [(i, j, int(a)) for a in kept]
 
 
