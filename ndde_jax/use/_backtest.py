@@ -13,6 +13,7 @@ from .._checks import check_key, check_whole, refusal, shown
 from .._types import Checked
 from ..metrics._forecast import crps, energy_score
 from ._arguments import read_span
+from ._ensemble import generator
 from ._forecast import (
     BEYOND,
     Level,
@@ -184,7 +185,7 @@ class WithBacktests:
         level = level_of(self, offset=False)
         given = record if data is None else [_held_back(self, data, level)]
         past, came = _origins(given, need, steps, origins)
-        rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
+        rng = generator(jr.fold_in(key, 1))
         change = no_change(steps, len(self.names))
         own = np.asarray(learned_paths(self, self._members, change, past, paths, key)[0])
         own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)

@@ -91,7 +91,7 @@ class Problem:
         return int(self.group.max(initial=-1)) + 1
 
     @functools.cached_property
-    def read(self) -> Int[np.ndarray, "row offset+1 dim"]:
+    def read(self) -> Int[np.ndarray, "row around dim"]:
         """The unknown values that each step reads, and that it leads to; −1 for known ones."""
         number = np.full(self.unknown.shape, -1)
         number[self.unknown] = np.arange(len(self.sample))
