@@ -598,7 +598,7 @@ class Effects:
         # What the drift leaves out, at the delays that it reads at the nearest lag.
         shifted, late = _at_delays(found, slopes[:1] + shift + self.missed, max(fine, 1))
         steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
-        made = {}
+        made: dict[str, np.ndarray] = {}
         for name, held in (("pulse", False), ("step", True)):
             response = _respond(given, found.lags, dt, steps, held, fine)
             own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])

@@ -1,7 +1,7 @@
 """Export of graph and drift: JSON, DOT, networkx, xarray, formulas."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ..fit._flow import fit_flow
 from ..fit._loss import risk
 from ..models._confine import RestoredDDE
 from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
-from ..models._polynomials import MAX_TERMS
+from ..models._polynomials import MAX_TERMS, PolynomialDrift
 from ._ensemble import count_numbers
 
 
@@ -153,7 +153,8 @@ def _judged(found: Any, key: Any) -> list:
         return [unspoken(model, j) for j in range(model.dim)]
     # Of the rates that edges were measured by, both.
     simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
-    n, terms = int(windows.n_valid), np.count_nonzero(np.asarray(simple.drift.coefficients), axis=1)
+    n, drift = int(windows.n_valid), cast(PolynomialDrift, simple.drift)
+    terms = np.count_nonzero(np.asarray(drift.coefficients), axis=1)
     scores = [
         n * np.log(np.asarray(risk(each, windows), np.float64) + FLOOR) + count * np.log(n)
         for each, count in ((simple, terms), (model, count_numbers(model)))

@@ -216,9 +216,18 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
     # Equations less what was fitted to them.
     fitted = np.bincount(group, ~p.lone, p.count)
     free = np.maximum(p.x.shape[1] * np.bincount(p.row_group, minlength=p.count) - fitted, 1)
+    misfit = state.cost / free
     errors, drawn = _spread(_equations(p, state)[0], group, unit, draws, rng)
-    draws_, good = state.values[None] + drawn, settled & np.isfinite(state.cost)
-    return Path(state.values, errors, draws_, group, good, state.cost / free, steps)
+    strain = np.where(misfit > STRAINED, np.sqrt(misfit), 1.0)[group]
+    return Path(
+        values=state.values,
+        errors=errors * strain,
+        draws=state.values[None] + drawn * strain[None],
+        group=group,
+        settled=settled & np.isfinite(state.cost),
+        misfit=misfit,
+        steps=steps,
+    )
 
 
 def _either(taken: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -305,12 +314,6 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
             errors[own] = solve(np.ascontiguousarray(matrix.T @ several)).std(axis=1)[own]
     drawn = [solve(matrix.T @ rng.normal(size=matrix.shape[0])) for _ in range(draws)]
     return errors, np.array(drawn).reshape(draws, len(group))
-
-
-def diverged(values: Any, group, low: Any, high: Any) -> np.ndarray:
-    """Return which values lie in gap groups that left the range of the data by over its width."""
-    far = ~np.isfinite(values) | (values < 2 * low - high) | (values > 2 * high - low)
-    return np.isin(group, group[far])
 
 
 # ---- of a discovery ----
@@ -437,7 +440,7 @@ def impute(
     lengths = [len(x) for x in start]
     part = np.repeat(np.arange(len(lengths)), lengths)
     inside = np.concatenate(base.mask) if base.mask else np.ones(len(part), bool)
-    unknown, left = _looked_for(gone, inside)
+    unknown, left = _looked_for(gone, inside, part)
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
     x = np.where(unknown, np.concatenate(start), plain)
     steps = make_steps(found, ensemble, no_change(1, x.shape[1]), [-1], found.lags[-1] + 2)
@@ -450,16 +453,13 @@ def impute(
     known = np.where(unknown, np.nan, x)
     path = _found(problem, ensemble, law, draws + 1, rng)
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
-    strain = np.where(path.misfit > STRAINED, np.sqrt(path.misfit), 1.0)[path.group]
-    path = dataclasses.replace(
-        path,
-        errors=path.errors * strain,
-        draws=path.values[None] + (path.draws - path.values[None]) * strain[None],
+    # What leaves the range of the data by more than its width has diverged.
+    far = (
+        np.abs(path.values - (low + high)[problem.column] / 2) > 1.5 * (high - low)[problem.column]
     )
-    column = problem.column
-    bad = diverged(path.values, path.group, low[column], high[column])
-    bad |= ~path.settled[path.group] | ~(path.misfit[path.group] < MISFIT)
-    return _made(base, problem, path, bad, lengths, before, left & np.isnan(plain))
+    failed = ~path.settled | ~(path.misfit < MISFIT)
+    failed[path.group[far | ~np.isfinite(path.values)]] = True
+    return _made(base, problem, path, failed, lengths, before, left & np.isnan(plain))
 
 
 def missing(samples: Samples) -> bool:
@@ -483,16 +483,13 @@ def _guess(x: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(x).all(axis=0)[None], np.nan, bridged(x))
 
 
-def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
+def _looked_for(gone, inside, part) -> tuple[np.ndarray, np.ndarray]:
     """Return the values to estimate, and missing ones that are left: those of variables of which a
     recording has none, and those whose step begins outside the mask.
     """
-    nothing = np.concatenate([np.broadcast_to(g.all(axis=0), g.shape) for g in gone])
-    first = np.cumsum([0, *(len(g) for g in gone[:-1])])
-    own = np.concatenate([inside[:1], inside[:-1]])
-    own[first] = inside[first]
-    missing = np.concatenate(gone)
-    unknown = missing & ~nothing & own[:, None]
+    missing, nothing = np.concatenate(gone), np.stack([g.all(axis=0) for g in gone])[part]
+    led_to = np.where(np.diff(part, prepend=-1) == 0, np.roll(inside, 1), inside)
+    unknown = missing & ~nothing & led_to[:, None]
     return unknown, missing & ~unknown
 
 
@@ -558,8 +555,9 @@ def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Arr
 # ---- what comes of it ----
 
 
-def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> Imputed:
-    ends = np.cumsum(lengths)[:-1]
+def _made(base: Samples, p: Problem, path: Path, failed, lengths, before, left) -> Imputed:
+    """Return what comes of a path that holds but for some stretches that `failed`."""
+    ends, bad = np.cumsum(lengths)[:-1], failed[path.group]
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
 
     def whole(values, otherwise=plain):
@@ -569,7 +567,7 @@ def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> 
         return np.split(out, ends)
 
     most, drawn = whole(path.values), [whole(d) for d in path.draws]
-    table = _table(p, path, bad, np.concatenate([[0], ends]))
+    table = _table(p, path, failed, np.concatenate([[0], ends]))
     earlier = p.x if before is None else np.concatenate(before.estimates)
     change = (path.values - earlier[p.unknown]) / p.scale[p.column]
     change = change[~bad & np.isfinite(change)]
@@ -617,14 +615,13 @@ def _measured(base: Samples, values) -> Samples:
     return dataclasses.replace(base, values=tuple(new), treatments=())
 
 
-def _table(p: Problem, path: Path, bad, starts) -> tuple:
+def _table(p: Problem, path: Path, failed, starts) -> tuple:
     rows = []
     for number, misfit in enumerate(path.misfit):
-        own = path.group == number
-        sample = p.sample[own]
+        sample = p.sample[path.group == number]
         part = int(p.part[sample[0]])
         first, last = (int(sample[i] - starts[part]) for i in (0, -1))
-        rows.append((part, first, last, len(sample), not bad[own][0], float(misfit)))
+        rows.append((part, first, last, len(sample), not failed[number], float(misfit)))
     return tuple(rows)
 
 

@@ -192,9 +192,9 @@ class WithInterventions:
             *divergence_note(first | second),
         )  # fmt: skip
         later = np.arange(1, steps + 1)
-        paths_ = (ends.level(self, later).outside(run) for run in (baseline, changed))
-        about = (first | second, self.names, self.time_unit, notes, ends.start)
-        return Intervention(ends.after(later), *paths_, *about)
+        level, about = ends.level(self, later), (self.names, self.time_unit, notes, ends.start)
+        baseline, changed = level.outside(baseline), level.outside(changed)
+        return Intervention(ends.after(later), baseline, changed, first | second, *about)
 
 
 def _setting(found, change: Change, values, when, ends: Ends, level: Level):
@@ -216,7 +216,8 @@ def _shifting(found, change: Change, shift, when, already: list[int]):
     """Return a change that also shifts variables, which ones, and notes on those that are
     transformed, whose transformed values are shifted.
     """
-    offset, shifted, notes = np.zeros(change.value.shape), [], []
+    offset, notes = np.zeros(change.value.shape), []
+    shifted: list[int] = []
     for name, amount in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         if i in already + shifted:
