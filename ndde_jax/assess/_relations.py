@@ -17,10 +17,12 @@ from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
 from ._rivals import together, touching
 from ._score import (
+    OWN_PAST,
     ROWS,
     Inputs,
     Rows,
     basis,
+    described,
     earlier,
     given_columns,
     group_test,
@@ -76,7 +78,7 @@ def partial_residuals(
     for j in range(rows.dim):
         kept, there = graph[:, j].T, rows.counting(j, graph[:, j])  # kept is [lag source]
         past, rate = rows.past[there][:, kept][:, None], rows.rates[there][:, [j]]
-        drift = None if rows.drift is None else rows.drift[there][:, [j]]
+        drift = rows.drift and rows.drift._replace(rates=rows.drift.rates[there][:, [j]])
         own = rows._replace(past=past, rates=rate, known=None, drift=drift)
         left[there, j] = residuals(read_inputs(own), np.ones((kept.sum(), 1, 1), bool))[:, 0]
     return left
@@ -447,27 +449,43 @@ def _moved(
 
     Whatever moves a cause moves its target. Where something unseen drives both it does not, and
     beside the link is one of the opposite sign, from what moves the source, with the delay of both:
-    none of its kind is given.
+    none of its kind is given. The effect is that of the fitted drift where polynomials of the
+    source do not describe it; where it acts through products, its instruments do too.
     """
     rows = inputs.rows
     step, lags, around = rows.step, np.asarray(rows.lags), rows.step if rows.midway else 0
     own = np.zeros_like(graph[:, j])
     own[i, acting] = True
-    beside, there, columns = graph[:, j] & ~own, np.ones(len(rows.rates), bool), []
-    source, given = kept_columns(inputs, own), kept_columns(inputs, beside, own=j)
+    others = graph[:, j] & ~own
+    beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
+    source, given = kept_columns(inputs, own), kept_columns(inputs, others, own=j)
     for a in acting:
         before = rows.before(int(lags[a]) + step)
         there &= before >= 0
         for s, m in moving:
             columns.append(inputs.line[before, m, s])
             beside[s] &= np.abs(lags - (lags[a] + lags[m] + step)) > around
-    every = np.concatenate([source, given], axis=1)
+    every, rate = np.concatenate([source, given], axis=1), rows.rates[:, j]
     if not columns or there.sum() < 3 * (every.shape[1] + len(columns) + 10):
         return _NOTHING
-    slopes = np.linalg.lstsq(every - every.mean(axis=0), rows.rates[:, j], rcond=1e-9)[0]
-    effect = (source @ slopes[: source.shape[1]])[there]
-    given = kept_columns(inputs, beside, own=j)[there]
-    return _two_stages(rows.rates[there, j], effect, np.stack(columns, axis=1)[there], given)
+    effect, given = _effect(every, source.shape[1], rate), kept_columns(inputs, beside, own=j)
+    if not described(rows, j, left_by(rate, every)):
+        rest = rows.drift.without(own)[:, [j]]
+        moved = np.concatenate([rows.drift.rates[:, [j]] - rest, rest], axis=1)
+        effect = _effect(moved, 1, rate)
+        given = np.concatenate([given, rows.drift.without(graph[:, j] & ~beside)[:, [j]]], axis=1)
+        if multiplies(inputs, j, graph[:, j]):
+            lines = inputs.line.transpose(0, 2, 1)[:, others].T
+            columns += [column * line for column in columns for line in lines]
+    return _two_stages(rate[there], effect[there], np.stack(columns, axis=1)[there], given[there])
+
+
+def _effect(
+    columns: Float[np.ndarray, "row column"], count: int, rate: Float[np.ndarray, "row"]
+) -> Float[np.ndarray, "row"]:
+    """Return what the first columns do in a regression of a rate on all."""
+    slopes = np.linalg.lstsq(columns - columns.mean(axis=0), rate, rcond=1e-9)[0]
+    return columns[:, :count] @ slopes[:count]
 
 
 def _two_stages(
@@ -602,19 +620,31 @@ def unconfirmed(
     beside = touching(graph, rows.lags)
     for j in range(rows.dim):
         multiplied = multiplies(inputs, j, graph[:, j])
+        used = rows.counting(j, graph[:, j])
+        left = left_by(rows.rates[used, j], kept_columns(inputs, graph[:, j], own=j)[used])
+        known = described(rows, j, left, used)
         for i, places in together(graph[:, j], beside[:, j]):
             if i == j or required[i, j, places].any():
                 continue
             others = graph[:, j].copy()
             others[i, places] = False
             past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
-            there &= rows.counting(j, graph[:, j])
-            other = kept_columns(inputs, others, own=j)[there]
+            there &= used
+            other = kept_columns(inputs, others, own=j)
+            columns = inputs.test[:, places, i].reshape(len(there), -1)
+            if not known:
+                # What the drift says that the input does, beside what it did before.
+                rest = rows.drift.without(graph[:, j] & ~others)[:, [j]]
+                other = np.concatenate([other, rest], axis=1)
+                columns = rows.drift.rates[:, [j]] - rest
+                before = [rows.before(rows.step * m) for m in range(1, OWN_PAST + 1)]
+                there &= np.all([place >= 0 for place in before], axis=0)
+                past = np.concatenate([past, *(columns[place] for place in before)], axis=1)
+            elif multiplied:
+                columns = np.concatenate([columns, _times(inputs, i, places, others)], axis=1)
+            other = other[there]
             given = np.concatenate([other, past[there]], axis=1)
             if len(given) > ROWS * (given.shape[1] + 10):
-                columns = inputs.test[:, places, i].reshape(len(there), -1)
-                if multiplied:
-                    columns = np.concatenate([columns, _times(inputs, i, places, others)], axis=1)
                 rate, columns = rows.rates[there, j], columns[there]
                 plain[i, j, places] = group_test(rate, columns, other).p
                 p[i, j, places] = group_test(rate, columns, given).p

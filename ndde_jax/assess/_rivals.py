@@ -20,8 +20,8 @@ class Rivals:
 
     Lags of a source next to each other are one input, and replaced together. Costs are rises of the
     target's squared error, as shares of the variance of its rate, with lines and bends of all
-    inputs fitted again, and their products where these matter; infinite where there is no edge, or
-    none to replace it.
+    inputs fitted again, their products where these matter, and the fitted drift of the other inputs
+    where it bends more; infinite where there is no edge, or none to replace it.
 
     - `cost`: of the best replacement by another source, `[source target lag]`, and `lower`, its
         lower 95 % bound by its spread over blocks of the record.
@@ -84,17 +84,22 @@ def rivals(
             columns_of = np.concatenate([columns_of, of])
             grams = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
         whole = left_by(rate, kept.T)
-        if not described(rows, j, whole):
-            continue
+        bent = not described(rows, j, whole)
+        if bent:
+            whole = left_by(rate, np.concatenate([kept, _unit(rows.drift.rates[None, :, j])]).T)
         with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
             if required[i, j, lags].any():
                 continue
             # What the others leave of the rate and of every candidate, as inner products.
             rest, new = (kept_of != k).all(axis=0), columns_of != k
-            others = kept[rest]
+            others, with_others = kept[rest], with_kept[:, :, new][..., rest]
+            if bent:
+                drift = _unit(rows.drift.without(_only(graph[:, j], i, lags))[None, :, j])
+                others = np.concatenate([others, drift])
+                with_others = np.concatenate([with_others, columns[:, :, new] @ drift.T], axis=-1)
             root = roots(others @ others.T)
-            shared = with_kept[:, :, new][..., rest] @ root.T
+            shared = with_others @ root.T
             explained = root @ (others @ rate)
             left = float(rate @ rate - explained @ explained)
             own = roots(grams[:, :, new][..., new] - shared @ np.swapaxes(shared, -1, -2))
@@ -109,6 +114,14 @@ def rivals(
                 replaced = left_by(rate, np.concatenate([others, columns[b, s, new]]).T)
                 lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
     return Rivals(cost, lower, rival, lag_cost)
+
+
+def _only(
+    kept: Bool[np.ndarray, "source lag"], source: int, lags: list[int]
+) -> Bool[np.ndarray, "source lag"]:
+    only = np.zeros_like(kept)
+    only[source, lags] = True
+    return only
 
 
 def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row"]:

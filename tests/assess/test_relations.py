@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -258,17 +259,62 @@ def test_a_strong_bend_that_polynomials_miss_is_nothing_at_once_where_the_drift_
     graph = np.zeros((3, 3, 1), bool)
     graph[0, :, 0] = True
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0,))
-    x = x[:-1]
-    drift = np.stack(
-        [-0.5 * x[:, 0], np.sin(6 * x[:, 0]) - x[:, 1], np.sin(6 * x[:, 0]) - x[:, 2]], 1
-    )
 
-    def found(drift):
-        inputs = read_inputs(rows_of(windows)._replace(drift=drift))
+    def drift(history):
+        x = history[0]
+        step = jnp.sin(6 * x[0])
+        return jnp.stack([-0.5 * x[0], step - x[1], step - x[2]])
+
+    def found(model):
+        inputs = read_inputs(rows_of(windows, model))
         return at_once(inputs, graph, residuals(inputs, graph)).related
 
     assert found(None)[1, 2]
     assert not found(drift).any()
+
+
+def test_a_fitted_drift_without_some_inputs_has_them_at_their_means():
+    x = np.random.default_rng(0).normal(size=(60, 2)) + 3
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
+    rows = rows_of(windows, lambda history: history[0] * history[1])
+    held = np.zeros((2, 2), bool)
+    held[0, 1] = True
+    now, before = x[1:-1], x[:-2].copy()
+    before[:, 0] = before[:, 0].mean()
+    expected = now * before / np.asarray(windows.scaling.rate_scale)
+    np.testing.assert_allclose(rows.drift.without(held), expected, rtol=1e-5)
+
+
+def test_a_source_that_acts_through_products_is_seen_to_move_its_target():
+    """u moves y, and z follows x times y: u moves z only as x goes."""
+    rng, graph = np.random.default_rng(3), np.zeros((4, 4, 2), bool)
+    graph[range(4), range(4), 0] = graph[0, 1, 0] = graph[1, 2, 0] = graph[3, 2, 0] = True
+
+    def drift(history):
+        u, y, z, other = history[0]
+        return jnp.stack([-0.4 * u, u - 0.7 * y, other * y - 0.7 * z, -0.4 * other])
+
+    for _ in range(6):
+        x = np.zeros((600, 4))
+        for k in range(599):
+            u, y, z, other = x[k]
+            rates = [0.6 * u, 0.3 * y + u, 0.3 * z + other * y, 0.6 * other]
+            x[k + 1] = rates + rng.normal(size=4)
+        found = relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph, drift)
+        assert not found.confounded.any() and not found.not_excluded[1, 2]
+
+
+def test_nothing_is_held_against_steep_thresholds_that_the_drift_knows():
+    """A ring of units that are nearly on or off, as seen by a discovery."""
+    spec = next(
+        s for s in settings.specifications(["low"], length=1500) if s.name == "hopfield_ring"
+    )
+    record = data.simulate(spec, 0)
+    found = ndde.discover(
+        record.x, dt=record.dt, lags=record.lags, recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+    )
+    assert (found.graph == record.graph).all()
+    assert found.verdict == "supported"
 
 
 def stations(seed, n=900, p=5, share=0.8):

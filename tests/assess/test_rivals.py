@@ -1,5 +1,6 @@
 """What replacing an edge costs, against plain least squares; and that the verdict says it."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -101,6 +102,38 @@ def test_lags_next_to_each_other_are_replaced_together(case):
     found = rivals(three, graph, np.zeros_like(graph))
     np.testing.assert_allclose(found.cost[0, 1], cheapest([(0, 0), (0, 1)]), atol=1e-9)
     assert np.isinf(found.lag_cost[0, 1]).all()  # no other lag is left
+
+
+def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
+    """1 follows the sign of 0, which 2 says nearly as well: the others keep their drift."""
+    rng, x = np.random.default_rng(1), np.zeros((500, DIM))
+    for k in range(1, 499):
+        x[k + 1] = 0.5 * x[k] + rng.normal(size=DIM)
+        x[k + 1, 1] += np.sign(x[k - 1, 0]) + np.sign(x[k, 2])
+    graph = np.zeros((DIM, DIM, 2), bool)
+    graph[0, 1, 1] = graph[1, 1, 0] = graph[2, 1, 0] = True
+
+    def drift(history):
+        driven = -0.5 * history[0, 1] + jnp.sign(history[1, 0]) + jnp.sign(history[0, 2])
+        return jnp.stack([-0.5 * history[0, 0], driven, -0.5 * history[0, 2]])
+
+    windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
+    inputs = read_inputs(rows_of(windows, drift))
+    found, rate = rivals(inputs, graph, np.zeros_like(graph)), inputs.rows.rates[:, 1]
+    kept, history = [(0, 1), (1, 0), (2, 0)], np.asarray(windows.history)[np.asarray(windows.valid)]
+    history = history * np.asarray(windows.scaling.scale) + np.asarray(windows.scaling.center)
+    own, other = history[:, 0, 1], np.sign(history[:, 0, 2])
+
+    def squares(inputs_used, said):
+        columns = [np.ones(len(rate)), said]
+        for i, a in inputs_used:
+            columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
+        design = np.stack(columns, axis=1)
+        return np.sum((rate - design @ np.linalg.lstsq(design, rate, rcond=None)[0]) ** 2)
+
+    whole = squares(kept, -0.5 * own + np.sign(history[:, 1, 0]) + other)
+    costs = [squares([place, *kept[1:]], -0.5 * own + other) - whole for place in [(1, 1), (2, 1)]]
+    assert found.cost[0, 1, 1] == pytest.approx(min(costs) / (rate @ rate), rel=1e-4)
 
 
 def within_chance(batch, links):
