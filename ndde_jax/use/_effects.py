@@ -54,17 +54,32 @@ def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.
     return z
 
 
-def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of slices with equally many values each `[slice+1]`, and the slice of each
-    value.
+class Slices:
+    """The slices of a source, with equally many of its values each.
 
-    **Raises:** `ValueError` for fewer than three different ends.
+    - `edges`: their ends, ascending, `[slice+1]`; `slot`: the slice of each value, `[row]`.
     """
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
-    if len(edges) < 3:
-        raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")
-    slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    return edges, slot
+
+    def __init__(self, values: np.ndarray, points: int, name: str):
+        """**Raises:** `ValueError` for fewer than three different ends."""
+        self.edges = edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
+        if len(edges) < 3:
+            raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")
+        self.values = np.clip(values, edges[0], edges[-1])
+        self.slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(self) - 1)
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and the upper end of the slice of every value."""
+        return self.edges[self.slot], self.edges[self.slot + 1]
+
+    def accumulated(self, values: Float[np.ndarray, "row part"]) -> Float[np.ndarray, "end part"]:
+        """Return sums, up to each end, of the means over the values of every slice."""
+        steps = slice_means(values, self.slot, len(self))
+        return np.concatenate([np.zeros((1, steps.shape[1])), steps.cumsum(axis=0)])
 
 
 def slice_means(values: np.ndarray, slot: np.ndarray, count: int) -> np.ndarray:
@@ -120,10 +135,8 @@ def interval_ends(
     size = np.maximum(half / WIDE, 1e-300)
 
     def end(share):
-        low, high = (
-            np.minimum(center, center + apart) - half,
-            np.maximum(center, center + apart) + half,
-        )
+        low = center + np.minimum(apart, 0) - half
+        high = center + np.maximum(apart, 0) + half
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             first, second = (ndtr((middle - at) / size) for at in (center, center + apart))
@@ -274,7 +287,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
             z = moved(z, inputs_of(found, i, targets[0], a), i, a, ends)
         return z
 
-    (low, high), (left, right) = grid.ends(0), grid.ends(1)
+    (low, high), (left, right) = (side.ends for side in grid.sides)
     corners = [at(high, right), at(high, left), at(low, right), at(low, left)]
 
     def mixed(function):
@@ -295,7 +308,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         share, low_share, high_share = map(float, shares)
         made.append(
             Surface(
-                x=grid.edges[0], y=grid.edges[1], z=z, low=z - spread, high=z + spread,
+                x=grid.sides[0].edges, y=grid.sides[1].edges, z=z, low=z - spread, high=z + spread,
                 count=grid.count, share=share, share_low=low_share, share_high=high_share,
                 first=source[0], second=source[1], target=labels[j], time_unit=found.time_unit,
             )
@@ -322,19 +335,10 @@ class Grid:
     """A grid of slices of two sources, and the rows in its cells."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, points: int, *names: str):
-        made = [slices(v, points, name) for v, name in zip((x, y), names, strict=True)]
-        self.edges = [edges for edges, _ in made]
-        self.slots = [slot for _, slot in made]
-        self.values = [np.clip(v, e[0], e[-1]) for v, e in zip((x, y), self.edges, strict=True)]
-        self.shape = tuple(len(e) - 1 for e in self.edges)
-        flat = np.ravel_multi_index(self.slots, self.shape)
-        self.count = np.bincount(flat, minlength=np.prod(self.shape)).reshape(self.shape)
-        self._flat = flat
-
-    def ends(self, axis: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and the upper end of the slice of every row."""
-        edges, slot = self.edges[axis], self.slots[axis]
-        return edges[slot], edges[slot + 1]
+        self.sides = [Slices(v, points, name) for v, name in zip((x, y), names, strict=True)]
+        self.shape = tuple(map(len, self.sides))
+        self._flat = np.ravel_multi_index([side.slot for side in self.sides], self.shape)
+        self.count = np.bincount(self._flat, minlength=np.prod(self.shape)).reshape(self.shape)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; an empty
@@ -361,21 +365,21 @@ class Grid:
 
     def _alone(self, nodes: np.ndarray, axis: int) -> np.ndarray:
         """Return first-order accumulated local effects of a surface along one source."""
+        values, side = [side.values for side in self.sides], self.sides[axis]
         low, high = (
-            [*self.values[:axis], end, *self.values[axis + 1 :]] for end in self.ends(axis)
+            self.at_rows(nodes, [*values[:axis], end, *values[axis + 1 :]]) for end in side.ends
         )
-        change = self._at(nodes, high) - self._at(nodes, low)
-        steps = slice_means(change, self.slots[axis], self.shape[axis])
-        return np.concatenate([np.zeros((1, nodes.shape[2])), steps.cumsum(axis=0)])
+        return side.accumulated(high - low)
 
-    def at_rows(self, nodes: np.ndarray) -> np.ndarray:
-        """Return a surface interpolated between its corners to the data, `[row ...]`."""
-        return self._at(nodes, self.values)
-
-    def _at(self, nodes: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
+    def at_rows(self, nodes: np.ndarray, values: list[np.ndarray] | None = None) -> np.ndarray:
+        """Return a surface interpolated between its corners to the data, `[row ...]`, or to other
+        values of the two sources.
+        """
         from scipy.interpolate import RegularGridInterpolator
 
-        return RegularGridInterpolator(self.edges, nodes)(np.stack(values, axis=1))
+        values = [side.values for side in self.sides] if values is None else values
+        edges = [side.edges for side in self.sides]
+        return RegularGridInterpolator(edges, nodes)(np.stack(values, axis=1))
 
 
 def _cells(nodes: np.ndarray) -> np.ndarray:
@@ -470,34 +474,33 @@ class Effects:
         found, ensemble, histories = self.found, self.ensemble, histories_of(self.ensemble)
         j = variable(target, found, "target")
         i, a = self._kept(j, source, "source", lag, "lag")
-        edges, slot = slices(histories[:, a, i], points, found.samples.labels[i])
-        inputs, count = inputs_of(found, i, j, a), np.bincount(slot, minlength=len(edges) - 1)
-        low, high = (moved(histories, inputs, i, a, ends[slot]) for ends in (edges[:-1], edges[1:]))
+        inputs = inputs_of(found, i, j, a)
+        sliced = Slices(histories[:, a, i], points, found.samples.labels[i])
+        low, high = (moved(histories, inputs, i, a, ends) for ends in sliced.ends)
 
-        def steps(function):
-            """Return the mean change of a function from one end of each slice to the other,
-            `[slice ...]`.
-            """
-            return slice_means(function(high) - function(low), slot, len(count))
+        def changes(function):
+            """Return changes of a function from one end of the slice of each row to the other."""
+            return function(high) - function(low)
 
-        def accumulated(steps):
-            """Return sums of steps `[slice curve]`, centred over the data, `[curve point]`."""
-            curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
+        def accumulated(changes):
+            """Return sums of mean changes `[row curve]`, centred over the data, `[curve point]`."""
+            curves = sliced.accumulated(changes)
             middle = (curves[1:] + curves[:-1]) / 2
-            return (curves - (count @ middle / count.sum())[None]).T
+            return (curves - middle[sliced.slot].mean(axis=0)[None]).T
 
         def apart(models):
             """Return how curves of models differ from that of the drift, `[model point]`."""
-            changes = [steps(rates_of(model))[:, j] - own for model in models]
-            return accumulated(np.reshape(changes, (-1, len(own))).T)
+            every = [changes(rates_of(model))[:, j] - own for model in models]
+            return accumulated(np.reshape(every, (-1, len(own))).T)
 
-        own, bend, doubt = steps(rates_of(found.model))[:, j], self.bends[i, j, a], self.doubt
-        curves = accumulated(by_model(own, steps(ensemble.basis), ensemble, j))
+        own, bend, doubt = changes(rates_of(found.model))[:, j], self.bends[i, j, a], self.doubt
+        curves = accumulated(by_model(own, changes(ensemble.basis), ensemble, j))
         y, spread = center_and_spread(curves, apart(self.echoes))
-        shift, variance = bend.of(accumulated(steps(bend)))
-        shift = shift + self.missed[i, j, a] * accumulated(np.diff(edges)[:, None])[0]
-        other = apart(doubt.models).sum(axis=0)
-        return edges, y, *with_shift(y, spread, shift, variance, other, doubt.chance)
+        shift, variance = bend.of(accumulated(changes(bend)))
+        line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
+        shift, other = shift + self.missed[i, j, a] * line, apart(doubt.models).sum(axis=0)
+        ends = with_shift(y, spread, shift, variance, other, doubt.chance)
+        return sliced.edges, y, *ends
 
     def surface(
         self,
