@@ -166,20 +166,22 @@ class Equations:
         blocks = sums_of(design, output[:, None], weight, halves.shape[1])
         return cls(jax.tree.map(partial(np.tensordot, halves.astype(float), axes=1), blocks))
 
-    def solve(self, used: np.ndarray, halves: Any = ...) -> tuple[np.ndarray, Any]:
-        """Return coefficients `[half used]` and residual sums of squares `[half]`."""
-        # Of a list of halves the columns are taken at once: whole matrices would be copied first.
-        pairs = halves if halves is ... else np.reshape(halves, (-1, 1, 1))
-        small = self.gram[pairs, used[:, None], used] + RIDGE * np.eye(len(used))
-        inner = self.inner[halves][..., used]
+    def solve(
+        self, used: Int[np.ndarray, "column"], halves: Int[np.ndarray, "half"] | None = None
+    ) -> tuple[Float[np.ndarray, "half column"], Float[np.ndarray, "half"]]:
+        """Return coefficients, and residual sums of squares, of some halves; by default of all."""
+        half = (np.arange(len(self.n)) if halves is None else halves)[:, None]
+        # The columns are taken at once: whole matrices would be copied first.
+        small = self.gram[half[..., None], used[:, None], used] + RIDGE * np.eye(len(used))
+        inner = self.inner[half, used]
         scaled = np.linalg.solve(small, inner[..., None])[..., 0]
-        left = np.maximum(self.square[halves] - np.sum(scaled * inner, axis=-1), 0.0)
-        return scaled * self.unit[halves][..., used], left
+        left = np.maximum(self.square[half[:, 0]] - np.sum(scaled * inner, axis=-1), 0.0)
+        return scaled * self.unit[half, used], left
 
-    def criterion(self, used: np.ndarray, halves: Any = ...) -> Any:
-        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines,
-        `[half]`.
-        """
+    def criterion(
+        self, used: Int[np.ndarray, "column"], halves: Int[np.ndarray, "half"]
+    ) -> Float[Array | np.ndarray, "half"]:
+        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines."""
         left, spread, n = self.solve(used, halves)[1], self.spread[halves], self.n[halves]
         risk = np.where(spread > 0, left / np.where(spread > 0, spread, 1), 0)
         return n * np.log(risk + FLOOR) + len(used) * np.log(np.maximum(n, 2.0))
@@ -196,7 +198,7 @@ def used_columns(basis: Basis, chosen: np.ndarray, family: int) -> np.ndarray:
 
 def best_family(equations: Equations, basis: Basis, chosen: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the criterion and the columns of the best family on some inputs, on all data."""
-    costs, columns = _families(equations, basis, chosen, ...)
+    costs, columns = _families(equations, basis, chosen, np.zeros(1, int))
     best = int(np.argmin(costs[:, 0]))
     return float(costs[best, 0]), columns[best]
 
@@ -772,7 +774,7 @@ def _refitted(
     equations = Equations.of(design, output, halves=halves)
     for h, mask in enumerate(target.chosen):
         here = used_columns(basis, mask | kept if trusted else mask, family)
-        spread[h, here] += equations.solve(here, [h])[0][0]
+        spread[h, here] += equations.solve(here, np.array([h]))[0][0]
     return whole, spread, len(used)
 
 

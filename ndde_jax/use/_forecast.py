@@ -189,22 +189,15 @@ class WithForecasts:
         steps = read_span(horizon, self, "horizon")
         check_whole(paths, "paths")
         check_memory(steps, paths, len(self.names))
-        past, notes, ends = read_history(self, history)
-        level = ends.level(self, np.arange(steps + 1))
+        origin, later = read_history(self, history), np.arange(1, steps + 1)
+        level = origin.level(np.arange(steps + 1))
         change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
-        run, diverged = learned_paths(self, ensemble, change, newest(self, past), paths, key)
-        ts = ends.after(np.arange(1, steps + 1))
-        run = ends.level(self, np.arange(1, steps + 1)).outside(run)
-        notes = (*notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
-        past = ends.level(self, np.arange(1 - len(past), 1)).outside(past)
-        return Forecast(ts, run, diverged, past, self.names, self.time_unit, notes, ends.start)
-
-
-def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
-    """Return as much of a past as a simulator reads: one sample more than the largest lag, if there
-    is one, since a finer step reads around it.
-    """
-    return past[None, -max(need, int(found.lags[-1]) + 1) - 1 :]
+        run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
+        run, past = origin.level(later).outside(run), origin.past
+        notes = (*origin.notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
+        past = origin.level(np.arange(1 - len(past), 1)).outside(past)
+        about = (self.names, self.time_unit, notes, origin.start)
+        return Forecast(origin.after(later), run, diverged, past, *about)
 
 
 def range_of(found: Any) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "dim"]]:
@@ -377,75 +370,79 @@ def _start(found: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ends:
-    """The end of a history: `time`, whether it is known (else it counts as 0), the interval of what
-    follows, and the date of time 0 if it is known.
+class Origin:
+    """What paths begin with.
+
+    - `past`: as the drift reads it, `[time dim]`; `notes`: sentences about it.
+    - `time`: of its newest sample; None where it is not known, and counts as 0.
+    - `start`: the date of time 0, empty where it is not known.
     """
 
-    time: float
-    dt: float
-    known: bool = True
-    start: str = ""
+    found: Any
+    past: Float[np.ndarray, "time dim"]
+    notes: tuple[str, ...]
+    time: float | None
+    start: str
 
     def after(self, k: Any) -> Any:
         """Return the time this many samples later, which may be traced."""
-        return self.time + self.dt * k
+        return (self.time or 0.0) + float(self.found.dt) * k
 
-    def level(self, found: Any, k: np.ndarray) -> Level:
+    def level(self, k: np.ndarray) -> Level:
         """Return the level these many samples later, without seasons and trends where their phase
         is unknown.
         """
-        return level_of(found, self.after(k) if self.known else None)
+        return level_of(self.found, None if self.time is None else self.after(k))
+
+    def newest(self, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
+        """Return as much of the past as a simulator reads: one sample more than the largest lag, if
+        there is one, since a finer step reads around it.
+        """
+        return self.past[None, -max(need, int(self.found.lags[-1]) + 1) - 1 :]
 
 
-def read_history(
-    found: Any, history: Any, need: int | None = None
-) -> tuple[np.ndarray, tuple[str, ...], Ends]:
-    """Return the past `[time dim]` of a forecast, notes about it, and its end.
+def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
+    """Return what a forecast begins with: a history, or the end of the record.
 
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
     need = int(found.lags[-1]) + 1 if need is None else need
-    ends, told, samples = Ends(0.0, float(found.dt), known=False), (), found.samples
-    if history is None:
+    samples, told, order = found.samples, list[str](), ", newest last"
+    if history is not None:
+        values, samples = read_record(found, history, "history", level_of(found), order)
+        told += () if samples else _untimed(found)
+    else:
         values = np.asarray(samples.values[-1], np.float64)
-    else:
-        level, order = level_of(found), ", newest last"
-        values, samples = read_record(found, history, "history", level, order)
-    if samples is None:
-        told = _untimed(found)
-    else:
-        start = _start(found) if samples.starts else ""
-        ends = Ends(float(samples.times[-1][-1]), float(found.dt), start=start)
+        if samples.mask and not samples.mask[-1][-1]:
+            told.append("the record ends outside the mask, where these laws were not looked for")
+        guessed = int(samples.estimated[-1][-need:].sum())
+        if guessed and any(t.name == "impute" for t in samples.treatments):
+            told.append(
+                f"of the values of the last {need} samples {guessed} "
+                f"{'was' if guessed == 1 else 'were'} not measured: paths start from one draw of "
+                "what the model says of them"
+            )
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
             f"{len(values)}."
         )
     values = values[-max(need, min(len(values), 3 * need + 20)) :]
-    if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
-        told = (*told, "the record ends outside the mask, where these laws were not looked for")
-    if history is None and any(t.name == "impute" for t in found.samples.treatments):
-        if guessed := int(found.samples.estimated[-1][-need:].sum()):
-            note = (
-                f"of the values of the last {need} samples {guessed} "
-                f"{'was' if guessed == 1 else 'were'} not measured: paths start from one draw of "
-                "what the model says of them"
-            )
-            told = (*told, note)
     missing = ~np.isfinite(values)
-    if not missing.any():
-        return values, told, ends
-    if history is not None or missing.all(axis=0).any():
-        raise ValueError(
-            f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
-            "values are missing or infinite. Give a complete one."
+    if missing.any():
+        if history is not None or missing.all(axis=0).any():
+            raise ValueError(
+                f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
+                "values are missing or infinite. Give a complete one."
+            )
+        told.append(
+            f"{int(missing.sum())} values are missing among the last {len(values)} samples and "
+            "were interpolated; give a complete history= to start from another."
         )
-    note = (
-        f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
-        "interpolated; give a complete history= to start from another."
-    )
-    return bridged(values), (*told, note), ends
+        values = bridged(values)
+    time = None if samples is None else float(samples.times[-1][-1])
+    start = _start(found) if samples is not None and samples.starts else ""
+    return Origin(found, values, tuple(told), time, start)
 
 
 def _untimed(found: Any) -> tuple[str, ...]:

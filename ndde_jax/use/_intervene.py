@@ -15,13 +15,12 @@ from .._types import Checked, namespace_of
 from ._arguments import inputs_of, kept_lags, mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._forecast import (
-    Ends,
     Level,
+    Origin,
     by_time,
     divergence_note,
     known_inputs,
     level_of,
-    newest,
     path_quantile,
     range_of,
     read_history,
@@ -171,33 +170,33 @@ class WithInterventions:
         when = (np.arange(steps + 1) >= begin) & (np.arange(steps + 1) < end)
         edits, cuts = _edits(self, cut, scale, delay)
         need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
-        past, notes, ends = read_history(self, history, need)
-        level = ends.level(self, np.arange(steps + 1))
+        origin, later = read_history(self, history, need), np.arange(1, steps + 1)
+        level = origin.level(np.arange(steps + 1))
         plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
         change = dataclasses.replace(plain, active=when, edits=edits)
-        change, acted = _setting(self, change, values, when, ends, level)
+        change, acted = _setting(self, change, values, when, origin, level)
         change, shifted, about = _shifting(self, change, shift, when, acted)
         acted += shifted
         if not acted and edits is None:
             raise ValueError(
                 "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
             )
-        given = (newest(self, past, need), paths, key)
+        given = (origin.newest(need), paths, key)
         baseline, first = learned_paths(self, ensemble, plain, *given)
         changed, second = learned_paths(self, ensemble, change, *given)
         _check_set(self, change, changed, acted)
         notes = (
-            *notes, *told, *about,
+            *origin.notes, *told, *about,
             *_notes(self, ensemble, acted, cuts, change, when, baseline, changed),
             *divergence_note(first | second),
         )  # fmt: skip
-        later = np.arange(1, steps + 1)
-        level, about = ends.level(self, later), (self.names, self.time_unit, notes, ends.start)
+        level, diverged = origin.level(later), first | second
         baseline, changed = level.outside(baseline), level.outside(changed)
-        return Intervention(ends.after(later), baseline, changed, first | second, *about)
+        about = (self.names, self.time_unit, notes, origin.start)
+        return Intervention(origin.after(later), baseline, changed, diverged, *about)
 
 
-def _setting(found, change: Change, values, when, ends: Ends, level: Level):
+def _setting(found, change: Change, values, when, origin: Origin, level: Level):
     """Return a change that also sets variables, and which ones."""
     steps, rules, acted = len(when) - 1, {}, []
     for name, given in mapping(values, "the first argument", "variables to values").items():
@@ -208,7 +207,7 @@ def _setting(found, change: Change, values, when, ends: Ends, level: Level):
         else:
             given = level.series(i, given, f"the value of {name}", steps)
         change = change.setting(i, when, given)
-    rule = _together(rules, ends, level, when) if rules else None
+    rule = _together(rules, origin, level, when) if rules else None
     return dataclasses.replace(change, rule=rule), acted
 
 
@@ -255,7 +254,7 @@ def _rule(function: Any, name: str):
     return (lambda t, x: function(t)) if count == 1 else function
 
 
-def _together(rules, ends, level, when):
+def _together(rules, origin, level, when):
     """Return all functions as one, of states in measured units; where they are not active, values
     set before stay.
     """
@@ -263,7 +262,7 @@ def _together(rules, ends, level, when):
     def rule(k, state, value):
         here = level.at(k)
         state = here.outside(state)
-        t = ends.after(jnp.asarray(k, value.dtype))
+        t = origin.after(jnp.asarray(k, value.dtype))
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
             new = here.one_inside(i, new(state))

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -119,6 +119,19 @@ def samples_read(lags: Any, step: str, newest: int) -> tuple[int, ...]:
     return tuple(sorted(read))
 
 
+class Past(NamedTuple):
+    """The past of a step, for every path, at the samples that it reads.
+
+    - `seen`: states; `left`: the same just before, where a variable jumps.
+    - `shift`: what is added to what others see; `jumps`: where a variable does.
+    """
+
+    seen: Float[Array, "path back dim"]
+    left: Float[Array, "path back dim"]
+    shift: Float[Array, "back dim"]
+    jumps: Bool[Array, "back dim"]
+
+
 class Steps(eqx.Module):
     """The steps of many paths, as an equation of the solver: its drift is the mean rate over one.
 
@@ -145,8 +158,9 @@ class Steps(eqx.Module):
 
     def __call__(self, t: Any, x: Float[Array, "path dim"], lagged: Any, args: Any = None) -> Any:
         """Return the change of a step, as `solve_sdde` asks for it; time in samples."""
-        past = self.past(self.sample(t), jnp.concatenate([x[None], lagged]))
-        return past.now - x + self.members.dt * self.rate(past)
+        k = self.sample(t)
+        past = self.past(k, jnp.concatenate([x[None], lagged]))
+        return past.seen[:, 0] - x + self.members.dt * self.rate(k, past)
 
     def noise(self, t: Any, x: Any, lagged: Any, args: Any = None) -> Float[Array, "path dim dim"]:
         """Return the root of the covariance of a step's noise."""
@@ -171,7 +185,7 @@ class Steps(eqx.Module):
         bound = jnp.clip(jnp.where(jnp.isfinite(state), state, high[None]), low[None], high[None])
         return self.change.hold(k, bound)
 
-    def past(self, k: Any, states: Float[Array, "back path dim"]) -> "Past":
+    def past(self, k: Any, states: Float[Array, "back path dim"]) -> Past:
         """Return the past of a step that begins at sample k."""
         samples, change = k - jnp.asarray(self.back), self.change
         known, at = (samples >= 0)[:, None], jnp.maximum(samples, 0)
@@ -180,25 +194,47 @@ class Steps(eqx.Module):
         shift = jnp.zeros(jumps.shape, states.dtype)
         if change.shift is not None:
             shift = jnp.where(known, jnp.asarray(change.shift)[at], shift)
+        left = jnp.where(jumps[:, None], states, seen)
+        return Past(jnp.moveaxis(seen, 1, 0), jnp.moveaxis(left, 1, 0), shift, jumps)
+
+    def look(self, past: Past, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
+        """Return states at lags of every source, `[path lag source]`, seen from a share `s` of a
+        step after its start, where the present is `state`; and what is added to what others see,
+        `[lag source]`, which is from a sample on, not before.
+        """
         place = np.zeros(self.back[-1] + 1, int)
         place[list(self.back)] = np.arange(len(self.back))
-        paths = lambda a: jnp.moveaxis(a, 1, 0)  # noqa: E731
-        left = jnp.where(jumps[:, None], states, seen)
-        smooth, place = self.step == "flow", jnp.asarray(place)
-        return Past(paths(seen), paths(left), shift, jumps, place, k, self.newest, smooth)
 
-    def rate(self, past: "Past") -> Float[Array, "path dim"]:
-        """Return the mean rate over a step."""
-        k, now, change, dt = past.k, past.now, self.change, self.members.dt
+        def get(values, back):
+            return values[..., jnp.asarray(place)[back], jnp.arange(values.shape[-1])[None]]
+
+        here, newest = state[:, None], self.newest
+        if newest == 0:
+            return jnp.broadcast_to(here, (len(state), *lag.shape)), get(past.shift, lag)
+        low, high = get(past.seen, lag), get(past.left, jnp.maximum(lag - 1, 0))
+        before = (1 - s) * low + s * high
+        if self.step == "flow":
+            count, first_of_two = min(NODES, newest + 1), newest - jnp.maximum(lag, 1)
+            first = nodes(first_of_two, newest, jnp, count)
+            shares = weights(first_of_two.astype(state.dtype), first.astype(state.dtype), s, count)
+            around = [newest - first - a for a in range(count)]
+            cubic = sum(w[None] * get(past.seen, b) for w, b in zip(shares, around, strict=True))
+            jump = jnp.stack([get(past.jumps, b) for b in around[1:]]).any(axis=0)
+            before = jnp.where(jump[None], before, cubic)
+        return jnp.where((lag == 0)[None], here, before), get(past.shift, lag)
+
+    def rate(self, k: Any, past: Past) -> Float[Array, "path dim"]:
+        """Return the mean rate over a step that begins at sample k."""
+        now, change, dt = past.seen[:, 0], self.change, self.members.dt
         # What is held on both sides of a step is known within it.
         held, end = (change.held[k] & change.held[k + 1])[None], now
         if change.rule is not None and self.step != "map":
-            end = now + dt * self._drift(k, partial(past.at, 0.0, now))
+            end = now + dt * self._drift(k, partial(self.look, past, 0.0, now))
         end = change.hold(k + 1, end)
 
         def rate(s, state):
             state = jnp.where(held, now + s * (end - now), state)
-            return self._drift(k, partial(past.at, s, state))
+            return self._drift(k, partial(self.look, past, s, state))
 
         return mean_rate(rate, now, dt, self.step, jnp)
 
@@ -235,54 +271,6 @@ class Steps(eqx.Module):
             return jnp.where(self.change.active[k], total, plain)
 
         return jax.vmap(rate, out_axes=1)(jnp.arange(dim))
-
-
-class Past(eqx.Module):
-    """The past of a step, for every path: what the drift reads, at lags of every source,
-    `[lag source]`, and what is added to what others see.
-
-    - `seen`: states, `[path back dim]`; `left`: the same just before, where a variable jumps.
-    - `shift`: `[back dim]`; `jumps`: where a variable does.
-    - `place`: of each sample, counted back, in these arrays.
-    - `k`: sample at which the step begins; `newest`: samples of the past before it.
-    - `smooth`: whether it is read between the samples along cubics, not straight lines.
-    """
-
-    seen: Float[Array, "path back dim"]
-    left: Float[Array, "path back dim"]
-    shift: Float[Array, "back dim"]
-    jumps: Bool[Array, "back dim"]
-    place: Int[Array, "sample"]
-    k: Int[Array, ""]
-    newest: int = eqx.field(static=True)
-    smooth: bool = eqx.field(static=True)
-
-    @property
-    def now(self) -> Float[Array, "path dim"]:
-        """The present."""
-        return self.seen[:, 0]
-
-    def _get(self, values: Any, back: Any) -> Any:
-        return values[..., self.place[back], jnp.arange(values.shape[-1])[None]]
-
-    def at(self, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from a share `s` of a step after its start, where the present is
-        `state`; what others see shifted is shifted from a sample on, not before.
-        """
-        shift, here = self._get(self.shift, lag), state[:, None]
-        if self.newest == 0:
-            return jnp.broadcast_to(here, (len(state), *lag.shape)), shift
-        low, high = self._get(self.seen, lag), self._get(self.left, jnp.maximum(lag - 1, 0))
-        past = (1 - s) * low + s * high
-        if self.smooth:
-            count, place = min(NODES, self.newest + 1), jnp.minimum(-lag, -1) + self.newest
-            first = nodes(place, self.newest, jnp, count)
-            shares = weights(place.astype(state.dtype), first.astype(state.dtype), s, count)
-            around = [self.newest - first - a for a in range(count)]
-            cubic = [w[None] * self._get(self.seen, b) for w, b in zip(shares, around, strict=True)]
-            jump = jnp.stack([self._get(self.jumps, b) for b in around[1:]]).any(axis=0)
-            past = jnp.where(jump[None], past, sum(cubic))
-        return jnp.where((lag == 0)[None], here, past), shift
 
 
 def simulate(
