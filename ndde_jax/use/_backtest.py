@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from .._checks import check_key, check_whole, refusal, shown
+from .._checks import check_choice, check_key, check_whole, refusal, shown
 from .._types import Checked
 from ..metrics._forecast import crps, energy_score
 from ._arguments import read_span
@@ -203,12 +203,10 @@ class WithBacktests:
 
 
 def _rivals(names: Any) -> tuple[str, ...]:
-    known = ", ".join(RIVALS)
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise refusal("rivals", f"a sequence of names, of {known}", names)
+        raise refusal("rivals", f"a sequence of names, of {', '.join(RIVALS)}", names)
     for name in names:
-        if name not in RIVALS:
-            raise ValueError(f"rivals must be of {known}; got {shown(name)}.")
+        check_choice(name, "rivals", RIVALS)
     return tuple(dict.fromkeys(names))
 
 
