@@ -211,8 +211,9 @@ class Steps(eqx.Module):
         here, newest = state[:, None], self.newest
         if newest == 0:
             return jnp.broadcast_to(here, (len(state), *lag.shape)), get(past.shift, lag)
-        low, high = get(past.seen, lag), get(past.left, jnp.maximum(lag - 1, 0))
-        before = (1 - s) * low + s * high
+        before = get(past.seen, lag)
+        if self.step != "map":
+            before = (1 - s) * before + s * get(past.left, jnp.maximum(lag - 1, 0))
         if self.step == "flow":
             count, first_of_two = min(NODES, newest + 1), newest - jnp.maximum(lag, 1)
             first = nodes(first_of_two, newest, jnp, count)
@@ -226,13 +227,17 @@ class Steps(eqx.Module):
     def rate(self, k: Any, past: Past) -> Float[Array, "path dim"]:
         """Return the mean rate over a step that begins at sample k."""
         now, change, dt = past.seen[:, 0], self.change, self.members.dt
+        at_start = partial(self.look, past, 0.0, now)
+        if self.step == "map":
+            return self._drift(k, at_start)
+        ahead = now
+        if self.step == "flow" and change.rule is not None:
+            ahead = now + dt * self._drift(k, at_start)
         # What is held on both sides of a step is known within it.
-        held, end = (change.held[k] & change.held[k + 1])[None], now
-        if change.rule is not None and self.step != "map":
-            end = now + dt * self._drift(k, partial(self.look, past, 0.0, now))
-        end = change.hold(k + 1, end)
+        held, fixed = (change.held[k] & change.held[k + 1])[None], change.hold(k + 1, ahead)
 
         def rate(s, state):
+            end = fixed if self.step == "flow" else change.hold(k + 1, state)
             state = jnp.where(held, now + s * (end - now), state)
             return self._drift(k, partial(self.look, past, s, state))
 
@@ -267,7 +272,8 @@ class Steps(eqx.Module):
             if len(scaled):
                 # The rates without each input, which are the same as `base` for other targets.
                 without = jax.vmap(lambda mask: of(at, cut | mask[target]))(jnp.asarray(scaled))
-                total = base + jnp.tensordot(edits.factor - 1, base[None] - without, axes=1)
+                more = (edits.factor - 1)[:, None] * (base[None] - without)
+                total = base + jnp.sum(more, axis=0)
             return jnp.where(self.change.active[k], total, plain)
 
         return jax.vmap(rate, out_axes=1)(jnp.arange(dim))
