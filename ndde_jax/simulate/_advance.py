@@ -49,12 +49,9 @@ class Plan:
     ring: bool
     ring_backward: bool
     first: int  # steps before the first chunk, which kinks divide
-    guard: bool  # see `guarded`
 
     @classmethod
-    def of(
-        cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int, guard: bool
-    ) -> "Plan":
+    def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
         """Return a plan of as few equal chunks as possible, of as few blocks: steps beyond the end
         are computed and dropped.
         """
@@ -66,8 +63,7 @@ class Plan:
         block = _part_length(chunk, longest)
         chunk = block * -(-chunk // block)
         short = problem.delays.number > 0 and longest < SHORT_BLOCK
-        ways = euler, euler and short, first, guard
-        return cls(tableau, n_steps, save_every, chunk, block, *ways)
+        return cls(tableau, n_steps, save_every, chunk, block, euler, euler and short, first)
 
     @property
     def n_chunks(self) -> int:
@@ -269,7 +265,7 @@ def _start(problem, noise, plan, ring, end=None):
         return run_divided(problem, plan.tableau, *own, plan.first, plan.save_every, end)
 
     own, end = (_blocks.start(problem, plan.tableau), draws), plan.n_steps if end is None else end
-    carry, saved = guarded_if(plan.guard, advance, (problem.without_past, end), own)
+    carry, saved = guarded(advance, (problem.without_past, end), own)
     return carry, jnp.concatenate([early, saved])
 
 
@@ -361,7 +357,7 @@ def _chunks(
             draws = jax.lax.dynamic_slice_in_dim(padded, first, plan.chunk)
         else:
             draws = _drawn(problem, noise, first, plan.chunk, shape, plan)
-        carry, states = guarded_if(plan.guard, advance, (running, first, limit), (carry, draws))
+        carry, states = guarded(advance, (running, first, limit), (carry, draws))
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.
             row = (-first - 1) % plan.save_every + plan.save_every * jnp.arange(plan.rows)
@@ -441,13 +437,14 @@ def _n_saved(n_chunks: int, plan: Plan) -> int:
     return min(n_chunks * plan.chunk, plan.n_steps) // plan.save_every
 
 
-def guarded_if(guard: bool, function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
+@eqx.filter_custom_jvp
+def guarded(function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
     """Return `function(shared, own)`, some steps, without derivatives where one is not finite.
 
     Where a loss leaves out a path that diverged, zero comes back to its last step, whose derivative
-    is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence, with a `guard`, neither does a
-    tangent enter the steps of which one diverges, nor does one leave them, and by transposition no
-    cotangent. Each step by itself would cost half as much again as the gradient.
+    is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence neither does a tangent enter the
+    steps of which one diverges, nor does one leave them, and by transposition no cotangent. Each
+    step by itself would cost half as much again as the gradient; some together a twentieth.
 
     **Arguments:**
 
@@ -457,15 +454,10 @@ def guarded_if(guard: bool, function: Callable, shared: Any, own: Any) -> tuple[
         comes back to them, because it is in their sum already.
     - `own`: numbers of each member, with the axes of the batch before the last.
     """
-    return _guarded(function, shared, own) if guard else function(shared, own)
-
-
-@eqx.filter_custom_jvp
-def _guarded(function, shared, own):
     return function(shared, own)
 
 
-@_guarded.def_jvp
+@guarded.def_jvp
 def _guarded_jvp(primals, tangents):
     function, *given = primals
     moved = tangents[1:]
@@ -489,27 +481,3 @@ def _guarded_jvp(primals, tangents):
     if ok.ndim == 0:
         shared = jax.tree.map(lambda t: jnp.where(ok, t, 0), shared)
     return new, jax.tree.map(kept, push((shared, own)))
-
-
-def in_batch(tree: Any) -> bool:
-    """Return whether a leaf, or a value that a function closes over, belongs to a `vmap`.
-
-    Guarding costs a single path a third of its gradient, which is NaN with it or without.
-    """
-    return any(map(_batched, jax.tree.leaves(tree)))
-
-
-def _batched(leaf: Any) -> bool:
-    if isinstance(leaf, jax.core.Tracer):
-        if type(leaf).__name__ == "BatchTracer":
-            return True
-        return hasattr(leaf, "primal") and _batched(leaf.primal)
-    cells = getattr(leaf, "__closure__", None) or ()
-    return any(in_batch(cell.cell_contents) for cell in cells if not _empty(cell))
-
-
-def _empty(cell) -> bool:
-    try:
-        return cell.cell_contents is None
-    except ValueError:
-        return True

@@ -18,7 +18,6 @@ from ._advance import (
     Plan,
     cut,
     finish,
-    in_batch,
     simulate,
     simulate_with_progress,
 )
@@ -101,8 +100,8 @@ def solve_sdde(
 
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
     grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
-    under `vmap` that diverge leave the gradients of their neighbours alone, unless a `jit` lies
-    between the two; their own counts up to at most 1024 steps before they do.
+    under `vmap` that diverge leave the gradients of their neighbours alone; their own counts up to
+    at most 1024 steps before they do.
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
@@ -142,8 +141,7 @@ def solve_sdde(
     options |= dict(n_steps=room, few_sizes=few_sizes)
     problem = read_problem(given, args, t0, bounds, tableau, **options)
     noise = read_noise(key, increments, problem, n_steps)
-    guard = len(problem.history.shape) > 1 or in_batch((problem, noise))
-    plan = Plan.of(problem, tableau, room, save_every, guard)
+    plan = Plan.of(problem, tableau, room, save_every)
     make_room(problem, noise)
     if few_sizes:
         n = n_steps // plan.save_every

@@ -109,6 +109,7 @@ def slope_of_what_stays(solver, delayed):
     def loss(values, starts):
         rate, delay = values
 
+        @jax.jit  # which hides from a path that it is one of a batch
         def path(start):
             past = dict(delays=delay, delay_bounds=(0.2, 2.5)) if delayed else {}
             return solve_sdde(
