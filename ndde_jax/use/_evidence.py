@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -12,6 +11,7 @@ from .._checks import shown
 from .._types import Checked
 from ..fit._loss import window_loss
 from ..fit._prices import EBIC
+from ..models._model import model_rates
 from ..samples._prepare import prepare_samples
 from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
@@ -170,11 +170,7 @@ class WithEvidence:
         histories = np.asarray(windows.history, float)
         s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
         physical = histories * s.scale[None, None] + s.center[None, None]
-        dtype = self.model.dt.dtype
-        # A shape of its own for every length would be a program of its own.
-        says = np.asarray(
-            jax.lax.map(self.model, jnp.asarray(physical, dtype), batch_size=256), float
-        )
+        says = model_rates(self.model, physical, self.model.dt.dtype)
         rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
         weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
         mean = weight @ rates / weight.sum()
@@ -255,9 +251,8 @@ def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     position, lengths = np.asarray(windows.position), [len(v) for v in found.samples.values]
     less = (sum(lengths) - len(position)) // len(lengths)
     trajectory = np.repeat(np.arange(len(lengths)), [n - less for n in lengths])
-    first = np.cumsum([0, *(n - less for n in lengths[:-1])])
+    begins = np.cumsum([0, *lengths[:-1]])
+    first = begins - less * np.arange(len(lengths))
     sample = position - position[first][trajectory] + position[0]
-    time = np.empty(len(position))
-    for m, times in enumerate(found.samples.times):
-        time[trajectory == m] = np.asarray(times, float)[sample[trajectory == m]]
-    return trajectory, time
+    times = np.concatenate([np.asarray(times, float) for times in found.samples.times])
+    return trajectory, times[begins[trajectory] + sample]
