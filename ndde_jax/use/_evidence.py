@@ -21,6 +21,7 @@ from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
+from ._forecast import clock_times, removed_in_time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,19 @@ def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
         given = read_samples(alike.values, dt=dt, t=t, names=known.names, time_unit=known.time_unit)
         alike = read_alike(known, given, wanted_by="validate")
     prepared = prepare_samples(read_samples(alike), (), found.inputs, known.transform)
-    return dataclasses.replace(prepared, values=tuple(x - known.level for x in prepared.values))
+    gone = removed_in_time(found)
+    timed = t is not None or (own_time and (alike.t is not None or bool(alike.starts)))
+    if gone and not (timed and bool(alike.starts) == bool(known.starts)):
+        raise ValueError(
+            f"validate expected times by the clock of the discovery, since a "
+            f"{' and a '.join(removed.name for removed in gone)} was removed from its record and "
+            "has to be from this one; got none. Give a table with dates, or t=."
+        )
+    values = []
+    for number, value in enumerate(prepared.values):
+        times = clock_times(found, prepared, number)
+        values.append(value - known.level - sum(removed.removed(times, -1) for removed in gone))
+    return dataclasses.replace(prepared, values=tuple(values))
 
 
 def _windows(found: Any, samples: Samples) -> Windows:
@@ -145,14 +158,15 @@ class WithEvidence:
         **Arguments:**
 
         - `other`: a record of the same variables at the same interval, as `discover` takes it, or
-            several; columns with names are matched by these, in any order and beside others;
-            seasons and trends that were removed before the discovery must be removed from it, too.
+            several; columns with names are matched by these, in any order and beside others.
+            Seasons and trends that the discovery removed are removed from it, too, by its times.
         - `dt`, `t`: its sampling interval or time stamps; by default that of the discovery.
 
         **Returns:** [`Validation`][ndde_jax.use.Validation].
 
-        **Raises:** `ValueError` for other variables or another sampling interval, and for records
-        that are too short, as [`lagged_windows`][ndde_jax.lagged_windows].
+        **Raises:** `ValueError` for other variables or another sampling interval, for records
+        without times where a season or a trend was removed, and for those that are too short, as
+        [`lagged_windows`][ndde_jax.lagged_windows].
 
         ```python
         import jax, numpy as np

@@ -356,12 +356,20 @@ def read_record(
         raise ValueError(
             f"{name} must have the interval of the data, {dt:.6g}; got {given.dt:.6g}."
         )
-    times = np.asarray(given.times[0], float)
-    if given.starts and _start(found):  # one clock, so that seasons keep their phase
-        times = times + elapsed(_start(found), given.starts[0], samples.time_unit)
+    times = clock_times(found, given)
     values = np.asarray(given.values[0], np.float64)
     given = dataclasses.replace(given, times=(times,))
     return level_of(found, times).inside(values, name), given
+
+
+def clock_times(found: Any, given: Samples, number: int = 0) -> Float[np.ndarray, " time"]:
+    """Return the times of a recording by the clock of the discovery, so that seasons keep their
+    phase.
+    """
+    times = np.asarray(given.times[number], float)
+    if given.starts and _start(found):
+        times = times + elapsed(_start(found), given.starts[number], found.samples.time_unit)
+    return times
 
 
 def _start(found: Any) -> str:
