@@ -216,13 +216,6 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
         for i, j in np.argwhere(np.triu(found.at_once, 1))
     ]
     said = hidden + at_once
-    if static := [name for name, own in zip(names, found.static, strict=True) if own]:
-        verb = "is" if len(static) == 1 else "are each"
-        said = [
-            f"{listed(static, SHOWN_NAMES)} {verb} static: the present states of the others "
-            "determine it, so its links are those of their rates.",
-            *said,
-        ]
     more = len(said) - MOST_ROWS
     return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))
 
