@@ -18,6 +18,7 @@ from ..regression._search import WINDOWS_PER_COLUMN
 from ._rivals import together, touching
 from ._score import (
     OWN_PAST,
+    POOR,
     ROWS,
     Inputs,
     Rows,
@@ -52,24 +53,24 @@ class AtOnce(NamedTuple):
 
 
 def residuals(
-    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
+    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], poor: float = POOR
 ) -> Float[np.ndarray, "row dim"]:
     """Return what a regression on the inputs kept leaves of every rate: with bends and products,
-    and with the fitted drift where these leave much more.
+    and with the fitted drift where these leave `poor` times as much as it does.
 
     NaN where there are hardly more rows than columns.
     """
     rates = inputs.rows.rates
     left = np.full_like(rates, np.nan)
     for j in range(rates.shape[1]):
-        q = basis(given_columns(inputs, graph, j))
+        q = basis(given_columns(inputs, graph, j, poor=poor))
         if len(rates) > 2 * len(q):
             left[:, j] = rates[:, j] - (q @ rates[:, j]) @ q
     return left
 
 
 def partial_residuals(
-    rows: Rows, graph: Bool[np.ndarray, "source target lag"]
+    rows: Rows, graph: Bool[np.ndarray, "source target lag"], poor: float = POOR
 ) -> Float[np.ndarray, "row dim"]:
     """Return [`residuals`][ndde_jax.assess._relations.residuals] of rows that miss values of some
     variables, NaN where a rate or one of its inputs is not measured.
@@ -80,7 +81,8 @@ def partial_residuals(
         past, rate = rows.past[there][:, kept][:, None], rows.rates[there][:, [j]]
         drift = rows.drift and rows.drift._replace(rates=rows.drift.rates[there][:, [j]])
         own = rows._replace(past=past, rates=rate, known=None, drift=drift)
-        left[there, j] = residuals(read_inputs(own), np.ones((kept.sum(), 1, 1), bool))[:, 0]
+        every = np.ones((kept.sum(), 1, 1), bool)
+        left[there, j] = residuals(read_inputs(own), every, poor)[:, 0]
     return left
 
 
@@ -458,12 +460,14 @@ def _moved(
     own[i, acting] = True
     others = graph[:, j] & ~own
     beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
+    bent_columns: list[np.ndarray] = []
     source, given = kept_columns(inputs, own), kept_columns(inputs, others, own=j)
     for a in acting:
         before = rows.before(int(lags[a]) + step)
         there &= before >= 0
         for s, m in moving:
             columns.append(inputs.line[before, m, s])
+            bent_columns += list(inputs.bend[before, m, s].T)
             beside[s] &= np.abs(lags - (lags[a] + lags[m] + step)) > around
     every, rate = np.concatenate([source, given], axis=1), rows.rates[:, j]
     if not columns or there.sum() < 3 * (every.shape[1] + len(columns) + 10):
@@ -477,7 +481,13 @@ def _moved(
         if multiplies(inputs, j, graph[:, j]):
             lines = inputs.line.transpose(0, 2, 1)[:, others].T
             columns += [column * line for column in columns for line in lines]
-    return _two_stages(rate[there], effect[there], np.stack(columns, axis=1)[there], given[there])
+    found = _NOTHING
+    # An effect that is alike for high and low values is moved by bends alone.
+    for instruments in (columns, [*columns, *bent_columns]):
+        if not found.strength > STRONG:
+            moving_columns = np.stack(instruments, axis=1)[there]
+            found = _two_stages(rate[there], effect[there], moving_columns, given[there])
+    return found
 
 
 def _effect(

@@ -255,10 +255,14 @@ POOR = 1.25
 
 
 def drift_beyond(
-    rows: Rows, target: int, left: Float[np.ndarray, "row"], used: Any = slice(None)
+    rows: Rows,
+    target: int,
+    left: Float[np.ndarray, "row"],
+    used: Any = slice(None),
+    poor: float = POOR,
 ) -> FittedDrift | None:
-    """Return the fitted drift where polynomials of the kept inputs leave more of a rate, in the
-    rows that are used, than it does; None elsewhere, and where none is known.
+    """Return the fitted drift where polynomials of the kept inputs leave `poor` times as much of a
+    rate, in the rows that are used, as it does; None elsewhere, and where none is known.
 
     The rest of a strong bend, which polynomials lack, is foretold by whatever moves the inputs, and
     would pass for something unseen.
@@ -266,17 +270,23 @@ def drift_beyond(
     if rows.drift is None or not np.isfinite(rows.drift.rates[used, target]).all():
         return None
     by_drift = rows.rates[used, target] - rows.drift.rates[used, target]
-    return rows.drift if left @ left > POOR * by_drift.var() * len(left) else None
+    return rows.drift if left @ left > poor * by_drift.var() * len(left) else None
 
 
 def given_columns(
-    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], target: int, *, own: bool = False
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    target: int,
+    *,
+    own: bool = False,
+    poor: float = POOR,
 ) -> Float[np.ndarray, "row column"]:
     """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, and
     the fitted drift where they do not describe its rate.
     """
     columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
-    drift = rows.drift and drift_beyond(rows, target, left_by(rows.rates[:, target], columns))
+    left = left_by(rows.rates[:, target], columns)
+    drift = drift_beyond(rows, target, left, poor=poor)
     return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns
 
 

@@ -304,6 +304,41 @@ def test_a_source_that_acts_through_products_is_seen_to_move_its_target():
         assert not found.confounded.any() and not found.not_excluded[1, 2]
 
 
+def squares(seed, n=2000):
+    """0 oscillates; 1 and 2 follow its square two samples later, as in the literature on directed
+    coherence. With the graph, and the law.
+    """
+    rng, x = np.random.default_rng(seed), np.zeros((n, 3))
+    for t in range(2, n):
+        x[t] = [
+            0.95 * np.sqrt(2) * x[t - 1, 0] - 0.9025 * x[t - 2, 0],
+            0.5 * x[t - 2, 0] ** 2,
+            0.7 * x[t - 1, 2] - 0.5 * x[t - 2, 0] ** 2,
+        ] + rng.normal(size=3)
+    graph = np.zeros((3, 3, 3), bool)
+    graph[range(3), range(3), 0] = graph[0, 0, 1] = graph[0, 1, 1] = graph[0, 2, 1] = True
+
+    def drift(history):
+        now, before = history[0], history[1]
+        square = 0.5 * before[0] ** 2
+        first = 0.95 * np.sqrt(2) * now[0] - 0.9025 * before[0] - now[0]
+        return jnp.stack([first, square - now[1], -0.3 * now[2] - square])
+
+    return ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2)), graph, drift
+
+
+def test_of_a_bend_that_two_rates_share_nothing_is_left_at_once():
+    found = [relations(*squares(seed)) for seed in range(3)]
+    assert not any(one.at_once.any() for one in found)
+    windows, graph, _ = squares(0)
+    assert relations(windows, graph).at_once[1, 2]  # by what polynomials of ranks leave
+
+
+def test_an_effect_that_is_alike_for_high_and_low_values_has_instruments():
+    found = [relations(*squares(seed)) for seed in range(3)]
+    assert not any(one.not_excluded.any() or one.confounded.any() for one in found)
+
+
 def test_nothing_is_held_against_steep_thresholds_that_the_drift_knows():
     """A ring of units that are nearly on or off, as seen by a discovery."""
     spec = next(
