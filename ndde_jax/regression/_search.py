@@ -8,7 +8,7 @@ on trial and looks for the best group to fill it.
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -27,6 +27,9 @@ OUT, LINE, CURVE = 0, 1, 2
 MOST, FIRST_ROOM, MANY = 12, 6, 64
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
+# Share of a variance below which explaining more counts for nothing: difference quotients err
+# anyway.
+FLOOR = 1e-4
 # Windows that a column takes at least.
 WINDOWS_PER_COLUMN = 4
 
@@ -83,7 +86,6 @@ class Problem(NamedTuple):
         the input itself: twice its own number, or the two inputs of a product.
     - `allowed`: groups that a target may have, `[target group]`.
     - `required`: inputs that some group of a target must read, by the number of their own group.
-    - `floor`: the share of a variance below which explaining more counts for nothing.
     """
 
     gram: Any
@@ -97,14 +99,12 @@ class Problem(NamedTuple):
     reads: Any
     allowed: Any
     required: Any
-    floor: Any
 
     @classmethod
-    def of(cls, made: Grouped, *, n: Any, floor: Any = 1e-4) -> "Problem":
+    def of(cls, made: Grouped, *, n: Any) -> "Problem":
         """Return the problem of all groups at the usual prices, every one allowed.
 
         - `n`: number of independent windows.
-        - `floor`: 10⁻⁴ by default, the resolution of difference quotients.
         """
         n_targets, n_groups = made.cross.shape[:2]
         return cls(
@@ -119,8 +119,12 @@ class Problem(NamedTuple):
             reads=each_alone(n_groups),
             allowed=np.ones((n_targets, n_groups), bool),
             required=np.zeros((n_targets, n_groups), bool),
-            floor=np.asarray(floor, float),
         )
+
+    def of_targets(self, rows: Any) -> "Problem":
+        """Return the problem of some targets."""
+        names = ("cross", "power", "allowed", "required")
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
 
 def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
@@ -133,15 +137,26 @@ class Selection(NamedTuple):
 
     - `level`: OUT, LINE or CURVE.
     - `risk`: share of the variance that is left.
-    - `cost`: the criterion, n log(risk + floor) and all prices; comparable between searches of the
+    - `cost`: the criterion, n log(risk + 10⁻⁴) and all prices; comparable between searches of the
         same rates.
-    - `change`: by how much log(risk + floor) rises without a chosen group, or falls with another.
+    - `change`: by how much log(risk + 10⁻⁴) rises without a chosen group, or falls with another.
     """
 
     level: Any
     risk: Any
     cost: Any
     change: Any
+
+    def of_targets(self, rows: Any) -> "Selection":
+        """Return the selection of some targets, or of one."""
+        return Selection(*(part[rows] for part in self))
+
+
+def best_of(found: Sequence[Selection]) -> Selection:
+    """Return the cheapest of several selections for every target."""
+    best = np.stack([one.cost for one in found]).argmin(axis=0)
+    rows = np.arange(len(best))
+    return Selection(*(np.stack(parts)[best, rows] for parts in zip(*found, strict=True)))
 
 
 def columns_price(n: Any, columns: Any) -> Any:
@@ -306,7 +321,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
     )
 
     def cost(rss, columns, number, products, paid):
-        explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + problem.floor)
+        explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + FLOOR)
         chosen = _at(by_choice.ravel(), number * (most + 1) + products)
         return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
 
@@ -361,7 +376,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
             (products + jnp.where(new, as_paired, 0))[None],
             (paid + jnp.where(new, problem.price, 0))[None],
         )
-        add = jnp.where(may & (moves.gain >= problem.floor * power), add, jnp.inf)
+        add = jnp.where(may & (moves.gain >= FLOOR * power), add, jnp.inf)
         # A curve less, or a group less.
         none = jnp.zeros_like(own)
         freed = own + jnp.sum(jnp.where(last, table[:, 6:8], 0), axis=1, dtype=jnp.int32)
@@ -373,7 +388,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
             paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
         )
         # What counts for nothing goes, whatever it costs.
-        drop = jnp.where(moves.rise < problem.floor * power, jnp.minimum(drop, -1e30), drop)
+        drop = jnp.where(moves.rise < FLOOR * power, jnp.minimum(drop, -1e30), drop)
         leaves = jnp.stack([(levels == CURVE) & bends, held & ~must]) & ~trying
         drop = jnp.where(leaves, drop, jnp.inf)
         every = jnp.concatenate([add.ravel(), drop.ravel()])
@@ -423,13 +438,13 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         move,
         (state, nothing),
     )
-    risk, floor = jnp.maximum(found.risk, 0), problem.floor
+    risk = jnp.maximum(found.risk, 0)
     # By chance a group explains a share of its width.
     extra = jnp.clip(found.change - widths.astype(dtype) * risk / problem.n, 0, risk)
     change = jnp.where(
         found.level > OUT,
-        jnp.log(1 + found.change / (risk + floor)),
-        jnp.log((risk + floor) / (risk - extra + floor)),
+        jnp.log(1 + found.change / (risk + FLOOR)),
+        jnp.log((risk + FLOOR) / (risk - extra + FLOOR)),
     )
     return Selection(found.level, risk, found.cost, change)
 
@@ -441,7 +456,7 @@ def search(
     none.
 
     A group is added, as a straight line or with its bend, dropped, straightened or exchanged for
-    another while the criterion falls: n log(risk + floor), the price of the columns, and 2 log
+    another while the criterion falls: n log(risk + FLOOR), the price of the columns, and 2 log
     (choices choose k) for the number k of groups (Chen and Chen, 2008).
 
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
@@ -551,7 +566,6 @@ def search_known(
         reads=np.concatenate([problem.reads, each_alone(room)[n_groups:]]).astype(np.int32),
         allowed=whole(problem.allowed, 1),
         required=whole(problem.required, 1),
-        floor=np.float64(problem.floor),
     )
     risk, cost = np.zeros((2, n_targets))
     found = Selection(level, risk, cost, np.zeros(level.shape))
@@ -568,6 +582,17 @@ def search_known(
                 _search_rows(shared, found, some[first : first + TARGETS], own_most)
             left = left[(found.level[left] > OUT).sum(1) >= own_most]
     return found._replace(level=found.level[:, :n_groups], change=found.change[:, :n_groups])
+
+
+def search_roomy(problem: Problem, start: Int[np.ndarray, " group"], most: int) -> Selection:
+    """Return the result of [`search_known`][ndde_jax.regression.search_known] for the one target of
+    a problem, continued with twice the room for groups where all places were taken.
+    """
+    while True:
+        found = search_known(problem, start[None], most).of_targets(0)
+        if most >= len(start) or (found.level > OUT).sum() < most:
+            return found
+        start, most = found.level, 2 * most
 
 
 def _search_rows(problem: Problem, found: Selection, rows: Int[np.ndarray, " row"], most: int):

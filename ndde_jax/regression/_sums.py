@@ -1,9 +1,11 @@
 """The sufficient statistics of regressions: sums over windows, per block, that add up."""
 
 import itertools
+import operator
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -33,27 +35,7 @@ class Sums(eqx.Module):
     yy: Float[Array | np.ndarray, "block target"]
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(*(a + b for a, b in zip(self._parts(), other._parts(), strict=True)))
-
-    def __sub__(self, other: "Sums") -> "Sums":
-        return Sums(*(a - b for a, b in zip(self._parts(), other._parts(), strict=True)))
-
-    def total(self) -> "Sums":
-        """Return the sums over all blocks, as one block."""
-        return Sums(*(a.sum(0, keepdims=True) for a in self._parts()))
-
-    def without(self, blocks: Any) -> "Sums":
-        """Return the sums over all blocks except some, as one block."""
-        keep = np.setdiff1d(np.arange(len(self.weight)), blocks)
-        return Sums(*(a[keep].sum(0, keepdims=True) for a in self._parts()))
-
-    def of_features(self, features: Any) -> "Sums":
-        """Return the sums of some features."""
-        one = self.xx[:, features][:, :, features]
-        return Sums(self.weight, self.x[:, features], self.y, one, self.xy[:, features], self.yy)
-
-    def _parts(self):
-        return (self.weight, self.x, self.y, self.xx, self.xy, self.yy)
+        return jax.tree.map(operator.add, self, other)
 
 
 def sums_of(

@@ -39,7 +39,7 @@ def columns(x):
 
 def problem(lines, rates, **changes):
     made = grouped(sums_of(lines, rates, np.ones(len(lines))), 1)
-    return Problem.of(made, n=len(lines), floor=FLOOR)._replace(**changes)
+    return Problem.of(made, n=len(lines))._replace(**changes)
 
 
 def log_risk(lines, rate, mask):
