@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from ._distributed import distributed_lags
 from ._features import WIDTH, Between, knots_of, spline_terms
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_known
-from ._sums import grouped, sums_of, with_changed
+from ._sums import sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
 CLEARLY = 3.0
@@ -166,8 +166,7 @@ class _Regression:
 
     def problem(self) -> Problem:
         """Return the problem of these columns."""
-        made = grouped(self.sums, WIDTH)
-        return Problem.of(made, n=self.n)._replace(
+        return Problem.of(self.sums, WIDTH, n=self.n)._replace(
             choices=np.asarray(self.choices, float),
             allowed=self.allowed,
             required=self.required,
@@ -646,9 +645,8 @@ def _distributed(
     if n_lags < 2 or not (start.reshape(shape).any(axis=1) & others).any():
         return None
     lines = as_map.columns.reshape(len(as_map.rates), -1, WIDTH)[:, : n_lags * dim, 0]
-    made = grouped(sums_of(lines, as_map.rates, np.ones(len(lines))), 1)
-    problem = Problem.of(made, n=as_map.n)
-    problem = problem._replace(allowed=allowed, required=required)
+    sums = sums_of(lines, as_map.rates, np.ones(len(lines)))
+    problem = Problem.of(sums, 1, n=as_map.n)._replace(allowed=allowed, required=required)
     found = distributed_lags(problem, n_lags, start)
     several = found.mask.reshape(shape).sum(axis=1) > 1
     if not (several & others).any() or found.cost > plain.cost.sum() - 2 * CLEARLY:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import namespace_of
-from ._sums import Grouped
+from ._sums import Sums
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
@@ -30,6 +30,8 @@ PROGRESS = 1e-3
 # Share of a variance below which explaining more counts for nothing: difference quotients err
 # anyway.
 FLOOR = 1e-4
+# Relative to the size of a feature: less of it beside the features before it is rounding.
+REDUNDANT = 1e-8
 # Windows that a column takes at least.
 WINDOWS_PER_COLUMN = 4
 
@@ -101,17 +103,31 @@ class Problem(NamedTuple):
     required: Any
 
     @classmethod
-    def of(cls, made: Grouped, *, n: Any) -> "Problem":
-        """Return the problem of all groups at the usual prices, every one allowed.
+    def of(cls, sums: Sums, width: int, *, n: Any) -> "Problem":
+        """Return the problem of one block of sums over features that come in groups of one width,
+        at the usual prices, every group allowed.
+
+        A feature that the earlier ones of its group explain but for rounding becomes zero.
 
         - `n`: number of independent windows.
         """
-        n_targets, n_groups = made.cross.shape[:2]
+        xp = namespace_of(sums)
+        total = xp.maximum(sums.weight[0], 1e-300)
+        mean, center = sums.x[0] / total, sums.y[0] / total
+        gram = sums.xx[0] - total * mean[:, None] * mean[None]
+        cross = (sums.xy[0] - total * mean[:, None] * center[None]).T
+        n_groups, n_targets = len(mean) // width, len(center)
+        shape, each = (n_groups, width, n_groups, width), np.arange(n_groups)
+        gram = gram.reshape(shape)
+        # A variable is as large as its spread about its mean allows to tell from rounding.
+        size = xp.diagonal(sums.xx[0]).reshape(n_groups, width)
+        matrix, present = _orthonormal(gram[each, :, each, :], size)
+        gram = xp.einsum("gai,gahb->gihb", matrix, gram, optimize=True)
         return cls(
-            gram=made.gram,
-            cross=made.cross,
-            power=made.power,
-            present=made.present,
+            gram=xp.einsum("gihb,hbj->gihj", gram, matrix, optimize=True),
+            cross=xp.einsum("tga,gai->tgi", cross.reshape(-1, n_groups, width), matrix),
+            power=sums.yy[0] - total * center**2,
+            present=present,
             n=np.asarray(n, float),
             choices=np.asarray(n_groups, float),
             price=np.zeros(n_groups),
@@ -125,6 +141,29 @@ class Problem(NamedTuple):
         """Return the problem of some targets."""
         names = ("cross", "power", "allowed", "required")
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
+
+
+def _orthonormal(own: Any, size: Any) -> tuple[Any, Any]:
+    """Return what makes orthonormal features of each group, `[group width width]`, and which of
+    these are `present`, of the inner products within groups and the `size` of each feature.
+
+    Gram–Schmidt, written out: rows of the inverse of the Cholesky factor.
+    """
+    xp, (n_groups, width) = namespace_of((own, size)), size.shape
+    rows: list[Any] = []
+    present: list[Any] = []
+    for k in range(width):
+        row = xp.zeros((n_groups, width)) + np.eye(width)[k]
+        for other in rows:
+            along = xp.einsum("gi,gij,gj->g", other, own, row)
+            row = row - along[:, None] * other
+        left = xp.einsum("gi,gij,gj->g", row, own, row)
+        here = left > REDUNDANT * xp.maximum(size[:, k], 1e-300)
+        here = here & (own[:, k, k] > REDUNDANT * size[:, k])
+        row = xp.where(here[:, None], row / xp.sqrt(xp.where(here, left, 1))[:, None], 0)
+        rows.append(row)
+        present.append(here)
+    return xp.stack(rows, axis=-1), xp.stack(present, axis=-1)
 
 
 def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
@@ -476,8 +515,7 @@ def search(
     z = rng.normal(size=(500, 3))
     y = 0.5 * z[:, :1] + z[:, 1:2] ** 2 + rng.normal(size=(500, 1))
     terms = np.stack([z, z**2], axis=-1).reshape(500, -1)
-    made = regression.grouped(regression.sums_of(terms, y, np.ones(500)), 2)
-    problem = regression.Problem.of(made, n=500)
+    problem = regression.Problem.of(regression.sums_of(terms, y, np.ones(500)), 2, n=500)
     print(regression.search_known(problem).level)  # [[1 2 0]]
     ```
     """

@@ -655,10 +655,12 @@ def _find_known(
         if now is not None:
             starts.append(_with_room(now, nothing))
         for k, one in enumerate(starts):
-            known = any(_same(one, other) for other in starts[:k])
+            known = any(all(map(np.array_equal, one, other)) for other in starts[:k])
             if not one.used.any() or known or not _worth_together(design, rate, one):
                 continue
-            pruned = _pruned(design, rate, one, most)
+            products = _Products(one.pairs, one.used, np.inf)
+            worth = np.where(one.reads(), np.inf, 0)
+            pruned = _with_products(design, rate, one, worth, products, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
     return min(best, key=lambda one: one[1])[0]
@@ -676,26 +678,12 @@ def _worth_together(design: Design, rate: _Rate, terms: Terms) -> bool:
     return bool(gain > number * np.log(rate.n) + 2 * log_choices(pairs, number))
 
 
-def _same(one: Terms, other: Terms) -> bool:
-    """Return whether two terms are the same, their pairs in the same order."""
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 def _with_room(terms: Terms, empty: Terms) -> Terms:
     """Return terms with as many places for products as empty ones have."""
     pairs, used = empty.pairs.copy(), empty.used.copy()
     kept = terms.pairs[terms.used][: len(pairs)]
     pairs[: len(kept)], used[: len(kept)] = kept, True
     return Terms(terms.level.astype(empty.level.dtype), pairs, used)
-
-
-def _pruned(design: Design, rate: _Rate, terms: Terms, most: int) -> tuple[Terms, Any]:
-    """Return the terms, and their cost, of a search among the products of given terms and the
-    inputs that are worth most, on the host.
-    """
-    products = _Products(terms.pairs, terms.used, np.inf)
-    worth = np.where(terms.reads(), np.inf, 0)
-    return _with_products(design, rate, terms, worth, products, most)
 
 
 def _with_rounds(
@@ -791,7 +779,7 @@ class Described(NamedTuple):
     - `rise`: of the risk without a source at all its lags, `[source]`.
     - `slots`: the inputs that are worth most, those that are read first, `[slot]`.
     - `risk`: share of the variance that is left.
-    - `residual`: standardised and weighted, `[window]`.
+    - `fitted`: the rate that the terms predict, with its mean, `[window]`.
     - `cost`: the criterion, for each window.
     - `products`: number of products of inputs.
     """
@@ -801,18 +789,19 @@ class Described(NamedTuple):
     rise: Any
     slots: Any
     risk: Any
-    residual: Any
+    fitted: Any
     cost: Any
     products: Any
 
 
-def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> Described:
+def describe(design: Design, output: Any, terms: Terms, dim: int, n_slots: int) -> Described:
     """Return the effect of every input in the terms of a rate.
 
+    - `output`: the rate as it was measured, `[window]`.
     - `dim`: number of sources; inputs are numbered (lag, source).
     - `n_slots`: how many inputs to name, static.
     """
-    xp = namespace_of((design, y, terms))
+    xp, (y, size) = namespace_of((design, output, terms)), design.standardised(output)
     fit, mask, n_inputs = fit_terms(design, y, terms), terms.reads(), design.n_inputs
     groups = np.concatenate(
         [np.eye(n_inputs, dtype=bool), np.arange(n_inputs)[None] % dim == np.arange(dim)[:, None]]
@@ -837,7 +826,15 @@ def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> De
         xp.log((fit.risk + FLOOR) / (fit.risk - gain + FLOOR)),
     )
     slots = xp.argsort(-xp.where(mask, 1 + rise, gain), stable=True)[:n_slots]
-    cost = fit.criterion() / xp.maximum(fit.n, 1)
+    root, weight = design.root, design.root**2
+    fitted = xp.where(root > 0, (y - fit.residual) * size / xp.where(root > 0, root, 1), 0)
     return Described(
-        mask, evidence, rise_of_source, slots, fit.risk, fit.residual, cost, terms.used.sum()
+        mask=mask,
+        evidence=evidence,
+        rise=rise_of_source,
+        slots=slots,
+        risk=fit.risk,
+        fitted=fitted + weight @ output / xp.maximum(weight.sum(), 1),
+        cost=fit.criterion() / xp.maximum(fit.n, 1),
+        products=terms.used.sum(),
     )

@@ -397,14 +397,15 @@ class Refiner:
         """Return the refined target `j`, of which splines chose a mask; None if it needs no such
         delay.
         """
-        y, _ = self.design.standardised(self.data.outputs[:, j])
+        output = self.data.outputs[:, j]
+        y, _ = self.design.standardised(output)
         steps, found = self.asks(j, mask, best_fit(self.design, y, mask).criterion()), None
         while True:
             try:
                 at = steps.send(found)
             except StopIteration as end:
                 return end.value
-            found = self.searched(j, self.with_delays(j, at), y, at)
+            found = self.searched(j, self.with_delays(j, at), output, at)
 
     def asks(
         self, j: int, mask: Bool[np.ndarray, " input"], cost: float
@@ -516,13 +517,13 @@ class Refiner:
         """Return the design with some sources at delays of their own."""
         return self.design.with_inputs(at.places, self.states(j, at.places, at.delays[at.places]))
 
-    def searched(self, j: int, design: Design, y, at: "Delayed") -> tuple[float, Refined]:
+    def searched(self, j: int, design: Design, output, at: "Delayed") -> tuple[float, Refined]:
         """Return the criterion and result of a search with sources at delays, of which a design is
         made.
         """
-        taken, dim = np.isfinite(at.delays), self.data.dim
+        taken, dim, (y, _) = np.isfinite(at.delays), self.data.dim, design.standardised(output)
         terms = find_terms(design, y, self.data.allowed[j] | taken, self.data.required[j], dim)
-        found = describe(design, y, terms, dim, min(SHORTLIST, design.n_inputs))
+        found = describe(design, output, terms, dim, min(SHORTLIST, design.n_inputs))
         kept = found.mask & taken
         # A number more, and one of the positions about a candidate that can be told apart.
         each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))

@@ -160,37 +160,19 @@ def _standardised(data: KnownData, design: Design) -> Float[np.ndarray, "window 
     return np.stack([design.standardised(output)[0] for output in data.outputs.T], axis=1)
 
 
-class _DescribedRate(NamedTuple):
-    """What the terms of a rate say, and the `fitted` rate, with its mean."""
-
-    says: Described
-    fitted: Any
-
-    @classmethod
-    def of(cls, design: Design, raw: Any, terms: Terms, dim: int, n_slots: int) -> "_DescribedRate":
-        """Return the description of a `raw` rate by some terms; see
-        [`describe`][ndde_jax.regression._terms.describe].
-        """
-        y, size = design.standardised(raw)
-        says = describe(design, y, terms, dim, n_slots)
-        xp, root, weight = namespace_of((says, raw)), design.root, design.root**2
-        fitted = xp.where(root > 0, (y - says.residual) * size / xp.where(root > 0, root, 1), 0)
-        return cls(says, fitted + weight @ raw / xp.maximum(weight.sum(), 1))
-
-
 def graph_of_terms(
     data: KnownData, design: Design, every: list[Terms], shortlist: int
 ) -> SplineGraph:
     """Return what the terms of every rate say: the graph that they read, and its evidence."""
     n_slots = min(shortlist, design.n_inputs)
     rows = [
-        _DescribedRate.of(design, raw, terms, data.dim, n_slots)
+        describe(design, raw, terms, data.dim, n_slots)
         for raw, terms in zip(data.outputs.T, every, strict=True)
     ]
     return _graph_of(_stacked(rows), data)
 
 
-def _stacked(rows: list[_DescribedRate]) -> _DescribedRate:
+def _stacked(rows: list[Described]) -> Described:
     return jax.tree.map(lambda *parts: np.stack(parts), *rows)
 
 
@@ -229,7 +211,7 @@ def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
             if not found.again:
                 break
             used = found.used
-        rows.append(_DescribedRate.of(found.design, raw, found.terms, data.dim, n_slots))
+        rows.append(describe(found.design, raw, found.terms, data.dim, n_slots))
     return _graph_of(_stacked(rows), data)
 
 
@@ -256,10 +238,10 @@ def _searched_once(
     return _Found(design, terms, more, (weight > partial.weight(rated, more)).any())
 
 
-def _graph_of(every: _DescribedRate, data: KnownData | FlatData) -> SplineGraph:
+def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
     """Return the rates of all targets on the axes of a graph; NaN where refused."""
     dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
-    xp, found = namespace_of(every), every.says
+    xp = namespace_of(found)
     known = lambda a: to_jax(xp.where(data.refused, np.nan, a), dtype)  # noqa: E731
     return SplineGraph(
         graph=to_jax(from_flat_inputs(found.mask & xp.logical_not(data.refused))),
@@ -267,7 +249,7 @@ def _graph_of(every: _DescribedRate, data: KnownData | FlatData) -> SplineGraph:
         source_value=known(found.rise.T),
         shortlist=to_jax(found.slots),
         risk=known(found.risk),
-        rate=known(every.fitted.T),
+        rate=known(found.fitted.T),
         cost=known(found.cost),
         products=to_jax(found.products),
     )
@@ -308,7 +290,7 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
             design = whole
         else:
             design = design_of(partial.inputs, partial.weight(rated, used), knots)
-        return _DescribedRate.of(design, raw, terms, data.dim, n_slots)
+        return describe(design, raw, terms, data.dim, n_slots)
 
     return _graph_of(jax.lax.map(described, (outputs.T, rated.T, every, used)), data)
 

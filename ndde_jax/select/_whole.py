@@ -295,15 +295,15 @@ def _refined(
         # The part in memory tells delays nearly.
         for _ in range(MOVES):
             before, asked = asked, _moved(columns, asked, refiners)
-            if all(_still(before[j], at) for j, at in asked.items()):
+            moves = [np.abs(before[j].delays - at.delays) for j, at in asked.items()]
+            if np.nanmax(moves) < STILL:
                 break
         asked = {j: refiners[j].placed(j, at) for j, at in asked.items()}
         late = _Late.of(asked, refiners, (0.0,))
         summed = late.added_to(columns, refiners).summed()
         for j, at in asked.items():
             rate = summed.rate(j, late.inputs(j, at, 0.0))
-            y, _ = rate.design.standardised(rate.output)
-            cost, on_sums = refiners[j].searched(j, rate.design, y, at)
+            cost, on_sums = refiners[j].searched(j, rate.design, rate.output, at)
             part = refiners[j].with_delays(j, at)
             new = on_sums._replace(design=part)
             fit = TargetFit(part, plain[j].data, j, on_sums.mask, rate)
@@ -359,11 +359,6 @@ class _Late(NamedTuple):
         """Return whether two of these inputs are of one target, and not at one place."""
         one, other = self.given[a], self.given[b]
         return one.target == other.target and one.place != other.place
-
-
-def _still(before: Delayed, now: Delayed) -> bool:
-    """Return whether no delay has moved."""
-    return bool(np.nanmax(np.abs(now.delays - before.delays)) < STILL)
 
 
 def _moved(

@@ -298,8 +298,8 @@ def searched(own, mask, start):
     None where it does not settle.
     """
     at = own._settled(1, mask, [0], np.array([start]))
-    y, _ = own.design.standardised(own.data.outputs[:, 1])
-    return None if at is None else own.searched(1, own.with_delays(1, at), y, at)
+    output = own.data.outputs[:, 1]
+    return None if at is None else own.searched(1, own.with_delays(1, at), output, at)
 
 
 # Inputs are (lag, source): the follower itself, and the driver at 10 and 20 samples.
