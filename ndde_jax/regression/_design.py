@@ -219,10 +219,10 @@ def orthonormal(terms: Iterable) -> Basis:
 
 
 def inner_products(some: Any, features: Any) -> Any:
-    """Return the inner products of some features with all, `[some width input width]`."""
-    n, width = some.shape[0], some.shape[2]
+    """Return the inner products of some features with others, `[some width input width]`."""
+    n = some.shape[0]
     both = some.reshape(n, -1).T @ features.reshape(n, -1)
-    return both.reshape(some.shape[1], width, features.shape[1], width)
+    return both.reshape(*some.shape[1:], *features.shape[1:])
 
 
 def _norms_of_products(some: Any, inputs: Any, root: Any) -> Any:

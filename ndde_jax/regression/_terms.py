@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 
 from .._memory import after
 from .._types import namespace_of
-from ._design import Design
+from ._design import Design, inner_products
 from ._features import WIDTH
 from ._search import (
     CURVE,
@@ -297,30 +297,24 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     y, dtype = rate.y, rate.y.dtype
     own_present = design.present[slots] & xp.logical_or(rate.bent, (np.arange(WIDTH) == 0)[None])
     pairs, count, among = products.pairs, products.pairs.shape[0], slots.shape[0]
-    own = design.features[:, slots].reshape(len(y), -1)
-    size = among + count
     # A product comes with the straight lines of its inputs, so that one move brings all of it.
     lines = design.features[:, :, 0][:, pairs]
     columns = xp.concatenate([design.products(pairs)[0][..., None], lines], axis=-1)
-    columns = columns.reshape(len(y), -1)
-    spare = (0, WIDTH - 3)
-    crossed = xp.pad((own.T @ columns).reshape(-1, count, 3), ((0, 0), (0, 0), spare))
-    inner = (columns.T @ columns).reshape(count, 3, count, 3)
-    inner = xp.pad(inner, ((0, 0), spare, (0, 0), spare))
-    left = xp.concatenate(
-        [design.gram[slots][:, :, slots].reshape(-1, among, WIDTH), crossed], axis=1
-    ).reshape(among, WIDTH, size, WIDTH)
-    below = crossed.reshape(among, WIDTH, count, WIDTH).transpose(2, 3, 0, 1)
-    below = xp.concatenate([below, inner], axis=2)
-    cross = xp.pad((y @ columns).reshape(count, 3), ((0, 0), spare))
+    spare, full = (0, WIDTH - 3), (0, 0)
+    crossed = inner_products(design.features[:, slots], columns)
+    crossed = xp.pad(crossed, (full, full, full, spare))
+    inner = xp.pad(inner_products(columns, columns), (full, spare, full, spare))
+    above = xp.concatenate([design.gram[slots][:, :, slots], crossed], axis=2)
+    below = xp.concatenate([crossed.transpose(2, 3, 0, 1), inner], axis=2)
+    cross = xp.pad((y @ columns.reshape(len(y), -1)).reshape(count, 3), (full, spare))
     there = xp.repeat(products.there[:, None], 3, axis=1)
     unused = xp.zeros(count, bool)
     charge = xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32)
     return Problem(
-        gram=xp.concatenate([left, below]),
+        gram=xp.concatenate([above, below]),
         cross=xp.concatenate([rate.cross[slots], cross])[None],
         power=(y @ y)[None],
-        present=xp.concatenate([own_present, xp.pad(there, ((0, 0), spare))]),
+        present=xp.concatenate([own_present, xp.pad(there, (full, spare))]),
         n=rate.n,
         choices=xp.where(rate.relaxed, 1, rate.choices).astype(dtype),
         price=xp.where(rate.relaxed, -charge.astype(dtype) * _discount(rate.n), 0).astype(dtype),
