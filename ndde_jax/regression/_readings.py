@@ -48,6 +48,8 @@ FINER = 96
 # of known kind, among them sparse autoregressions like those of the world's benchmarks; prices from
 # 0.3 to 0.7 columns tell maps from flows about as well.
 SPREAD, PLACE = 3, 0.5
+# Windows without estimates that a target must have for any evidence.
+FEWEST = 20
 # Windows to either side within which the weight of others in a local variance halves, and the least
 # local variance relative to the mean.
 MEMORIES, LEAST = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 1e-3
@@ -116,12 +118,15 @@ class _Steps(NamedTuple):
     - `rates`: by how much each variable moves in a step, `[window target]`.
     - `now`: samples at the start of a step, `[window variable]`.
     - `around`: features of the samples some lags before, `[window variable feature]`.
+    - `measured`: whether the samples some lags before are measured, and no estimates,
+        `[window variable]`; of lag −1 those at the end of the step. Empty where all are.
     - `between`: how far paths leave lines and cubics between samples.
     """
 
     rates: np.ndarray
     now: np.ndarray
     around: dict[int, np.ndarray]
+    measured: dict[int, np.ndarray]
     knots: np.ndarray
     between: Between
 
@@ -204,6 +209,28 @@ class _Regression:
         cost = found.cost + self.n * (np.log(risk + FLOOR) - np.log(found.risk + FLOOR))
         return _Fit(Selection(found.level, risk, cost, found.change), says)
 
+    def cost_within(
+        self, found: Selection, counting: Bool[np.ndarray, "window target"]
+    ) -> Float[np.ndarray, " target"]:
+        """Return the criterion of each target in the windows that count for it, with those of the
+        inputs found that pay there; 0 where hardly any window counts.
+        """
+        cost, columns = np.zeros(len(found.level)), self.columns.reshape(len(self.rates), -1, WIDTH)
+        for j, level in enumerate(found.level):
+            used, rows = np.flatnonzero(level > OUT), np.flatnonzero(counting[:, j])
+            if len(used) and len(rows) >= FEWEST:
+                some = _Regression(
+                    columns[np.ix_(rows, used)],
+                    self.rates[np.ix_(rows, [j])],
+                    self.weight[rows],
+                    self.choices,
+                    np.ones((1, len(used)), bool),
+                    self.required[[j]][:, used],
+                    int(self.means[used].sum()),
+                )
+                cost[j] = some.search(level[None, used])[0].cost[0]
+        return cost
+
     def left(self, found: Selection) -> Float[np.ndarray, "window target"]:
         """Return what a choice leaves of the rates, times the root of the weight of a window."""
         return self.root * (self.rates - self.refit(found, self.columns).says)
@@ -262,7 +289,11 @@ class _Flow(_Regression):
 
 
 def _steps(
-    recordings: list[np.ndarray], needed: list[int], most: int, inside: tuple | None
+    recordings: list[np.ndarray],
+    needed: list[int],
+    most: int,
+    inside: tuple | None,
+    estimated: tuple | None = None,
 ) -> _Steps:
     """Return the first `most` steps; with a mask `inside`, only those that start within it."""
     known = [np.isfinite(x).all(axis=1) for x in recordings]
@@ -270,6 +301,7 @@ def _steps(
     between = Between.of(recordings)
     rates, now = [], []
     around: dict[int, list[np.ndarray]] = {lag: [] for lag in needed}
+    measured: dict[int, list[np.ndarray]] = {lag: [] for lag in (-1, *needed)}
     for number, x in enumerate(recordings):
         at = np.arange(needed[-1], len(x) - 1)
         seen = known[number][at + 1]
@@ -287,11 +319,17 @@ def _steps(
         now.append(x[at])
         for lag in needed:
             around[lag].append(terms[at - lag - first])
+        if estimated is not None:
+            for lag, parts in measured.items():
+                parts.append(~estimated[number][at - lag])
     if not rates:
         dim = recordings[0].shape[1]
-        return _Steps(np.zeros((0, dim)), np.zeros((0, dim)), {}, knots, between)
-    joined = {lag: np.concatenate(parts) for lag, parts in around.items()}
-    return _Steps(np.concatenate(rates), np.concatenate(now), joined, knots, between)
+        return _Steps(np.zeros((0, dim)), np.zeros((0, dim)), {}, {}, knots, between)
+    joined, told = (
+        {lag: np.concatenate(parts) for lag, parts in some.items() if parts}
+        for some in (around, measured)
+    )
+    return _Steps(np.concatenate(rates), np.concatenate(now), joined, told, knots, between)
 
 
 def _with_means(
@@ -386,6 +424,7 @@ def compare_readings(
     allowed: Bool[np.ndarray, "source target lag"],
     required: Bool[np.ndarray, "source target lag"],
     inside: tuple[np.ndarray, ...] | None = None,
+    estimated: tuple[np.ndarray, ...] | None = None,
 ) -> Readings | None:
     """Return the evidence for a flow over a map in equally spaced samples, NaN where missing; None
     where too few windows know the neighbours of every lag.
@@ -398,11 +437,16 @@ def compare_readings(
     Where the variance of what both leave clearly changes, windows are weighed by its inverse, and
     the evidence is calibrated by its scatter; graphs are those of windows that count alike.
 
+    Values that were estimated lie between their neighbours, as those of a flow do. So the evidence
+    of a target is that of the windows in which its rate, its inputs and the samples about these are
+    measured.
+
     - `recordings`: standardised, each `[time dim]`.
     - `inside`: samples that may be the present of a window, one array for each recording.
+    - `estimated`: values that are no measurements, one array for each recording.
     """
     if all(step == 1 for step in np.diff(lags)):
-        return _compare(recordings, lags, allowed, required, inside)
+        return _compare(recordings, lags, allowed, required, inside, estimated)
     dim = recordings[0].shape[1]
     steps = _steps(
         recordings, sorted({0, *lags}), MOST_NUMBERS // (len(lags) * dim * WIDTH), inside
@@ -421,6 +465,7 @@ def compare_readings(
         chosen.edges(allowed, lags),
         chosen.edges(required & False, lags),
         inside,
+        estimated and tuple(guessed[:, chosen.variables] for guessed in estimated),
     )
     if found is None:
         return None
@@ -479,6 +524,7 @@ def _compare(
     allowed: Bool[np.ndarray, "source target lag"],
     required: Bool[np.ndarray, "source target lag"],
     inside: tuple[np.ndarray, ...] | None,
+    estimated: tuple[np.ndarray, ...] | None,
 ) -> Readings | None:
     dim = recordings[0].shape[1]
     halves = dim * len(lags) < MANY
@@ -487,7 +533,7 @@ def _compare(
         delays += [float(lag), lag + 0.5] if halves and lag + 1 in lags else [float(lag)]
     candidates = _Candidates(dim, tuple(lags), tuple(delays))
     most = max(MOST_NUMBERS // (len(delays) * dim * WIDTH), 1000)
-    steps = _steps(recordings, candidates.needed(), most, inside)
+    steps = _steps(recordings, candidates.needed(), most, inside, estimated)
     n = len(steps.rates)
     if n <= dim + 2:
         return None
@@ -519,16 +565,17 @@ def _compare(
 class _Compared(NamedTuple):
     """The searches of both readings.
 
-    - `plain`: the best map without means; `best`: the best with them; `flow`: the best flow.
+    - `plain`: the best map without means; `flow`: the best flow.
     - `left`: what both leave of the rates, `[reading window target]`, times the root of the weight
         of each window.
+    - `nats`: the log likelihood of the flow over that of the map, prices included, `[target]`.
     """
 
     as_map: _Regression
     plain: Selection
-    best: Selection
     flow: _Fit
     left: Float[np.ndarray, "2 window target"]
+    nats: Float[np.ndarray, " target"]
 
     @classmethod
     def of(cls, steps: _Steps, candidates: _Candidates, allowed, required, weight) -> "_Compared":
@@ -574,12 +621,13 @@ class _Compared(NamedTuple):
         of_map = best_of([plain, *maps, *from_flow_too])
         as_flow.end_at(best.says)
         left = np.stack([as_map.left(of_map), as_flow.left(best.found)])
-        return cls(as_map, plain, of_map, best, left)
-
-    @property
-    def nats(self) -> Float[np.ndarray, " target"]:
-        """The log likelihood of the flow over that of the map, prices included."""
-        return (self.best.cost - self.flow.found.cost) / 2
+        costs = of_map.cost, best.found.cost
+        if steps.measured:
+            of_either = candidates.graph_of(of_map.level) | candidates.graph_of(from_flow)
+            counting = _counting(steps.measured, of_either, lags)
+            pairs = (as_map, of_map), (as_flow, best.found)
+            costs = tuple(one.cost_within(found, counting) for one, found in pairs)
+        return cls(as_map, plain, best, left, (costs[0] - costs[1]) / 2)
 
     def calibration(self) -> float:
         """Return by how much the evidence must shrink for its spread to be what nats say, at most
@@ -591,6 +639,21 @@ class _Compared(NamedTuple):
         believed = np.sum(apart**2 / size)
         there = np.sum((apart * middle / size).sum(axis=1) ** 2)
         return float(min(believed / there, 1.0)) if there > 0 else 1.0
+
+
+def _counting(
+    measured: dict[int, np.ndarray],
+    graph: Bool[np.ndarray, "source target lag"],
+    lags: tuple[int, ...],
+) -> Bool[np.ndarray, "window target"]:
+    """Return the windows in which the rate of a target and its inputs, with the samples about
+    these, are measured.
+    """
+    counting = measured[-1] & measured[0]
+    for i, j, a in np.argwhere(graph):
+        for lag in {max(lags[a] + side, 0) for side in (-1, 0, 1)}:
+            counting[:, j] &= measured[lag][:, i]
+    return counting
 
 
 def changing_variance(

@@ -10,11 +10,10 @@ import numpy as np
 from .._spoken import listed
 from ._dates import is_date, is_time
 
-MISSING = {
-    "", "no data", "#n/a n/a", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
-    *"nan na n/a null none nil <na> nat missing nodata #n/a #na n.a.".split(),
-    *"-nan 1.#ind -1.#ind 1.#qnan n/d nd n.d.".split(),
-}  # fmt: skip
+MISSING = {"", "no data", "#n/a n/a"} | set(
+    "#div/0! #value! #ref! #name? #num! #null! nan na n/a null none nil <na> nat missing nodata "
+    "#n/a #na n.a. -nan 1.#ind -1.#ind 1.#qnan n/d nd n.d.".split()
+)
 # A comma that separates decimals: 1,5 and 1.234,5.
 COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
 POINT_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
@@ -23,15 +22,14 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 # The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
 _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
-_WITH_UNIT = re.compile(r"([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,:/*^+-]\S{0,9})")
+_WITH_UNIT = r"^([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*(?![eE][+-]?\d)([^\d\s.,:/*^+-]\S{0,9})$"
 # Letters of a name, beyond which it is cut, and names in an error message.
 LONGEST_NAME, NAMES = 120, 20
-_FLAGS = {
-    **dict.fromkeys(("true", "on", "yes", "open"), "1"),
-    **dict.fromkeys(("false", "off", "no", "closed"), "0"),
-}
-# What stands for a minus, and a Fortran exponent: 1.0D+03.
+_FLAGS = dict.fromkeys("true on yes open".split(), "1")
+_FLAGS |= dict.fromkeys("false off no closed".split(), "0")
+# What stands for a minus, a Fortran exponent: 1.0D+03, and a sign of money.
 _MINUS, _EXPONENT = "[−–‐‑]", r"^([+-]?[\d.]+)[dD]([+-]?\d+)$"
+_MONEY = r"^([+-]?)[$€£¥]\s*"
 # A number with a sign of money, a share, or a unit behind a blank.
 _DECORATED = re.compile(
     r"(?=.*[$€£¥%\s])[+-]?[$€£¥]?(\d{1,3}([.,]\d{3})+|\d+)?([.,]?\d+)(\s?%|\s[^\W\d]{1,5})?"
@@ -85,9 +83,7 @@ def is_value(cell: str, decimal: str | None = None) -> bool:
     cell = re.sub(_EXPONENT, r"\1e\2", re.sub(_MINUS, "-", cell.strip()))
     if to_float(cell) is not None or is_missing(cell) or is_date(cell) or is_time(cell):
         return True
-    written = (COMMAS, _SPACES, _DECORATED)
-    if decimal != ".":
-        written += (COMMA_NUMBER,)
+    written = (COMMAS, _SPACES, _DECORATED) + (COMMA_NUMBER,) * (decimal != ".")
     return cell[:1] in "<>" or any(pattern.fullmatch(cell) for pattern in written)
 
 
@@ -106,15 +102,26 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     return "," if sure or separator == ";" else "."
 
 
+def listed_names(names: Iterable[Any]) -> str:
+    """Return names for a sentence, of very many the first."""
+    return listed(names, NAMES)
+
+
+def comparable(cell: Any) -> float | str:
+    """Return what two cells have alike that mean the same: a number, or a text."""
+    text = text_of(cell)
+    number = to_float(text)
+    return "" if text.lower() in MISSING else text if number is None else number
+
+
 def check_there(
     where: str, names: Iterable[str], there: Iterable, what: str = "column", remedy: str = ""
 ) -> None:
     """Raise an error for a name that is not among those there are."""
     for name in names:
         if name not in there:
-            raise ValueError(
-                f"{where} has no {what} {name!r}; it has: {listed(there, NAMES)}.{remedy}"
-            )
+            known = f"it has: {listed_names(there)}.{remedy}"
+            raise ValueError(f"{where} has no {what} {name!r}; {known}")
 
 
 def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) -> Numbers:
@@ -140,18 +147,13 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
     odd = sorted({t for t in texts[gone].unique() if t.lower() not in MISSING and t not in marks})
     said = [f"{odd[0]!r} is taken for missing" if len(odd) == 1 else "marks are taken for missing"]
     said = said if set(odd) - {"-", ".", "--", "---"} else []
-    texts = texts.mask(gone, "nan")
-    values = pd.to_numeric(texts, errors="coerce")
-    if values.isna().sum() > gone.sum():
-        texts = texts.str.replace(_MINUS, "-", regex=True)
-        texts = texts.str.replace(_EXPONENT, r"\1e\2", regex=True)
-        values = pd.to_numeric(texts, errors="coerce")
+    values = pd.to_numeric(texts.mask(gone, "nan"), errors="coerce")
     left = values.isna() & ~gone
     if (decimal == "," and (~gone).any()) or left.any():
         again, more = _rewritten(texts[~gone], decimal)
         values[~gone] = pd.to_numeric(again, errors="coerce")
         left = values.isna() & ~gone
-        said += more if not left.any() else []
+        said += more * (not left.any())
     values[values.isin(codes)] = np.nan
     wrong = int(np.argmax(left)) if left.any() else None
     words = left[~gone].all() and not texts[~gone].str.fullmatch(_MARKED).any()
@@ -163,8 +165,9 @@ def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
     otherwise.
     """
     said = []
-    texts = texts.str.replace(r"^([+-]?)[$€£¥]\s*", r"\1", regex=True)
-    parts = texts.str.extract(rf"^{_WITH_UNIT.pattern}$")
+    for written, plain in ((_MINUS, "-"), (_EXPONENT, r"\1e\2"), (_MONEY, r"\1")):
+        texts = texts.str.replace(written, plain, regex=True)
+    parts = texts.str.extract(_WITH_UNIT)
     units = parts[1].dropna().unique()
     if len(units) == 1 and parts[1].notna().all():
         texts, said = parts[0], [f"the unit {units[0]!r} behind its numbers is left out"]

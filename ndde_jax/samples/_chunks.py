@@ -77,9 +77,8 @@ class Chunks:
             expected = "real numbers [time dim]"
             raise refusal("source", expected, f"shape {source.shape} of {source.dtype}")
         if _sliced(source) and np.isnan(source.shape[0]):
-            raise ValueError(
-                "source must know its length; call compute_chunk_sizes() of the Dask array first."
-            )
+            remedy = "call compute_chunk_sizes() of the Dask array first."
+            raise ValueError(f"source must know its length; {remedy}")
         object.__setattr__(self, "source", source)
 
     @property
@@ -93,8 +92,24 @@ class Chunks:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the variables; None where the source has none."""
-        return tuple(self._columns()) if hasattr(self.source, "to_batches") else None
+        """The names of the variables; None where the source has none.
+
+        **Raises:** `ValueError` for columns that are not there, or hold no numbers.
+        """
+        if not hasattr(self.source, "to_batches"):
+            return None
+        from pyarrow.types import is_floating, is_integer
+
+        schema = self.source.schema
+        names = tuple(schema.names if self.columns is None else self.columns)
+        for name in names:
+            if name not in schema.names:
+                raise refusal("columns", f"some of {', '.join(schema.names)}", name)
+            kind = schema.field(name).type
+            if not (is_floating(kind) or is_integer(kind)):
+                remedy = "name the others: columns=(...)."
+                raise ValueError(f"column {name!r} holds {kind}, no numbers; {remedy}")
+        return names
 
     @property
     def dask(self) -> Any:
@@ -108,64 +123,42 @@ class Chunks:
 
         **Raises:** `ValueError` for blocks of different width, and for infinite values.
         """
-        dim = None
-        for block in self._raw():
-            block = as_block(block)
-            if dim is not None and block.shape[1] != dim:
-                raise ValueError(
-                    f"all chunks must have the same variables; the first has {dim} columns, "
-                    f"another {block.shape[1]}."
-                )
-            dim = block.shape[1]
+        first = None
+        for block in map(as_block, self._raw()):
+            first = block.shape[1] if first is None else first
+            if block.shape[1] != first:
+                said = f"the first has {first} columns, another {block.shape[1]}."
+                raise ValueError(f"all chunks must have the same variables; {said}")
             yield block
 
     def stretches(self, starts: Iterable[int], length: int) -> list[np.ndarray]:
         """Return the samples of stretches of one length, by their first samples, ascending."""
-        places = [(start, start + length) for start in starts]
         if _sliced(self.source):
-            return [as_block(self.source[start:stop]) for start, stop in places]
-        found: list[list[np.ndarray]] = [[] for _ in places]
+            return [as_block(self.source[start : start + length]) for start in starts]
+        found: dict[int, list[np.ndarray]] = {start: [] for start in starts}
         at = 0
         for block in self.blocks():
-            for parts, (start, stop) in zip(found, places, strict=True):
-                if start < at + len(block) and at < stop:
-                    parts.append(block[max(start - at, 0) : stop - at].copy())
+            for start, parts in found.items():
+                if start < at + len(block) and at < start + length:
+                    parts.append(block[max(start - at, 0) : start + length - at].copy())
             at += len(block)
-        return [np.concatenate(parts) for parts in found]
+        return [np.concatenate(parts) for parts in found.values()]
 
     def _raw(self) -> Iterator[Any]:
         """Yield what the source gives for every chunk."""
-        source, rows = self.source, self.rows
+        source, names = self.source, self.names or ()
+        width = source.shape[-1] if _sliced(source) and source.ndim == 2 else len(names)
+        rows = self.rows or max(NUMBERS // max(width, 1), 1)
         if _sliced(source):
-            width = source.shape[1] if source.ndim == 2 else 1
-            rows = rows or max(NUMBERS // max(width, 1), 1)
             yield from (source[k : k + rows] for k in range(0, source.shape[0], rows))
         elif callable(source):
             yield from source()
         else:
-            names = self._columns()
-            rows = rows or max(NUMBERS // max(len(names), 1), 1)
             # What is read ahead is held in memory.
             options = dict(batch_readahead=1, fragment_readahead=1, use_threads=False)
-            for batch in source.to_batches(columns=names, batch_size=rows, **options):
+            for batch in source.to_batches(columns=list(names), batch_size=rows, **options):
                 columns = [c.to_numpy(zero_copy_only=False) for c in batch.columns]
                 yield np.stack([c.astype(float) for c in columns], axis=1)
-
-    def _columns(self) -> list[str]:
-        """Return the columns of Parquet files that are read."""
-        from pyarrow.types import is_floating, is_integer
-
-        schema = self.source.schema
-        names = list(schema.names if self.columns is None else self.columns)
-        for name in names:
-            if name not in schema.names:
-                raise refusal("columns", f"some of {', '.join(schema.names)}", name)
-            kind = schema.field(name).type
-            if not (is_floating(kind) or is_integer(kind)):
-                raise ValueError(
-                    f"column {name!r} holds {kind}, no numbers; name the others: columns=(...)."
-                )
-        return names
 
 
 def as_chunks(x: Any) -> Chunks | None:
@@ -186,8 +179,8 @@ def as_block(block: Any) -> Float[np.ndarray, "time dim"]:
     block = np.asarray(block)
     block = block[:, None] if block.ndim == 1 else block
     if block.ndim != 2 or not is_real(block.dtype):
-        shape = f"shape {block.shape} of {block.dtype}"
-        raise refusal("every chunk", "an array of real numbers [time dim]", shape)
+        got = f"shape {block.shape} of {block.dtype}"
+        raise refusal("every chunk", "an array of real numbers [time dim]", got)
     if np.isinf(block).any():
         raise ValueError("x must be finite or NaN, for missing values; it holds infinite values.")
     return block

@@ -1,22 +1,11 @@
-"""Time stamps: the interval between them, regular grids, dates in text, and zones."""
+"""Time stamps: the interval between them, and regular grids."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._dates import (
-    DAY_FIRST,
-    MONTH_FIRST,
-    SHAPES,
-    WORKING_DAY,
-    Dates,
-    cut_dates,
-    read_days,
-    written,
-)  # fmt: skip
-
+WORKING_DAY = "working day"
 # Stamps this close to whole multiples of one interval, as a share of it, are a grid.
 ON_GRID = 2e-3
 # From so many stamps on, rounded ones on one straight line are no accident.
@@ -26,10 +15,6 @@ MOSTLY = 0.7
 # What dates are rounded to, in seconds, and numbers.
 DATES, DECIMALS = (60.0, 1.0, 1e-3, 1e-6), tuple(10.0**-k for k in range(13))
 LENGTHS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
-
-# Where clocks change, one for each rule that is in use.
-ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", "Australia/Sydney",
-         "Pacific/Auckland", "America/Santiago")  # fmt: skip
 
 
 class Grid(NamedTuple):
@@ -101,12 +86,11 @@ def check_increasing(stamps: np.ndarray) -> None:
 
     **Raises:** `ValueError`.
     """
-    rises = is_rising(stamps)
-    if len(stamps) > 1 and rises.all():
+    if len(stamps) > 1 and (rises := is_rising(stamps)).all():
         return
     row = int(np.argmin(rises)) + 2 if len(stamps) > 1 else 1
     text = f"Expected at least two time stamps, strictly increasing; data row {row} breaks this"
-    if len(stamps) < 2:
+    if row == 1:
         raise ValueError(f"{text}.")
     before, after = stamps[row - 2], stamps[row - 1]
     text += f", where {written(before)} is followed by {written(after)}. "
@@ -115,10 +99,9 @@ def check_increasing(stamps: np.ndarray) -> None:
             "If clocks went back an hour there, as daylight saving time ends, name the zone with "
             "--time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
         )
-    raise ValueError(
-        f"{text}If the file holds several recordings, name the column that tells them apart with "
-        "--trial. Sort the rows by time otherwise, or give dt instead."
-    )
+    remedy = "--trial. Sort the rows by time otherwise, or give dt instead."
+    several = "If the file holds several recordings, name the column that tells them apart with"
+    raise ValueError(f"{text}{several} {remedy}")
 
 
 def is_rising(stamps: np.ndarray) -> np.ndarray:
@@ -153,6 +136,16 @@ def _months(stamps: np.ndarray) -> np.ndarray | None:
     return None
 
 
+def written(stamp: Any) -> str:
+    """Return a date or a number in words, without a fraction that is 0.
+
+    >>> written(np.datetime64("2001-12-31T18:00")), written(np.datetime64("1998-03"))
+    ('2001-12-31 18:00', '1998-03')
+    """
+    text = str(stamp).replace("T", " ")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 # ---- grids ----
 
 
@@ -172,9 +165,8 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     shortest = float(np.mean(pooled[pooled < 1.5 * pooled.min()]))
     same = np.abs(pooled - shortest) <= ON_GRID * shortest
     exact = _multiples(times, pooled, step) or _multiples(times, pooled, shortest)
-    if exact is not None and (same.mean() >= MOSTLY or len(pooled) < MANY):
-        return exact
-    if len(pooled) < MANY or rounding >= step:
+    prevails = exact is not None and same.mean() >= MOSTLY
+    if prevails or len(pooled) < MANY or rounding >= step:
         return exact
     return (
         _fitted(times, [np.arange(len(t)) for t in times], rounding / 2)
@@ -205,9 +197,9 @@ def _multiples(times, pooled, step: float) -> Grid | None:
     multiple = pooled / step
     whole = np.round(multiple)
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)
-    if not (near.all() and (whole >= 1).all() and whole.sum() <= 4 * len(whole)):
-        return None
-    return Grid(float(f"{pooled.sum() / whole.sum():.12g}"), _counts(times, step))
+    good = near.all() and (whole >= 1).all() and whole.sum() <= 4 * len(whole)
+    mean = float(f"{pooled.sum() / max(whole.sum(), 1):.12g}")
+    return Grid(mean, _counts(times, step)) if good else None
 
 
 def _fitted(times, counts, tolerance: float) -> Grid | None:
@@ -219,146 +211,8 @@ def _fitted(times, counts, tolerance: float) -> Grid | None:
     step = sum(t @ k for t, k in centred) / square
     # Rounded stamps have the mean of their roundings taken off as well.
     off = max(np.abs(t - step * k).max() for t, k in centred)
-    if not (off <= tolerance * 1.1 + 1e-9 * step):
-        return None
-    return Grid(float(f"{step:.12g}"), tuple(counts))
-
-
-# ---- dates ----
-
-
-def read_dates(
-    cells: Sequence[str],
-    where: str,
-    *,
-    day_first: bool | None = None,
-    later: np.ndarray | float = 0.0,
-) -> Dates:
-    """Return a column of dates as time stamps, so many seconds `later` as other columns say.
-
-    Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
-    the reading that all cells allow, of two the one with the more regular clock, and then the month
-    first after a slash.
-
-    **Raises:** `ValueError` that names the first cell that is no date, and its row.
-    """
-    days, seconds, ahead = cut_dates(cells)
-    unique = {day: k for k, day in enumerate(dict.fromkeys(days))}
-    which, texts = np.array([unique[day] for day in days]), list(unique)
-    within = np.round((np.nan_to_num(seconds) + later) * 1e6).astype("m8[us]")
-
-    def read(shape: re.Pattern) -> np.ndarray:
-        return read_days(texts, shape)[which].astype("M8[us]") + within
-
-    tried = {shape: read(shape) for shape in SHAPES if shape.fullmatch(texts[0])}
-    tried = tried or {SHAPES[0]: read(SHAPES[0])}
-    if day_first is not None and DAY_FIRST in tried:
-        tried = {shape: tried[shape] for shape in [DAY_FIRST if day_first else MONTH_FIRST]}
-    # Of equals the last: the month first, but not after points.
-    order = reversed(tried) if "." in cells[0].split()[0] else tried
-    marks = {
-        shape: (int((~np.isnat(x)).sum()), max(rank(x), rank(x[::-1])))
-        for shape, x in ((shape, tried[shape]) for shape in order)
-    }
-    best = max(reversed(marks), key=marks.__getitem__)
-    said = ""
-    if best is MONTH_FIRST and marks[best] == marks.get(DAY_FIRST):
-        said = "dates are read with the month first; if the day is, say --dates day-first."
-    wrong = np.isnat(tried[best]) | np.isnan(seconds)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{where} holds {cells[row][:40]!r} in data row {row + 1}; expected dates such as "
-            "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001, or numbers."
-        )
-    if np.isnan(ahead).all():
-        return Dates(tried[best], None, said)
-    minutes = np.nan_to_num(ahead).astype("m8[m]")
-    return Dates(tried[best] - minutes, tried[best], said)
-
-
-# ---- containers ----
-
-
-def typed_stamps(column: Any) -> Dates | None:
-    """Return a column or index of pandas dates, spans of time or dates of another calendar; None
-    for one of any other type. Dates with a zone keep their local clock time.
-    """
-    import pandas as pd
-
-    if column.dtype.kind != "M":
-        values = column.to_numpy()
-        if len(values) and hasattr(values[0], "calendar"):
-            return Dates(_from_calendar(values))
-        return Dates(values) if column.dtype.kind == "m" else None
-    index = pd.DatetimeIndex(column)
-    if index.tz is None:
-        return Dates(index.to_numpy())
-    universal = index.tz_convert("UTC").tz_localize(None)
-    return Dates(universal.to_numpy(), index.tz_localize(None).to_numpy())
-
-
-def _from_calendar(stamps: np.ndarray) -> np.ndarray:
-    """Return dates of another calendar (360 days, no leap years): as months if they are monthly,
-    else as durations since the first.
-    """
-    months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
-    within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
-    if len(stamps) > 1 and np.ptp(within) <= 72 and (np.diff(months) >= 1).all():
-        return (months - 12 * 1970 - 1).astype("datetime64[M]").astype("datetime64[s]")
-    seconds = np.array([(stamp - stamps[0]).total_seconds() for stamp in stamps])
-    return np.round(seconds * 1e6).astype("timedelta64[us]")
-
-
-# ---- zones ----
-
-
-def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
-    """Return the reading of dates that is regular: universal time, or local time with changes of
-    the clock compensated. `rows` are those of each recording.
-
-    **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
-    """
-    if dates.stamps.dtype.kind == "m":
-        return dates
-    if zone is not None:
-        local = dates.stamps if dates.wall is None else dates.wall
-        try:
-            return dates._replace(stamps=_universal(local, zone))
-        except Exception as error:  # of pandas and of the data base of zones, of many kinds
-            raise ValueError(f"--time-zone {zone}: {str(error).splitlines()[0][:200]}") from error
-    rows = rows or (np.arange(len(dates.stamps)),)
-    before = rank(dates.stamps, rows)
-    if dates.wall is not None:
-        wall = rank(dates.wall, rows)
-        return dates._replace(stamps=dates.wall) if wall > before else dates
-    seconds = [dates.stamps[r].astype("datetime64[s]").astype(int) for r in rows if len(r) > 2]
-    steps = [np.diff(each) for each in seconds]
-    typical = min(map(np.median, steps), default=0)
-    changes = any((np.abs(step - typical) == 3600).any() for step in steps)
-    if before == 3 or not 0 < typical <= 43200 or not changes:
-        return dates
-    for name in ZONES:
-        try:
-            stamps = np.array(dates.stamps)
-            for r in rows:
-                stamps[r] = _universal(dates.stamps[r], name)
-        except Exception:  # whatever says that these dates are not of this zone
-            continue
-        if rank(stamps, rows) > max(before, 1):
-            said = (
-                f"clocks change by an hour as daylight saving time has it; read as local time of "
-                f"{name} or the like, --time-zone says which."
-            )
-            return Dates(stamps, dates.stamps, said)
-    return dates
-
-
-def _universal(local: np.ndarray, zone: str) -> np.ndarray:
-    import pandas as pd
-
-    index = pd.DatetimeIndex(local).tz_localize(zone, ambiguous="infer")
-    return index.tz_convert("UTC").tz_localize(None).to_numpy("datetime64[us]")
+    good = off <= tolerance * 1.1 + 1e-9 * step
+    return Grid(float(f"{step:.12g}"), tuple(counts)) if good else None
 
 
 def rank(stamps: np.ndarray, rows: Sequence[np.ndarray] = ()) -> int:

@@ -46,9 +46,7 @@ def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | No
     stair = float(rises[rises > 0].min())
     printed = rounding_of((x,))
     rows = np.flatnonzero(there).astype(float)
-    for at in (rows, None if times is None else times[there]):
-        if at is None:
-            continue
+    for at in [rows] if times is None else [rows, times[there]]:
         at, values = at - at.mean(), x - x.mean()
         off = np.abs(values - at * (at @ values / (at @ at))).max()
         rounding = 1e-6 * np.ptp(x) + 4 * np.finfo(float).eps * np.abs(x).max()
@@ -65,26 +63,17 @@ def starts_again(x: Float[np.ndarray, "time"]) -> bool:
     """
     steps = np.diff(x)
     rises, falls = steps[steps > 0], steps[steps < 0]
-    return bool(
-        len(falls)
-        and len(steps) > FEWEST
-        and len(rises) > 2 * len(falls)
-        and len(rises) + len(falls) == len(steps)
-        and (rises == rises[0]).all()
-        and (x[1:][steps < 0] == x.min()).all()
-        and falls.max() < 0.85 * falls.min()
-    )
+    seldom = 0 < 2 * len(falls) < len(rises) == len(steps) - len(falls) and len(steps) > FEWEST
+    equal = seldom and (rises == rises[0]).all() and falls.max() < 0.85 * falls.min()
+    return bool(equal and (x[1:][steps < 0] == x.min()).all())
 
 
 def is_event(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether a column records events: it has two values only, or one that most samples
     have.
     """
-    known = x[np.isfinite(x)]
-    if not len(known):
-        return False
-    _, counts = np.unique(known, return_counts=True)
-    return len(counts) <= 2 or bool(counts.max() > 0.5 * len(known))
+    _, counts = np.unique(x[np.isfinite(x)], return_counts=True)
+    return 0 < len(counts) <= 2 or bool(counts.max(initial=0) > 0.5 * counts.sum())
 
 
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
@@ -164,13 +153,8 @@ def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | 
     """Return a record cut into blocks of several correlation times; None for fewer than eight."""
     n = len(x)
     time = correlation_time(x, n)
-    if time is None:
-        return None
-    length = max(TIMES_PER_BLOCK * time, n // MOST_BLOCKS, 8)
-    count = n // length
-    if count < FEWEST_BLOCKS:
-        return None
-    return x[: n // count * count].reshape(count, -1)
+    count = 0 if time is None else n // max(TIMES_PER_BLOCK * time, n // MOST_BLOCKS, 8)
+    return None if count < FEWEST_BLOCKS else x[: n // count * count].reshape(count, -1)
 
 
 def standard_errors(fitted, values, degrees: int) -> float:
@@ -184,8 +168,7 @@ def standard_errors(fitted, values, degrees: int) -> float:
     square = float(rest @ rest)
     if not square > 1e-24 * float(values @ values):
         return np.inf if float(pattern @ pattern) > 0 else 0.0
-    alike = float(rest[1:] @ rest[:-1]) / square
-    alike = min(max(alike, 0.0), 0.9)
+    alike = min(max(float(rest[1:] @ rest[:-1]) / square, 0.0), 0.9)
     size = np.sqrt(float(pattern @ pattern) / (square / (len(values) - degrees)))
     # Of a normal distribution: with few blocks their own scatter is uncertain.
     size = size * np.sqrt((1 - alike) / (1 + alike))
@@ -200,10 +183,8 @@ def trend(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
     cut = blocks(x - line(x))
     if cut is None:
         return 0.0, 0.0
-    count = len(cut)
-    means = x[: len(x) // count * count].reshape(count, -1).mean(axis=1)
-    fitted = line(means)
-    step = best_step(means)[1]
+    means = x[: cut.size].reshape(cut.shape).mean(axis=1)
+    fitted, step = line(means), best_step(means)[1]
     if np.sum((means - step) ** 2) < np.sum((means - fitted) ** 2):
         return 0.0, 0.0
     variance = x.var()

@@ -1,5 +1,6 @@
-"""Dates: of times that are counted from one of them, and as people write them."""
+"""Dates: of times that are counted from one of them, as people write them, and their zones."""
 
+import contextlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,11 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from .._spoken import MONTHS, SECONDS, unit_ratio
+from ._clock import WORKING_DAY, rank, written as written
 
-WORKING_DAY = "working day"
+# Where clocks change, one for each rule that is in use.
+_ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", "Australia/Sydney",
+         "Pacific/Auckland", "America/Santiago")  # fmt: skip
 
 
 def dates_after(
@@ -31,7 +35,7 @@ def dates_after(
         return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
     seconds = _seconds(unit)
     fine = "D" if seconds >= SECONDS["day"] else "m" if seconds >= SECONDS["minute"] else "ms"
-    return (first + np.round(times * seconds * 1e6).astype("m8[us]")).astype(f"M8[{fine}]")
+    return (first + span(times * seconds)).astype(f"M8[{fine}]")
 
 
 def elapsed(start: str, other: str, unit: str) -> float:
@@ -50,34 +54,24 @@ def elapsed(start: str, other: str, unit: str) -> float:
 
 
 def _seconds(unit: str) -> float:
-    seconds = unit_ratio(unit, "second")
-    if seconds is None:
-        raise ValueError(f"times counted in {unit!r} have no dates; expected a unit such as 'day'.")
-    return seconds
+    if seconds := unit_ratio(unit, "second"):
+        return seconds
+    raise ValueError(f"times counted in {unit!r} have no dates; expected a unit such as 'day'.")
 
 
-def written(stamp: Any) -> str:
-    """Return a date or a number in words, without a fraction that is 0.
-
-    >>> written(np.datetime64("2001-12-31T18:00")), written(np.datetime64("1998-03"))
-    ('2001-12-31 18:00', '1998-03')
-    """
-    text = str(stamp).replace("T", " ")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def span(seconds: Any) -> Any:
+    """Return seconds as spans of time, `timedelta64[us]`."""
+    return np.round(np.asarray(seconds) * 1e6).astype("m8[us]")
 
 
 # ---- dates as people write them ----
 
 # How months begin in the languages of Western Europe, without accents.
-_MONTHS = {
-    start: number
-    for number, starts in enumerate(
-        "jan|ene|gen feb|fev mar|mrz|mrt|maer apr|abr|avr may|mai|mei|mag jun|juin|giu "
-        "jul|juil|lug aug|ago|aou sep|set oct|okt|ott|out nov dec|dez|dic".split(),
-        start=1,
-    )
-    for start in starts.split("|")
-}
+_STARTS = (
+    "jan|ene|gen feb|fev mar|mrz|mrt|maer apr|abr|avr may|mai|mei|mag jun|juin|giu "
+    "jul|juil|lug aug|ago|aou sep|set oct|okt|ott|out nov dec|dez|dic"
+)
+_MONTHS = {s: k for k, month in enumerate(_STARTS.split(), start=1) for s in month.split("|")}
 _MONTH = re.compile(rf"(?<![a-z])({'|'.join(sorted(_MONTHS, key=len, reverse=True))})[a-z]*\.?")
 # Three months by their first letters, as averages over seasons are called.
 _SEASONS = "djf jfm fma mam amj mjj jja jas aso son ond ndj".split()
@@ -96,13 +90,13 @@ _CLOCK = re.compile(
     rf"(?:([ap])\.?(?:m\.?)?)?\s*({'|'.join(_LETTERS)}|[+-]\d\d:?(?:\d\d)?)?$"
 )
 # Dates without separators, from months to seconds: only where nothing else can be meant.
-PACKED = re.compile(
+_PACKED = re.compile(
     r"(1[5-9]|2[0-2])\d\d([0-3]\d\d|(0[1-9]|1[0-2])"
     r"((0[1-9]|[12]\d|3[01])(t?([01]\d|2[0-4])([0-5]\d){0,2}z?)?)?)"
 )
 # What a date can look like when its separators are hyphens and its months are numbers behind @.
 _Y, _M, _D = r"(?P<y>[+-]?\d{4})", r"(?P<m>0?[1-9]|1[0-2])", r"(?P<d>0?[1-9]|[12]\d|3[01])"
-SHAPES = [
+_SHAPES = [
     re.compile(shape)
     for shape in (
         rf"{_Y}-(?P<m>\d\d?)(-(?P<d>\d\d?))?", rf"{_M}-{_Y}", rf"{_Y}-(?P<j>\d{{3}})",
@@ -114,7 +108,7 @@ SHAPES = [
         rf"{_Y}-(?P<next>\d{{4}}|\d\d)",
     )
 ]  # fmt: skip
-DAY_FIRST, MONTH_FIRST = SHAPES[3:5]
+_DAY_FIRST, _MONTH_FIRST = _SHAPES[3:5]
 
 
 class Dates(NamedTuple):
@@ -129,10 +123,8 @@ class Dates(NamedTuple):
 
 def without_accents(text: str) -> str:
     """Return a text in small letters without accents."""
-    text = text.strip().lower()
-    if text.isascii():
-        return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    text = unicodedata.normalize("NFKD", text.strip().lower())
+    return text if text.isascii() else "".join(c for c in text if not unicodedata.combining(c))
 
 
 def words_of(name: str) -> set[str]:
@@ -169,12 +161,12 @@ def _cut(cell: str) -> tuple[str, re.Match | None]:
 
 def is_date(cell: Any) -> bool:
     """Return whether a cell is written as a date, with or without a time of day."""
-    if not isinstance(cell, str) or not 4 <= len(cell) <= 60:
+    if not isinstance(cell, str) or not 4 <= len(cell) <= 60 or not re.search(r"\d", cell):
         return False
-    if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell) or not any(map(str.isdigit, cell)):
+    if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell):
         return False
     day, _ = _cut(cell)
-    return any(shape.fullmatch(day) for shape in SHAPES) or is_packed(cell, time=True)
+    return any(shape.fullmatch(day) for shape in _SHAPES) or is_packed(cell, time=True)
 
 
 def is_time(cell: str) -> bool:
@@ -187,7 +179,7 @@ def is_packed(cell: Any, *, time: bool = False) -> bool:
     from a time of day.
     """
     text = str(cell).strip().lower()
-    return PACKED.fullmatch(text) is not None and (not time or "t" in text)
+    return _PACKED.fullmatch(text) is not None and (not time or "t" in text)
 
 
 def calendar(parts: Mapping[str, Any]) -> np.ndarray:
@@ -215,27 +207,26 @@ def calendar(parts: Mapping[str, Any]) -> np.ndarray:
     return np.where(lost, np.datetime64("NaT"), days)
 
 
-def read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
+def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
     """Return the days that texts of one shape name, `datetime64[D]`; NaT for other texts."""
     found = [shape.fullmatch(text) for text in texts]
-    parts = {
-        key: np.array([np.nan if m is None else float(m[key] or 1) for m in found])
-        for key in shape.groupindex
-    }
-    years, short = parts["y"], any(m and len(m["y"]) == 2 for m in found)
-    if short:
+    parts = {}
+    for key in shape.groupindex:
+        parts[key] = np.array([np.nan if m is None else float(m[key] or 1) for m in found])
+    years = parts["y"]
+    if any(m and len(m["y"]) == 2 for m in found):
         years = years + np.where(years < 69, 2000, 1900)
         # A year goes back by a century where dates before a later one lie after it.
         falls = (np.diff(years) < -50).astype(int)
         years = years - 100 * np.append(falls[::-1].cumsum()[::-1], 0)
     if "next" in parts:  # a winter or a year of water: 1950/51, 1950-1951
         years = np.where((parts.pop("next") - years) % 100 == 1, years, np.nan)
-    if shape is SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8:
+    if shape is _SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8:
         parts["q"] = parts.pop("m")  # 1990:1 to 1990:4
     return calendar({**parts, "y": years})
 
 
-def cut_dates(cells: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _cut_dates(cells: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Return dates in one notation, the seconds of the time of day behind each, and the minutes by
     which its zone is ahead of universal time, NaN where none is named.
     """
@@ -247,11 +238,11 @@ def cut_dates(cells: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
         seconds = [3600.0 * int(c[:2]) + 60 * int(c[2:4]) + int(c[4:]) for c in clock]
         return days, np.array(seconds), np.full(len(cells), np.nan)
     cut = [_cut(cell) for cell in cells]
-    seconds = np.array([seconds_of(clock) if clock else 0.0 for _, clock in cut])
+    seconds = np.array([_seconds_of(clock) if clock else 0.0 for _, clock in cut])
     return [day for day, _ in cut], seconds, np.array([_ahead(clock) for _, clock in cut])
 
 
-def seconds_of(clock: re.Match) -> float:
+def _seconds_of(clock: re.Match) -> float:
     """Return the seconds from midnight to a time of day; NaN if there is no such time."""
     hour, minute, second = int(clock[1]), int(clock[2]), float((clock[3] or "0").replace(",", "."))
     if clock[4]:
@@ -260,11 +251,9 @@ def seconds_of(clock: re.Match) -> float:
 
 
 def _ahead(clock: re.Match | None) -> float:
-    zone = clock[5] if clock else None
-    if not zone:
-        return np.nan
-    if zone in _LETTERS:
-        return 60.0 * _LETTERS[zone]
+    zone = (clock and clock[5]) or ""
+    if not zone or zone in _LETTERS:
+        return 60.0 * _LETTERS.get(zone, np.nan)
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return (-1 if zone[0] == "-" else 1) * (60.0 * int(digits[:2]) + int(digits[2:]))
 
@@ -282,7 +271,120 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
         clock = _CLOCK.fullmatch(text[days.end() :] if days else text)
         if clock is None:
             return None
-        seconds[i] = seconds_of(clock) + (86400 * int(days[1]) if days else 0)
+        seconds[i] = _seconds_of(clock) + (86400 * int(days[1]) if days else 0)
     if not len(seconds) or np.isnan(seconds).any():
         return None
     return seconds + 86400 * np.cumsum(np.diff(seconds, prepend=seconds[0]) < -43200)
+
+
+def read_dates(
+    cells: Sequence[str], where: str, *, day_first: bool | None = None, later: Any = 0.0
+) -> Dates:
+    """Return a column of dates as time stamps, so many seconds `later` as other columns say.
+
+    Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
+    the reading that all cells allow, of two the one with the more regular clock, and then the month
+    first after a slash.
+
+    **Raises:** `ValueError` that names the first cell that is no date, and its row.
+    """
+    days, seconds, ahead = _cut_dates(cells)
+    unique = {day: k for k, day in enumerate(dict.fromkeys(days))}
+    which, texts = np.array([unique[day] for day in days]), list(unique)
+    shapes = [shape for shape in _SHAPES if shape.fullmatch(texts[0])] or _SHAPES[:1]
+    if day_first is not None and _DAY_FIRST in shapes:
+        shapes = [_DAY_FIRST if day_first else _MONTH_FIRST]
+    within = span(np.nan_to_num(seconds) + later)
+    tried = {s: _read_days(texts, s)[which].astype("M8[us]") + within for s in shapes}
+    marks = {s: (np.sum(~np.isnat(x)), max(rank(x), rank(x[::-1]))) for s, x in tried.items()}
+    # Of equals the last: the month first, but not after points.
+    best = max(shapes if "." in cells[0].split()[0] else shapes[::-1], key=marks.__getitem__)
+    equal = best is _MONTH_FIRST and marks[best] == marks.get(_DAY_FIRST)
+    said = "dates are read with the month first; if the day is, say --dates day-first." * equal
+    wrong = np.isnat(tried[best]) | np.isnan(seconds)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        like = "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001"
+        what = f"{cells[row][:40]!r} in data row {row + 1}"
+        raise ValueError(f"{where} holds {what}; expected dates such as {like}, or numbers.")
+    if np.isnan(ahead).all():
+        return Dates(tried[best], None, said)
+    minutes = np.nan_to_num(ahead).astype("m8[m]")
+    return Dates(tried[best] - minutes, tried[best], said)
+
+
+# ---- containers ----
+
+
+def typed_stamps(column: Any) -> Dates | None:
+    """Return a column or index of pandas dates, spans of time or dates of another calendar; None
+    for one of any other type. Dates with a zone keep their local clock time.
+    """
+    import pandas as pd
+
+    if column.dtype.kind != "M":
+        values = column.to_numpy()
+        if len(values) and hasattr(values[0], "calendar"):
+            return Dates(_from_calendar(values))
+        return Dates(values) if column.dtype.kind == "m" else None
+    index = pd.DatetimeIndex(column)
+    if index.tz is None:
+        return Dates(index.to_numpy())
+    universal = index.tz_convert("UTC").tz_localize(None)
+    return Dates(universal.to_numpy(), index.tz_localize(None).to_numpy())
+
+
+def _from_calendar(stamps: np.ndarray) -> np.ndarray:
+    """Return dates of another calendar (360 days, no leap years): as months if they are monthly,
+    else as durations since the first.
+    """
+    months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
+    within = np.array([24 * stamp.day + stamp.hour for stamp in stamps])
+    if len(stamps) > 1 and np.ptp(within) <= 72 and (np.diff(months) >= 1).all():
+        return (months - 12 * 1970 - 1).astype("datetime64[M]").astype("datetime64[s]")
+    return span([(stamp - stamps[0]).total_seconds() for stamp in stamps])
+
+
+# ---- zones ----
+
+
+def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
+    """Return the reading of dates that is regular: universal time, or local time with changes of
+    the clock compensated. `rows` are those of each recording.
+
+    **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
+    """
+    if dates.stamps.dtype.kind == "m":
+        return dates
+    local = dates.stamps if dates.wall is None else dates.wall
+    if zone is not None:
+        try:
+            return dates._replace(stamps=_universal(local, zone))
+        except Exception as error:  # of pandas and of the data base of zones, of many kinds
+            raise ValueError(f"--time-zone {zone}: {str(error).splitlines()[0][:200]}") from error
+    rows = rows or (np.arange(len(dates.stamps)),)
+    before = rank(dates.stamps, rows)
+    if dates.wall is not None:
+        return dates._replace(stamps=local) if rank(local, rows) > before else dates
+    steps = [np.diff(local[r].astype("M8[s]").astype(int)) for r in rows if len(r) > 2]
+    typical = min(map(np.median, steps), default=0)
+    changes = any((np.abs(step - typical) == 3600).any() for step in steps)
+    if before == 3 or not 0 < typical <= 43200 or not changes:
+        return dates
+    for name in _ZONES:
+        said = f"read as local time of {name} or the like, --time-zone says which."
+        said = f"clocks change by an hour as daylight saving time has it; {said}"
+        with contextlib.suppress(Exception):  # whatever says that they are not of this zone
+            stamps = np.array(local)
+            for r in rows:
+                stamps[r] = _universal(local[r], name)
+            if rank(stamps, rows) > max(before, 1):
+                return Dates(stamps, local, said)
+    return dates
+
+
+def _universal(local: np.ndarray, zone: str) -> np.ndarray:
+    import pandas as pd
+
+    index = pd.DatetimeIndex(local).tz_localize(zone, ambiguous="infer")
+    return index.tz_convert("UTC").tz_localize(None).to_numpy("datetime64[us]")

@@ -110,9 +110,8 @@ def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> E
     if path is not None and name != BLOWFLIES:
         raise ValueError("path is for 'blowflies', the one example that does not ship.")
     if not isinstance(name, str) or name not in (*example_names(), BLOWFLIES):
-        raise ValueError(
-            f"name must be an example, one of: {', '.join(example_names())}; got {name!r}."
-        )
+        known = ", ".join(example_names())
+        raise ValueError(f"name must be an example, one of: {known}; got {name!r}.")
     about = _described()[name]
     if name == BLOWFLIES:
         time, values = _blowflies(path)
@@ -125,11 +124,11 @@ def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> E
         values = np.array([row[columns] for row in rows], dtype=np.float64)
     # The published index of pressure is a standardised anomaly already.
     if warm := [j for j, unit in enumerate(about["units"]) if unit == "°C"]:
-        values[:, warm] = _monthly_anomaly(time, values[:, warm])
-    known = tuple(
-        KnownLink(source, target, None if delay is None else tuple(delay), *rest)
-        for source, target, delay, *rest in about["known"]
-    )
+        month, x = time.astype("datetime64[M]").astype(int) % 12, values[:, warm]
+        climatology = np.stack([x[month == m].mean(axis=0) for m in range(12)])
+        values[:, warm] = x - climatology[month]
+    links = about["known"]
+    known = tuple(KnownLink(a, b, delay and tuple(delay), *rest) for a, b, delay, *rest in links)
     texts = {key: about[key] for key in ("dt", "time_unit", "description", "source", "licence")}
     lists = {key: tuple(about[key]) for key in ("names", "units", "lags")}
     return Example(name=name, values=values, time=time, known=known, **texts, **lists)
@@ -137,14 +136,6 @@ def load_example(name: Checked[str], path: str | os.PathLike | None = None) -> E
 
 def _described() -> dict[str, Any]:
     return json.loads((_DATA / "examples.json").read_text(encoding="utf-8"))
-
-
-def _monthly_anomaly(
-    time: Shaped[np.ndarray, "time"], values: Float[np.ndarray, "time dim"]
-) -> Float[np.ndarray, "time dim"]:
-    month = time.astype("datetime64[M]").astype(int) % 12
-    climatology = np.stack([values[month == m].mean(axis=0) for m in range(12)])
-    return values - climatology[month]
 
 
 def _blowflies(path: str | os.PathLike | None) -> tuple[np.ndarray, np.ndarray]:
@@ -156,10 +147,8 @@ def _blowflies(path: str | os.PathLike | None) -> tuple[np.ndarray, np.ndarray]:
         )
     raw = Path(path).read_bytes()
     if (digest := hashlib.sha256(raw).hexdigest()) != _DIGEST:
-        raise ValueError(
-            f"{path} is not the file of blowflies that is meant here: its SHA-256 is {digest}, "
-            f"expected {_DIGEST}."
-        )
+        got = f"its SHA-256 is {digest}, expected {_DIGEST}"
+        raise ValueError(f"{path} is not the file of blowflies that is meant here: {got}.")
     table = np.genfromtxt(raw.decode().splitlines(), delimiter=";", names=True, dtype=None)
     days, counts = (table[name][table["set"] == 1].astype(float) for name in ("day", "count"))
     regular = np.arange(days[0], days[-1] + 0.5)

@@ -8,6 +8,7 @@ import itertools
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._files import FREE, RATIO, array_shape, check_size, opened, read_array, read_member
-from .._spoken import listed
-from ._cells import NAMES, check_there, clean_name
+from ._cells import check_there, clean_name, listed_names
 
-TRIAL_NAMES = set(
-    "trial series run realization realisation ensemble member recording system".split()
-)
+TRIAL_NAMES = set("trial series run realization realisation ensemble member".split())
+TRIAL_NAMES |= {"recording", "system"}
 # What a dimension, an index or a column of time is called; and a column of a table, alone or among
 # other words, in a few languages.
 CLOCKS = set("t time times date dates datetime timestamp month year day".split())
@@ -71,9 +70,9 @@ class Found(NamedTuple):
     """
 
     frame: Any
+    trials: np.ndarray | None = None
     dt: float | None = None
     said: tuple[str, ...] = ()
-    trials: np.ndarray | None = None
     decimal: str = "."
     missing: tuple[str, ...] = ()  # codes that the file itself says mean missing
 
@@ -91,8 +90,8 @@ def unpacked(path: Path) -> bytes:
     """Return the bytes of a file, or of the one text that a compressed one holds, once its size is
     known to be in proportion.
     """
-    if path.suffix.lower() == ".gz":
-        size = path.stat().st_size
+    suffix, size = path.suffix.lower(), path.stat().st_size
+    if suffix == ".gz":
         try:
             with gzip.open(path) as file:
                 raw = file.read(FREE + RATIO * size + 1)
@@ -100,24 +99,22 @@ def unpacked(path: Path) -> bytes:
             raise ValueError(f"{path.name} is damaged: {error}.") from error
         check_size(path.name, len(raw), size)
         return raw
-    if path.suffix.lower() == ".zip":
-        with opened(path, path.name) as archive:
-            names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
-            if len(names) != 1 or not names[0].lower().endswith(TEXT):
-                raise ValueError(
-                    f"{path.name} holds {listed(map(clean_name, names), NAMES) or 'nothing'}; "
-                    "expected one table in text. Unpack it, and give the file of measurements."
-                )
+    if suffix != ".zip":
+        return path.read_bytes()
+    with opened(path, path.name) as archive:
+        names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
+        if len(names) == 1 and names[0].lower().endswith(TEXT):
             return read_member(archive, names[0], path.name)
-    return path.read_bytes()
+    got = listed_names(map(clean_name, names)) or "nothing"
+    remedy = "expected one table in text. Unpack it, and give the file of measurements."
+    raise ValueError(f"{path.name} holds {got}; {remedy}")
 
 
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
     """Return printable names; raise an error if two columns share one."""
     names = [clean_name(name) for name in names]
-    if len(set(names)) < len(names):
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise ValueError(f"{file} has two columns of the same name, {twice!r}. Rename one.")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"{file} has two columns of the same name, {twice[0]!r}. Rename one.")
     return names
 
 
@@ -126,8 +123,7 @@ def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> No
     if n_columns > WIDE and n_columns > n_rows and not options.columns:
         raise ValueError(
             f"{path.name} has {n_columns} columns and only {n_rows} rows: rows are samples and "
-            "columns are variables, so it may have to be transposed. Otherwise choose some with "
-            "--columns."
+            "columns variables, so it may have to be transposed. Otherwise choose some: --columns."
         )
 
 
@@ -141,9 +137,8 @@ def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
         yield
     except ImportError as error:
         needed = (error.name or str(error)).partition(".")[0]
-        raise ImportError(
-            f"Reading {path.suffix} files needs {needed}: pip install 'ndde_jax[data]'."
-        ) from error
+        remedy = "pip install 'ndde_jax[data]'"
+        raise ImportError(f"Reading {path.suffix} files needs {needed}: {remedy}.") from error
     except Exception as error:  # readers raise what they stumble over
         text = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
         if not (isinstance(error, ValueError) and path.name in text):
@@ -151,8 +146,8 @@ def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
         raise ValueError(f"{text}.{remedy and ' ' + remedy}") from error
 
 
-def _frame_of(path: Path, x: np.ndarray, names: Any, key: str, options: Options):
-    """Return a frame from an array `[time dim]`, or `[series time dim]` with the series of each
+def _found(path: Path, x: np.ndarray, names: Any, key: str, options: Options) -> Found:
+    """Return the frame of an array `[time dim]`, or `[series time dim]` with the series of each
     row.
     """
     import pandas as pd
@@ -166,11 +161,12 @@ def _frame_of(path: Path, x: np.ndarray, names: Any, key: str, options: Options)
         raise ValueError(f"Expected {what} of shape [time dim]; got {x.shape}.")
     if x.dtype.kind not in "fiubUSO":
         raise ValueError(f"{what} must hold real numbers; got dtype {x.dtype}.")
-    check_width(path, x.shape[1], x.shape[0], options)
-    names = [f"x{i}" for i in range(x.shape[1])] if names is None else list(names)
-    if len(names) != x.shape[1]:
-        raise ValueError(f"{what} has {x.shape[1]} columns, and {path.name} {len(names)} names.")
-    return pd.DataFrame(x, columns=unique_names(path.name, names)), trials
+    width = x.shape[1]
+    check_width(path, width, len(x), options)
+    names = [f"x{i}" for i in range(width)] if names is None else list(names)
+    if len(names) != width:
+        raise ValueError(f"{what} has {width} columns, and {path.name} {len(names)} names.")
+    return Found(pd.DataFrame(x, columns=unique_names(path.name, names)), trials)
 
 
 # ---- archives ----
@@ -182,11 +178,10 @@ def read_npz(path: Path, options: Options) -> Found:
     """
     with path.open("rb") as raw:
         start = raw.read(8)
-    if not start:
-        raise ValueError(f"{path.name} is empty.")
     if not start.startswith(b"PK"):
         refuse_signature(path, start, "an NPZ archive")
-        raise ValueError(f"{path.name} is not an NPZ archive; np.savez(path, x=array) makes one.")
+        is_what = "not an NPZ archive; np.savez(path, x=array) makes one" if start else "empty"
+        raise ValueError(f"{path.name} is {is_what}.")
     with opened(path, path.name) as archive:
         members = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
         if not members:
@@ -215,22 +210,19 @@ def read_npz(path: Path, options: Options) -> Found:
     if dt is not None and (dt.size != 1 or dt.dtype.kind not in "iuf"):
         raise ValueError(f"{path.name}['dt'] must be one number; got shape {dt.shape}.")
     if names is not None and (names.ndim != 1 or names.dtype.kind not in "USiu"):
-        raise ValueError(
-            f"{path.name}['names'] must be one text per column; got shape {names.shape} and dtype "
-            f"{names.dtype}."
-        )
-    frame, trials = _frame_of(path, x, names, key, options)
-    if time is not None and time.shape == (len(frame),) and clocks[0] not in frame:
-        frame.insert(0, clocks[0], time)
-    return Found(frame, None if dt is None else float(dt.item()), (), trials)
+        got = f"shape {names.shape} and dtype {names.dtype}"
+        raise ValueError(f"{path.name}['names'] must be one text per column; got {got}.")
+    found = _found(path, x, names, key, options)
+    if time is not None and time.shape == (len(found.frame),) and clocks[0] not in found.frame:
+        found.frame.insert(0, clocks[0], time)
+    return found._replace(dt=None if dt is None else float(dt.item()))
 
 
 def read_npy(path: Path, options: Options) -> Found:
     """Return an array `[time dim]` or `[series time dim]`; Python objects are never loaded."""
     with blamed_on(path, "a NumPy array"):
         x = np.load(path, mmap_mode="r", allow_pickle=False)
-    frame, trials = _frame_of(path, np.array(x), None, "x", options)
-    return Found(frame, None, (), trials)
+    return _found(path, np.array(x), None, "x", options)
 
 
 # ---- columns ----
@@ -240,9 +232,9 @@ def read_columns(path: Path, options: Options) -> Found:
     """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index
     first.
     """
-    kinds = {".parquet": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".json": "JSON"}
-    kind = kinds.get(path.suffix.lower(), "JSON lines")
-    with blamed_on(path, kind):
+    suffix = path.suffix.lower().replace(".arrow", ".feather")
+    kinds = {".parquet": "Parquet", ".feather": "Feather", ".json": "JSON"}
+    with blamed_on(path, kind := kinds.get(suffix, "JSON lines")):
         import pandas as pd
 
         if kind == "Parquet":
@@ -256,9 +248,9 @@ def read_columns(path: Path, options: Options) -> Found:
         else:
             frame = _read_json(path)
     if not isinstance(frame.index, pd.RangeIndex):
-        names = ["time", *(f"level_{i}" for i in range(1, frame.index.nlevels))]
-        own = zip(frame.index.names, names, strict=True)
-        frame = frame.reset_index(names=[name or other for name, other in own])
+        own = frame.index.names
+        names = [name or (f"level_{i}" if i else "time") for i, name in enumerate(own)]
+        frame = frame.reset_index(names=names)
     check_width(path, frame.shape[1], len(frame), options)
     frame.columns = unique_names(path.name, list(frame.columns))
     return Found(frame)
@@ -270,14 +262,14 @@ def _read_json(path: Path) -> Any:
 
     text = path.read_text("utf-8-sig")
     try:
-        data = json.loads(text)
+        data: Any = json.loads(text)
     except json.JSONDecodeError:
         data = [json.loads(line) for line in text.splitlines() if line.strip()]
-    if isinstance(data, dict) and {"columns", "data"} <= set(data):
+    parts = list(data.values()) if isinstance(data, dict) else []
+    if parts and {"columns", "data"} <= set(data):
         return pd.DataFrame(data["data"], data.get("index"), data["columns"])
-    if isinstance(data, dict):
-        tables = [part for part in data.values() if isinstance(part, list) and part]
-        data = tables[0] if len(tables) == 1 and isinstance(tables[0][0], dict) else data
+    tables = [part for part in parts if isinstance(part, list) and part]
+    data = tables[0] if len(tables) == 1 and isinstance(tables[0][0], dict) else data
     # Each record, or column, may bring keys of its own, which all others then lack.
     records = list(data.values()) if isinstance(data, dict) else data
     keys = set().union(*(record for record in records if isinstance(record, dict)))
@@ -296,11 +288,9 @@ def _read_feather(path: Path) -> Any:
         if source.read(8) != b"ARROW1\0\0":
             refuse_signature(path, path.read_bytes()[:8], "a Feather file")
             return pd.read_feather(path)  # the first version of the format packs nothing
-        announced = sum(
-            _unpacked(message.metadata.to_pybytes(), message.body)
-            for message in pyarrow.ipc.MessageReader.open_stream(source)
-            if message.type in ("record batch", "dictionary")
-        )
+        messages = pyarrow.ipc.MessageReader.open_stream(source)
+        full = (each for each in messages if each.type in ("record batch", "dictionary"))
+        announced = sum(_unpacked(each.metadata.to_pybytes(), each.body) for each in full)
         check_size(path.name, announced, path.stat().st_size)
         source.seek(8)
         return pyarrow.ipc.open_stream(source).read_pandas()
@@ -357,29 +347,27 @@ def read_grid(path: Path, options: Options) -> Found:
             array = data[chosen].squeeze().to_dataarray("").transpose(..., "")
         if not array.ndim:
             raise ValueError(f"{path.name}[{what!r}] is a single number; expected [time dim].")
-        named = [d for d in array.dims if str(d).lower() in CLOCKS]
-        time = next(iter([*named, *array.dims]), None)
+        time = min(array.dims, key=lambda d: str(d).lower() not in CLOCKS)
         others = [d for d in array.dims if d != time]
-        trial = [d for d in others if d == options.trial] or [
-            d for d in others if str(d).lower() in TRIAL_NAMES and d not in options.variables
-        ]
+        series = [d for d in others if str(d).lower() in TRIAL_NAMES - {*options.variables}]
+        trial = [d for d in others if d == options.trial] or series
         inner = [d for d in others if d not in trial[:1]]
         if len(inner) > 1 and set(inner) != set(options.variables):
             sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
+            remedy = f"--variables {','.join(map(str, inner))}, or which tells recordings apart"
             raise ValueError(
                 f"{path.name}[{what!r}] has the dimensions {sizes} beside {time}. Say which are "
-                f"variables, --variables {','.join(map(str, inner))}, or which tells recordings "
-                f"apart, --trial {inner[0]}; averages over regions are fewer and clearer variables."
+                f"variables, {remedy}, --trial {inner[0]}; averages over regions are fewer and "
+                "clearer variables."
             )
         array = array.transpose(*trial[:1], time, *inner)
-        x = array.to_numpy()
-        x = x.reshape(*x.shape[: x.ndim - len(inner)], -1 if inner else 1)
-        frame, trials = _frame_of(path, x, _labels(array, inner), what, options)
+        x = array.to_numpy().reshape(*array.shape[: array.ndim - len(inner)], -1 if inner else 1)
+        found = _found(path, x, _labels(array, inner), what, options)
         if time in data.coords:
             stamps = _stamps(data.coords[time])
-            names = unique_names(path.name, [time, *frame])
-            frame.insert(0, names[0], np.tile(stamps, len(frame) // max(len(stamps), 1)))
-        return Found(frame, None, (), trials)
+            names = unique_names(path.name, [time, *found.frame])
+            found.frame.insert(0, names[0], np.resize(stamps, len(found.frame)))
+        return found
 
 
 def _variables(path: Path, data: Any, group: str) -> list[str]:
@@ -387,15 +375,12 @@ def _variables(path: Path, data: Any, group: str) -> list[str]:
     there is.
     """
     if not data.data_vars and not group and (groups := _groups(path)):
-        raise ValueError(
-            f"{path.name} keeps its variables in groups: {', '.join(groups)}. Name one with --key "
-            f"{groups[0]}/VARIABLE."
-        )
+        said = f"groups: {', '.join(groups)}. Name one with --key {groups[0]}/VARIABLE."
+        raise ValueError(f"{path.name} keeps its variables in {said}")
     bounds = {data[name].attrs.get("bounds") for name in data.variables}
-    long = {
-        str(name): x.dims for name, x in data.squeeze().data_vars.items()
-        if x.ndim and name not in bounds and not str(name).endswith(("_bnds", "_bounds"))
-    }  # fmt: skip
+    series = ((str(name), x.dims) for name, x in data.squeeze().data_vars.items() if x.ndim)
+    edges = ("_bnds", "_bounds")
+    long = {n: dims for n, dims in series if n not in bounds and not n.endswith(edges)}
     if len(long) != 1 and [len(dims) for dims in set(long.values())] != [1]:
         names = ", ".join(map(str, data.data_vars))
         raise ValueError(f"{path.name}: name the variable to use with --key; it has: {names}.")
@@ -427,11 +412,11 @@ def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
     """Return a name for each cell of the dimensions that become variables."""
     if not any(d in array.coords for d in inner):
         return None
-    own = (
-        [f"{d}{v:g}" if isinstance(v, np.number) else str(v) for v in array[d].to_numpy()]
-        for d in inner
-    )
-    return [" ".join(cell) for cell in itertools.product(*own)]
+    cells = itertools.product(*([(d, v) for v in array[d].to_numpy()] for d in inner))
+    return [
+        " ".join(f"{d}{v:g}" if isinstance(v, np.number) else str(v) for d, v in cell)
+        for cell in cells
+    ]
 
 
 def _stamps(coordinate: Any) -> np.ndarray:

@@ -41,9 +41,8 @@ def fill_gaps(
     held &= ~missing
     trial = np.where(held, np.nan, x)
     increments = np.nanvar(np.diff(x, axis=0), axis=0)
-    curve, forecast = (
-        _error(fill(trial, missing | held), x, held) for fill in (_curved, _forecast)
-    )
+    hidden = missing | held
+    curve, forecast = (_error(fill(trial, hidden), x, held) for fill in (_curved, _forecast))
     smooth = curve <= SMOOTH * increments
     error = np.where(smooth, curve, forecast) / np.where(increments > 0, increments, 1)
     filled = np.where(smooth[None], _curved(x, missing), _forecast(x, missing))
@@ -58,12 +57,10 @@ def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
     """Return values with straight lines over all gaps; zeros for a variable without any value."""
-    time = np.arange(len(x))
-    filled = x.astype(float, copy=True)
-    for j, gone in enumerate(np.isnan(x).T):
-        if gone.any() and not gone.all():
-            filled[gone, j] = np.interp(time[gone], time[~gone], x[~gone, j])
-    return np.nan_to_num(filled)
+    import pandas as pd
+
+    filled = pd.DataFrame(x, dtype=float).interpolate(limit_direction="both")
+    return np.array(filled.fillna(0.0), order="C")  # sums round in the order of memory
 
 
 def _error(filled, x, held):
@@ -82,15 +79,12 @@ def _long(missing: Bool[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]
 
 def _curved(x, missing):
     """Return a cubic spline through the measured values of each variable."""
-    from scipy.interpolate import CubicSpline
+    import pandas as pd
 
-    time = np.arange(len(x), dtype=float)
-    filled = x.copy()
-    for j, gone in enumerate(missing.T):
-        if gone.any() and (~gone).sum() > 3:
-            inside = gone & (time > time[~gone][0]) & (time < time[~gone][-1])
-            filled[inside, j] = CubicSpline(time[~gone], x[~gone, j])(time[inside])
-    return filled
+    frame = pd.DataFrame(np.where(missing, np.nan, x))
+    for j in np.flatnonzero(missing.any(axis=0) & ((~missing).sum(axis=0) > 3)):
+        frame[j] = frame[j].interpolate("cubicspline", limit_area="inside")
+    return np.where(frame.isna(), x, frame)
 
 
 def _forecast(x, missing):

@@ -52,19 +52,16 @@ def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
             raise _refused(text)
         lags = range(start, stop + 1, step)
         if len(lags) + len(found) > MOST:
-            raise ValueError(
-                f"lags: expected at most {MOST} of them; got {shown(text)}. START:STOP:STEP takes "
-                "every STEPth."
-            )
+            got = f"got {shown(text)}. START:STOP:STEP takes every STEPth."
+            raise ValueError(f"lags: expected at most {MOST} of them; {got}")
         found.update(lags)
     return tuple(sorted(found))
 
 
 def _refused(text: str) -> ValueError:
-    return ValueError(
-        "lags: expected START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, in whole "
-        f"numbers of samples or in times such as 6h; got {shown(text)}."
-    )
+    expected = "START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, in whole numbers"
+    expected += " of samples or in times such as 6h"
+    return ValueError(f"lags: expected {expected}; got {shown(text)}.")
 
 
 def _lag(text: str, samples: Samples | None) -> int:
@@ -74,20 +71,17 @@ def _lag(text: str, samples: Samples | None) -> int:
     match = _TIME.fullmatch(text)
     if match is None or samples is None:
         raise _refused(text)
-    own = samples.time_unit.strip()
-    ratio = unit_ratio(match[2], own)
+    unit, own = match[2], samples.time_unit.strip()
+    ratio = unit_ratio(unit, own)
     if ratio is None:
-        why = (
-            f"cannot convert {match[2]!r} into the unit of the samples, {own!r}; known are "
-            f"{', '.join((*SECONDS, *MONTHS))}, months and years on their own."
-            if own
-            else f"{match[2]!r} means nothing as long as the unit of dt is unknown; give time_unit."
-        )
+        why = f"{unit!r} means nothing as long as the unit of dt is unknown; give time_unit."
+        if own:
+            known = f"known are {', '.join((*SECONDS, *MONTHS))}, months and years on their own"
+            why = f"cannot convert {unit!r} into the unit of the samples, {own!r}; {known}."
         raise ValueError(f"lags: {why}")
     lag = float(match[1]) * ratio / samples.dt
     if abs(lag - round(lag)) > OFF_GRID:
-        raise ValueError(
-            f"lags: {text} is {lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, and no "
-            "whole number. Take the nearest, or interpolate to a finer grid."
-        )
+        what = f"{lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, and no whole number"
+        remedy = "Take the nearest, or interpolate to a finer grid."
+        raise ValueError(f"lags: {text} is {what}. {remedy}")
     return round(lag)

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from ._columns import line as straight
+
 # Cycles a record must hold before one can say that a phase keeps time.
 FEWEST_CYCLES = 6
 # Most pieces of a record whose phases are compared.
@@ -69,18 +71,17 @@ def find_lines(
     n, dim = x.shape
     if n < 4 * FEWEST_CYCLES:
         return ()
-    time = np.arange(n) - (n - 1) / 2
     x = x - x.mean(axis=0)
-    x = x - time[:, None] * (time @ x / (time @ time))[None]
+    x = x - np.stack([straight(column) for column in x.T], axis=1)
     total = (x**2).mean(axis=0)
     found: list[Line] = []
     moving = np.flatnonzero(total > 0)
     for j in moving:
         kept: list[Line] = []
         for frequency in _peaks(x[:, j]):
-            line = _tested(x[:, j], frequency, total[j], dim)
-            if line and all(abs(1 / other.period - 1 / line[0]) * n > 2 for other in kept):
-                kept.append(Line(int(j), *line))
+            line = _tested(x[:, j], int(j), frequency, total[j], dim)
+            if line and all(abs(1 / other.period - 1 / line.period) * n > 2 for other in kept):
+                kept.append(line)
         found += kept
     # In radians squared, of an oscillation that made up all of the variance.
     wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
@@ -90,12 +91,12 @@ def find_lines(
 
     def shown(line: Line) -> bool:
         """Return whether the line is a known clock, or noise would have shifted any other phase."""
-        if line.period not in unforeseen:
-            return False
-        if any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks):
-            return True
+        known = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks)
         left = float(total[line.column]) * max(1 - line.share, 0.0)
-        return wanders or (line.share < MOSTLY and _roughness(x[:, line.column]) > ROUGH * left)
+        # The variance of white noise whose fourth differences have the size found.
+        rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
+        steady = known or wanders or (line.share < MOSTLY and rough)
+        return bool(steady) and line.period in unforeseen
 
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
 
@@ -132,16 +133,9 @@ def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[floa
     return found
 
 
-def _roughness(x: Float[np.ndarray, "time"]) -> float:
-    """Return the variance of white noise whose fourth differences have the size found."""
-    return _size(np.diff(x, n=4)) / 70
-
-
 def _size(rest: np.ndarray) -> float:
     """Return a variance that bursts, between which there is next to nothing, do not raise."""
-    if not len(rest):
-        return 0.0
-    return min(float(np.mean(rest**2)), (1.4826 * float(np.median(np.abs(rest)))) ** 2)
+    return min(np.mean(rest**2), (1.4826 * np.median(np.abs(rest))) ** 2) if len(rest) else 0.0
 
 
 def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
@@ -186,8 +180,8 @@ def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
     return [peak / size for peak in chosen]
 
 
-def _tested(x, frequency: float, total: float, dim: int) -> tuple[float, float, int] | None:
-    """Return period, share of the variance and pieces of a line; None if it is none."""
+def _tested(x, column: int, frequency: float, total: float, dim: int) -> Line | None:
+    """Return the line at a frequency of a variable; None if there is none."""
     n = len(x)
     cycles = frequency * n
     # Pieces of whole cycles and no fewer than four samples.
@@ -208,12 +202,10 @@ def _tested(x, frequency: float, total: float, dim: int) -> tuple[float, float, 
     mean = z.mean()
     rest = z - mean
     square = np.sum(np.abs(rest) ** 2)
-    if not abs(mean) > 0:
-        return None
     kept = np.real(np.sum(rest[1:] * np.conj(rest[:-1]))) / max(square, 1e-300)
     kept = min(max(kept, 0.0), 0.95)
     effective = count * (1 - kept) / (1 + kept)
-    if effective < 3:
+    if effective < 3 or not abs(mean) > 0:
         return None
     log_p = -(effective - 1) * np.log1p(abs(mean) ** 2 / max(square / (count - 2), 1e-300))
     if log_p > np.log(CHANCE) - np.log(n * dim / 2):
@@ -224,8 +216,8 @@ def _tested(x, frequency: float, total: float, dim: int) -> tuple[float, float, 
     rounding = 1e-12 * count * abs(mean) ** 2
     if across > (along + rounding) * np.exp(2 * LOPSIDED / np.sqrt(effective - 1)):
         return None
-    share = abs(mean) ** 2 / 2 / total
-    return (float(1 / frequency), float(min(share, 1.0)), count) if share > 0 else None
+    share = float(min(abs(mean) ** 2 / 2 / total, 1.0))
+    return Line(column, float(1 / frequency), share, count) if share > 0 else None
 
 
 def _pieces(x, frequency: float, length: int, count: int):

@@ -2,6 +2,8 @@
 of measuring.
 """
 
+import functools
+import operator
 from types import ModuleType
 from typing import Any
 
@@ -247,9 +249,8 @@ def _contrasts(interval: Any, xp: ModuleType) -> Any:
     step = xp.stack([interval[j : j + n] for j in range(ORDER + 1)], axis=1)
     midpoint = xp.cumsum(step, axis=1) - step / 2
     midpoint = midpoint / xp.sum(step, axis=1, keepdims=True)  # keeps the products in range
-    gaps = (
-        midpoint[:, :, None] - midpoint[:, None, :] + xp.eye(ORDER + 1, dtype=midpoint.dtype)[None]
-    )
+    ones = xp.eye(ORDER + 1, dtype=midpoint.dtype)[None]
+    gaps = midpoint[:, :, None] - midpoint[:, None, :] + ones
     weights = 1 / xp.prod(gaps, axis=2)
     return weights / xp.sqrt(xp.sum(weights**2 / step, axis=1, keepdims=True))
 
@@ -257,10 +258,7 @@ def _contrasts(interval: Any, xp: ModuleType) -> Any:
 def _runs(present: Any, length: int) -> Any:
     """Return whether `length` samples from this one on are all there."""
     n = max(len(present) - length + 1, 0)
-    result = present[:n]
-    for j in range(1, length):
-        result = result & present[j : j + n]
-    return result
+    return functools.reduce(operator.and_, (present[j : j + n] for j in range(length)))
 
 
 def _masked_mean(values: Any, mask: Any, xp: ModuleType) -> Any:
@@ -316,32 +314,25 @@ def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
     """Return the variance of the white measurement error of every variable, from its longest
     stretch; 0 where none can be shown, or samples are not equally spaced.
     """
-    if not samples.regular:
-        return np.zeros(samples.dim)
-    found = []
-    for j in range(samples.dim):
+    found = np.zeros(samples.dim)
+    for j in range(samples.dim) if samples.regular else ():
         best, least = measurement_error(max((stretch(x[:, j]) for x in samples.values), key=len))
-        found.append(best if least > 0 else 0.0)
-    return np.array(found)
+        found[j] = best if least > 0 else 0.0
+    return found
 
 
 def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
     """Return a sentence for a report on measurement errors; empty if there are none."""
     shown = np.flatnonzero(np.asarray(errors) > 0)
-    if not len(shown):
-        return ()
     spread = np.nanstd(np.concatenate(samples.values)[:, shown], axis=0)
     parts = zip(np.sqrt(np.asarray(errors)[shown]) / spread, shown, strict=True)
-    shares = (f"{share:.1%} of {samples.names[j]}" for share, j in parts)
-    return (
-        f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. "
-        "Several lags of one source average them out, so those are left out that explain less than "
-        "such errors hide.",
-    )
+    shares = [f"{share:.1%} of {samples.names[j]}" for share, j in parts]
+    text = f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. Several"
+    then = "so those are left out that explain less than such errors hide."
+    return (f"{text} lags of one source average them out, {then}",) if shares else ()
 
 
 def stretch(x):
     """Return the longest stretch without missing values."""
-    found = runs(np.isfinite(x))
-    start, stop = found[np.argmax(found[:, 1] - found[:, 0])] if len(found) else (0, 0)
+    start, stop = max(runs(np.isfinite(x)), key=np.ptp, default=(0, 0))
     return x[start:stop].astype(float)

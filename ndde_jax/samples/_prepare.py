@@ -11,21 +11,13 @@ import numpy as np
 from .._checks import refusal
 from .._spoken import amount, times as said_as_times
 from .._types import Checked
+from . import _treatments
 from ._clock import find_grid
 from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trend
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._lines import Line, find_lines
 from ._samples import Samples, named, treated
-from ._treatments import (
-    OFFSETS,
-    TRANSFORM,
-    offsets_of,
-    read_transform,
-    said_of_transform,
-    tables_of,
-    terms,
-    transformed,
-)
+from ._treatments import OFFSETS, TRANSFORM
 
 STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
@@ -45,13 +37,9 @@ SEASON = 0.03
 CLOCK = 0.98
 # Known clocks by the unit of time that `dt` counts, in that unit.
 CLOCKS = {
-    "month": (12.0,),
-    "week": (365.2425 / 7,),
-    "day": (365.2425, 7.0),
-    "hour": (24.0, 168.0, 24 * 365.2425),
-    "minute": (1440.0,),
-    "second": (86400.0,),
-}
+    "month": (12.0,), "week": (365.2425 / 7,), "day": (365.2425, 7.0),
+    "hour": (24.0, 168.0, 24 * 365.2425), "minute": (1440.0,), "second": (86400.0,),
+}  # fmt: skip
 
 
 def prepare_samples(
@@ -114,13 +102,11 @@ def prepare_samples(
     steps = tuple(steps) if several else (steps,)
     if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:
         raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
-    kinds = read_transform(transform, samples.names)
+    kinds = _treatments.read_transform(transform, samples.names)
     if samples.treatments:
         if kinds and kinds != samples.transform:
-            raise ValueError(
-                "transform comes too late for samples that are treated already: name it there, "
-                "prepare_samples(samples, transform=...)."
-            )
+            remedy = "name it there, prepare_samples(samples, transform=...)."
+            raise ValueError(f"transform comes too late for samples treated already: {remedy}")
         return samples
     if unknown := [name for name in inputs if name not in samples.names]:
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
@@ -134,28 +120,25 @@ def prepare_samples(
     return samples
 
 
-def _transformed(samples: Samples, transform: dict[str, str]) -> Samples:
+def _transformed(samples: Samples, kinds: dict[str, str]) -> Samples:
     """Return some variables as their logarithms or as normal scores."""
-    if not transform:
+    if not kinds:
         return samples
-    columns = [samples.names.index(name) for name in transform]
-    tables = tables_of(samples.values, transform, samples.names)
+    columns = [samples.names.index(name) for name in kinds]
+    tables = _treatments.tables_of(samples.values, kinds, samples.names)
+    kept = {"kinds": tuple(kinds.values()), "tables": tables}
+    text, old = _treatments.said_of_transform(kinds), {"values": samples.values}
     # The treatment first, since it is what transforms, these values and later ones.
-    plain = treated(
-        samples, TRANSFORM, said_of_transform(transform), len(columns), columns,
-        {"values": samples.values}, kinds=tuple(transform.values()), tables=tables,
-    )  # fmt: skip
-    new = [transformed(plain.treatments[0], np.asarray(x, float)) for x in samples.values]
-    new = tuple(x.astype(old.dtype) for x, old in zip(new, samples.values, strict=True))
-    return dataclasses.replace(plain, values=new)
+    plain = treated(samples, TRANSFORM, text, len(kinds), columns, old, **kept)
+    read = (_treatments.transformed(plain.treatments[0], x.astype(float)) for x in samples.values)
+    new = (x.astype(old.dtype) for x, old in zip(read, samples.values, strict=True))
+    return dataclasses.replace(plain, values=tuple(new))
 
 
 def _without_codes(samples: Samples, known) -> Samples:
     codes = [codes_of([x[:, j] for x in samples.values]) for j in range(samples.dim)]
-    gone = [
-        np.stack([np.isin(column, own) for column, own in zip(x.T, codes, strict=True)], axis=1)
-        for x in samples.values
-    ]
+    every = range(samples.dim)
+    gone = [np.stack([np.isin(x[:, j], codes[j]) for j in every], axis=1) for x in samples.values]
     listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
     text = f"{{}} values of {{}} are {listed}, which stands for a missing value."
     return _left_out(samples, "codes", text, gone)
@@ -194,28 +177,24 @@ def _without_level(samples: Samples, known) -> Samples:
     large = (spread > 0) & (np.abs(level) * np.finfo(np.float32).eps > LOST * spread)
     if not large.any():
         return samples
-    columns = np.flatnonzero(large)
-    text = (
-        f"{named(samples, columns)} vary little beside their level, which is taken off and added "
-        "again to what is said in measured units."
-    )
-    level = np.where(large, level, 0.0)
-    size = np.abs(level).max()
-    return _shifted(samples, text, size, columns, np.tile(level, (len(samples.values), 1)))
+    columns, level = np.flatnonzero(large), np.where(large, level, 0.0)
+    then = "which is taken off and added again to what is said in measured units"
+    text = f"{named(samples, columns)} vary little beside their level, {then}."
+    constants = np.tile(level, (len(samples.values), 1))
+    return _shifted(samples, text, np.abs(level).max(), columns, constants)
 
 
 def _without_offsets(samples: Samples, known) -> Samples:
     """Return every recording with the common mean in place of its own."""
-    if len(samples.values) == 1:
-        return samples
-    offsets, apart = offsets_of(samples.values, known)
-    if not offsets.any():
+    offsets, apart = _treatments.offsets_of(samples.values, known)
+    if len(samples.values) == 1 or not offsets.any():
         return samples
     worst = int(np.argmax(apart))
+    by = f"{apart[worst]:.2g} of its standard deviations within recordings"
     text = (
         f"Each of {len(offsets)} recordings has a mean of its own, which that of all replaces; "
-        f"they lie furthest apart in {samples.names[worst]}, by {apart[worst]:.2g} of its standard "
-        "deviations within recordings. Forecasts start from the offset of the last."
+        f"they lie furthest apart in {samples.names[worst]}, by {by}. Forecasts start from the "
+        "offset of the last."
     )
     return _shifted(samples, text, apart[worst], np.flatnonzero(~known), offsets)
 
@@ -223,10 +202,8 @@ def _without_offsets(samples: Samples, known) -> Samples:
 def _shifted(samples: Samples, text: str, size: float, columns, constants) -> Samples:
     """Return samples without a constant of each recording, `[recording dim]`."""
     values = tuple(x - at[None] for x, at in zip(samples.values, constants, strict=True))
-    coefficients = tuple(np.stack([at, np.zeros_like(at)]) for at in constants)
-    return treated(
-        samples, OFFSETS, text, size, columns, {"values": values}, coefficients=coefficients
-    )
+    kept = tuple(np.stack([at, np.zeros_like(at)]) for at in constants)
+    return treated(samples, OFFSETS, text, size, columns, {"values": values}, coefficients=kept)
 
 
 def _regular(samples: Samples, known) -> Samples:
@@ -236,10 +213,8 @@ def _regular(samples: Samples, known) -> Samples:
     grid = find_grid(samples.times)
     if grid is not None:
         name, step = "rows", grid.step
-        rows = [
-            with_rows(x, count, t[0], step)
-            for (x, t), count in zip(pairs, grid.counts, strict=True)
-        ]
+        parts = zip(pairs, grid.counts, strict=True)
+        rows = [with_rows(x, count, t[0], step) for (x, t), count in parts]
         values, times = zip(*rows, strict=True)
         size = sum(map(len, values)) - sum(map(len, samples.values))
         missing = f" with {size} rows missing; these are missing values now" if size else ""
@@ -251,18 +226,13 @@ def _regular(samples: Samples, known) -> Samples:
             return samples
         name, step = "clock", float(np.median(intervals))
         values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
-        error = np.average(
-            np.stack(errors), axis=0, weights=np.array(list(map(len, values)), float)
-        )
+        error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
         increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
         share = error / np.where(increment > 0, increment, 1)
         worst = int(np.argmax(share))
         size = share[worst]
-        text = (
-            "The clock is irregular; values are interpolated onto a grid of "
-            f"{amount(step, samples.time_unit, 4)}. The error of that has {said_as_times(size)} "
-            f"the variance of a step of {samples.names[worst]}, where it is largest."
-        )
+        onto = f"values are interpolated onto a grid of {amount(step, samples.time_unit, 4)}"
+        text = f"The clock is irregular; {onto}. The error of that {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, name, text, size, range(samples.dim), changes)
 
@@ -272,18 +242,15 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
     A straight line explains every trend and is explained by itself alone. Those in `kept` stay.
     """
-    gone = [
-        name
-        for j, name in enumerate(samples.names)
-        if name not in kept
-        and all(counts(x[:, j], t) for x, t in zip(samples.values, samples.times, strict=True))
-    ]
-    if not gone or len(gone) == samples.dim or samples.treatments:
+    parts = list(zip(samples.values, samples.times, strict=True))
+    clocks = [all(counts(x[:, j], t) for x, t in parts) for j in range(samples.dim)]
+    keep = [j for j, name in enumerate(samples.names) if name in kept or not clocks[j]]
+    if not 0 < len(keep) < samples.dim or samples.treatments:
         return samples, ()
-    keep = ~np.isin(np.asarray(samples.names), gone)
     values = tuple(x[:, keep] for x in samples.values)
-    names = tuple(name for name in samples.names if name not in gone)
-    return dataclasses.replace(samples, values=values, names=names), tuple(gone)
+    names = tuple(samples.names[j] for j in keep)
+    gone = tuple(name for name in samples.names if name not in names)
+    return dataclasses.replace(samples, values=values, names=names), gone
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
@@ -313,7 +280,7 @@ def _without_season(samples: Samples, known) -> Samples:
     periods = _periods(lines, samples)
     coefficients, values = [], []
     for x, t in zip(samples.values, samples.times, strict=True):
-        design = terms(t - t[0], periods)
+        design = _treatments.terms(t - t[0], periods)
         found = np.zeros((design.shape[1], samples.dim))
         for j, there in enumerate(np.isfinite(x).T):
             if there.sum() > 3 * len(found):
@@ -323,14 +290,11 @@ def _without_season(samples: Samples, known) -> Samples:
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
     said = " and ".join(amount(period, samples.time_unit, 4) for period in periods)
-    text = (
-        f"A season of {said} was removed from all "
-        f"variables; it held {best.share:.0%} of the variance of {samples.names[best.column]}."
-    )
-    return treated(
-        samples, "season", text, best.share, sorted({line.column for line in lines}),
-        {"values": tuple(values)}, periods=periods, coefficients=tuple(coefficients),
-    )  # fmt: skip
+    held = f"it held {best.share:.0%} of the variance of {samples.names[best.column]}"
+    text = f"A season of {said} was removed from all variables; {held}."
+    columns, new = sorted({line.column for line in lines}), {"values": tuple(values)}
+    kept = {"periods": periods, "coefficients": tuple(coefficients)}
+    return treated(samples, "season", text, best.share, columns, new, **kept)
 
 
 def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
@@ -340,17 +304,15 @@ def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
     longest = max(map(len, samples.values))
     groups: list[list[Line]] = []
     for line in lines:
-        apart = [abs(1 / group[0].period - 1 / line.period) * longest for group in groups]
-        if not apart or min(apart) >= 2:
-            groups.append([line])
-        else:
-            groups[next(k for k, far in enumerate(apart) if far < 2)].append(line)
+        near = [g for g in groups if abs(1 / g[0].period - 1 / line.period) * longest < 2] or [[]]
+        groups += [] if near[0] else near
+        near[0].append(line)
     periods = []
     for group in groups:
         share = np.array([line.share for line in group])
         frequency = float(share @ np.array([1 / line.period for line in group]) / share.sum())
-        near = (c for c in _clocks(samples) if abs(samples.dt / c - frequency) * longest < 1)
-        periods.append(float(next(near, samples.dt / frequency)))
+        known = (c for c in _clocks(samples) if abs(samples.dt / c - frequency) * longest < 1)
+        periods.append(float(next(known, samples.dt / frequency)))
     return tuple(periods)
 
 
@@ -359,28 +321,26 @@ def _without_trend(samples: Samples, known) -> Samples:
     if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
         return samples
     x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
-    found = [trend(column) for column in bridged(x).T]
-    columns = [
-        j
-        for j, (errors, share) in enumerate(found)
-        if errors > APART and share > TREND and not known[j] and not is_event(x[:, j])
-    ]
-    if not columns:
+    errors, shares = np.transpose([trend(column) for column in bridged(x).T])
+    events = np.array([is_event(column) for column in x.T])
+    columns = np.flatnonzero((errors > APART) & (shares > TREND) & ~known & ~events)
+    if not len(columns):
         return samples
     coefficients = np.zeros((2, samples.dim))
     for j in columns:
         there = np.isfinite(x[:, j])
         coefficients[1, j] = np.polyfit(elapsed[there], x[there, j], 1)[0]  # the level stays
-    worst = max(columns, key=lambda j: found[j][1])
-    share = found[worst][1]
-    text = (
-        f"A straight trend was removed from {named(samples, columns)}; it held {share:.0%} of the "
-        f"variance of {samples.names[worst]}."
-    )
-    return treated(
-        samples, "trend", text, share, columns,
-        {"values": (x - terms(elapsed, ()) @ coefficients,)}, coefficients=(coefficients,),
-    )  # fmt: skip
+    worst = columns[np.argmax(shares[columns])]
+    held = f"it held {shares[worst]:.0%} of the variance of {samples.names[worst]}"
+    text = f"A straight trend was removed from {named(samples, columns)}; {held}."
+    new, kept = {"values": (x - _treatments.terms(elapsed, ()) @ coefficients,)}, (coefficients,)
+    return treated(samples, "trend", text, shares[worst], columns, new, coefficients=kept)
+
+
+def _has(samples: Samples, worst: Any, error: float) -> str:
+    """Return how large an error is in the variable where it is largest, for a sentence."""
+    step = f"the variance of a step of {samples.names[worst]}"
+    return f"has {said_as_times(error)} {step}, where it is largest"
 
 
 def _filled(samples: Samples, known) -> Samples:
@@ -394,10 +354,7 @@ def _filled(samples: Samples, known) -> Samples:
     columns, error = np.flatnonzero(counts), np.max(np.stack(errors), axis=0)
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = columns[np.argmax(error[columns])]  # of those that were filled
-    text = (
-        f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)}) are "
-        f"estimated; the error has {said_as_times(error[worst])} the variance of a step of "
-        f"{samples.names[worst]}, where it is largest."
-        + (f" {left} missing values stay." if left else "")
-    )
+    stay = f" {left} missing values stay." if left else ""
+    what = f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)})"
+    text = f"{what} are estimated; the error {_has(samples, worst, error[worst])}.{stay}"
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})

@@ -13,19 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_names, check_sizes, refusal
-from .._spoken import amount, listed, unit_ratio
+from .._spoken import amount, unit_ratio
 from .._types import Checked
-from ._cells import NAMES, clean_name
-from ._clock import sampling, settled, typed_stamps
+from ._cells import clean_name, listed_names
+from ._clock import sampling
+from ._dates import settled, typed_stamps
 from ._examples import Example
 from ._formats import CLOCKS
 from ._samples import Samples, as_given, read_mask
-from ._tables import Table, read_table
-from ._time_columns import rows_of
+from ._tables import Table, read_table, rows_of
 from ._trajectories import read_trajectories, recordings_of, vectors
 
 # An interval between samples may differ by this share, as clocks that are rounded do.
 SAME_INTERVAL = 1e-3
+RESAMPLE = "Resample the record to the interval of the discovery."
 
 
 def read_samples(
@@ -57,16 +58,15 @@ def read_samples(
     """
     if not isinstance(time_unit, str):
         raise refusal("time_unit", "a word, such as 'day'", time_unit)
+    own_time = dt is None and t is None
     if isinstance(x, Samples):
-        if not (dt is None and t is None):
+        if not own_time:
             raise ValueError("x carries its times: leave dt and t out.")
         names = x.names if names is None else check_names(names, x.dim)
-        lengths = [len(value) for value in x.values]
-        kept = x.mask if mask is None else read_mask(mask, lengths)
+        kept = x.mask if mask is None else read_mask(mask, list(map(len, x.values)))
         starts = x.starts if time_unit in ("", x.time_unit) else ()
         unit = time_unit or x.time_unit
         return dataclasses.replace(x, names=names, time_unit=unit, mask=kept, starts=starts)
-    own_time = dt is None and t is None
     labelled = read_labelled(x, time=own_time)
     # Of another clock than the container's, or in another unit, no date is known.
     starts = labelled.starts if own_time and time_unit in ("", labelled.time_unit) else ()
@@ -80,22 +80,15 @@ def read_samples(
     for value in data.complete:
         check_sizes(value, data.dtype, "x")
     names = tuple(f"x{i}" for i in range(data.dim)) if names is None else tuple(names)
-    single = data.epsilon > np.finfo(np.float64).eps
-    default = jnp.dtype(data.dtype) == jnp.result_type(float)
-    return Samples(
-        values=tuple(value.astype(np.float32) if single else value for value in data.complete),
-        times=tuple(
-            float(start) + np.concatenate([np.zeros(1), np.cumsum(intervals)])
-            for start, intervals in zip(data.starts, data.intervals, strict=True)
-        ),
-        dt=float(data.dt),
-        regular=data.regular,
-        names=names,
-        time_unit=time_unit,
-        precision="" if default else jnp.dtype(data.dtype).name,
-        mask=read_mask(mask, [len(value) for value in data.complete]),
-        starts=starts,
-    )
+    kind = np.float32 if data.epsilon > np.finfo(np.float64).eps else np.float64
+    values = tuple(value.astype(kind, copy=False) for value in data.complete)
+    pairs = zip(data.starts, data.intervals, strict=True)
+    times = tuple(float(start) + np.append(0.0, np.cumsum(steps)) for start, steps in pairs)
+    dtype = jnp.dtype(data.dtype)
+    precision = "" if dtype == jnp.result_type(float) else dtype.name
+    kept = read_mask(mask, list(map(len, values)))
+    regular, dt = data.regular, float(data.dt)
+    return Samples(values, times, dt, regular, names, time_unit, precision, (), kept, starts)
 
 
 def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True) -> "Labelled":
@@ -117,14 +110,11 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
     records = list(records[0]) if np.ndim(records[0]) == 3 else records
     values = [_columns_of(np.asarray(record), known.dim) for record in records]
     names = known.names if found.names is None else found.names
-    absent = [name for name in known.names if name not in names]
     wrong = [value.shape for value in values if value.shape[1:] != (len(names),)]
-    if absent or wrong:
-        got = f"an array of shape {wrong[0]}" if wrong else listed(names, NAMES)
-        raise ValueError(
-            f"{wanted_by} expected the variables {listed(known.names, NAMES)}, one column each; "
-            f"got {got}."
-        )
+    if wrong or not set(known.names) <= set(names):
+        got = f"an array of shape {wrong[0]}" if wrong else listed_names(names)
+        expected = f"the variables {listed_names(known.names)}, one column each"
+        raise ValueError(f"{wanted_by} expected {expected}; got {got}.")
     order = [names.index(name) for name in known.names]
     found = found._replace(values=[value[:, order] for value in values], names=known.names)
     if not time or (found.dt is None and found.t is None):
@@ -132,23 +122,19 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
     unit = known.time_unit or found.time_unit
     ratio = unit_ratio(found.time_unit or unit, unit)
     if ratio is None:
-        raise ValueError(
-            f"{wanted_by} expected times in the unit {known.time_unit!r}; got "
-            f"{found.time_unit!r}. Resample the record to the interval of the discovery."
-        )
-    dt, stamps = None if found.dt is None else found.dt * ratio, None
-    if dt is None:
+        got = f"the unit {known.time_unit!r}; got {found.time_unit!r}"
+        raise ValueError(f"{wanted_by} expected times in {got}. {RESAMPLE}")
+    stamps, step = None, (found.dt or 0.0) * ratio
+    if found.dt is None:
         stamps = [np.asarray(stamp, float) * ratio for stamp in vectors(found.t, len(values))]
         steps = np.concatenate([np.diff(stamp) for stamp in stamps])
         if not len(steps):  # single samples, whose dates are known
             return found._replace(dt=known.dt, t=None, time_unit=unit)
-    step = float(steps.mean()) if dt is None else dt
+        step = float(steps.mean())
     if not abs(step / known.dt - 1) < SAME_INTERVAL:
-        raise ValueError(
-            f"{wanted_by} expected a sampling interval of {amount(known.dt, unit, 6)}; got "
-            f"{amount(step, unit, 6)}. Resample the record to that of the discovery."
-        )
-    return found._replace(dt=dt, t=stamps, time_unit=unit)
+        got = f"{amount(known.dt, unit, 6)}; got {amount(step, unit, 6)}"
+        raise ValueError(f"{wanted_by} expected a sampling interval of {got}. {RESAMPLE}")
+    return found._replace(dt=step if stamps is None else None, t=stamps, time_unit=unit)
 
 
 def _columns_of(value: np.ndarray, dim: int) -> np.ndarray:
@@ -190,24 +176,23 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
         starts = (_start(x.time),) if time else ()
         dt = x.dt if time else None
         return Labelled(x.values, x.names, dt, None, x.time_unit, starts=starts)
-    many = isinstance(x, list | tuple) and len(x) > 0 and all(map(_kind, x))
-    if not (many or _kind(x)):
+    items = list(x) if isinstance(x, list | tuple) else [x]
+    readers = [_reader(item) for item in items]
+    if not items or None in readers:
         return Labelled(x, None, None, None, "")
-    readers: dict[str, Callable[[Any, bool], list[Labelled]]] = {
-        "pandas": _from_pandas, "xarray": _from_xarray, "frame": _from_frame, "file": _from_file,
-    }  # fmt: skip
-    items = x if many else [x]
-    return joined([part for item in items for part in readers[_kind(item)](item, time)])
+    pairs = zip(readers, items, strict=True)
+    return joined([part for reader, item in pairs if reader for part in reader(item, time)])
 
 
-def _kind(x: Any) -> str:
-    """Return the library that a container belongs to; empty if it carries no labels."""
+def _reader(x: Any) -> Callable[[Any, bool], list["Labelled"]] | None:
+    """Return what reads a container; None if it carries no labels."""
+    if isinstance(x, os.PathLike):
+        return _from_file
     module = type(x).__module__.partition(".")[0]
     if module in ("pandas", "xarray"):
-        return module
-    if isinstance(x, os.PathLike):
-        return "file"
-    return "frame" if hasattr(x, "__dataframe__") or hasattr(x, "__arrow_c_stream__") else ""
+        return _from_pandas if module == "pandas" else _from_xarray
+    other = hasattr(x, "__dataframe__") or hasattr(x, "__arrow_c_stream__")
+    return _from_frame if other else None
 
 
 def _from_file(path: Any, time: bool) -> list[Labelled]:
@@ -219,12 +204,14 @@ def _from_file(path: Any, time: bool) -> list[Labelled]:
 
 def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
     """Return each recording of a table; with its clock only if `time` is given."""
+    own = table.dt if time else None
+    stamps = table.stamps if time and own is None else None
+    masks = () if table.mask is None else (table.mask,)
     parts = []
-    stamps = table.stamps if time and table.dt is None else None
     for rows in table.recordings:
-        part = _timed(table.values[rows], table.names, None if stamps is None else stamps[rows])
-        part = part._replace(dt=table.dt) if time and table.dt is not None else part
-        parts.append(part._replace(mask=() if table.mask is None else (table.mask[rows],)))
+        part = _timed(table.values, table.names, stamps, rows)
+        dt = part.dt if own is None else own
+        parts.append(part._replace(dt=dt, mask=tuple(mask[rows] for mask in masks)))
     return parts
 
 
@@ -238,12 +225,10 @@ def joined(parts: list[Labelled]) -> Labelled:
         value, own = np.asarray(part.values), part.names or ()
         if names is not None and own != names and len(names) > 1:
             if set(own) != set(names):
-                other = listed(own, NAMES) or "none with names"
-                raise ValueError(
-                    "x: all frames of a list must have the same columns; the first has "
-                    f"{listed(names, NAMES)}, number {number} has {other}."
-                )
-            value = value[:, np.array([own.index(name) for name in names])]
+                other = f"number {number} has {listed_names(own) or 'none with names'}"
+                got = f"the first has {listed_names(names)}, {other}"
+                raise ValueError(f"x: all frames of a list must have the same columns; {got}.")
+            value = value[:, [own.index(name) for name in names]]
         values.append(value)
     if any(part.time_unit != first.time_unit for part in parts):
         raise ValueError("x: the recordings count time in different units; give dt.")
@@ -251,9 +236,7 @@ def joined(parts: list[Labelled]) -> Labelled:
     if None not in steps and np.allclose(steps, first.dt, rtol=1e-3, atol=0):
         dt = first.dt
     elif all(part.dt is not None or part.t is not None for part in parts):
-        times = [
-            p.dt * np.arange(len(v)) if p.dt else p.t for p, v in zip(parts, values, strict=True)
-        ]
+        times = [p.dt * np.arange(len(p.values)) if p.dt else p.t for p in parts]
     masks = tuple(mask for part in parts for mask in part.mask)
     starts = tuple(start for part in parts for start in part.starts)
     starts = starts if len(starts) == len(parts) else ()
@@ -272,10 +255,9 @@ def _from_frame(x: Any, time: bool) -> list[Labelled]:
         frame = pd.DataFrame.from_arrow(x)
     else:
         frame = pd.api.interchange.from_dataframe(x)
-    if isinstance(frame, pd.DataFrame):
-        dated = [c for c in frame if frame[c].dtype.kind == "M" or str(c).lower() in CLOCKS]
-        if dated and frame.shape[1] > 1:
-            frame = frame.set_index(dated[0])
+    columns = frame if isinstance(frame, pd.DataFrame) and frame.shape[1] > 1 else ()
+    dated = [c for c in columns if frame[c].dtype.kind == "M" or str(c).lower() in CLOCKS]
+    frame = frame.set_index(dated[0]) if dated else frame
     return _from_pandas(frame, time)
 
 
@@ -296,21 +278,14 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     labels = [" ".join(map(str, c)) if isinstance(c, tuple) else c for c in frame.columns]
     names = None if numbered else tuple(map(clean_name, labels))
     values, index = frame.to_numpy(float, na_value=np.nan), frame.index
-    if index.nlevels == 1:
-        return [_timed(values, names, _stamps(index) if time else None)]
     levels = [index.get_level_values(k) for k in range(index.nlevels)]
     dated = pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex
-    clocks = [
-        k for k, level in enumerate(levels)
-        if isinstance(level, dated) or str(level.name).lower() in CLOCKS
-    ]  # fmt: skip
-    clock = levels.pop(clocks[0] if clocks else -1)
-    groups = np.array([" ".join(map(str, key)) for key in zip(*levels, strict=True)])
+    timed = [isinstance(level, dated) or str(level.name).lower() in CLOCKS for level in levels]
+    clock = levels.pop(timed.index(True) if any(timed) else -1)
+    keys = [" ".join(map(str, key)) for key in zip(*levels, strict=True)]
     stamps = _stamps(clock) if time else None
-    return [
-        _timed(values[r], names, None if stamps is None else stamps[r])
-        for r in rows_of(groups, len(groups))
-    ]
+    rows = rows_of(np.array(keys) if levels else None, len(values))
+    return [_timed(values, names, stamps, each) for each in rows]
 
 
 def _stamps(index: Any) -> np.ndarray | None:
@@ -318,11 +293,10 @@ def _stamps(index: Any) -> np.ndarray | None:
     import pandas as pd
 
     index = index.to_timestamp() if isinstance(index, pd.PeriodIndex) else index
-    typed = typed_stamps(index)
-    if typed is not None:
+    if (typed := typed_stamps(index)) is not None:
         return settled(typed).stamps
-    counts = isinstance(index, pd.RangeIndex)
-    return index.to_numpy(float) if not counts and _is_real(index.dtype) else None
+    counts = isinstance(index, pd.RangeIndex) or not _is_real(index.dtype)
+    return None if counts else index.to_numpy(float)
 
 
 def _is_real(kind: Any) -> bool:
@@ -337,10 +311,10 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     x = x.to_dataarray("variable") if isinstance(x, xr.Dataset) else x
     x = x.squeeze() if x.ndim > 2 else x
     if x.ndim not in (1, 2):
+        cells = f"x.stack(cell={tuple(map(str, x.dims[1:]))})"
         raise ValueError(
             "x: an xarray object must have one dimension for time and at most one for variables; "
-            f"got {x.dims}. Average over the others, or make one of those that are variables: "
-            f"x.stack(cell={tuple(map(str, x.dims[1:]))})."
+            f"got {x.dims}. Average over others, or make one of those that are variables: {cells}."
         )
     if x.dtype.kind not in "fiub":
         raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
@@ -350,10 +324,8 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     along = (named + dated + others)[0]
     x = x.transpose(along, ...)
     if time and along in x.coords and _stamps(x.indexes[along]) is None:
-        raise ValueError(
-            f"x: cannot read the time axis, which begins with {x.indexes[along][0]!r}; expected "
-            "numbers or dates. Pass dt or t instead."
-        )
+        got = f"which begins with {x.indexes[along][0]!r}; expected numbers or dates"
+        raise ValueError(f"x: cannot read the time axis, {got}. Pass dt or t instead.")
     frame = x.to_pandas()
     if x.ndim == 2:
         other = x.dims[1]
@@ -361,16 +333,16 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     return _from_pandas(frame, time)
 
 
-def _timed(values: Any, names: tuple[str, ...] | None, stamps: np.ndarray | None) -> Labelled:
-    """Return values with the interval of their stamps or, if there is none, with the stamps as
+def _timed(values: Any, names: Any, stamps: np.ndarray | None, rows: np.ndarray) -> Labelled:
+    """Return some rows with the interval of their stamps or, if there is none, with the stamps as
     numbers; with the unit of both, and the date they are counted from.
     """
     if stamps is None or len(stamps) == 0:
-        return Labelled(values, names, None, None, "")
-    found = sampling(stamps)
-    starts = (_start(stamps),) if stamps.dtype.kind == "M" else ()
+        return Labelled(values[rows], names, None, None, "")
+    found = sampling(stamps[rows])
+    starts = (_start(stamps[rows]),) if stamps.dtype.kind == "M" else ()
     times = None if found.dt is not None else found.times
-    return Labelled(values, names, found.dt, times, found.unit, starts=starts)
+    return Labelled(values[rows], names, found.dt, times, found.unit, starts=starts)
 
 
 def _start(stamps: np.ndarray) -> str:

@@ -116,9 +116,8 @@ class Samples:
     def transform(self) -> dict[str, str]:
         """The transformed variables by name, each with its kind, `"log"` or `"ranks"`."""
         found = self.reading
-        if found is None:
-            return {}
-        return {self.names[j]: kind for j, kind in zip(found.columns, found.kinds, strict=True)}
+        pairs = zip(found.columns, found.kinds, strict=True) if found else ()
+        return {self.names[j]: kind for j, kind in pairs}
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -149,43 +148,32 @@ class Samples:
         """The samples before all treatments."""
         if not self.treatments:
             return self
-        first = self.treatments[0]
-        mask = mask_at(self.mask, self.times, first.times) if self.mask else ()
-        return dataclasses.replace(self, **first.before, treatments=(), mask=mask)
+        before = self.treatments[0].before
+        mask = mask_at(self.mask, self.times, before["times"])
+        return dataclasses.replace(self, **before, treatments=(), mask=mask)
 
     def __repr__(self) -> str:
         lengths = ", ".join(str(len(value)) for value in self.values)
-        unit = f" {self.time_unit}" if self.time_unit else ""
-        missing = sum(int(np.isnan(value).sum()) for value in self.values)
-        return (
-            f"Samples of {', '.join(self.names)}: {lengths} times, "
-            f"{'' if self.regular else 'mean '}dt = {self.dt:.6g}{unit}"
-            + (f", {missing} values missing" if missing else "")
-            + (f", {sum(int(m.sum()) for m in self.mask)} in the mask" if self.mask else "")
-            + "".join(f"; {treatment.name}" for treatment in self.treatments)
-        )
+        mean = "" if self.regular else "mean "
+        text = f"Samples of {', '.join(self.names)}: {lengths} times, {mean}dt = {self.dt:.6g}"
+        text += f" {self.time_unit}" if self.time_unit else ""
+        if missing := sum(int(np.isnan(value).sum()) for value in self.values):
+            text += f", {missing} values missing"
+        text += f", {sum(int(m.sum()) for m in self.mask)} in the mask" if self.mask else ""
+        return text + "".join(f"; {treatment.name}" for treatment in self.treatments)
 
 
 def treated(
-    samples: Samples,
-    name: str,
-    text: str,
-    size: Any,
-    columns: Iterable,
-    changes: Mapping[str, Any],
-    **kept: Any,
+    samples: Samples, name: str, text: str, size: Any, columns: Iterable, changes: dict, **kept: Any
 ) -> Samples:
     """Return changed samples that keep a record of what they were before."""
     before = {field: getattr(samples, field) for field in BEFORE}
     columns = tuple(int(j) for j in columns)
     treatment = Treatment(name, text, float(size), columns, **before, **kept)
-    # As precise as what came in.
-    values = tuple(
-        new.astype(old.dtype, copy=False)
-        for new, old in zip(changes["values"], samples.values, strict=True)
-    )
+    pairs = zip(changes["values"], samples.values, strict=True)  # new ones as precise as the old
+    values = tuple(new.astype(old.dtype, copy=False) for new, old in pairs)
     new = {**changes, "values": values, "treatments": (*samples.treatments, treatment)}
-    if samples.mask and "times" in new:
+    if "times" in new:
         new["mask"] = mask_at(samples.mask, samples.times, new["times"])
     return dataclasses.replace(samples, **new)
 
@@ -238,11 +226,9 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
         remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
         raise refusal("mask", expected, mask, remedy)
     if [part.shape for part in parts] != [(n,) for n in lengths]:
-        shapes = listed((part.shape for part in parts), most=6)
-        raise ValueError(
-            f"mask must hold one boolean per sample, for trajectories of {listed(lengths, most=6)} "
-            f"samples; got shapes {shapes}."
-        )
+        got = f"got shapes {listed((part.shape for part in parts), most=6)}"
+        known = f"for trajectories of {listed(lengths, most=6)} samples"
+        raise ValueError(f"mask must hold one boolean per sample, {known}; {got}.")
     if not any(part.any() for part in parts):
         raise ValueError("mask must be True somewhere: it leaves no sample as a present.")
     return () if all(part.all() for part in parts) else tuple(parts)
@@ -251,21 +237,15 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
 def mask_at(
     mask: tuple[np.ndarray, ...], times: Sequence[np.ndarray], new: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Return the mask at other times: its value at the nearest sample."""
-    return tuple(
-        m[np.clip(np.searchsorted((t[1:] + t[:-1]) / 2, at), 0, len(m) - 1)]
-        for m, t, at in zip(mask, times, new, strict=True)
-    )
+    """Return the mask at other times: its value at the nearest sample; an empty one stays so."""
+    places = [np.searchsorted((t[1:] + t[:-1]) / 2, at) for t, at in zip(times, new, strict=True)]
+    return tuple(m[at] for m, at in zip(mask, places, strict=bool(mask)))
 
 
 def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
     """Return a sentence on the mask for a report."""
-    if not mask:
-        return ()
     inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
-    return (
-        f"Only the {inside} of {every} samples in the mask serve as the present of a window: "
-        f"{n_left} of {n_rows} windows are left, whose past is read from everywhere. Seasons, "
-        "trends, noise and measurement errors are estimated on the whole record, and passing "
-        "events are not looked for.",
-    )
+    only = f"Only the {inside} of {every} samples in the mask serve as the present of a window"
+    left = f"{n_left} of {n_rows} windows are left, whose past is read from everywhere"
+    whole = "Seasons, trends, noise and measurement errors are estimated on the whole record"
+    return (f"{only}: {left}. {whole}, and passing events are not looked for.",) if mask else ()

@@ -1,6 +1,7 @@
-"""Measurements from files, one row per sample: which column is time, and which are variables."""
+"""Measurements from files, one row per sample: which columns are time, and which are variables."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,22 +9,13 @@ import numpy as np
 
 from .._checks import shown
 from .._spoken import listed
-from ._cells import (
-    COMMA_NUMBER,
-    MISSING,
-    NAMES,
-    Numbers,
-    check_there,
-    clean_name,
-    is_missing,
-    text_of,
-    to_float,
-)
-from ._clock import rank
-from ._columns import is_clock, starts_again
-from ._formats import TEXT, Found, Options, read_columns, read_grid, read_npy, read_npz
+from . import _cells, _dates
+from ._cells import Numbers, check_there, clean_name, is_missing, is_value, listed_names
+from ._clock import is_rising, rank
+from ._columns import FEWEST, is_clock, starts_again
+from ._dates import is_date, is_packed, span, words_of
+from ._formats import TEXT, TIME_NAMES, Found, Options, read_columns, read_grid, read_npy, read_npz
 from ._text import read_excel, read_text
-from ._time_columns import UNNAMED, Clocks, Time, falls, groups_of, panel_of, rows_of, words_of
 
 # Columns that name what another column holds, in tables with a row for each value.
 KINDS = set(
@@ -31,19 +23,61 @@ KINDS = set(
     "indicator item signal field species taxon".split()
 )
 VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
+# Why a column is no variable, of one and of several.
+TEXTS, EMPTY = "hold{s} text", "{are} empty"
+CONSTANT, COUNTS = "hold{s} one number throughout", "count{s} rows or time"
 # Cells that such a table may take for each value it has.
 SPARSE = 50
 # Columns that count samples or hours and may start again.
 COUNTERS = set("index sample record counter count no nr seq packet frame hour".split())
 
+# How programs call the number of a row.
+INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
+# Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
+EPOCHS = set("timestamp timestamps time datetime date epoch unix unixtime ts".split())
+# Columns of dates: numbers of a few digits in them may be days since a day long ago.
+DAYS = set("date dates datum fecha data datetime datenum day yyyymm month".split())
+# Days before 1970 on which spreadsheets and MATLAB begin to count, and between what they lie today.
+SERIALS = ((25569, 20_000, 80_000), (719529, 693_000, 780_000))
+# Parts of a date that may have columns of their own: how they are called, and what they can be.
+PARTS = {
+    "y": (" ".join(_dates.YEARS), -9999, 9999),
+    "q": ("quarter qtr quartal trimestre", 1, 4),
+    "m": ("month mon mo mm mnth seas season monat mois mes mese maand", 1, 12),
+    "w": ("week epi week isoweek wk kw woche semaine semana", 1, 53),
+    "d": ("day dy dd dom da tag jour dia giorno dag mday", 0, 31),
+    "j": ("doy yday julian dayofyear day of year yearday", 1, 366),
+    "h": ("hour hr hh he hour ending hr end hour of day stunde std hora heure uur", 0, 24),
+    "min": ("minute min mn mi mm minutes minuto", 0, 59),
+    "s": ("second sec ss seconds", 0, 60),
+}
+# Parts that together say which day it is, and those that mean something beside others only.
+TOGETHER = ({"y", "m"}, {"y", "q"}, {"y", "j"}, {"y", "w"}, {"m", "d"}, {"m"})
+WITHIN = {"h": {"d", "j", "date"}, "min": {"h"}, "s": {"min"}}
+# What parts can be that nothing but their numbers tells of.
+GUESSED = {"y": (1500, 2300), "d": (1, 31)}
+# Names of columns that have none.
+UNNAMED = re.compile(r"x\d+")
+SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
+TAKEN = "column {!r} is taken for the time."
+
 READERS: dict[str, Callable[[Path, Options], Found]] = {
-    **dict.fromkeys(TEXT, read_text),
-    ".npz": read_npz,
-    ".npy": read_npy,
-    ".xlsx": read_excel,
+    **dict.fromkeys(TEXT, read_text), ".npz": read_npz, ".npy": read_npy, ".xlsx": read_excel,
     **dict.fromkeys((".parquet", ".feather", ".arrow", ".json", ".jsonl", ".ndjson"), read_columns),
     **dict.fromkeys((".nc", ".nc4", ".zarr"), read_grid),
-}
+}  # fmt: skip
+
+
+# Stamps of a column, and the assumptions made to read them.
+Stamps = tuple[np.ndarray, tuple[str, ...]]
+
+
+class Time(NamedTuple):
+    """The column or columns of time, their stamps, and the assumptions made."""
+
+    columns: tuple[str, ...] = ()
+    stamps: np.ndarray | None = None
+    said: tuple[str, ...] = ()
 
 
 class Table(NamedTuple):
@@ -103,7 +137,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if not frame.size:
         raise ValueError(f"{file} holds no data.")
     columns = [clean_name(name) for name in options.columns or ()]
-    mask = rows_with(file, frame, options.only) if options.only else None
+    masks = [rows_with(file, frame, options.only)] if options.only else []
     if options.trial is not None and trials is None:
         check_there(file, [options.trial], frame)
         trials = np.array([str(cell) for cell in frame.pop(options.trial)])
@@ -127,7 +161,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if not wanted:
         raise ValueError(f"{file} has no column beside the time column {time.columns[0]!r}.")
     if len(set(wanted)) < len(wanted):
-        raise ValueError(f"--columns names a column of {file} twice: {listed(wanted, NAMES)}.")
+        raise ValueError(f"--columns names a column of {file} twice: {listed_names(wanted)}.")
     numbers = {name: read.number(name) for name in wanted}
     if not columns:
         free = {name: each for name, each in numbers.items() if name not in options.kept}
@@ -137,19 +171,19 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     _check_numeric(file, numbers, frame)
     for text in dict.fromkeys(each.said for each in numbers.values() if each.said):
         names = [name for name, each in numbers.items() if each.said == text]
-        said += (f"{text} ({listed(names, NAMES)}).",)
+        said += (f"{text} ({listed_names(names)}).",)
     values = np.stack([each.values for each in numbers.values()], axis=1)
-    if options.months:
-        inside = rows_of_months(file, stamps, options.months)
-        mask = inside if mask is None else mask & inside
-    if stamps is not None and trials is None and len(stamps) > 1 and falls(stamps):
-        values, stamps = values[::-1], stamps[::-1]
-        mask = None if mask is None else mask[::-1]
-        said += ("its rows begin with the last; they are turned round.",)
-    if stamps is not None and trials is None and len(remarks := _remarks(frame, values, stamps)):
-        values, stamps = np.delete(values, remarks, axis=0), np.delete(stamps, remarks)
-        mask = None if mask is None else np.delete(mask, remarks)
-        said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
+    masks += [rows_of_months(file, stamps, options.months)] if options.months else []
+    mask = np.all(masks, axis=0) if masks else None
+    if stamps is not None and trials is None:
+        rows = np.arange(len(stamps))
+        if len(stamps) > 1 and falls(stamps):
+            rows = rows[::-1]
+            said += ("its rows begin with the last; they are turned round.",)
+        if len(remarks := _remarks(values[rows], stamps[rows])):
+            rows = np.delete(rows, remarks)
+            said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
+        values, stamps, mask = values[rows], stamps[rows], None if mask is None else mask[rows]
     notices = tuple(f"{file}: {text}" for text in said)
     return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask)
 
@@ -165,11 +199,8 @@ def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, Time, list
     time, the columns that tell recordings apart, and the one that named the variables; None for any
     other.
     """
-    values = [
-        name for name in frame
-        if words_of(name) & VALUES and name not in time.columns
-        and not frame[name].map(is_missing).all()
-    ]  # fmt: skip
+    named = [name for name in frame if words_of(name) & VALUES and name not in time.columns]
+    values = [name for name in named if not frame[name].map(is_missing).all()]
     kinds = [name for name in panel if words_of(name) & KINDS]
     if len(values) != 1 or len(kinds) != 1:
         return None
@@ -193,10 +224,8 @@ def _check_options(path: Path, options: Options) -> None:
         kinds = ((".xls", ".ods"), "a spreadsheet"), ((".mat", ".h5", ".hdf5"), "its arrays")
         ends = next((what for ends, what in kinds if path.suffix.lower().startswith(ends)), "")
         sheet = f" Export {ends} as CSV." if ends else ""
-        raise ValueError(
-            f"Cannot tell the format of {path.name}; expected a name that ends with one of: "
-            f"{' '.join(READERS)}.{sheet}"
-        )
+        text = f"expected a name that ends with one of: {' '.join(READERS)}.{sheet}"
+        raise ValueError(f"Cannot tell the format of {path.name}; {text}")
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal must be a point or a comma; got {decimal!r}.")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0'):
@@ -218,14 +247,13 @@ def rows_with(file: str, frame: Any, only: Sequence[tuple[str, tuple[str, ...]]]
     inside = np.ones(len(frame), bool)
     for name, values in only:
         check_there(f"--only: {file}", [name], frame)
-        cells = [_comparable(cell) for cell in frame[name]]
-        wanted = [_comparable(value) for value in values]
+        cells = [_cells.comparable(cell) for cell in frame[name]]
+        wanted = [_cells.comparable(value) for value in values]
         if absent := [v for v, cell in zip(values, wanted, strict=True) if cell not in set(cells)]:
             some = ", ".join(dict.fromkeys(str(cell).strip() for cell in frame[name][:2000]))
-            raise ValueError(
-                f"--only: no row of {file} has {absent[0]!r} in column {name!r}; it holds: "
-                f"{some if len(some) < 80 else some[:76] + ' ...'}."
-            )
+            some = some if len(some) < 80 else some[:76] + " ..."
+            where = f"{file} has {absent[0]!r} in column {name!r}"
+            raise ValueError(f"--only: no row of {where}; it holds: {some}.")
         inside &= np.array([cell in wanted for cell in cells])
     return inside
 
@@ -236,18 +264,10 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
     **Raises:** `ValueError` if the time column holds no dates.
     """
     if stamps is None or stamps.dtype.kind != "M":
-        raise ValueError(
-            f"--months needs a time column with dates; that of {file} "
-            + ("is missing." if stamps is None else f"begins with {shown(stamps[0])}.")
-            + " Name a column of months with --only month=12,1,2."
-        )
+        has = "is missing" if stamps is None else f"begins with {shown(stamps[0])}"
+        remedy = "Name a column of months with --only month=12,1,2."
+        raise ValueError(f"--months needs a time column with dates; that of {file} {has}. {remedy}")
     return np.isin(stamps.astype("datetime64[M]").astype(int) % 12 + 1, list(months))
-
-
-def _comparable(cell: Any) -> Any:
-    text = text_of(cell)
-    number = to_float(text)
-    return "" if text.lower() in MISSING else text if number is None else number
 
 
 # ---- variables ----
@@ -261,44 +281,35 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
         stamps = (stamps - stamps[0]) / np.timedelta64(1, "s")
     times = [None if stamps is None else stamps[r].astype(float) for r in rows]
 
-    def no_cells(name: str) -> bool:
-        return bool(frame[name].map(is_missing).all())
-
-    def constant(x: np.ndarray) -> bool:
-        known = x[np.isfinite(x)]
-        return len(known) > 9 and bool((known == known[0]).all())
-
-    def counts(name: str, x: np.ndarray) -> bool:
+    def fault(name: str, each: Numbers) -> str:
+        """Return why a column is no variable; nothing if it is one."""
+        x, known = each.values, each.values[np.isfinite(each.values)]
+        if each.empty:
+            return EMPTY if frame[name].map(is_missing).all() else TEXTS
+        if each.wrong is not None:
+            return ""
+        if len(known) > 9 and (known == known[0]).all():
+            return CONSTANT
         counter = words_of(name) & COUNTERS or (UNNAMED.fullmatch(name) and np.ptp(x) > 20)
-        return (counter and starts_again(x)) or all(
-            is_clock(x[r], t) for r, t in zip(rows, times, strict=True)
-        )
+        pairs = zip(rows, times, strict=True)
+        counts = (counter and starts_again(x)) or all(is_clock(x[r], t) for r, t in pairs)
+        return COUNTS if counts else ""
 
-    tests = {
-        "hold{s} text": lambda name, each: each.empty and not no_cells(name),
-        "{are} empty": lambda _, each: each.empty,
-        "hold{s} one number throughout": lambda _, each: constant(each.values),
-        "count{s} rows or time": lambda name, each: counts(name, each.values),
-    }
+    faults = {name: fault(name, each) for name, each in numbers.items()}
     said: tuple[str, ...] = ()
-    for what, test in tests.items():
-        gone = [
-            name for name, each in numbers.items()
-            if (each.empty or each.wrong is None) and test(name, each)
-        ]  # fmt: skip
+    for what in (TEXTS, EMPTY, CONSTANT, COUNTS):
+        gone = [name for name in numbers if faults[name] == what]
         if not gone or len(gone) == len(numbers):
             continue
         numbers = {name: each for name, each in numbers.items() if name not in gone}
-        one = len(gone) == 1
-        columns, are = (
-            (f"column {gone[0]!r}", "is") if one else (f"columns {listed(gone, NAMES)}", "are")
-        )
-        what = what.format(s="s" if one else "", are=are)
-        said += (f"{columns} {what} and {are} left out.",)
+        columns, s, are = f"columns {listed_names(gone)}", "", "are"
+        if len(gone) == 1:
+            columns, s, are = f"column {gone[0]!r}", "s", "is"
+        said += (f"{columns} {what.format(s=s, are=are)} and {are} left out.",)
     return numbers, said
 
 
-def _remarks(frame: Any, values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
+def _remarks(values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
     """Return the rows with words and no numbers, if the clock is regular without them only."""
     empty = np.flatnonzero(np.isnan(values).all(axis=1))
     if not len(empty) or rank(stamps) > 2:
@@ -315,12 +326,11 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     name, row = next(iter(text.items()))
     cell = str(frame[name].iloc[row]).strip()
     rest = [other for other in numbers if other not in text]
-    mark = max(
-        set(cell) - set(".+-eE:/ "), key=lambda c: (not c.isalnum()) * cell.count(c), default=""
-    )
-    if len(frame.columns) == 1 and mark and not mark.isalnum() and is_missing(mark):
+    marks = [c for c in cell if not c.isalnum() and c not in ".+-:/ "]
+    mark = max(marks, key=marks.count, default="")
+    if len(frame.columns) == 1 and mark and is_missing(mark):
         remedy = f"If {mark!r} stands between cells, say so with --separator '{mark}'"
-    elif COMMA_NUMBER.fullmatch(cell):
+    elif _cells.COMMA_NUMBER.fullmatch(cell):
         remedy = "If this is a decimal comma, say so with --decimal ,"
     elif rest:
         remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
@@ -330,7 +340,359 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
         prefix = f"{cell[0]}*" if cell[:1] in "<>" else cell
         remedy += f"; or read it as a missing value: --missing '{prefix}'"
     more = f" (and {len(text) - 1} more columns)" if len(text) > 1 else ""
-    short = cell if len(cell) <= 40 else cell[:36] + " ..."
-    raise ValueError(
-        f"{file}: column {name!r} is not numeric: {short!r} in data row {row + 1}{more}. {remedy}."
-    )
+    cell = cell if len(cell) <= 40 else cell[:36] + " ..."
+    what = f"column {name!r} is not numeric: {cell!r} in data row {row + 1}{more}"
+    raise ValueError(f"{file}: {what}. {remedy}.")
+
+
+# ---- time ----
+
+
+def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
+    """Return the rows of each recording, in order of its first row."""
+    if trials is None:
+        return (np.arange(count),)
+    import pandas as pd
+
+    codes = pd.factorize(trials)[0]
+    ends = np.cumsum(np.bincount(codes))
+    return tuple(np.split(np.argsort(codes, kind="stable"), ends[:-1]))
+
+
+def falls(stamps: np.ndarray) -> bool:
+    """Return whether the last stamp comes first."""
+    return bool(is_rising(stamps[::-1]).all())
+
+
+def _whole(x: np.ndarray, low: int, high: int) -> bool:
+    """Return whether all numbers are whole, and none is beyond the ends."""
+    return bool(((x == np.round(x)) & (low <= x) & (x <= high)).all())
+
+
+class Clocks(NamedTuple):
+    """The columns of a file, which are looked through for its time."""
+
+    file: str
+    frame: Any
+    trials: np.ndarray | None
+    options: Options
+
+    def number(self, name: str) -> Numbers:
+        """Return a column as numbers."""
+        options = self.options
+        return _cells.as_numbers(self.frame[name], decimal=options.decimal, marks=options.missing)
+
+    def time(self) -> Time:
+        """Return the time column that was named, or the most likely ones."""
+        given = self.options.time_column
+        if given is None:
+            likely = self._likely() if self.frame.shape[1] > 1 else ()
+            return next(filter(None, likely), Time())
+        check_there(self.file, [given], self.frame)
+        return self._of_dates((given,)) if self._dated(given) else self._of((given,))
+
+    def _likely(self) -> Iterator[Time | None]:
+        """Yield what may be the time, the likeliest first."""
+        names = list(self.frame)
+        index = tuple(name for name in names[:1] if name.lower() in INDEX_NAMES)
+        first = names[len(index)]
+        dated = list(filter(self._dated, names))
+        moving = [name for name in dated if self.frame[name].iloc[0] != self.frame[name].iloc[-1]]
+        for name in moving or dated:
+            known = name == first or words_of(name) & {"date", "time"} == words_of(name)
+            yield self._of_dates((name, *index), *[TAKEN.format(name)] * (not known))
+        yield self._parts(self._named(set()), index)
+        known = first.lower() in EPOCHS | {"t", "times", "dates"}
+        known = known or _dates.is_time(str(self.frame[first].iloc[0]))
+        if known or (first.lower() in TIME_NAMES | {"hour", "minute"} and self._rises(first)):
+            yield self._of((first, *index))
+        for name in names:
+            if words_of(name) & TIME_NAMES and self._rises(name):
+                yield self._of((name, *index), TAKEN.format(name))
+        for found in self._guessed():
+            yield self._parts(found, index, sure=False)
+        if index and self._rises(names[0]):
+            yield self._of(index)
+        for name in names[:2] if len(self.frame) >= FEWEST else ():
+            # A straight line without a name, or a counter that begins again in each recording.
+            if UNNAMED.fullmatch(name) and self._rises(name):
+                steps = np.diff(self.number(name).values)
+                if np.ptp(steps[steps > 0]) < 1e-3 * np.median(steps):
+                    yield self._of((name,), TAKEN.format(name))
+
+    def _of(self, columns: tuple[str, ...], *said: str) -> Time:
+        stamps, more = self._stamps(columns[0])
+        return self._with_repeats(Time(columns, stamps, (*said, *more)))
+
+    def _of_dates(self, columns: tuple[str, ...], *said: str) -> Time:
+        """Return dates, with the time of day in other columns if the dates alone repeat."""
+        name, *index = columns
+
+        def at(more: tuple[str, ...] = (), later: np.ndarray | float = 0.0) -> Time:
+            stamps, assumed = self._stamps(name, later)
+            return Time((name, *more, *index), stamps, (*said, *assumed))
+
+        found = alone = at()
+        if not self._orderly(alone, panels=False):
+            choices = [*(at(*each) for each in self._within_the_day(name)), alone]
+            found = self._first_orderly(choices) or choices[0]
+        return self._with_repeats(found)
+
+    def _with_repeats(self, time: Time) -> Time:
+        """Return time with the columns that say it again: other dates, and its month, day or
+        hour.
+        """
+        if time.stamps is None or time.stamps.dtype.kind != "M":
+            return time
+        stamps = time.stamps.astype("M8[s]")
+        day, month, year = (stamps.astype(f"M8[{unit}]") for unit in "DMY")
+        own = {
+            "y": year.astype(int) + 1970, "m": month.astype(int) % 12 + 1,
+            "d": (day - month).astype(int) + 1, "j": (day - year).astype(int) + 1,
+            "h": (stamps - day).astype(int) // 3600,
+        }  # fmt: skip
+        left = [name for name in self.frame if name not in time.columns]
+        again = list(filter(self._dated, left))
+        for part, name in self._named(set(own)).items():
+            if part in own and name in left and (self._values(part, name) == own[part]).all():
+                again.append(name)
+        said = (f"columns {', '.join(again)} say the time again.",) if again else ()
+        return Time((*time.columns, *dict.fromkeys(again)), time.stamps, (*time.said, *said))
+
+    # ---- parts of dates ----
+
+    def _values(self, part: str, name: str) -> np.ndarray:
+        """Return a column as numbers, of months also by their names."""
+        read = self.number(name)
+        if part == "m" and read.wrong is not None:
+            return np.array([_dates.month_of(cell) for cell in self.frame[name]], float)
+        return read.values
+
+    def _named(self, there: set[str]) -> dict[str, str]:
+        """Return the columns that are called as parts of dates are, beside the parts there are."""
+        found: dict[str, str] = {}
+        for part, (words, low, high) in PARTS.items():
+            if part in WITHIN and not WITHIN[part] & {*found, *there}:
+                continue
+            for name in self.frame:
+                plain = " ".join(re.split(r"[\W_\d]+", _dates.without_accents(name))).strip()
+                called = f" {plain} " in f" {words} " and plain not in ("", "of", "end", "ending")
+                if called and part not in found and name not in found.values():
+                    if _whole(self._values(part, name), low, high):
+                        found[part] = name
+        return found
+
+    def _guessed(self) -> Iterator[dict[str, str]]:
+        """Return columns that look like years beside months, days and hours, whatever their names
+        are: as few as make time increase.
+        """
+        names = list(self.frame)
+        for first in range(min(3, len(names) - 1)):
+            days, second = ["m", "d"], self.number(names[first + 1]).values
+            if _whole(second, 1, 366) and not _whole(second, 1, 31):
+                days = ["j"]
+            found: dict[str, str] = {}
+            for part, name in zip(["y", *days, "h", "min"], names[first:], strict=False):
+                x = self.number(name).values
+                if not _whole(x, *GUESSED.get(part, PARTS[part][1:])):
+                    break
+                if part == "y" and (np.abs(np.diff(x)) > 1).any():
+                    break
+                found[part] = name
+                if len(found) > 1 or (np.diff(x) == 1).all():
+                    yield dict(found)
+
+    def _parts(self, found: dict[str, str], index: tuple, sure: bool = True) -> Time | None:
+        """Return time from columns of its parts; without a year, years are counted on. None if it
+        neither increases nor, if the parts are `sure`, tells recordings apart.
+        """
+        together = any(pair <= set(found) for pair in TOGETHER)
+        if not (together or (set(found) == {"y"} and not self._named(set()))):
+            return None
+        values = {part: self._values(part, name) for part, name in found.items()}
+        months = values.get("m", np.zeros(1))
+        turns = np.cumsum(np.diff(months, prepend=months[0]) < 0)
+        years = values.get("y", 2001 + turns)
+        values["y"] = np.where((years >= 0) & (years < 100), years + 1900, years)
+        days = _dates.calendar({part: x for part, x in values.items() if part not in SECONDS})
+        if np.isnat(days).any():
+            return None
+        seconds = sum(values.get(part, 0.0) * size for part, size in SECONDS.items())
+        clocks = self._clocks(found.values()) if {"d", "j"} & set(found) else ()
+        columns, days, within = (
+            tuple(found.values()),
+            days.astype("M8[us]"),
+            (((), seconds), *clocks),
+        )
+        times = [Time((*columns, *more, *index), days + span(later)) for more, later in within]
+        time = self._first_orderly(times, panels=sure)
+        if time is None:
+            return None
+        stamps, said = self._settled(_dates.Dates(time.stamps))
+        names = ", ".join(time.columns[: len(time.columns) - len(index)])
+        said = (f"columns {names} are taken for the time.", *said)
+        return self._with_repeats(Time(time.columns, stamps, said))
+
+    def _within_the_day(self, date: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+        """Return columns that tell the time of day beside a date, and the seconds they tell."""
+        parts = {part: name for part, name in self._named({"date"}).items() if part in SECONDS}
+        if parts:
+            seconds = sum(self._values(part, n) * SECONDS[part] for part, n in parts.items())
+            yield tuple(parts.values()), np.asarray(seconds)
+        yield from self._clocks([date])
+
+    def _clocks(self, columns: Any) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+        """Return columns with times of day, as text or as in 1330, and the seconds they tell."""
+        columns, names = list(columns), list(self.frame)
+        for place, name in enumerate(names):
+            if name in columns:
+                continue
+            cells = self.frame[name]
+            beside = place and names[place - 1] in columns and UNNAMED.fullmatch(name)
+            called = beside or words_of(name) & (TIME_NAMES | {"hhmm"})
+            marked = self._words(name) and re.search("[:.]", str(cells.iloc[0]))
+            day = _dates.read_clock([str(cell) for cell in cells]) if marked else None
+            x = self.number(name).values if called and day is None else np.array([np.nan])
+            if day is not None:
+                yield (name,), day % 86400
+            elif _whole(x, 0, 24):
+                yield (name,), x * 3600
+            elif _whole(x, 0, 240_000) and (x % 100 < 60).all():
+                x = x if x.max() > 2400 else 100 * x  # 1330 and 133000
+                yield (name,), x // 10_000 * 3600 + x // 100 % 100 * 60 + x % 100
+
+    # ---- what a column holds ----
+
+    def _orderly(self, time: Time, panels: bool = True) -> bool:
+        """Return whether stamps increase in each recording, or fall; or, with `panels`, tell
+        recordings apart.
+        """
+        stamps = time.stamps
+        if stamps is None or len(stamps) < 2:
+            return False
+        rises = all(is_rising(stamps[r]).all() for r in rows_of(self.trials, len(stamps)))
+        return rises or falls(stamps) or (panels and panel_of(self.frame, time) is not None)
+
+    def _first_orderly(self, times: Sequence[Time], panels: bool = True) -> Time | None:
+        """Return the first that increases, or else the first that tells recordings apart."""
+        choices = ((time, each) for each in (False, True)[: 1 + panels] for time in times)
+        return next((time for time, each in choices if self._orderly(time, each)), None)
+
+    def _words(self, name: str) -> bool:
+        """Return whether a column is none of numbers, dates or spans of time."""
+        return self.frame[name].dtype.kind not in "fiubmM"
+
+    def _dated(self, name: str) -> bool:
+        """Return whether a column holds dates, in words or in digits without separators."""
+        column = self.frame[name]
+        kind, some = column.dtype.kind, column.iloc[:1000]
+        if kind in "mM" or not len(column):
+            return kind in "mM"
+        if kind not in "fb" and all(map(is_packed, some)) and all(map(is_packed, column)):
+            digits = [int(re.sub(r"\D", "", str(cell))) for cell in column]
+            if words_of(name) & (DAYS | EPOCHS):
+                return True
+            steps = np.diff(digits)
+            months = name == "x0" and max(digits) < 10**6
+            sure = months or (min(digits) >= 10**7 and len(digits) >= FEWEST)
+            return sure and bool(steps.any()) and bool((steps >= 0).all() or (steps <= 0).all())
+        if not self._words(name):
+            return False
+        if re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
+            called = bool(words_of(name) & TIME_NAMES)
+            return called and self._months_behind_points(name) is not None
+        kinds = ("calendar", "isoformat")
+        return all(is_date(cell) or any(hasattr(cell, kind) for kind in kinds) for cell in some)
+
+    def _months_behind_points(self, name: str) -> list[str] | None:
+        """Return 1950.01 to 1950.12 as dates; None for a fraction of a year."""
+        cells = [f"{x:.2f}".replace(".", "-") for x in self.number(name).values]
+        months = [int(cell[-2:]) for cell in cells]
+        steps = set((np.diff(months) % 12).tolist())
+        return cells if max(months) == 12 and min(months) > 0 and steps == {1} else None
+
+    def _rises(self, name: str) -> bool:
+        """Return whether numbers increase throughout each recording."""
+        read = self.number(name)
+        return read.wrong is None and self._orderly(Time((name,), read.values))
+
+    def _stamps(self, name: str, later: np.ndarray | float = 0.0) -> Stamps:
+        """Return the stamps that a column holds, so many seconds later, and assumptions made."""
+        column, where = self.frame[name], f"{self.file}: the time column {name!r}"
+        missing = ValueError(f"{where} has missing values.")
+        if column.isna().any():
+            raise missing
+        typed = _dates.typed_stamps(column)
+        if typed is not None:
+            wall = None if typed.wall is None else typed.wall + span(later)
+            return self._settled(_dates.Dates(typed.stamps + span(later), wall))
+        cells = [str(cell).strip() for cell in column]
+        if self._dated(name) or (self._words(name) and is_date(cells[0])):
+            if not (is_date(cells[0]) or is_packed(cells[0])):
+                cells = self._months_behind_points(name) or cells
+            dates = _dates.read_dates(cells, where, day_first=self.options.day_first, later=later)
+            return self._settled(dates)
+        if self._words(name) and (seconds := _dates.read_clock(cells)) is not None:
+            return span(seconds), ()
+        values, wrong, *_ = self.number(name)
+        if wrong is not None:
+            what = f"{cells[wrong][:40]!r} in data row {wrong + 1}"
+            text = "expected numbers, or dates such as 2001-12-31."
+            raise ValueError(f"{where} holds {what}; {text}")
+        if np.isnan(values).any():
+            raise missing
+        return _counted(name, values)
+
+    def _settled(self, dates: _dates.Dates) -> Stamps:
+        rows = rows_of(self.trials, len(self.frame))
+        found = _dates.settled(dates, self.options.time_zone, rows)
+        return found.stamps, tuple(dict.fromkeys(filter(None, (dates.said, found.said))))
+
+
+def _counted(name: str, values: np.ndarray) -> Stamps:
+    """Return what numbers count: seconds from 1970, days of a spreadsheet, years, or anything."""
+    words = words_of(name)
+    # Units per second of numbers that count from 1970 and give plausible dates.
+    scales = (s for s in (1.0, 1e3, 1e6, 1e9) if ((values > 5e8 * s) & (values < 4e9 * s)).all())
+    if words & EPOCHS and (scale := next(scales, None)):
+        stamps = np.round(values * (1e6 / scale)).astype("datetime64[us]")
+        return stamps, (f"column {name!r} counts from 1970; --dt says otherwise.",)
+    for start, low, high in SERIALS if words & DAYS else ():
+        if ((values > low) & (values < high)).all():
+            # To the second: days have too few decimals to tell less.
+            stamps = np.round((values - start) * 86400).astype("datetime64[s]")
+            return stamps, (f"column {name!r} counts days as spreadsheets do.",)
+    whole, most = (values == np.round(values)).all(), np.abs(values).max()
+    if words & _dates.YEARS and whole and most < 10_000:
+        return (values.astype(int) - 1970).astype("datetime64[Y]").astype("datetime64[s]"), ()
+    return values.astype(int) if whole and most < 2**53 else values, ()
+
+
+def groups_of(frame: Any, names: Sequence[str]) -> np.ndarray:
+    """Return a group label for each row from the values of some columns together."""
+    return np.array([" ".join(map(str, row)) for row in frame[list(names)].to_numpy(object)])
+
+
+def panel_of(frame: Any, time: Time) -> tuple[str, ...] | None:
+    """Return the column, or the text columns together, that tell recordings apart: stamps repeat,
+    and increase within each of their values.
+    """
+    stamps = time.stamps
+    if stamps is None or len(stamps) < 3 or falls(stamps) or is_rising(stamps).all():
+        return None
+    parts = {word for words, *_ in PARTS.values() for word in words.split()}
+    kinds = {name: frame[name].dtype.kind for name in frame if name not in time.columns}
+    alone = [
+        name for name, kind in kinds.items()
+        if kind != "f" and (name.lower() not in parts or not is_value(str(frame[name].iloc[0])))
+    ]  # fmt: skip
+    words = [n for n in alone if kinds[n] == "O" and not all(map(is_value, map(str, frame[n])))]
+    before = list(frame)[: list(frame).index(time.columns[0])]
+    several = [tuple(words), tuple(name for name in alone if name in before)]
+    found = []
+    for names in [*((name,) for name in alone), *(each for each in several if len(each) > 1)]:
+        groups = groups_of(frame, names)
+        rows = rows_of(groups, len(groups))
+        if 2 <= len(rows) <= len(groups) / 3 and all(is_rising(stamps[r]).all() for r in rows):
+            found.append((len(rows), names))
+    return min(found, default=(0, None))[1]

@@ -1,40 +1,33 @@
 """Tables in text and spreadsheets: marks between cells, where a table begins, and its names."""
 
 import codecs
+import contextlib
 import csv
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .._files import check_size, opened, read_member
-from .._spoken import listed
-from ._cells import (
-    MISSING,
-    NAMES,
-    clean_name,
-    decimal_mark,
-    is_missing,
-    is_value,
-    text_of,
-    to_float,
-)
+from . import _cells
+from ._cells import clean_name, decimal_mark, is_missing, is_value, listed_names, text_of, to_float
 from ._dates import YEARS, is_date, month_of, words_of
 from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
 
+Rows = Sequence[Sequence[str]]
 LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
 # Marks between cells, in the order in which they are believed; None are blanks.
 SEPARATORS = (";", "\t", ",", "|", None)
 # The marks with which texts begin that are not plain UTF-8.
 BOMS = {
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
-}
+}  # fmt: skip
 # Cells that a sheet may span for each that it holds, and for nothing.
 SPARSE, SPAN = 50, 2_000_000
 _YEAR = re.compile(r"(1[5-9]|2[01])\d\d")
@@ -52,12 +45,11 @@ def read_text(path: Path, options: Options) -> Found:
     """Return the rows of a text file, whatever separates their cells."""
     text, said = _decoded(path)
     lines, title = _without_comments(text)
-    if not lines:
-        raise ValueError(f"{path.name} holds no data.")
-    given = re.fullmatch(r"sep=(.)\s*", lines[0])
-    if given:
+    if lines and (given := re.fullmatch(r"sep=(.)\s*", lines[0])):
         lines = lines[1:]
         options = options._replace(separator=options.separator or given[1])
+    if not lines:
+        raise ValueError(f"{path.name} holds no data.")
     # Counted before anything is cut, because a million cells take their time.
     check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
     separator = _separator(lines[:LOOKED_AT], options)
@@ -68,28 +60,31 @@ def read_text(path: Path, options: Options) -> Found:
         raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
     # A line of names begins above the first column.
     end = len(lines[0]) - len(lines[0].lstrip().partition(" ")[2])
-    title = [line for line in title if separator or len(line) - len(line.lstrip("#%!/; ")) < end]
-    title = [line.lstrip("#%!/; ") for line in title]
+    marks = [line[: len(line) - len(line.lstrip("#%!/; "))] for line in title]
+    pairs = zip(title, marks, strict=True)
+    title = [line[len(mark) :] for line, mark in pairs if separator or len(mark) < end]
     comments = [[cell.strip() for cell in row] for row in _rows(title, separator)]
     try:
         return found_in(path, rows, comments, separator, options, said)
-    except ValueError as error:
-        if separator is None and options.separator is None:
-            try:  # empty cells between blanks: columns of a fixed width
-                return found_in(path, _aligned(lines), comments, "", options, said)
-            except ValueError:
-                pass
-        raise error
+    except ValueError:
+        aligned = _aligned(lines) if separator is options.separator is None else None
+        if aligned is None:
+            raise
+        with contextlib.suppress(ValueError):
+            return found_in(path, aligned, comments, "", options, said)
+        raise
 
 
-def _aligned(lines: list[str]) -> list[list[str]]:
+def _aligned(lines: list[str]) -> list[list[str]] | None:
+    """Return the cells of columns of a fixed width, between which some are empty; None for blanks
+    that part other columns.
+    """
     import pandas as pd
 
     text = io.StringIO("".join(lines))
     frame = pd.read_fwf(text, header=None, dtype=str, keep_default_na=False)
-    if frame.shape[1] != Counter(len(line.split()) for line in lines).most_common(1)[0][0]:
-        raise ValueError("its columns have no fixed width")
-    return frame.to_numpy().tolist()
+    width = Counter(len(line.split()) for line in lines).most_common(1)[0][0]
+    return frame.to_numpy().tolist() if frame.shape[1] == width else None
 
 
 def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
@@ -101,21 +96,17 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     if not encoding:
         refuse_signature(path, raw, "text")
-    start = raw[:10_000]
-    odd = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in start) > len(start) / 50
     try:
         text, said = raw.decode(encoding or "utf-8"), ()
-        odd = False
     except UnicodeDecodeError as error:
         if encoding:
-            raise ValueError(
-                f"{path.name} is damaged: it begins like {encoding} and is not. Save it as UTF-8."
-            ) from error
+            text = f"damaged: it begins like {encoding} and is not. Save it as UTF-8."
+            raise ValueError(f"{path.name} is {text}") from error
         text, said = raw.decode("latin-1"), (LATIN,)
-    if odd or (b"\0" in raw and not encoding):
-        raise ValueError(
-            f"{path.name} is not text: it holds bytes that no text does. Export it as CSV in UTF-8."
-        )
+    controls = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in raw[:10_000])
+    if not encoding and (b"\0" in raw or (said and controls > len(raw[:10_000]) / 50)):
+        text = "not text: it holds bytes that no text does. Export it as CSV in UTF-8."
+        raise ValueError(f"{path.name} is {text}")
     return text, said
 
 
@@ -127,7 +118,7 @@ def _without_comments(text: str) -> tuple[list[str], list[str]]:
     title: list[str] = []
     for line in io.StringIO(text, newline=None):
         word = re.split(r"[\t,;]", line.strip())[0].strip('" ').lower()
-        if _COMMENT.match(line) and word not in MISSING:
+        if _COMMENT.match(line) and word not in _cells.MISSING:
             title += [] if lines else [line]
         elif line.strip():
             lines.append(line)
@@ -141,22 +132,18 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
     given = options.separator
     if given is not None:
         return None if given.isspace() and given != "\t" else given
+    name = lines[0].strip()
+    # One column: its name holds no mark, or is a number itself, as are all others.
+    plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
     scores: dict[str | None, float] = {}
-    for candidate in SEPARATORS:
-        if candidate == "," == options.decimal:
-            continue
+    for candidate in (*SEPARATORS, *[_NOTHING] * plain):
         rows = _rows(lines, candidate)
         width, count = Counter(map(len, rows)).most_common(1)[0]
         cells = [cell for row in rows[1:] if len(row) == width for cell in row][:CELLS]
         good = sum(is_value(cell, options.decimal) for cell in cells) + 1
-        if width > 1:
+        if (width > 1 or candidate == _NOTHING) and not candidate == "," == options.decimal:
             scores[candidate] = round(count / len(rows) * good / (len(cells) + 1), 2)
-    found = max(scores, key=scores.__getitem__, default=_NOTHING)
-    name, *rest = (line.strip() for line in lines)
-    # One column: its name holds no mark, or is a number itself, as are all others.
-    plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
-    good = sum(is_value(cell, options.decimal) for cell in rest) / len(rest) if rest else 0
-    return _NOTHING if plain and good > scores.get(found, 0.0) else found
+    return max(scores, key=scores.__getitem__, default=_NOTHING)
 
 
 def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
@@ -172,12 +159,7 @@ def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
 
 
 def found_in(
-    path: Path,
-    rows: Sequence[Sequence[str]],
-    comments: Sequence[Sequence[str]],
-    separator: str | None,
-    options: Options,
-    said: tuple[str, ...] = (),
+    path: Path, rows: Rows, comments: Rows, separator: str | None, options: Options, said: Any = ()
 ) -> Found:
     """Return the contents of text rows: where the table begins and ends, its names, the units below
     them, and numbers with either decimal mark.
@@ -191,58 +173,47 @@ def found_in(
     width = Counter(map(len, wide)).most_common(1)[0][0]
     cells = [cell for row in wide[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
-    if decimal == "," and options.decimal is None:
-        said += ("numbers are read with a decimal comma.",)
     full = [row for row in wide if len(row) == width]
-    look = _Look(full[: max(CELLS // width, 20)], decimal)
-    foot = _foot(lines, look) if width > 1 else 0
     hint = HINTS.get(separator, "") if options.separator is None else ""
+    look = _Look(path.name, hint, full[: max(CELLS // width, 20)], decimal)
+    foot = _foot(lines, look) if width > 1 else 0
     notes, lines = lines[len(lines) - foot :], lines[: len(lines) - foot]
-    if foot:
-        said += (f"its last {foot} lines are taken for a note.",)
-    start, heads = _begin(path, lines, look, options.header is not False, hint)
+    start, heads = _begin(lines, look, options.header is not False)
     names = max(heads, key=lambda row: (len({*row} - {""}), len(look.words(row))), default=[])
     units = heads[heads.index(names) + 1 :] if heads else []
-    if above := start - len(units) - bool(names):
-        said += (f"its first {above} lines are taken for a title.",)
-    if units:
-        cells = [cell for row in units for cell in row if cell]
-        said += (f"a row of units ({', '.join(cells)[:60]}) is left out.",)
+    above = start - len(units) - bool(names)
     if not heads:
         named = (row for row in comments if len(row) == width == len(look.words(row)))
         names = next(named, [])
-    body, repeated = _body(path, lines, start, look, heads, hint)
-    if repeated:
-        said += ("rows that repeat its header are left out.",)
-    if options.header or (not names and options.header is None and body):
-        sure, headed = (True, True) if options.header else _numbers_are_names(body, look)
-        if headed and not heads:
-            names, body = body[0], body[1:]
-            text = f"its first row, {', '.join(names[:5])}, is taken for names; --header no if not."
-            said += () if sure else (text,)
-    if separator == "," and width == 2 and not names and options.separator is None:
-        if all(cell.lstrip("+-").isdecimal() for row in body for cell in row):
-            said += (
-                "read as two columns of whole numbers; if they are one column with decimal commas, "
-                "say so with --decimal ,.",
-            )
+    body, repeated = _body(lines, start, look, heads)
+    sure, guessed = options.header or _are_names(body, look), ""
+    if options.header is not False and not names and body and (sure or _may_be_names(body, look)):
+        names, body = body[0], body[1:]
+        guessed = "" if sure else ", ".join(names[:5])
+    ambiguous = separator == "," and width == 2 and not names and options.separator is None
+    cells = ", ".join(cell for row in units for cell in row if cell)
+    assumed = {
+        "numbers are read with a decimal comma.": decimal == "," and not options.decimal,
+        f"its last {foot} lines are taken for a note.": foot,
+        f"its first {above} lines are taken for a title.": above,
+        f"a row of units ({cells[:60]}) is left out.": units,
+        "rows that repeat its header are left out.": repeated,
+        f"its first row, {guessed}, is taken for names; --header no if not.": guessed,
+        "read as two columns of whole numbers; if they are one column with decimal commas, say "
+        "so with --decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
+    }
+    said += tuple(text for text, holds in assumed.items() if holds)
     for reshaped in (_long_months, _turned):
         if not options.columns and (other := reshaped(path, names, body)):
             names, body, more = other
             said += more
     frame = pd.DataFrame(body, columns=range(len(names or body[0])), dtype=object)
     kept = [j for j in frame if (names and names[j]) or frame[j].ne("").any()]
-    frame = frame[kept]
-    if names:
-        frame.columns, more = _told_apart(
-            [names[j] for j in kept], [[r[j] for j in kept] for r in units]
-        )
-        said += more
-    else:
-        frame.columns = [f"x{j}" for j in kept]
+    frame, names = frame[kept], [names[j] if names else f"x{j}" for j in kept]
+    frame.columns, more = _told_apart(names, [[row[j] for j in kept] for row in units])
     # What stands alone below a table, before a note, is often its code for missing values.
     codes = [row[0] for row in notes if len(row) == 1 and to_float(row[0]) is not None]
-    return Found(frame, None, said, None, decimal, tuple(codes))
+    return Found(frame, None, None, said + more, decimal, tuple(codes))
 
 
 # What may be wrong with a table whose rows differ in length, by the mark between its cells.
@@ -261,14 +232,13 @@ def _bare(cell: str) -> str:
 class _Look:
     """The columns of a table in which most cells are values, judged by some of its rows."""
 
-    def __init__(self, rows: Sequence[Sequence[str]], decimal: str):
-        self.decimal, self.width = decimal, len(rows[0])
+    def __init__(self, name: str, hint: str, rows: Rows, decimal: str):
+        self.name, self.hint, self.decimal, self.width = name, hint, decimal, len(rows[0])
         self.columns = []
         for j, column in enumerate(zip(*rows, strict=True)):
             cells = [cell for cell in column if not is_missing(cell)]
-            if 20 * len(cells) > len(rows) and 2 * sum(
-                is_value(cell, decimal) for cell in cells
-            ) >= len(cells):
+            values = sum(is_value(cell, decimal) for cell in cells)
+            if 20 * len(cells) > len(rows) and 2 * values >= len(cells):
                 self.columns.append(j)
         # A row without its date is no sample, a row without its numbers is a gap.
         self.dated = sum(is_date(row[0]) for row in rows) > len(rows) / 2
@@ -296,7 +266,7 @@ def _foot(lines: Sequence[list[str]], look: _Look) -> int:
     return foot if words else 0
 
 
-def _begin(path: Path, lines, look: _Look, named: bool, hint: str) -> tuple[int, list[list[str]]]:
+def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
     """Return the place at which the table begins, and the rows directly above that have a word for
     each column.
 
@@ -322,10 +292,8 @@ def _begin(path: Path, lines, look: _Look, named: bool, hint: str) -> tuple[int,
     if start < place and not heads:
         other = lines[place - 1]
         if len(other) > 1 and len(look.words(other)) == len(other):
-            raise ValueError(
-                f"{path.name}: row {place} has {len(other)} names for the {look.width} columns "
-                f"below it.{hint}"
-            )
+            text = f"{len(other)} names for the {look.width} columns below it.{look.hint}"
+            raise ValueError(f"{look.name}: row {place} has {text}")
         start = place
     return start, heads
 
@@ -341,50 +309,51 @@ def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]
     return []
 
 
-def _body(
-    path: Path, lines, start: int, look: _Look, heads, hint: str
-) -> tuple[list[list[str]], int]:
+def _body(lines, start: int, look: _Look, heads) -> tuple[list[list[str]], int]:
     """Return the rows of the table, and how many that repeat its header are left out."""
     body, repeated = [], 0
     for number, row in enumerate(lines[start:], start=start + 1):
         if row in heads:
             repeated += 1
         elif len(row) < look.width or any(row[look.width :]):
-            raise ValueError(
-                f"{path.name}: expected {look.width} columns, as in most rows; row {number} has "
-                f"{len(row)}.{hint}"
-            )
+            text = f"{look.width} columns, as in most rows; row {number} has {len(row)}"
+            raise ValueError(f"{look.name}: expected {text}.{look.hint}")
         elif any(map(str.strip, row, ["-=: "] * len(row))) or not (look.dated or look.width == 1):
             body.append(row[: look.width])
     return body, repeated
 
 
-def _numbers_are_names(body: list[list[str]], look: _Look) -> tuple[bool, bool]:
-    """Return whether the first row, which holds numbers, is sure to be one of names, and whether it
-    is taken for one.
+def _is_whole(cell: str) -> bool:
+    return cell.lstrip("+-").isdecimal()
 
-    It is where its first cell is a word above values, or empty above none and the others whole, as
-    pandas writes an index beside columns without names; it may be where names count from 0 or 1
-    above numbers that all have decimals.
+
+def _are_names(body: list[list[str]], look: _Look) -> bool:
+    """Return whether the first row, which holds numbers, is sure to be one of names: where its
+    cells are dates or years in equal steps, or its first cell is a word above values, or empty
+    above none and the others whole, as pandas writes an index beside columns without names.
     """
-    first, below = body[0], body[1:1001]
-    if not below:
-        return False, False
+    if len(body) < 2:
+        return False
+    first, below = body[0], body[1]
     times = [first[j] for j in look.columns if is_date(first[j]) or _YEAR.fullmatch(first[j])]
-    if len(times) == len(look.columns) > 3 and not (is_date(below[0][look.columns[0]])):
+    if len(times) == len(look.columns) > 3 and not is_date(below[look.columns[0]]):
         if all(map(is_date, times)) or not np.diff(np.array(times, int), 2).any():
-            return True, True
+            return True
     if first[0] and 0 in look.columns and not is_value(first[0], look.decimal):
-        return True, True
-    width = len(first)
-    whole = {cell for cell in first if cell.lstrip("-").isdecimal()}
-    if len(whole) == width - 1 > 0 and not first[0]:
-        return True, True
-    counted = (list(map(str, range(start, start + width))) for start in (0, 1))
-    headed = width > 1 and first in counted and all(
+        return True
+    whole = set(filter(_is_whole, first))
+    return len(whole) == len(first) - 1 > 0 and not first[0]
+
+
+def _may_be_names(body: list[list[str]], look: _Look) -> bool:
+    """Return whether the first row may be one of names: it counts from 0 or 1 above numbers that
+    all have decimals.
+    """
+    width, below = len(body[0]), body[1:1001]
+    counted = [[str(start + j) for j in range(width)] for start in (0, 1)]
+    return bool(below) and width > 1 and body[0] in counted and all(
         look.decimal in cell for row in below for cell in row if not is_missing(cell)
     )  # fmt: skip
-    return False, headed
 
 
 def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tuple[str, ...]]:
@@ -392,18 +361,16 @@ def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tu
     names = [clean_name(name) or f"column {j + 1}" * (j > 0) for j, name in enumerate(names)]
     twice = {name for name in names if names.count(name) > 1}
     for row in units:
-        longer = [
-            f"{a} {clean_name(b)}" if a in twice else a for a, b in zip(names, row, strict=True)
-        ]
+        pairs = zip(names, row, strict=True)
+        longer = [f"{a} {clean_name(b)}" if a in twice else a for a, b in pairs]
         if len(set(longer)) == len(names):
             names = longer
             break
-    found: list[str] = []
-    for name in names:
-        same = sum(other == name for other in names[: len(found)])
-        found.append(f"{name}.{same}" if same else name)
-    told = [name for name, old in zip(found, names, strict=True) if name != old or old in twice]
-    said = f"columns of the same name are told apart: {listed(told, NAMES)}."
+    counts = [names[:k].count(name) for k, name in enumerate(names)]
+    pairs = zip(names, counts, strict=True)
+    found = [f"{name}.{count}" if count else name for name, count in pairs]
+    told = [name for name, old in zip(found, names, strict=True) if old in twice or name != old]
+    said = f"columns of the same name are told apart: {listed_names(told)}."
     return found, (said,) if twice else ()
 
 
@@ -414,23 +381,20 @@ def _long_months(path: Path, names: list[str], body: list[list[str]]):
     if not any(months[k : k + 12] == [*range(1, 13)] for k in range(1, 4)):
         return None
     first = months.index(1.0)
-    if names and names[first].isdigit() and not words_of(names[first - 1]) & YEARS:
-        return None
     years = np.array([to_float(row[first - 1]) or np.nan for row in body])
-    if not ((years > 1000) & (years < 3000) & (years % 1 == 0)).all():
-        return None
-    if not names and not (len(body) > 2 and (np.diff(years) == 1).all()):
+    sure = len(body) > 2 and bool((np.diff(years) == 1).all())
+    if names:
+        sure = not names[first].isdigit() or bool(words_of(names[first - 1]) & YEARS)
+    if not sure or not ((years > 1000) & (years < 3000) & (years % 1 == 0)).all():
         return None
     keys = names[: first - 1]
     long = [
         [f"{year:.0f}-{month:02d}", *row[: first - 1], row[first + month - 1]]
-        for year, row in zip(years, body, strict=True)
-        for month in range(1, 13)
-    ]
+        for year, row in zip(years, body, strict=True) for month in range(1, 13)
+    ]  # fmt: skip
     gone = ", ".join(names[first + 12 :])
-    said = "its twelve columns are months and are read one after another" + (
-        f"; the others ({gone}) are left out." if gone else "."
-    )
+    others = f"; the others ({gone}) are left out" if gone else ""
+    said = f"its twelve columns are months and are read one after another{others}."
     return ["date", *keys, clean_name(path.name.partition(".")[0])], long, (said,)
 
 
@@ -484,17 +448,14 @@ def _check_workbook(path: Path) -> None:
     span.
     """
     with opened(path, path.name) as book:
-        sizes = book.infolist()
-        check_size(
-            path.name, sum(part.file_size for part in sizes), sum(p.compress_size for p in sizes)
-        )
+        parts = book.infolist()
+        packed = sum(part.compress_size for part in parts)
+        check_size(path.name, sum(part.file_size for part in parts), packed)
         for name in (n for n in book.namelist() if n.endswith((".xml", ".rels"))):
             content = read_member(book, name, path.name)
             if b"\0" in content or b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-                raise ValueError(
-                    f"{path.name} is refused: {name} is no plain UTF-8 or defines entities, which "
-                    "no spreadsheet does."
-                )
+                text = f"{name} is no plain UTF-8 or defines entities, which no spreadsheet does"
+                raise ValueError(f"{path.name} is refused: {text}.")
             if name.startswith("xl/worksheets/"):
                 _check_span(path, _REFERENCE.findall(content))
 
@@ -514,6 +475,5 @@ def _check_span(path: Path, references: list[bytes]) -> None:
             raise ValueError(f"{path.name} names a cell {text[:20]!r}.") from error
         width, height = max(width, column), max(height, row)
     if width * height > SPAN + SPARSE * len(references):
-        raise ValueError(
-            f"{path.name} spans {height} rows of {width} columns and has {len(references)} cells."
-        )
+        text = f"{height} rows of {width} columns and has {len(references)} cells"
+        raise ValueError(f"{path.name} spans {text}.")

@@ -44,9 +44,9 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
     """Check measurements and their times; raise a `ValueError` for what cannot be used."""
     series = [_as_array(item) for item in recordings_of(x)]
     if len(series) == 1 and series[0].ndim == 3:
-        series = [series[0][i] for i in range(len(series[0]))]
-        if not series:
+        if not len(series[0]):
             raise ValueError("x is empty: it holds no trajectory.")
+        series = list(series[0])
     dtype, epsilon = _precision(series)
     traced = is_traced(series, dt, t)
     xp = jnp if traced else np
@@ -56,10 +56,8 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
     dim = series[0].shape[1]
     for i, a in enumerate(series):
         if a.shape[1] != dim:
-            raise ValueError(
-                f"all trajectories must have the same variables; trajectory 0 has {dim} columns, "
-                f"trajectory {i} has {a.shape[1]}."
-            )
+            got = f"trajectory 0 has {dim} columns, trajectory {i} has {a.shape[1]}"
+            raise ValueError(f"all trajectories must have the same variables; {got}.")
     if names is not None:
         names = check_names(names, dim)
     if not traced:
@@ -83,10 +81,8 @@ def read_lags(lags: Any) -> tuple[int, ...]:
     except TypeError as error:
         raise wrong from error
     if len(items) > MOST_LAGS:
-        raise ValueError(
-            f"lags must be at most {MOST_LAGS} candidates; got more: {shown(lags)}. Take every "
-            "tenth, say: range(0, stop, 10)."
-        )
+        got = f"got more: {shown(lags)}. Take every tenth, say: range(0, stop, 10)."
+        raise ValueError(f"lags must be at most {MOST_LAGS} candidates; {got}")
     if any(isinstance(lag, bool | np.bool_) for lag in items):
         raise wrong
     if not result:
@@ -103,12 +99,8 @@ def column_name(j: int, names: Sequence[str] | None) -> str:
 
 def transposed_hint(rows: int, columns: int) -> str:
     """Return a hint for an error message when the array may be transposed."""
-    if columns <= rows:
-        return ""
-    return (
-        f" x has more columns ({columns}) than rows ({rows}): rows are samples and columns are "
-        "variables, so it may have to be transposed (x.T)."
-    )
+    said = f" x has more columns ({columns}) than rows ({rows}): rows are samples and columns are"
+    return f"{said} variables, so it may have to be transposed (x.T)." if columns > rows else ""
 
 
 def recordings_of(x: Any) -> list[Any]:
@@ -121,37 +113,31 @@ def _as_array(x: Any) -> Any:
     """Return an array of real numbers, not yet converted."""
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
-    if not isinstance(x, jax.Array):
-        try:
-            x = np.asarray(x)
-        except ValueError as error:
-            raise ValueError(
-                "x must be one rectangular array; pass trajectories of different lengths as a "
-                "list of arrays."
-            ) from error
+    try:
+        x = x if isinstance(x, jax.Array) else np.asarray(x)
+    except ValueError as error:
+        remedy = "pass trajectories of different lengths as a list of arrays."
+        raise ValueError(f"x must be one rectangular array; {remedy}") from error
     if not is_real(x.dtype):
-        raise ValueError(
-            f"x must hold real numbers; got dtype {x.dtype}. Missing values are written as NaN."
-        )
+        got = f"dtype {x.dtype}. Missing values are written as NaN."
+        raise ValueError(f"x must hold real numbers; got {got}")
     return x
 
 
 def _precision(series: list[Any]) -> tuple[Any, float]:
     """Return the floating type to compute towards, and the rounding error of the input."""
-    kept = all(isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jnp.floating) for a in series)
-    dtype = jnp.result_type(*series) if kept else jnp.result_type(float)
-    floats = [a.dtype for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
-    epsilon = max([float(jnp.finfo(d).eps) for d in floats], default=float(np.finfo(float).eps))
-    return dtype, epsilon
+    floats = [a for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
+    kept = len(floats) == len(series) and all(isinstance(a, jax.Array) for a in series)
+    epsilons = [float(jnp.finfo(a.dtype).eps) for a in floats]
+    epsilon = max(epsilons, default=float(np.finfo(float).eps))
+    return jnp.result_type(*series) if kept else jnp.result_type(float), epsilon
 
 
 def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
     """Return a matrix [time dim], in float64 where the numbers are known."""
     if x.ndim not in (1, 2):
-        raise ValueError(
-            "x must be [time, dim], [time], [series, time, dim], or a list of the first two; got "
-            f"shape {x.shape} for trajectory {i}."
-        )
+        expected = "[time, dim], [time], [series, time, dim], or a list of the first two"
+        raise ValueError(f"x must be {expected}; got shape {x.shape} for trajectory {i}.")
     if x.size == 0:
         raise ValueError(f"trajectory {i} is empty: its shape is {x.shape}.")
     x = x[:, None] if x.ndim == 1 else x
@@ -164,10 +150,8 @@ def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
     for i, a in enumerate(series):
         if np.isinf(a).any():
             k, j = np.argwhere(np.isinf(a))[0]
-            raise ValueError(
-                f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}; mark "
-                "missing values as NaN."
-            )
+            what = f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}"
+            raise ValueError(f"{what}; mark missing values as NaN.")
     if np.isnan(np.concatenate(series)).all(axis=0).any():
         raise ValueError(NONE_COMPLETE)
 
@@ -179,10 +163,9 @@ def _times(
     time of each trajectory.
     """
     if (dt is None) == (t is None):
-        raise ValueError(
-            "pass exactly one of dt (sampling interval) and t (time stamps); got "
-            f"{'neither' if dt is None else 'both'}."
-        )
+        got = "neither" if dt is None else "both"
+        both = "dt (sampling interval) and t (time stamps)"
+        raise ValueError(f"pass exactly one of {both}; got {got}.")
     if t is None:
         try:
             check_number(dt, "dt", above=0)
@@ -204,10 +187,8 @@ def _times(
         good = np.isfinite(interval) & (interval > 0)
         if not good.all():
             k = int(np.argmin(good))
-            raise ValueError(
-                "t must be finite and strictly increasing; it is not between samples "
-                f"{k} and {k + 1} of trajectory {i}."
-            )
+            where = f"between samples {k} and {k + 1} of trajectory {i}"
+            raise ValueError(f"t must be finite and strictly increasing; it is not {where}.")
     pooled = np.concatenate(intervals)
     mean = pooled.mean() if len(pooled) else np.float64(1.0)
     regular = bool(np.all(np.abs(pooled - mean) <= 1e-6 * mean + 2 * rounding))
@@ -220,22 +201,16 @@ def _times(
 
 def _stamps(t: Any, lengths: list[int]) -> list[Any]:
     """Return one vector of time stamps per trajectory, checked."""
-    stamps = vectors(t, len(lengths))
-    if len(stamps) != len(lengths):
-        raise ValueError(
-            f"got {len(stamps)} vectors of time stamps for {len(lengths)} trajectories."
-        )
+    stamps, count = vectors(t, len(lengths)), len(lengths)
+    if len(stamps) != count:
+        raise ValueError(f"got {len(stamps)} vectors of time stamps for {count} trajectories.")
     for i, (stamp, n) in enumerate(zip(stamps, lengths, strict=True)):
         if not is_real(stamp.dtype):
-            raise ValueError(
-                f"t must hold real numbers; got dtype {stamp.dtype}. Convert dates to numbers in "
-                "the unit of time you want, for instance days since the first."
-            )
+            remedy = "Convert dates to numbers in a unit of time, such as days since the first."
+            raise ValueError(f"t must hold real numbers; got dtype {stamp.dtype}. {remedy}")
         if stamp.shape != (n,):
-            raise ValueError(
-                f"t must have one stamp per sample; trajectory {i} has {n} samples, its stamps "
-                f"have shape {stamp.shape}."
-            )
+            got = f"trajectory {i} has {n} samples, its stamps have shape {stamp.shape}"
+            raise ValueError(f"t must have one stamp per sample; {got}.")
     return stamps
 
 
@@ -245,6 +220,4 @@ def vectors(x: Any, count: int) -> list[Any]:
     """
     many = isinstance(x, list | tuple) and any(np.ndim(item) > 0 for item in x)
     found = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (x if many else [x])]
-    if many:
-        return found
-    return list(found[0]) if found[0].ndim == 2 else found * count
+    return found if many else list(found[0]) if found[0].ndim == 2 else found * count

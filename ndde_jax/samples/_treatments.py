@@ -137,10 +137,8 @@ def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
         if not isinstance(kind, str) or kind not in KINDS:
             raise refusal("transform", expected, kind)
         if name not in names:
-            raise ValueError(
-                f"transform names {shown(name)}, which is no variable; these are "
-                f"{', '.join(names[:20])}."
-            )
+            known = f"these are {', '.join(names[:20])}"
+            raise ValueError(f"transform names {shown(name)}, which is no variable; {known}.")
     return {name: transform[name] for name in names if name in transform}
 
 
@@ -152,16 +150,13 @@ def check_logarithm(values: Any, name: str, remedy: str) -> None:
     if is_traced(values):
         return
     values = np.asarray(values, float)
-    below = values <= 0
-    if not below.any():
-        return
+    count, smallest = int((values <= 0).sum()), f"{np.nanmin(values, initial=np.inf):.4g}"
+    what, verb = f"{count} of {values.size} values", "have" if count > 1 else "has"
+    why = f", not being above 0 (the smallest is {smallest})"
     if values.size == 1:
-        raise ValueError(f"{name}: {values.item():.4g} has no logarithm. {remedy}")
-    count, verb = int(below.sum()), "have" if below.sum() > 1 else "has"
-    raise ValueError(
-        f"{name}: {count} of {values.size} values {verb} no logarithm, not being above 0 (the "
-        f"smallest is {np.nanmin(values):.4g}). {remedy}"
-    )
+        what, why = smallest, ""
+    if count:
+        raise ValueError(f"{name}: {what} {verb} no logarithm{why}. {remedy}")
 
 
 def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray, "knot 2"]:
@@ -178,9 +173,8 @@ def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray,
     known = np.sort(values[np.isfinite(values)])
     different, slot = np.unique(known, return_inverse=True)
     if len(different) < 2:
-        raise ValueError(
-            f"transform: {name} has fewer than two different values, so its ranks say nothing."
-        )
+        few = f"{name} has fewer than two different values"
+        raise ValueError(f"transform: {few}, so its ranks say nothing.")
     each = ndtri(np.arange(1, len(known) + 1) / (len(known) + 1))
     scores = np.bincount(slot.ravel(), each) / np.bincount(slot.ravel())
     low = max(int(np.searchsorted(scores, -OUTER)), 1)
@@ -205,31 +199,27 @@ def tables_of(
     for name, kind in transform.items():
         column = np.concatenate([np.asarray(x[:, names.index(name)], float) for x in values])
         if kind == "log":
+            by_ranks = f'by its ranks (transform={{"{name}": "ranks"}}, --ranks "{name}")'
             remedy = (
-                f"Mark them as missing if they are errors, or read {name} by its ranks "
-                f'(transform={{"{name}": "ranks"}}, --ranks "{name}") or as it is.'
+                f"Mark them as missing if they are errors, or read {name} {by_ranks} or as it is."
             )
             check_logarithm(column, f"transform: {name}", remedy)
-            tables.append(np.zeros((0, 2)))
-        else:
-            tables.append(scores_of(column, name))
+        tables.append(np.zeros((0, 2)) if kind == "log" else scores_of(column, name))
     return tuple(tables)
 
 
 def said_of_transform(transform: Mapping[str, str]) -> str:
     """Return a sentence on the transformation for the report."""
     parts, units = [], []
-    for kind, (one, many, unit) in READ_AS.items():
+    for kind in [kind for kind in READ_AS if kind in transform.values()]:
+        one, many, unit = READ_AS[kind]
         names = [name for name, own in transform.items() if own == kind]
-        if names:
-            verb = f"is read as {one}" if len(names) == 1 else f"are read as {many}"
-            parts.append(f"{listed(names, most=4)} {verb}")
-            units.append(unit)
-    own = "it" if len(transform) == 1 else "them"
-    return (
-        f"{', and '.join(parts)}: slopes, effects and units of {own} are those of "
-        f"{' and of '.join(units)}. Forecasts and what is set are in measured units."
-    )
+        verb = f"is read as {one}" if len(names) == 1 else f"are read as {many}"
+        parts.append(f"{listed(names, most=4)} {verb}")
+        units.append(unit)
+    own, are = "it" if len(transform) == 1 else "them", " and of ".join(units)
+    text = f"{', and '.join(parts)}: slopes, effects and units of {own} are those of {are}."
+    return f"{text} Forecasts and what is set are in measured units."
 
 
 # ---- there and back ----
@@ -243,8 +233,8 @@ def transformed(
     """
     if treatment is None or not treatment.kinds:
         return values
-    columns = range(values.shape[-1])
-    each = [one_transformed(treatment, j, values[..., j], xp, back=back) for j in columns]
+    columns = [values[..., j] for j in range(values.shape[-1])]
+    each = [one_transformed(treatment, j, x, xp, back=back) for j, x in enumerate(columns)]
     return xp.stack(each, axis=-1)
 
 

@@ -259,7 +259,7 @@ def choose_windows(
         halfway_too = any(lag > 0 for lag in lags) or reads_filtered(*noise)
         decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
-    readings = _compared(measured, lags, prior) if compared else None
+    readings = _compared(measured, samples.estimated, lags, prior) if compared else None
     if scheme == "auto" and readings is not None:
         return _as_read(readings, decided, measured, lags, prior)
     if decided == "midpoint":
@@ -275,7 +275,12 @@ def _as_flow(
     return Screened(halfway(steps), steps=steps, readings=readings)
 
 
-def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings | None:
+def _compared(
+    measured: Measurements,
+    estimated: tuple[np.ndarray, ...],
+    lags: tuple[int, ...],
+    prior: PriorKnowledge | None,
+) -> Readings | None:
     """Return the comparison of a record read as a map and as a flow; None where it is too short."""
     data = measured.data
     rows = [
@@ -292,6 +297,7 @@ def _compared(measured: Measurements, lags: tuple[int, ...], prior) -> Readings 
         np.asarray(known.allowed),
         np.asarray(known.required),
         tuple(measured.mask) if measured.mask else None,
+        estimated if any(guessed.any() for guessed in estimated) else None,
     )
 
 

@@ -3,13 +3,14 @@
 import errno
 import os
 import re
+import runpy
 import sys
 import warnings
 
 import pytest
 
 import ndde_jax
-from ndde_jax import _files
+from ndde_jax import _files, cli
 
 from .small import FakeDiscovery, kept_stage, run, write
 
@@ -173,3 +174,10 @@ def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):
     (tmp_path / "x.parquet").touch()
     assert run("discover", tmp_path / "x.parquet", "--dt=1") == 2
     assert "ndde_jax[data]" in capsys.readouterr().err
+
+
+def test_the_package_is_the_command_line(monkeypatch):
+    monkeypatch.setattr(cli, "program", lambda: 7)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("ndde_jax", run_name="__main__")
+    assert end.value.code == 7

@@ -38,6 +38,34 @@ def delayed_path(seed, n=3000, parts=20, delay=2.5):
     return x[::parts][100:]
 
 
+def with_estimates(x, estimated):
+    """A comparison of a record of which some values are estimated from their neighbours."""
+    rows = np.arange(len(x))
+    for column, gone in zip(x.T, estimated.T, strict=True):
+        column[gone] = np.interp(rows[gone], rows[~gone], column[~gone])
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    allowed = np.ones((2, 2, 5), bool)
+    return [
+        compare_readings([x], tuple(range(5)), allowed, ~allowed, None, told)
+        for told in (None, (estimated,))
+    ]
+
+
+def test_values_that_were_estimated_make_no_flow_of_a_map():
+    rng = np.random.default_rng(0)
+    estimated = rng.random((1500, 2)) < 0.3
+    estimated[[0, -1]] = False
+    blind, told = with_estimates(autoregression(0), estimated)
+    assert blind.name == "flow" and told.name == "map"
+    # Nothing that was estimated changes nothing; and a flow stays one.
+    none, there = with_estimates(autoregression(1, n=600), np.zeros((600, 2), bool))
+    np.testing.assert_allclose(none.nats, there.nats, atol=1e-3)
+    path = delayed_path(3)
+    estimated = rng.random(path.shape) < 0.05
+    estimated[[0, -1]] = False
+    assert with_estimates(path, estimated)[1].name == "flow"
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.7])
 def test_weights_are_the_mean_of_an_interpolated_feature_over_a_step(delay):
     values = np.random.default_rng(0).normal(size=8)

@@ -770,6 +770,12 @@ def test_numbers_of_other_programs(cells, expected, tmp_path):
     np.testing.assert_allclose(found.values[:, 0], expected)
 
 
+def test_an_exponent_behind_a_decimal_comma_is_no_unit(tmp_path):
+    found = read(tmp_path, "a;b\n7,5e+00;1\n2,5e+00;4\n3,5e+00;9\n")
+    np.testing.assert_array_equal(found.values[:, 0], [7.5, 2.5, 3.5])
+    assert "unit" not in " ".join(found.notices)
+
+
 def test_a_number_with_a_mark_is_no_text(tmp_path):
     with pytest.raises(ValueError, match=r"'v' is not numeric: '1.5M'"):
         read(tmp_path, "v,a\n" + "\n".join(f"{i + 0.5}{'KM'[i % 2]},{i * i}" for i in range(1, 9)))

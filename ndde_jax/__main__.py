@@ -1,0 +1,8 @@
+"""`python -m ndde_jax`: the command line, where `ndde-jax` is not on the path."""
+
+import sys
+
+from .cli import program
+
+if __name__ == "__main__":
+    sys.exit(program())
