@@ -48,9 +48,9 @@ class Design:
     gram: Any
     norms: Any
     # Which of these have inputs on their first axis, after the rows, and on both axes.
-    OF_INPUTS: ClassVar = ("knots", "mean", "matrix", "present")
-    OF_ROWS: ClassVar = ("inputs", "features")
-    OF_PAIRS: ClassVar = ("norms",)
+    OF_INPUTS: ClassVar[tuple[str, ...]] = ("knots", "mean", "matrix", "present")
+    OF_ROWS: ClassVar[tuple[str, ...]] = ("inputs", "features")
+    OF_PAIRS: ClassVar[tuple[str, ...]] = ("norms",)
 
     @property
     def n_inputs(self) -> int:

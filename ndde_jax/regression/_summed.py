@@ -35,8 +35,8 @@ class SummedDesign(Design):
     paired: Any
     pair_mean: Any
     number: Any
-    OF_ROWS: ClassVar = ("features", "terms")
-    OF_PAIRS: ClassVar = ("norms", "number")
+    OF_ROWS: ClassVar[tuple[str, ...]] = ("features", "terms")
+    OF_PAIRS: ClassVar[tuple[str, ...]] = ("norms", "number")
 
     @property
     def n_windows(self) -> Any:

@@ -267,9 +267,7 @@ def choose_windows(
     return Screened(windows, readings=readings), ()
 
 
-def _as_flow(
-    readings: Readings | None, measured: Measurements, lags: tuple[int, ...], prior
-) -> Screened:
+def _as_flow(readings: Readings | None, measured: Measurements, lags, prior) -> Screened:
     """Return the windows of a flow, halfway through its steps."""
     steps = cut_steps(measured, lags, prior)
     return Screened(halfway(steps), steps=steps, readings=readings)
