@@ -302,7 +302,7 @@ def _refined(
         late = _Late.of(asked, refiners, (0.0,))
         summed = late.added_to(columns, refiners).summed()
         for j, at in asked.items():
-            rate = summed.rate(j, late.inputs(j, at, 0.0))
+            rate = summed.rate(j, late.inputs(j, 0.0))
             cost, on_sums = refiners[j].searched(j, rate.design, rate.output, at)
             part = refiners[j].with_delays(j, at)
             new = on_sums._replace(design=part)
@@ -328,7 +328,7 @@ class _Late(NamedTuple):
                 given += [_LateInput(j, place, delay + d, straight, d) for d in shifts]
         return cls(given, len(refiners[0].lag))
 
-    def inputs(self, j: int, at: Delayed, shift: float) -> Int[np.ndarray, " input"]:
+    def inputs(self, j: int, shift: float) -> Int[np.ndarray, " input"]:
         """Return the numbers of the inputs of a target, those at delays in their places."""
         numbers = np.arange(self.n_inputs)
         for k, one in enumerate(self.given):
@@ -369,7 +369,7 @@ def _moved(
     summed = late.added_to(columns, refiners).summed()
     every, moved = summed.design, {}
     for j, at in asked.items():
-        low, middle, high = (late.inputs(j, at, shift) for shift in (-REACH, 0.0, REACH))
+        low, middle, high = (late.inputs(j, shift) for shift in (-REACH, 0.0, REACH))
         design, output, _ = summed.rate(j, middle)
         y, _ = design.standardised(output)
         fit = best_fit(design, y, at.known | np.isfinite(at.delays))
